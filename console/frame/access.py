@@ -135,7 +135,7 @@ def require(request: HttpRequest, permission: str) -> Staff:
 
 
 def must_grant_tenant_admin(request: HttpRequest) -> None:
-    """Whoever makes a tenant makes its first admin: GrantsMoreThanHeld or PermissionDenied for who could not over the API."""
+    """Require the right to create a tenant's first admin, as over the API. Raises GrantsMoreThanHeld, PermissionDenied."""
     # The role is the same in every tenant, so a tenant that does not exist yet can be checked too.
     grantable_roles([TENANT_ADMIN], uuid4(), require(request, "admins:write").principal)
 

@@ -18,9 +18,9 @@ from userflow.errors import InsufficientAuthentication
 
 
 def with_error_pages(site: AdminSite, page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """The page, with 403, 404 and every error of an action answered as a page with the way back.
+    """Wrap a page so that 403, 404 and errors of actions become pages of the console.
 
-    Whoever is not signed in has been sent to the sign-in by then, so the frame tells nothing to strangers.
+    Anonymous users are redirected to the sign-in before, so these pages disclose nothing to them.
     """
 
     @wraps(page)
@@ -32,12 +32,10 @@ def with_error_pages(site: AdminSite, page: Callable[..., HttpResponse]) -> Call
         except PermissionDenied as error:
             if isinstance(error.__cause__, ApiError):
                 note_rejection(request, error.__cause__)
-            text = str(error) or _(
-                "Your roles do not allow this. Ask who manages admin users to give you one that does."
-            )
+            text = str(error) or _("Your roles do not allow this. Ask a manager of admin users for a role that does.")
             return _answer(site, request, 403, _("Not allowed"), text)
         except Http404:
-            text = _("There is nothing here that you may see: it was removed, or belongs to somebody else.")
+            text = _("This page does not exist, was removed, or belongs to another tenant.")
             return _answer(site, request, 404, _("Not found"), text)
         except InsufficientAuthentication:
             return to_step_up(request)

@@ -141,8 +141,8 @@ def _next_step(waiting: int, counted: dict[str, int]) -> Text:
     ring = key_ring()
     if waiting:
         return ngettext(
-            "rotate_encryption_keys would wrap %(number)d data key anew under %(first)s.",
-            "rotate_encryption_keys would wrap %(number)d data keys anew under %(first)s.",
+            "rotate_encryption_keys would wrap %(number)d data key under %(first)s.",
+            "rotate_encryption_keys would wrap %(number)d data keys under %(first)s.",
             waiting,
         ) % {"number": waiting, "first": ring.primary_id}
     idle = [name for name in ring.ids[1:] if name not in counted]

@@ -1,4 +1,4 @@
-"""What people read when the platform says no on their way in: what to do next, and never which of two secrets was wrong."""
+"""Error texts of the sign-in: they say what to do next, and never which of two secrets was wrong."""
 
 from django import forms
 from django.http import HttpRequest, HttpResponse
@@ -13,7 +13,7 @@ from userflow.errors import InvalidCode, NotSignedInByTicket, PasskeyNotVerified
 
 
 def in_words(error: ApiError) -> str:
-    """The error for somebody who looks at a page and sees no headers."""
+    """Return the error as text for a page, including the time to wait."""
     match error:
         case TooManyRequests():
             minutes = max(1, -(-int(error.headers.get("Retry-After", "60")) // 60))

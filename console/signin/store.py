@@ -21,7 +21,7 @@ class SessionStore(DatabaseStore):
         return BrowserSession
 
     def load(self) -> dict[str, Any]:
-        """The content; nothing, and a new name with the next write, for a name that nobody has or that is over."""
+        """Return the data; for an unknown or expired key nothing, and a new key with the next write."""
         name = self.session_key
         row = self.model.objects.filter(session_key=_hashed(name), expire_date__gt=now()).first() if name else None
         if row is not None:
@@ -30,17 +30,17 @@ class SessionStore(DatabaseStore):
                 content = unseal(sealed, data_key=keys.platform_key(), context=_place(row.session_key))
                 return dict(self.serializer().loads(content))
             except (SealBroken, binascii.Error):
-                # Of another database or another key: as good as not there.
+                # Sealed with another key: treat it as missing.
                 pass
         self._session_key = None
         return {}
 
     def exists(self, session_key: str | None = None) -> bool:
-        """Whether a session has this name."""
+        """Return whether a session has this key."""
         return bool(session_key and self.model.objects.filter(session_key=_hashed(session_key)).exists())
 
     def create_model_instance(self, data: dict[str, Any]) -> Any:
-        """The row to write."""
+        """Return the row to save."""
         stored = _hashed(self._get_or_create_session_key())  # type: ignore[attr-defined]  # left out of the stubs
         content = self.serializer().dumps(data)
         sealed = seal(content, data_key=keys.platform_key(), context=_place(stored))
@@ -51,14 +51,14 @@ class SessionStore(DatabaseStore):
         )
 
     def delete(self, session_key: str | None = None) -> None:
-        """Forget a session, this one unless another is named."""
+        """Delete a session, this one by default."""
         name = session_key or self.session_key
         if name is not None:
             self.model.objects.filter(session_key=_hashed(name)).delete()
 
 
 def _hashed(name: str) -> str:
-    """What stands in the table; 160 bits are what its column holds."""
+    """Return the hash that the table stores; its column holds 160 bits."""
     return hash_token(name).hex()[:40]
 
 

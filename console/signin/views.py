@@ -72,7 +72,7 @@ def _by_passkey_alone(request: HttpRequest, next_path: str) -> HttpResponse:
     except ApiError as error:
         messages.error(request, errors.in_words(error))
         return _sign_in_page(request, form, next_path, error=error)
-    assert done.tokens is not None  # a ceremony that names nobody ends with a session or an error
+    assert done.tokens is not None  # a ceremony without a user name ends with a session or an error
     end_earlier(request)
     return steps.enter(request, done.user, done.tokens, amr=ONLY_STEP_AMR, next_path=next_path)
 

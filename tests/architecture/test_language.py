@@ -54,10 +54,7 @@ ALLOWED = {
 }
 # Folders that are not converted yet.
 NOT_YET = {
-    "console",
     "mfa",
-    "templates/console",
-    "tests/console",
     "tests/identity_platform",
     "tests/mfa",
     "tests/tenants",

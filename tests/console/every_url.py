@@ -26,7 +26,7 @@ class Page:
     of_operators: str = ""
 
     def wants(self, *, operator: bool) -> set[str]:
-        """The permissions that somebody of this kind needs."""
+        """The permissions that a user of this kind needs."""
         return set(self.needs.split()) | ({self.of_operators} if operator and self.of_operators else set())
 
 

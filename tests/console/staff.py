@@ -23,7 +23,7 @@ LOGIN = "/admin/login/"
 
 @dataclass
 class Staff:
-    """Somebody with a browser of their own; `browser` is Django's test client, signed in by `sign_in`."""
+    """An admin user with a browser; `browser` is Django's test client, signed in by `sign_in`."""
 
     username: str
     email: str
@@ -63,7 +63,7 @@ class Staff:
         return self
 
     def api_token(self) -> str:
-        """An access token by password alone, of somebody without a factor."""
+        """An access token by password alone, of a user without a factor."""
         answer = Api().post("/uflow/admin/auth/login", {"username": self.username, "password": self.password})
         assert answer.status_code == 200, answer.content
         return str(answer.json()["access_token"])
@@ -86,7 +86,7 @@ class Staff:
         return self.browser.post(path, body or {})
 
     def choose(self, tenant: TestTenant) -> "Staff":
-        """Look into this tenant from now on."""
+        """Open this tenant."""
         session = self.browser.session
         session["console_tenant"] = str(tenant.id)
         session.save()
@@ -99,7 +99,7 @@ class Staff:
         )
 
     def just_seen(self) -> "Staff":
-        """As if the last request was a moment ago: the first one in a minute writes down that somebody is there."""
+        """Pretend that a request was made just now: the first one in a minute stores the use of the session."""
         session = self.browser.session
         session["console_seen"] = time.time()
         session.save()
@@ -121,7 +121,7 @@ def new_tenant_admin(tenant: TestTenant, *permissions: str) -> Staff:
 
 
 def new_auditor(tenant: TestTenant | None = None) -> Staff:
-    """Somebody with the built-in role that reads everything of tenants and changes nothing."""
+    """An admin user with the built-in role that reads everything of tenants and changes nothing."""
     return _new(tenant.id if tenant else None, (), roles=["auditor"])
 
 

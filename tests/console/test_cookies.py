@@ -22,7 +22,7 @@ import json, os
 from django.test import Client
 browser = Client(headers={"host": "id.example.org"})
 browser.get("/admin/login/", secure=True)
-browser.post("/admin/forgotten/", {"email": "nobody@example.com"}, secure=True)
+browser.post("/admin/forgotten/", {"email": "unknown@example.com"}, secure=True)
 browser.post("/admin/login/", {"username": os.environ["NAME"], "password": os.environ["WORD"]}, secure=True)
 print(json.dumps({name: dict(morsel) for name, morsel in browser.cookies.items()}))
 """

@@ -38,7 +38,7 @@ from userflow.webhooks.actions import create_endpoint
 # A permission that opens no page of the console by itself.
 NOTHING_HERE = "end_users_of_the_table:none"
 NONSENSE: dict[str, Any] = {"app": "registry", "server": 999_999, "kid": "no-such-key", "role": 999_999}
-# Nobody has a factor or a session of this id.
+# No user has a factor or a session of this id.
 FACTOR = UUID(int=7)
 Ids = dict[str, Any]
 
@@ -55,12 +55,12 @@ class World:
 
 
 def spare_key() -> str:
-    """A signing key that has signed nothing yet: where it is withdrawn, nobody's token ends."""
+    """A signing key that has signed nothing yet, so withdrawing it invalidates no token."""
     waiting = [key.kid for key in signing_key_status() if key.state == "next"]
     return waiting[0] if waiting else rotate_signing_keys().kid
 
 
-def furnish(tenant: TestTenant) -> Ids:
+def add_rows(tenant: TestTenant) -> Ids:
     """One of everything that a page can be about."""
     service = create_service(tenant_id=tenant.id, name="Payments", type="payment", base_url="https://a.example.com")
     credential = create_credential(tenant_id=tenant.id, service_id=service.pk, name="live", secret="s3cret")
@@ -104,9 +104,9 @@ def furnish(tenant: TestTenant) -> Ids:
 @pytest.fixture
 def world(new_tenant: Any) -> World:
     a, b = new_tenant(), new_tenant()
-    ids_of_a = furnish(a)
+    ids_of_a = add_rows(a)
     nonsense = {name: NONSENSE.get(name, uuid4()) for name in ids_of_a}
-    return World(a, b, ids_of_a, furnish(b), nonsense)
+    return World(a, b, ids_of_a, add_rows(b), nonsense)
 
 
 def patterns(resolver: URLResolver) -> Iterator[URLPattern]:
@@ -123,7 +123,7 @@ def urls() -> list[URLPattern]:
     return [each for each in patterns(console) if each.name is not None]
 
 
-def test_the_table_knows_every_page() -> None:
+def test_table_lists_every_page() -> None:
     named = {str(each.name) for each in urls()}
     assert named - PAGES.keys() == set(), "enter the new pages in tests/console/every_url.py"
     assert PAGES.keys() - named == set(), "these pages are gone: take them out of tests/console/every_url.py"
@@ -160,11 +160,11 @@ def everything_of(tenant: TestTenant) -> list[Any]:
     return [*rows, PlatformEvent.objects.filter(**mine).exclude(action="access.rejected").count()]
 
 
-def test_strangers_are_sent_to_the_sign_in(world: World) -> None:
-    stranger = Client(REMOTE_ADDR=some_address(), raise_request_exception=False)
+def test_anonymous_request_redirects_to_sign_in(world: World) -> None:
+    anonymous = Client(REMOTE_ADDR=some_address(), raise_request_exception=False)
     before = everything_of(world.a)
     for name, page in PAGES.items():
-        for asked, status, to in answers(stranger, name, world.ids_of_a, world.a):
+        for asked, status, to in answers(anonymous, name, world.ids_of_a, world.a):
             if page.public or (page.own and status == 405):
                 assert status < 500, asked
             else:
@@ -183,7 +183,7 @@ def rejected_without_permission(person: Staff, world: World, held: set[str]) -> 
     return wrong
 
 
-def test_who_holds_no_permission_is_refused_everywhere(world: World) -> None:
+def test_pages_reject_users_without_permission(world: World) -> None:
     operator = new_operator(NOTHING_HERE).sign_in().choose(world.a)
     admin = new_tenant_admin(world.a, NOTHING_HERE).sign_in()
     before = everything_of(world.a)
@@ -192,7 +192,7 @@ def test_who_holds_no_permission_is_refused_everywhere(world: World) -> None:
     assert everything_of(world.a) == before
 
 
-def test_who_only_reads_changes_nothing(world: World) -> None:
+def test_read_permissions_change_nothing(world: World) -> None:
     auditors = new_auditor().sign_in().choose(world.a), new_auditor(world.a).sign_in()
     before = everything_of(world.a)
     held = set(AdminRole.objects.get(name="auditor").permissions)
@@ -201,13 +201,13 @@ def test_who_only_reads_changes_nothing(world: World) -> None:
     assert everything_of(world.a) == before
 
 
-def test_an_admin_of_a_tenant_reaches_no_page_of_operators(world: World) -> None:
+def test_tenant_admin_cannot_open_operator_pages(world: World) -> None:
     admin = new_tenant_admin(world.a).sign_in()
     held = set(AdminRole.objects.get(name="tenant-admin").permissions)
     assert rejected_without_permission(admin, world, held) == []
 
 
-def test_another_tenant_is_not_there(world: World) -> None:
+def test_objects_of_other_tenant_are_404(world: World) -> None:
     admin = new_tenant_admin(world.a).sign_in()
     operator = new_operator().sign_in().choose(world.a)
     before = everything_of(world.b)
@@ -222,7 +222,7 @@ def test_another_tenant_is_not_there(world: World) -> None:
     assert everything_of(world.b) == before
 
 
-def test_a_thing_of_another_tenant_is_not_found_below_ones_own(world: World) -> None:
+def test_nested_ids_of_other_tenant_are_404(world: World) -> None:
     admin = new_tenant_admin(world.a).sign_in()
     before = everything_of(world.b)
     mixed = {**world.ids_of_a, "credential": world.ids_of_b["credential"]}
@@ -234,7 +234,7 @@ def test_a_thing_of_another_tenant_is_not_found_below_ones_own(world: World) -> 
     assert everything_of(world.b) == before
 
 
-def test_what_is_not_there_is_not_found(world: World) -> None:
+def test_unknown_ids_are_404(world: World) -> None:
     operator = new_operator().sign_in().choose(world.a)
     wrong = []
     for name, page in PAGES.items():
@@ -244,7 +244,7 @@ def test_what_is_not_there_is_not_found(world: World) -> None:
 
 
 @pytest.mark.parametrize("tenant_admin", [False, True])
-def test_who_may_gets_a_page_and_never_a_fault(world: World, tenant_admin: bool) -> None:
+def test_permitted_pages_never_fail(world: World, tenant_admin: bool) -> None:
     person = new_tenant_admin(world.a).sign_in() if tenant_admin else new_operator().sign_in().choose(world.a)
     wrong = []
     for name, page in PAGES.items():
@@ -255,7 +255,7 @@ def test_who_may_gets_a_page_and_never_a_fault(world: World, tenant_admin: bool)
     assert wrong == []
 
 
-def test_forms_that_are_sent_empty_make_no_fault(world: World) -> None:
+def test_empty_forms_never_fail(world: World) -> None:
     wrong = []
     operator = new_operator().sign_in().choose(world.a)
     for name, page in PAGES.items():
@@ -268,7 +268,7 @@ def test_forms_that_are_sent_empty_make_no_fault(world: World) -> None:
     assert wrong == []
 
 
-def test_an_operator_without_a_chosen_tenant_chooses_one_first(world: World) -> None:
+def test_pages_without_chosen_tenant_redirect_to_chooser(world: World) -> None:
     operator = new_operator().sign_in()
     with statements() as seen:
         for name, page in PAGES.items():

@@ -10,7 +10,7 @@ from tests.console.staff import new_operator
 
 @contextmanager
 def only_reading() -> Iterator[None]:
-    """In one transaction, so that behind a pooler too nobody else sees it."""
+    """In one transaction, so that no other connection sees it, even behind a pooler."""
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION READ ONLY")
@@ -18,7 +18,7 @@ def only_reading() -> Iterator[None]:
         transaction.set_rollback(True)
 
 
-def test_a_page_that_cannot_write_asks_to_come_again() -> None:
+def test_write_during_migration_asks_to_retry() -> None:
     staff = new_operator()
     staff.browser.raise_request_exception = False
     with only_reading():

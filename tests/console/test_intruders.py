@@ -1,4 +1,4 @@
-"""What stands between the console and whoever should not be in it."""
+"""Attacks on the sign-in and sessions of the console."""
 
 import logging
 from collections import Counter
@@ -32,7 +32,7 @@ def same_browser(staff: Staff) -> Client:
     return tab
 
 
-def test_one_waiting_sign_in_ends_in_one_session_however_many_codes_come_at_once() -> None:
+def test_concurrent_codes_open_one_session() -> None:
     staff = new_operator().enrol_totp()
     staff.send_password()
     codes = [{"backup_code": code} for code in staff.backup_codes[:AT_ONCE]]
@@ -42,7 +42,7 @@ def test_one_waiting_sign_in_ends_in_one_session_however_many_codes_come_at_once
     assert staff.row().sessions.filter(ended_at=None, amr__contains=["otp"]).count() == 1
 
 
-def test_guessing_the_second_factor_ends_the_sign_in_only() -> None:
+def test_wrong_codes_end_the_pending_sign_in_only() -> None:
     staff = new_operator().enrol_totp()
     staff.send_password()
     wrong = wrong_code(staff.secret)
@@ -55,7 +55,7 @@ def test_guessing_the_second_factor_ends_the_sign_in_only() -> None:
     assert staff.get("/admin/").status_code == 200
 
 
-def test_guessing_at_the_reauthentication_locks() -> None:
+def test_wrong_reauthentication_locks() -> None:
     staff = new_operator().sign_in()
     for _ in range(5):
         assert staff.post("/admin/reauthenticate/", {"password": "wrong wrong"}).status_code == 400
@@ -75,7 +75,7 @@ def test_guessing_at_the_reauthentication_locks() -> None:
         "javascript:alert(1)",
     ],
 )
-def test_the_way_on_never_leads_out_of_the_console(elsewhere: str) -> None:
+def test_next_path_stays_in_the_console(elsewhere: str) -> None:
     staff = new_operator()
     assert staff.send_password(elsewhere).headers["Location"] == "/admin/"
     body = {"password": staff.password, "next": elsewhere}
@@ -83,7 +83,7 @@ def test_the_way_on_never_leads_out_of_the_console(elsewhere: str) -> None:
     assert staff.get("/admin/login/", next=elsewhere).headers["Location"] == "/admin/"
 
 
-def test_a_session_name_that_somebody_planted_is_worth_nothing() -> None:
+def test_planted_session_key_is_replaced() -> None:
     staff = new_operator().enrol_totp()
     seen = []
     for step in (
@@ -103,20 +103,20 @@ def test_a_session_name_that_somebody_planted_is_worth_nothing() -> None:
 @pytest.mark.parametrize(
     "said", ["[" * 5000, '{"a":' * 5000, '{"id": NaN}', '{"a": 1, "a": 2}', "7", "\\", '"\\ud800"']
 )
-def test_a_passkeys_answer_that_is_no_object_is_refused(said: str) -> None:
+def test_passkey_response_must_be_an_object(said: str) -> None:
     answer = Client(REMOTE_ADDR=some_address()).post("/admin/login/", {"credential": said})
     assert answer.status_code == 400
     assert "was not understood" in answer.content.decode()
 
 
-def test_unknown_wrong_and_inactive_read_the_same() -> None:
-    staff, gone, nobody = new_operator(), new_operator(), new_operator()
+def test_unknown_wrong_and_inactive_get_same_response() -> None:
+    staff, gone, unknown = new_operator(), new_operator(), new_operator()
     gone.row().__class__.objects.filter(pk=gone.id).update(active=False)
-    nobody.username = f"nobody-at-all-{staff.id.hex}"
+    unknown.username = f"no-such-user-{staff.id.hex}"
     answers = [
         staff.send_password(password="wrong wrong"),
         gone.send_password(),
-        nobody.send_password(),
+        unknown.send_password(),
     ]
     assert {answer.status_code for answer in answers} == {400}
     assert all("The username or password is incorrect" in answer.content.decode() for answer in answers)
@@ -138,7 +138,7 @@ def test_signing_out_everywhere_ends_the_console_too() -> None:
     assert staff.get("/admin/").status_code == 302
 
 
-def test_who_is_deactivated_is_out_at_once(operator: Api) -> None:
+def test_deactivated_admin_is_signed_out_at_once(operator: Api) -> None:
     staff = new_operator().sign_in()
     assert operator.delete(f"/uflow/admin/users/{staff.id}").status_code == 200
     assert staff.get("/admin/").status_code == 302
@@ -152,7 +152,7 @@ def test_resetting_the_factors_ends_the_session(operator: Api) -> None:
     assert not staff.row().sessions.filter(ended_at=None).exclude(amr=["pwd"]).exists()
 
 
-def test_a_suspended_tenants_admins_are_out(new_tenant: Any) -> None:
+def test_admins_of_suspended_tenant_are_signed_out(new_tenant: Any) -> None:
     tenant = new_tenant()
     staff = new_tenant_admin(tenant).sign_in()
     call_command("suspend_tenant", tenant.slug)
@@ -188,13 +188,13 @@ def test_console_use_extends_the_idle_limit_only() -> None:
     assert staff.get("/admin/").status_code == 302
 
 
-def test_the_tokens_of_a_console_session_exist_nowhere() -> None:
+def test_console_session_tokens_are_not_stored() -> None:
     staff = new_operator().sign_in()
     row = staff.row().sessions.get(pk=staff.browser.session["console_session"])
     assert row.refresh_tokens.count() == 0
 
 
-def test_a_waiting_sign_in_opens_no_page_of_those_behind_it(tenant: TestTenant) -> None:
+def test_pending_sign_in_opens_no_page(tenant: TestTenant) -> None:
     for staff in (new_operator().enrol_totp(), new_tenant_admin(tenant).enrol_totp()):
         staff.send_password()
         for path in ("/admin/", "/admin/my-sign-in/", "/admin/my-sign-in/app/", "/admin/password_change/"):
@@ -202,7 +202,7 @@ def test_a_waiting_sign_in_opens_no_page_of_those_behind_it(tenant: TestTenant) 
         assert staff.post("/admin/passkey-options/", {"stage": "reauthenticate"}).status_code == 403
 
 
-def test_who_asks_is_one_statement_a_request(tenant: TestTenant) -> None:
+def test_request_reads_user_in_one_statement(tenant: TestTenant) -> None:
     for staff in (new_operator().sign_in(), new_tenant_admin(tenant).sign_in()):
         staff.get("/admin/password_change/")
         with statements() as seen:
@@ -213,7 +213,7 @@ def test_who_asks_is_one_statement_a_request(tenant: TestTenant) -> None:
         assert len(seen.shared) == (3 if staff.tenant_id else 2)
 
 
-def test_whoever_reads_the_table_of_sessions_can_be_nobody_by_it() -> None:
+def test_session_table_allows_no_takeover() -> None:
     staff = new_operator().enrol_totp()
     staff.send_password()
     waiting = staff.browser.session["console_pending"]["ticket"]
@@ -230,7 +230,7 @@ def test_whoever_reads_the_table_of_sessions_can_be_nobody_by_it() -> None:
         assert thief.get("/admin/second-step/").headers["Location"] == "/admin/login/"
 
 
-def test_expired_browser_sessions_are_let_go() -> None:
+def test_expired_browser_sessions_are_deleted() -> None:
     from console.signin.models import BrowserSession
     from console.signin.store import _hashed
 
@@ -243,7 +243,7 @@ def test_expired_browser_sessions_are_let_go() -> None:
     assert not rows.exists()
 
 
-def test_no_line_of_the_log_says_what_was_looked_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_logs_contain_no_search_words(caplog: pytest.LogCaptureFixture) -> None:
     operator = new_operator(*EVERY_PERMISSION).sign_in()
     (handler,) = [one for one in logging.getLogger().handlers if isinstance(one.formatter, ProcessorFormatter)]
     refused = operator.get("/admin/userflow/adminuser/", q="ann@example.com", x__y="ann@example.com")

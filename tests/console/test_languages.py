@@ -45,7 +45,7 @@ def esperanto(tmp_path: Path, settings: Any) -> None:
     settings.LANGUAGES = [("en", "English"), *translated_languages(tmp_path)]
 
 
-def test_a_browser_gets_the_language_that_it_asks_for(esperanto: None, tenant: TestTenant) -> None:
+def test_browser_gets_requested_language(esperanto: None, tenant: TestTenant) -> None:
     operator = new_operator().sign_in()
     admins = operator.browser.get("/admin/userflow/adminuser/", **SPEAKS).content.decode()
     assert '<html lang="eo"' in admins

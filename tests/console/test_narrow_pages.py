@@ -11,7 +11,7 @@ from tenants.context import in_tenant
 from tenants.models import Tenant, TenantDatabase
 from tests.console.staff import new_auditor, new_operator, new_tenant_admin
 from tests.console.tenants.test_steps import LIST, provision_form
-from tests.console.test_every_url import furnish
+from tests.console.test_every_url import add_rows
 from tests.world import TestTenant
 from userflow.accounts.models import AdminUser, EndUser, Role, RoleBinding
 
@@ -39,7 +39,7 @@ def new_world(django_db_setup: None) -> Callable[[], TestTenant]:
     return build_tenant
 
 
-def test_no_list_answers_questions_about_password_hashes(tenant: TestTenant) -> None:
+def test_lists_reject_lookups_on_password_hashes(tenant: TestTenant) -> None:
     boss, person = new_tenant_admin(tenant), tenant.register()
     spy = new_tenant_admin(tenant, "admins:read", "endusers:read").sign_in()
     with in_tenant(tenant.id):
@@ -50,13 +50,13 @@ def test_no_list_answers_questions_about_password_hashes(tenant: TestTenant) -> 
 
 
 @pytest.mark.parametrize("lookup", ["name__regex", "created_at__year", "metadata__x__regex", "id"])
-def test_no_list_takes_lookups_that_are_no_filters_of_its(tenant: TestTenant, lookup: str) -> None:
+def test_lists_reject_lookups_without_filter(tenant: TestTenant, lookup: str) -> None:
     operator = new_operator().sign_in().choose(tenant)
     for path in (ADMINS, USERS, SESSIONS, LIST, "/admin/registry/service/", "/admin/userflow/client/"):
         assert operator.get(path, **{lookup: "("}).status_code == 400
 
 
-def test_filters_with_what_no_value_can_be_find_everything_or_nothing(tenant: TestTenant) -> None:
+def test_list_filters_ignore_impossible_values(tenant: TestTenant) -> None:
     operator = new_operator().sign_in().choose(tenant)
     for path, names in (("/admin/registry/service/", ("type", "status")), (LIST, ("state", "server", "schema"))):
         for name in names:
@@ -64,7 +64,7 @@ def test_filters_with_what_no_value_can_be_find_everything_or_nothing(tenant: Te
     assert operator.get(f"/admin/userflow/adminrole/{'9' * 4400}/change/").status_code == 404
 
 
-def test_sessions_of_people_are_listed_to_who_may_see_people(tenant: TestTenant) -> None:
+def test_session_list_requires_endusers_read(tenant: TestTenant) -> None:
     person = tenant.register(name="Zebulon Secretname")
     tenant.sign_in(person)
     assert new_tenant_admin(tenant, "sessions:read").sign_in().get(SESSIONS).status_code == 403
@@ -72,7 +72,7 @@ def test_sessions_of_people_are_listed_to_who_may_see_people(tenant: TestTenant)
     assert person.email in both.get(SESSIONS, q="secretname").content.decode()
 
 
-def test_sessions_of_an_admin_are_shown_to_who_may_read_sessions(tenant: TestTenant) -> None:
+def test_admin_sessions_require_sessions_read(tenant: TestTenant) -> None:
     boss = new_tenant_admin(tenant)
     boss.browser.defaults["HTTP_USER_AGENT"] = "BossBrowser/7"
     boss.sign_in()
@@ -83,7 +83,7 @@ def test_sessions_of_an_admin_are_shown_to_who_may_read_sessions(tenant: TestTen
     )
 
 
-def test_who_works_for_the_platform_is_not_the_tenants_business(tenant: TestTenant) -> None:
+def test_tenant_admin_does_not_see_operators(tenant: TestTenant) -> None:
     operator = new_operator().sign_in()
     changed = {"name": "Renamed", "slug": tenant.slug, "issuer_name": "x"}
     assert operator.post(f"{LIST}{tenant.id}/settings/", changed).status_code == 302
@@ -94,7 +94,7 @@ def test_who_works_for_the_platform_is_not_the_tenants_business(tenant: TestTena
     assert operator.username in operator.get(f"{LIST}{tenant.id}/change/").content.decode()
 
 
-def test_reasons_of_database_servers_are_for_operators(tenant: TestTenant) -> None:
+def test_database_reasons_are_shown_to_operators_only(tenant: TestTenant) -> None:
     TenantDatabase.objects.filter(pk=tenant.id).update(reason="host 10.0.0.7 is full")
     TenantFigures.objects.update_or_create(tenant_id=tenant.id, defaults={"failure": "port 5432 refused"})
     page = f"{LIST}{tenant.id}/change/"
@@ -106,7 +106,7 @@ def test_reasons_of_database_servers_are_for_operators(tenant: TestTenant) -> No
     TenantFigures.objects.filter(pk=tenant.id).delete()
 
 
-def test_provisioning_makes_an_admin_only_for_who_could_make_one(tenant: TestTenant) -> None:
+def test_provisioning_requires_right_to_create_admin(tenant: TestTenant) -> None:
     weak = new_operator("tenants:read", "tenants:write").sign_in()
     asked = provision_form()
     assert weak.get(f"{LIST}provision/").status_code == 403
@@ -118,7 +118,7 @@ def test_provisioning_makes_an_admin_only_for_who_could_make_one(tenant: TestTen
     assert not AdminUser.objects.filter(username=asked["username"]).exists()
 
 
-def test_no_second_door_leads_around_the_fresh_sign_in(tenant: TestTenant) -> None:
+def test_role_changes_require_step_up_on_every_page(tenant: TestTenant) -> None:
     person = tenant.register()
     admin, operator = new_tenant_admin(tenant).sign_in(), new_operator().sign_in()
     form = {"form_tenant_id": str(tenant.id)}
@@ -143,9 +143,9 @@ def test_no_second_door_leads_around_the_fresh_sign_in(tenant: TestTenant) -> No
 
 
 @pytest.mark.parametrize("place", ["service", "person", "secret"])
-def test_json_that_the_api_would_not_take_is_not_taken_here(new_world: Callable[[], TestTenant], place: str) -> None:
+def test_json_fields_reject_what_the_api_rejects(new_world: Callable[[], TestTenant], place: str) -> None:
     tenant = new_world()
-    ids = furnish(tenant)
+    ids = add_rows(tenant)
     operator = new_operator().sign_in().choose(tenant)
     form = {"form_tenant_id": str(tenant.id)}
     service = {**form, "name": "n", "type": "t", "base_url": "https://x.example.com", "status": "active"}

@@ -54,7 +54,7 @@ def test_a_suspended_tenants_passkey_is_not_accepted(new_tenant: Callable[[], Te
         someone.post("/admin/logout/")
     suspend_tenant(tenant_id=tenant.id)
     said = answered(staff, key, "sign_in")
-    # The second time the challenge is used up, so the response is wrong whoever sends it.
+    # The second time the challenge is used up, so the response is rejected.
     right, wrong = staff.post("/admin/login/", said), staff.post("/admin/login/", said)
     assert right.status_code == wrong.status_code == 400
     assert ["The passkey was not accepted" in answer.content.decode() for answer in (right, wrong)] == [True, True]
@@ -75,7 +75,7 @@ def test_an_app_with_backup_codes_shown_once() -> None:
     staff.sign_in()
 
 
-def test_a_mistyped_first_code_keeps_the_secret_that_was_scanned() -> None:
+def test_wrong_first_code_keeps_the_secret() -> None:
     staff = new_operator().sign_in()
     staff.secret = re.findall(r'name="secret" value="([A-Z2-7]+)"', staff.post(f"{MINE}app/").content.decode())[0]
     wrong = staff.post(f"{MINE}app/", {"secret": staff.secret, "code": wrong_code(staff.secret)})
@@ -84,7 +84,7 @@ def test_a_mistyped_first_code_keeps_the_secret_that_was_scanned() -> None:
     assert staff.post(f"{MINE}app/", {"secret": staff.secret, "code": staff.code()}).status_code == 200
 
 
-def test_new_backup_codes_void_the_old_ones() -> None:
+def test_new_backup_codes_invalidate_old_ones() -> None:
     staff = new_operator().enrol_totp().sign_in()
     page = staff.post(f"{MINE}backup-codes/").content.decode()
     assert staff.backup_codes[0] not in page
@@ -117,7 +117,7 @@ def test_a_passkey_alone_is_enough() -> None:
     assert staff.get(f"{MINE}passkeys/add/").status_code == 200
 
 
-def test_a_passkey_that_did_not_verify_its_user_is_not_enough_alone() -> None:
+def test_passkey_sign_in_requires_user_verification() -> None:
     staff = new_operator().sign_in()
     key = add_passkey(staff)
     staff.post("/admin/logout/")
@@ -135,7 +135,7 @@ def test_factors_change_only_after_a_fresh_sign_in() -> None:
     assert staff.row().mfa_methods == ["totp", "backup_code"]
 
 
-def test_others_factors_and_sessions_are_not_reached_by_their_ids(tenant: TestTenant) -> None:
+def test_my_sign_in_rejects_ids_of_other_users(tenant: TestTenant) -> None:
     other = new_operator().enrol_totp().sign_in()
     (factor,) = re.findall(r"factors/([0-9a-f-]+)/remove", other.get(MINE).content.decode())
     session = other.browser.session["console_session"]
@@ -200,7 +200,7 @@ def factor_wanted(settings: Any) -> None:
     settings.OPERATORS_REQUIRE_FACTOR = True
 
 
-def test_an_operator_without_a_factor_enrols_one_and_sees_nothing_else(factor_wanted: None) -> None:
+def test_operator_without_factor_must_enroll_first(factor_wanted: None) -> None:
     staff = new_operator()
     assert staff.send_password().headers["Location"] == MINE
     for path in ("/admin/", "/admin/password_change/", "/admin/reauthenticate/"):
@@ -221,7 +221,7 @@ def test_first_passkey_completes_the_sign_in(factor_wanted: None) -> None:
     assert staff.post("/admin/login/", answered(staff, key, "sign_in")).headers["Location"] == "/admin/"
 
 
-def test_the_last_factor_stays_where_one_is_wanted(factor_wanted: None) -> None:
+def test_required_last_factor_cannot_be_removed(factor_wanted: None) -> None:
     staff = new_operator()
     staff.send_password()
     set_up_app(staff)
@@ -231,13 +231,13 @@ def test_the_last_factor_stays_where_one_is_wanted(factor_wanted: None) -> None:
     assert "totp" in staff.row().mfa_methods
 
 
-def test_a_factor_is_wanted_from_who_is_in_already(settings: Any) -> None:
+def test_new_factor_policy_applies_to_open_sessions(settings: Any) -> None:
     staff = new_operator().sign_in()
     settings.OPERATORS_REQUIRE_FACTOR = True
     assert staff.get("/admin/").headers["Location"].startswith("/admin/login/")
 
 
-def test_a_tenant_that_requires_factors_requires_them_of_its_admins(operator: Api, new_tenant: Any) -> None:
+def test_tenant_factor_policy_applies_to_its_admins(operator: Api, new_tenant: Any) -> None:
     tenant = new_tenant()
     staff = new_tenant_admin(tenant)
     changed = operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"settings": {"mfa_policy": "required"}})
@@ -272,7 +272,7 @@ def test_a_new_password_ends_every_other_session_and_is_audited() -> None:
     assert "password.changed" in actions_on(staff)
 
 
-def test_the_console_takes_no_password_that_the_api_refuses() -> None:
+def test_console_rejects_passwords_that_the_api_rejects() -> None:
     staff = new_operator().sign_in()
     for weak in ("password", staff.username, "short"):
         body = {"current_password": staff.password, "new_password": weak, "repeated": weak}
@@ -301,11 +301,11 @@ def test_all_other_sessions_end_at_once() -> None:
 
 
 def actions_on(staff: Staff) -> list[str]:
-    """What the platform's audit trail has on somebody."""
+    """The actions in the platform's audit trail about the user."""
     return list(PlatformEvent.objects.filter(target_id=str(staff.id)).values_list("action", flat=True))
 
 
-def test_the_command_that_sets_a_password_ends_sessions_and_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_set_password_command_ends_sessions_and_audits(monkeypatch: pytest.MonkeyPatch) -> None:
     staff = new_operator().sign_in()
     typed = iter(["short", "short", "a new pass from the machine 1", "a new pass from the machine 1"])
     monkeypatch.setattr("getpass.getpass", lambda _prompt: next(typed))

@@ -1,4 +1,4 @@
-"""Who gets in: password, second factor, passkey alone; and that nobody else does."""
+"""Sign-in by password, second factor and passkey."""
 
 from django.test import Client
 
@@ -17,7 +17,7 @@ def test_a_tenant_admin_signs_in_too(tenant: TestTenant) -> None:
     assert new_tenant_admin(tenant).sign_in().get("/admin/").status_code == 200
 
 
-def test_who_has_a_factor_proves_it_before_any_page_opens() -> None:
+def test_second_factor_is_required_before_any_page() -> None:
     staff = new_operator().enrol_totp()
     assert staff.send_password("/admin/x").headers["Location"] == "/admin/second-step/"
     assert staff.get("/admin/").status_code == 302
@@ -60,7 +60,7 @@ def test_signing_out_ends_the_session() -> None:
     assert staff.get("/admin/").status_code == 302
 
 
-def test_six_wrong_passwords_lock_the_console_as_they_lock_the_api() -> None:
+def test_wrong_passwords_lock_console_and_api() -> None:
     staff = new_operator()
     for _ in range(5):
         assert staff.send_password(password="wrong wrong").status_code == 400

@@ -70,7 +70,7 @@ class Place:
         return dict(json.loads(said))
 
     def new_tenant_staff(self, tenant: dict[str, Any], *, role: str) -> str:
-        """The username of somebody of the tenant with this role; the password is PASSWORD."""
+        """The username of a user of the tenant with this role; the password is PASSWORD."""
         name = f"{role}-{secrets.token_hex(4)}"
         admin = {"username": tenant["admin"]["username"], "password": PASSWORD}
         token = self.call("POST", "/uflow/admin/auth/login", admin)["access_token"]
@@ -87,7 +87,7 @@ class Place:
         with urlopen(request, timeout=30) as answer:
             return json.load(answer)
 
-    def furnish(self, tenant: dict[str, Any]) -> dict[str, Any]:
+    def add_rows(self, tenant: dict[str, Any]) -> dict[str, Any]:
         """What a tenant has in daily use: people, one of them with an authenticator app, and a service with a key."""
         named = {"tenant_id": tenant["tenant_id"], "client_id": tenant["client_id"]}
         admin = {"username": tenant["admin"]["username"], "password": PASSWORD}
@@ -110,7 +110,7 @@ class Place:
 
 
 def address_of(name: str) -> str:
-    """Where somebody of a furnished tenant has mail."""
+    """The address of a user of the tenant."""
     return f"{name.split()[0].lower()}@example.com"
 
 
@@ -135,7 +135,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture
 def visit(browser: webdriver.Chrome, place: Place) -> Callable[[str], Visitor]:
-    """`visit(username)` sits down at the browser as somebody."""
+    """`visit(username)` opens the browser as this user."""
     # An element of a page that is on its way in is waited for.
     browser.implicitly_wait(10)
     return lambda username: Visitor(browser, place.url, username)

@@ -17,9 +17,7 @@ from tests.mfa.people import a_step_lasts
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
 
 
-def test_a_new_operator_enrols_a_passkey_first_and_then_signs_in_with_it(
-    place: Place, visit: Callable[[str], Visitor]
-) -> None:
+def test_new_operator_enrolls_passkey_and_signs_in(place: Place, visit: Callable[[str], Visitor]) -> None:
     ann = visit(place.new_operator())
     ann.enrols_a_passkey("This laptop")
     ann.signs_out()
@@ -37,7 +35,7 @@ def test_a_new_operator_enrols_a_passkey_first_and_then_signs_in_with_it(
     assert ann.complaints() == []
 
 
-def test_an_app_with_its_backup_codes_and_proving_it_again(place: Place, visit: Callable[[str], Visitor]) -> None:
+def test_authenticator_app_backup_codes_and_step_up(place: Place, visit: Callable[[str], Visitor]) -> None:
     ben = visit(place.new_operator())
     ben.sends_password()
     ben.presses("Set up an app")
@@ -93,7 +91,7 @@ def test_the_own_menu_opens_by_keyboard(place: Place, visit: Callable[[str], Vis
     assert soon(lambda page: page.switch_to.active_element == opener)
 
 
-def test_the_pages_can_be_read_by_everybody_and_on_a_phone(place: Place, visit: Callable[[str], Visitor]) -> None:
+def test_pages_are_accessible_and_fit_a_phone(place: Place, visit: Callable[[str], Visitor]) -> None:
     dan = visit(place.new_operator())
     for path in ("/admin/login/", "/admin/forgotten/"):
         dan.opens(path)

@@ -16,13 +16,13 @@ pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout
 @pytest.fixture(scope="module")
 def acme(place: Place) -> dict[str, Any]:
     """A tenant in daily use."""
-    return place.furnish(place.new_tenant("Acme Ltd", slug="acme"))
+    return place.add_rows(place.new_tenant("Acme Ltd", slug="acme"))
 
 
 @pytest.fixture(scope="module")
 def other(place: Place) -> dict[str, Any]:
     """Another one."""
-    return place.furnish(place.new_tenant("Other Inc"))
+    return place.add_rows(place.new_tenant("Other Inc"))
 
 
 def test_an_operators_day(place: Place, acme: dict[str, Any], visit: Callable[[str], Visitor], camera: Camera) -> None:

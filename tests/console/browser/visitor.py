@@ -1,4 +1,4 @@
-"""Somebody at the console in a real browser: fields by their labels, buttons and links by what they say."""
+"""A user of the console in a real browser: fields by labels, buttons and links by text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ class Visitor:
         return any(said in self.page for said in ("Not allowed", "Not found"))
 
     def reads(self, text: str) -> None:
-        """Wait until the page says it, in whatever letters."""
+        """Wait until the page contains the text, ignoring case."""
         try:
             self.waits_until(lambda: text.lower() in self.page.lower())
         except TimeoutException as late:
@@ -150,7 +150,7 @@ class Visitor:
         self.reads("You are signed out.")
 
     def faults(self) -> list[str]:
-        """What somebody with a screen reader would trip over on this page."""
+        """The accessibility problems of this page."""
         return list(self.browser.execute_script(FAULTS))
 
     def overflow(self, width: int) -> int:
@@ -161,7 +161,7 @@ class Visitor:
         return int(self.browser.execute_script(script))
 
     def complaints(self) -> list[str]:
-        """What the browser itself had to complain of: blocked scripts, missing files, errors nobody caught."""
+        """The errors in the browser's log: blocked scripts, missing files, uncaught errors."""
         log = self.browser.get_log("browser")  # type: ignore[attr-defined]  # Chromium's driver has it
         return [entry["message"] for entry in log if "status of 4" not in entry["message"]]
 

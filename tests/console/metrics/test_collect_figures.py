@@ -42,7 +42,7 @@ def wrong_password(tenant: TestTenant, person: Person) -> None:
     assert Api().post("/uflow/auth/enduser/login", body).status_code == 401
 
 
-def test_people_sign_ins_and_sizes_are_counted(new_tenant: Callable[[], TestTenant]) -> None:
+def test_collect_counts_users_sign_ins_and_sizes(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     person, other = tenant.register(), tenant.register()
     tenant.sign_in(person)
@@ -56,7 +56,7 @@ def test_people_sign_ins_and_sizes_are_counted(new_tenant: Callable[[], TestTena
     assert today(tenant) == {**NONE, "sign_ins": 1, "failures": 1, "new_users": 2}
 
 
-def test_counting_again_counts_nothing_twice_and_what_is_new_once(new_tenant: Callable[[], TestTenant]) -> None:
+def test_collect_counts_each_event_once(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     person = tenant.register()
     tenant.sign_in(person)
@@ -69,7 +69,7 @@ def test_counting_again_counts_nothing_twice_and_what_is_new_once(new_tenant: Ca
     assert today(tenant) == {**NONE, "sign_ins": 2, "new_users": 2}
 
 
-def test_collections_at_the_same_time_count_nothing_twice(new_tenant: Callable[[], TestTenant]) -> None:
+def test_concurrent_collections_count_once(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     for _ in range(3):
         tenant.sign_in(tenant.register())
@@ -86,7 +86,7 @@ def test_collections_at_the_same_time_count_nothing_twice(new_tenant: Callable[[
     assert today(tenant)["sign_ins"] == 3
 
 
-def test_events_that_may_still_have_forerunners_wait_for_the_next_run(new_tenant: Callable[[], TestTenant]) -> None:
+def test_collect_leaves_unsettled_events_for_next_run(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     tenant.sign_in(tenant.register())
     said_by("collect_figures", tenant=[tenant.slug], settled=600)
@@ -109,7 +109,7 @@ def test_factors_are_counted_by_method(new_tenant: Callable[[], TestTenant]) -> 
     assert figures(tenant).protected_users == 2
 
 
-def test_a_failing_tenant_is_noted_and_stops_nobody(
+def test_failing_tenant_does_not_stop_collection(
     new_tenant: Callable[[], TestTenant], capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken, well = new_tenant(), new_tenant()
@@ -131,7 +131,7 @@ def test_a_failing_tenant_is_noted_and_stops_nobody(
     assert figures(broken).failure == ""
 
 
-def test_counting_many_people_may_take_longer_than_a_requests_statement(new_tenant: Callable[[], TestTenant]) -> None:
+def test_collect_has_own_statement_timeout(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     tenant.register()
     name = tenant.row.database.name
@@ -148,22 +148,22 @@ def test_counting_many_people_may_take_longer_than_a_requests_statement(new_tena
     assert (figures(tenant).users, figures(tenant).failure) == (1, "")
 
 
-def test_an_unknown_tenant_is_refused() -> None:
+def test_collect_rejects_unknown_tenant() -> None:
     from django.core.management import CommandError
 
     with pytest.raises(CommandError) as error:
-        call_command("collect_figures", tenant=["nobody-of-this-name"])
+        call_command("collect_figures", tenant=["no-such-tenant"])
     assert error.value.returncode == 2
 
 
-def test_who_was_looked_at_lately_is_left_out_on_request(new_tenant: Callable[[], TestTenant]) -> None:
+def test_older_than_skips_recent_tenants(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     slug = tenant.slug
     assert said_by("collect_figures", tenant=[slug], older_than=3600).startswith("1/1")
     assert "0 up to date" in said_by("collect_figures", tenant=[slug], older_than=3600)
 
 
-def test_registry_calls_and_refusals_are_counted_by_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+def test_registry_calls_are_counted_by_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     tenant, other = new_tenant(), new_tenant()
     answers = [tenant.api.get("/exsvc/api/v1/services").status_code for _ in range(103)]
     other.api.get("/exsvc/api/v1/services")
@@ -176,7 +176,7 @@ def test_registry_calls_and_refusals_are_counted_by_tenant(new_tenant: Callable[
     assert today(tenant)["registry_calls"] == 103
 
 
-def test_the_platforms_day_is_the_sum_of_its_tenants(new_tenant: Callable[[], TestTenant]) -> None:
+def test_platform_day_sums_tenant_days(new_tenant: Callable[[], TestTenant]) -> None:
     for tenant in (new_tenant(), new_tenant()):
         tenant.sign_in(tenant.register())
         collect(tenant)
@@ -187,7 +187,7 @@ def test_the_platforms_day_is_the_sum_of_its_tenants(new_tenant: Callable[[], Te
     assert (last.sign_ins, last.new_users) == wanted
 
 
-def test_figures_go_with_their_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+def test_metrics_are_deleted_with_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     tenant = new_tenant()
     tenant.register()
     collect(tenant)

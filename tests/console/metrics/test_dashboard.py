@@ -43,7 +43,7 @@ def test_operators_see_the_platform(new_tenant: Callable[[], TestTenant]) -> Non
     assert "collect_figures" not in shown
 
 
-def test_plots_are_said_in_words_and_as_tables_and_fetch_nothing(new_tenant: Callable[[], TestTenant]) -> None:
+def test_plots_have_text_and_table_and_load_nothing(new_tenant: Callable[[], TestTenant]) -> None:
     collected(new_tenant())
     shown = new_operator().sign_in().get(HOME).content.decode()
     assert 'role="img" aria-label="Sign-ins of end users. In the last 30 days: signed in' in shown
@@ -52,7 +52,7 @@ def test_plots_are_said_in_words_and_as_tables_and_fetch_nothing(new_tenant: Cal
     assert "http://" not in shown.replace("http://www.w3.org", "")
 
 
-def test_old_figures_are_pointed_at_with_the_command_that_renews_them(new_tenant: Callable[[], TestTenant]) -> None:
+def test_dashboard_marks_stale_metrics(new_tenant: Callable[[], TestTenant]) -> None:
     collected(new_tenant())
     known = dict(TenantFigures.objects.values_list("pk", "collected_at"))
     TenantFigures.objects.update(collected_at=now() - timedelta(hours=2))
@@ -90,11 +90,13 @@ def test_a_tenant_admin_sees_the_own_tenant_only(new_tenant: Callable[[], TestTe
         ("tenants:read", "Sign-ins of end users", "Recent events"),
         ("audit:read", "Recent events", "Sign-ins of end users"),
         ("services:read", "Registry calls", "Recent events"),
-        ("invitations:read", "nobody has accepted yet", "Registry calls"),
-        ("directory:read", "Directory synchronisations", "nobody has accepted yet"),
+        ("invitations:read", "Pending invitations", "Registry calls"),
+        ("directory:read", "directory synchronisations", "Pending invitations"),
     ],
 )
-def test_each_part_needs_its_permission(tenant: TestTenant, permission: str, words: str, others: str) -> None:
+def test_dashboard_parts_require_their_permissions(
+    tenant: TestTenant, permission: str, words: str, others: str
+) -> None:
     shown = new_operator(permission).sign_in().get(HOME).content.decode()
     assert words in shown
     assert others not in shown
@@ -107,10 +109,10 @@ def test_pending_invitations_and_failed_runs_are_shown(new_tenant: Callable[[], 
         tenant_id=tenant.id, kind="active_directory", name="Head office", secret=b"", secret_set_at=now()
     )
     DirectoryRun.objects.create(
-        config=config, tenant_id=tenant.id, trigger="schedule", state="failed", reason="nobody answers there"
+        config=config, tenant_id=tenant.id, trigger="schedule", state="failed", reason="no response from there"
     )
     shown = new_tenant_admin(tenant).sign_in().get(HOME).content.decode()
-    for words in ("soon@example.com", "Head office", "nobody answers there"):
+    for words in ("soon@example.com", "Head office", "no response from there"):
         assert words in shown
 
 

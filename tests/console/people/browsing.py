@@ -30,7 +30,7 @@ def operator_in(tenant: TestTenant, *permissions: str) -> Staff:
 
 
 def send(staff: Staff, tenant: TestTenant, path: str, **members: Any) -> Any:
-    """A form that was drawn for the tenant."""
+    """Send a form of the tenant."""
     return staff.post(path, {"form_tenant_id": str(tenant.id), **members})
 
 

@@ -21,7 +21,7 @@ from tests.userflow.test_pages import browser as browser
 from tests.world import TestTenant
 
 pytestmark = pytest.mark.needs("chromium", "chromedriver")
-# Fields that nobody can name who does not see the page, and what is wider than the window.
+# Fields without an accessible name, and elements wider than the window.
 NAMELESS = """
     return [...document.querySelectorAll('#main :is(input:not([type=hidden]), select, textarea, button, a[href])')]
         .filter(e => e.offsetParent !== null)
@@ -67,7 +67,7 @@ def press(browser: webdriver.Chrome, words: str) -> None:
     waiting.until(staleness_of(page))
 
 
-def test_support_finds_a_person_and_resets_what_they_have_lost(
+def test_support_finds_user_and_resets_factors(
     place: str, browser: webdriver.Chrome, new_tenant: Callable[[], TestTenant]
 ) -> None:
     tenant = new_tenant()
@@ -116,7 +116,7 @@ def test_pages_inside_a_tenant_fit_a_phone_and_name_their_fields(
         f"/admin/inside/roles/{role['id']}/",
     )
     for path in (
-        *(CHOOSER, USERS, f"{USERS}?q=nobody", GROUPS, ROLES, SESSIONS, "/admin/inside/trail/"),
+        *(CHOOSER, USERS, f"{USERS}?q=unknown", GROUPS, ROLES, SESSIONS, "/admin/inside/trail/"),
         *(own, f"{own}edit/", f"{own}erase/", f"{own}groups/", f"{PEOPLE}register/"),
         *(groups, f"{groups}edit/", f"{groups}members/?q=long", roles, f"{roles}edit/"),
         *("/admin/inside/invitations/", "/admin/inside/invitations/new/"),

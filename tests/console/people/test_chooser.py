@@ -11,9 +11,7 @@ from tests.console.staff import new_operator, new_tenant_admin
 from tests.world import TestTenant
 
 
-def test_an_operator_finds_a_tenant_by_name_and_by_slug_and_looks_into_it(
-    tenant: TestTenant, other_tenant: TestTenant
-) -> None:
+def test_operator_finds_and_opens_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
     staff = new_operator().sign_in()
     for words in (tenant.name, tenant.slug.upper(), tenant.slug[3:]):
         page = text_of(staff.get(CHOOSER, q=words))
@@ -31,19 +29,19 @@ def test_a_link_proposes_a_tenant_and_changes_nothing(tenant: TestTenant) -> Non
     assert staff.get(USERS).headers["Location"] == f"{CHOOSER}?next={quote(USERS, safe='')}"
 
 
-def test_after_choosing_the_page_that_was_asked_for_opens(tenant: TestTenant) -> None:
+def test_chooser_returns_to_requested_page(tenant: TestTenant) -> None:
     staff = new_operator().sign_in()
     answer = staff.post(CHOOSER, {"tenant": str(tenant.id), "next": "/admin/userflow/role/"})
     assert answer.headers["Location"] == "/admin/userflow/role/"
 
 
 @pytest.mark.parametrize("away", ["https://evil.example/admin/", "//evil.example/admin/", "/docs/", "javascript:1"])
-def test_after_choosing_nobody_is_led_out_of_the_console(tenant: TestTenant, away: str) -> None:
+def test_chooser_ignores_external_next_path(tenant: TestTenant, away: str) -> None:
     staff = new_operator().sign_in()
     assert staff.post(CHOOSER, {"tenant": str(tenant.id), "next": away}).headers["Location"] == USERS
 
 
-def test_those_chosen_last_are_offered_and_one_is_left(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_chooser_lists_recent_tenants_and_exits(tenant: TestTenant, other_tenant: TestTenant) -> None:
     staff = look_into(other_tenant, operator_in(tenant))
     page = text_of(staff.get(CHOOSER))
     assert page.index(str(other_tenant.slug)) < page.index(str(tenant.slug))
@@ -53,7 +51,7 @@ def test_those_chosen_last_are_offered_and_one_is_left(tenant: TestTenant, other
 
 
 @pytest.mark.parametrize("odd", ["nonsense", "\x00", "1"])
-def test_a_tenant_that_is_not_there_is_not_chosen(odd: str) -> None:
+def test_chooser_rejects_unknown_tenant(odd: str) -> None:
     staff = new_operator().sign_in()
     assert staff.post(CHOOSER, {"tenant": odd}).status_code == 404
     assert staff.post(CHOOSER, {"tenant": str(uuid4())}).status_code == 404
@@ -75,22 +73,20 @@ def test_the_chooser_needs_the_permission_to_read_tenants(tenant: TestTenant) ->
     assert staff.post(CHOOSER, {"tenant": str(tenant.id)}).status_code == 403
 
 
-def test_a_form_of_one_tenant_does_nothing_when_another_is_chosen_in_a_second_tab(
-    tenant: TestTenant, other_tenant: TestTenant
-) -> None:
+def test_form_of_other_tenant_is_rejected(tenant: TestTenant, other_tenant: TestTenant) -> None:
     person = tenant.register()
     staff = operator_in(tenant)
     path = f"{PEOPLE}{person.id}/edit/"
     assert f'name="form_tenant_id" value="{tenant.id}"' in text_of(staff.get(path))
     look_into(other_tenant, staff)
-    answer = send(staff, tenant, path, name="Somebody Else", email=person.email)
+    answer = send(staff, tenant, path, name="Another Name", email=person.email)
     assert answer.status_code == 409
     assert f"Go back to {tenant.name}" in text_of(answer)
     look_into(tenant, staff)
-    assert "Somebody Else" not in text_of(staff.get(f"{PEOPLE}{person.id}/"))
+    assert "Another Name" not in text_of(staff.get(f"{PEOPLE}{person.id}/"))
 
 
-def test_a_form_that_does_not_say_for_which_tenant_it_was_drawn_does_nothing(tenant: TestTenant) -> None:
+def test_form_without_tenant_id_is_rejected(tenant: TestTenant) -> None:
     person = tenant.register()
     staff = new_tenant_admin(tenant).sign_in()
     for body in ({}, {"form_tenant_id": ""}, {"form_tenant_id": "nonsense"}, {"form_tenant_id": str(uuid4())}):
@@ -98,7 +94,7 @@ def test_a_form_that_does_not_say_for_which_tenant_it_was_drawn_does_nothing(ten
     assert not [event for event in trail(tenant, "end_user.deactivated") if event.target_id == str(person.id)]
 
 
-def test_who_comes_for_the_first_time_has_something_to_choose_from(new_tenant: Callable[[], TestTenant]) -> None:
+def test_chooser_lists_newest_tenants_on_first_visit(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     shown = new_operator().sign_in().get(CHOOSER).content.decode()
     assert "Newest tenants" in shown

@@ -49,7 +49,7 @@ def group_with_role(tenant: TestTenant, permission: str = "invoices:read") -> tu
     return group, role
 
 
-def test_the_page_shows_a_person_with_all_that_belongs_to_them(tenant: TestTenant, staff: Staff) -> None:
+def test_end_user_page_shows_related_rows(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register(name="Ada Lovelace")
     tenant.sign_in(person)
     group, role = group_with_role(tenant, "ledger:close")
@@ -72,14 +72,14 @@ def test_the_page_shows_factors_and_no_secret(tenant: TestTenant, staff: Staff) 
     assert "argon2" not in page
 
 
-def test_an_auditor_sees_the_page_and_no_way_to_change_anything(tenant: TestTenant) -> None:
+def test_auditor_sees_end_user_without_buttons(tenant: TestTenant) -> None:
     person = tenant.register()
     page = text_of(new_auditor(tenant).sign_in().get(page_of(person)))
     assert person.email in page
     assert not [path for path in CHANGES if f"{page_of(person)}{path}" in page]
 
 
-def test_parts_that_need_another_permission_are_left_out(tenant: TestTenant) -> None:
+def test_end_user_page_hides_parts_without_permission(tenant: TestTenant) -> None:
     person = tenant.register()
     group, _ = group_with_role(tenant)
     tenant.api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(person.id)]})
@@ -90,26 +90,24 @@ def test_parts_that_need_another_permission_are_left_out(tenant: TestTenant) -> 
 
 
 @pytest.mark.parametrize("path", ["", *CHANGES])
-def test_nobody_of_another_tenant_can_be_seen_or_changed(
-    tenant: TestTenant, other_tenant: TestTenant, path: str
-) -> None:
-    stranger = other_tenant.register()
+def test_end_users_of_other_tenant_are_404(tenant: TestTenant, other_tenant: TestTenant, path: str) -> None:
+    foreign_user = other_tenant.register()
     for staff in (operator_in(tenant), new_tenant_admin(tenant).sign_in()):
-        assert staff.get(f"{page_of(stranger)}{path}").status_code == 404
-        assert send(staff, tenant, f"{page_of(stranger)}{path}", typed=stranger.email).status_code == 404
-        assert send(staff, other_tenant, f"{page_of(stranger)}{path}", typed=stranger.email).status_code == 409
-    assert stored(other_tenant, stranger) is not None
-    assert not [event for event in trail(tenant, "end_user.viewed") if event.target_id == str(stranger.id)]
+        assert staff.get(f"{page_of(foreign_user)}{path}").status_code == 404
+        assert send(staff, tenant, f"{page_of(foreign_user)}{path}", typed=foreign_user.email).status_code == 404
+        assert send(staff, other_tenant, f"{page_of(foreign_user)}{path}", typed=foreign_user.email).status_code == 409
+    assert stored(other_tenant, foreign_user) is not None
+    assert not [event for event in trail(tenant, "end_user.viewed") if event.target_id == str(foreign_user.id)]
 
 
 @pytest.mark.parametrize("path", ["", *CHANGES])
-def test_ids_that_nobody_has_and_nonsense_are_not_found(tenant: TestTenant, staff: Staff, path: str) -> None:
+def test_unknown_and_malformed_ids_are_404(tenant: TestTenant, staff: Staff, path: str) -> None:
     for key in (str(uuid4()), "nonsense", "1", "%00"):
         assert staff.get(f"{PEOPLE}{key}/{path}").status_code == 404
 
 
 @pytest.mark.parametrize(("path", "permission"), CHANGES.items())
-def test_a_change_needs_its_permission_by_address_too(tenant: TestTenant, path: str, permission: str) -> None:
+def test_changes_by_url_require_permission(tenant: TestTenant, path: str, permission: str) -> None:
     person = tenant.register()
     every = {"endusers:read", "groups:read", "roles:read", *CHANGES.values()}
     for staff in (
@@ -145,7 +143,7 @@ def test_name_address_and_metadata_are_changed(tenant: TestTenant, staff: Staff)
         ("name", "a\x00b"),
     ],
 )
-def test_a_wrong_value_is_said_at_its_field(tenant: TestTenant, staff: Staff, field: str, value: str) -> None:
+def test_edit_user_shows_validation_errors(tenant: TestTenant, staff: Staff, field: str, value: str) -> None:
     person = tenant.register()
     body = {"name": "Ada", "email": person.email, "metadata": "{}", field: value}
     answer = send(staff, tenant, f"{page_of(person)}edit/", **body)
@@ -153,7 +151,7 @@ def test_a_wrong_value_is_said_at_its_field(tenant: TestTenant, staff: Staff, fi
     assert "errorlist" in text_of(answer) or "text-red-" in text_of(answer)
 
 
-def test_an_address_that_somebody_has_is_refused_and_nothing_is_lost(tenant: TestTenant, staff: Staff) -> None:
+def test_edit_user_rejects_taken_address_and_keeps_input(tenant: TestTenant, staff: Staff) -> None:
     person, other = tenant.register(), tenant.register()
     tenant.sign_in(other)
     answer = send(staff, tenant, f"{page_of(person)}edit/", name="Typed Name", email=other.email, metadata="{}")
@@ -162,7 +160,7 @@ def test_an_address_that_somebody_has_is_refused_and_nothing_is_lost(tenant: Tes
     assert "Typed Name" in text_of(answer)
 
 
-def test_a_person_is_deactivated_and_activated(tenant: TestTenant, staff: Staff) -> None:
+def test_end_user_is_deactivated_and_activated(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     token = tenant.sign_in(person)["access_token"]
     send(staff, tenant, f"{page_of(person)}activity/", active="no")
@@ -197,7 +195,7 @@ def alive(tenant: TestTenant, signed_in: dict[str, Any]) -> bool:
     return bool(tenant.api.get("/authmgr/profile", token=signed_in["access_token"]).status_code == 200)
 
 
-def test_the_session_of_somebody_else_is_not_ended_through_a_persons_page(tenant: TestTenant, staff: Staff) -> None:
+def test_end_session_rejects_session_of_other_user(tenant: TestTenant, staff: Staff) -> None:
     person, other = tenant.register(), tenant.register()
     session = tenant.sign_in(other)
     answer = send(staff, tenant, f"{page_of(person)}sessions/{session_of(session)}/end/")
@@ -205,7 +203,7 @@ def test_the_session_of_somebody_else_is_not_ended_through_a_persons_page(tenant
     assert alive(tenant, session)
 
 
-def test_factors_are_reset_with_a_reason_and_the_person_is_told(tenant: TestTenant, staff: Staff) -> None:
+def test_reset_factors_notifies_user(tenant: TestTenant, staff: Staff) -> None:
     person = new_user(tenant).enrol_totp()
     path = f"{page_of(person)}factors/reset/"
     assert send(staff, tenant, path, reason=" ").status_code == 400
@@ -218,18 +216,18 @@ def test_factors_are_reset_with_a_reason_and_the_person_is_told(tenant: TestTena
     assert any("removed by an administrator" in sent.body for sent in mails_to(person.email))
 
 
-def test_a_person_is_erased_after_the_address_is_typed(tenant: TestTenant, staff: Staff) -> None:
+def test_erase_requires_typed_address(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     tenant.register()
     path = f"{page_of(person)}erase/"
-    assert send(staff, tenant, path, typed="somebody@example.com").status_code == 400
+    assert send(staff, tenant, path, typed="other@example.com").status_code == 400
     assert stored(tenant, person) is not None
     assert send(staff, tenant, path, typed=person.email).headers["Location"] == USERS
     assert stored(tenant, person) is None
     assert staff.get(page_of(person)).status_code == 404
 
 
-def test_the_last_active_person_stays(new_tenant: Callable[[], TestTenant]) -> None:
+def test_last_active_user_cannot_be_erased(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     person = tenant.register()
     answer = send(operator_in(tenant), tenant, f"{page_of(person)}erase/", typed=person.email)
@@ -251,7 +249,7 @@ def test_groups_and_roles_are_changed(tenant: TestTenant, staff: Staff) -> None:
     assert {event.actor_id for event in joined} == {str(staff.id)}
 
 
-def test_what_somebody_else_has_given_meanwhile_stays(tenant: TestTenant, staff: Staff) -> None:
+def test_concurrent_role_changes_are_kept(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     (group, _), (other, _) = group_with_role(tenant), group_with_role(tenant)
     tenant.api.post(f"/authmgr/groups/{other['id']}/users", {"user_ids": [str(person.id)]})
@@ -262,7 +260,7 @@ def test_what_somebody_else_has_given_meanwhile_stays(tenant: TestTenant, staff:
     assert other["name"] in page
 
 
-def test_nobody_gives_what_they_do_not_hold_and_then_nothing_is_changed(tenant: TestTenant) -> None:
+def test_granting_unheld_permission_changes_nothing(tenant: TestTenant) -> None:
     person = tenant.register()
     staff = operator_in(tenant, "endusers:read", "groups:read", "groups:write", "roles:read", "roles:write")
     (mild, mild_role), (strong, strong_role) = group_with_role(tenant), group_with_role(tenant, "endusers:delete")
@@ -294,7 +292,7 @@ def test_enrollment_pass_is_shown_once_or_mailed(tenant: TestTenant, staff: Staf
     assert {event.details["delivery"] for event in issued} == {"show", "mail"}
 
 
-def test_actions_of_the_table_ask_for_a_fresh_sign_in(tenant: TestTenant, staff: Staff) -> None:
+def test_assurance_table_actions_require_step_up(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     staff.time_passes(minutes=16)
     for path in ("factors/reset/", "edit/", "roles/", "sessions/end/"):
@@ -302,7 +300,7 @@ def test_actions_of_the_table_ask_for_a_fresh_sign_in(tenant: TestTenant, staff:
         assert answer.headers["Location"].startswith("/admin/reauthenticate/")
 
 
-def test_a_person_is_registered(tenant: TestTenant, staff: Staff) -> None:
+def test_end_user_is_registered(tenant: TestTenant, staff: Staff) -> None:
     email = f"new-{uuid4().hex[:8]}@example.com"
     form = {"email": email, "name": "New", "client_id": str(tenant.client_id)}
     weak = send(staff, tenant, f"{PEOPLE}register/", **form, password="password")
@@ -313,13 +311,13 @@ def test_a_person_is_registered(tenant: TestTenant, staff: Staff) -> None:
     assert "A user with this e-mail address already exists" in text_of(again)
 
 
-def test_the_client_of_another_tenant_is_no_choice(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:
+def test_register_rejects_client_of_other_tenant(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:
     form = {"email": "x@example.com", "client_id": str(other_tenant.client_id), "password": "a horse with 9 legs"}
     assert str(other_tenant.client_id) not in text_of(staff.get(f"{PEOPLE}register/"))
     assert send(staff, tenant, f"{PEOPLE}register/", **form).status_code == 400
 
 
-def test_the_timeline_names_who_did_it_as_far_as_the_reader_may_know(tenant: TestTenant, staff: Staff) -> None:
+def test_user_events_name_visible_actors_only(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     send(staff, tenant, f"{page_of(person)}activity/", active="no")
     assert staff.username in text_of(staff.get(page_of(person)))

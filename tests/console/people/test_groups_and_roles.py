@@ -47,7 +47,7 @@ def test_a_group_shows_its_roles_and_members(tenant: TestTenant, staff: Staff) -
     assert event.actor_id == str(staff.id)
 
 
-def test_a_role_shows_its_permissions_groups_and_people(tenant: TestTenant, staff: Staff) -> None:
+def test_role_page_shows_permissions_groups_and_users(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     role = made(tenant, "roles", permissions=["ledger:close", "endusers:read"])
     group = made(tenant, "groups", roles=[role["name"]])
@@ -59,7 +59,7 @@ def test_a_role_shows_its_permissions_groups_and_people(tenant: TestTenant, staf
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_members_are_found_by_a_search_and_left_out_without_the_permission(tenant: TestTenant, kind: str) -> None:
+def test_member_search_requires_endusers_read(tenant: TestTenant, kind: str) -> None:
     staff = operator_in(tenant)
     person, other = tenant.register(), tenant.register()
     key = made(tenant, kind)["id"]
@@ -82,7 +82,7 @@ def test_other_tenants_records_are_404(tenant: TestTenant, other_tenant: TestTen
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_change_needs_its_permission_by_address_too(tenant: TestTenant, kind: str) -> None:
+def test_changes_by_url_require_permission(tenant: TestTenant, kind: str) -> None:
     key, person = made(tenant, kind)["id"], tenant.register()
     out = f"people/{person.id}/{'groups' if kind == 'groups' else 'roles'}/{key}/{'leave' if kind == 'groups' else 'take'}/"
     reader = operator_in(tenant, "endusers:read", f"{kind}:read")
@@ -94,7 +94,7 @@ def test_a_change_needs_its_permission_by_address_too(tenant: TestTenant, kind: 
     assert "/delete/" not in page
 
 
-def test_a_role_and_a_group_are_made_changed_and_deleted(tenant: TestTenant, staff: Staff) -> None:
+def test_role_and_group_are_created_edited_and_deleted(tenant: TestTenant, staff: Staff) -> None:
     name, team = f"clerk-{secrets.token_hex(4)}", f"Team {secrets.token_hex(4)}"
     assert send(staff, tenant, f"{INSIDE}roles/new/", name=name, permissions="a:read\nb:write").status_code == 302
     assert send(staff, tenant, f"{INSIDE}groups/new/", name=team, roles=[name]).status_code == 302
@@ -116,7 +116,7 @@ def test_a_role_and_a_group_are_made_changed_and_deleted(tenant: TestTenant, sta
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_refusals_of_the_actions_are_said_at_the_form(tenant: TestTenant, staff: Staff, kind: str) -> None:
+def test_action_errors_are_shown_at_the_form(tenant: TestTenant, staff: Staff, kind: str) -> None:
     taken = made(tenant, kind)["name"]
     again = send(staff, tenant, f"{INSIDE}{kind}/new/", name=taken.upper())
     assert again.status_code == 400
@@ -151,7 +151,7 @@ def test_grant_beyond_own_permissions_is_rejected(tenant: TestTenant) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_people_are_found_taken_in_and_taken_out(tenant: TestTenant, staff: Staff, kind: str) -> None:
+def test_users_are_found_added_and_removed(tenant: TestTenant, staff: Staff, kind: str) -> None:
     person, key = tenant.register(), made(tenant, kind)["id"]
     search = f"{INSIDE}{kind}/{key}/members/?q={person.email}"
     assert str(person.id) in text_of(staff.get(search))
@@ -165,18 +165,16 @@ def test_people_are_found_taken_in_and_taken_out(tenant: TestTenant, staff: Staf
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_of_another_tenant_is_taken_in(
+def test_users_of_other_tenant_cannot_be_added(
     tenant: TestTenant, other_tenant: TestTenant, staff: Staff, kind: str
 ) -> None:
-    stranger, key = other_tenant.register(), made(tenant, kind)["id"]
-    search = f"{INSIDE}{kind}/{key}/members/?q={stranger.email}"
-    assert str(stranger.id) not in text_of(staff.get(search))
-    assert send(staff, tenant, search, chosen=[str(stranger.id)]).status_code == 400
+    foreign_user, key = other_tenant.register(), made(tenant, kind)["id"]
+    search = f"{INSIDE}{kind}/{key}/members/?q={foreign_user.email}"
+    assert str(foreign_user.id) not in text_of(staff.get(search))
+    assert send(staff, tenant, search, chosen=[str(foreign_user.id)]).status_code == 400
 
 
-def test_a_form_of_a_group_is_refused_when_another_tenant_is_chosen(
-    tenant: TestTenant, other_tenant: TestTenant, staff: Staff
-) -> None:
+def test_group_form_of_other_tenant_is_rejected(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:
     group = made(tenant, "groups")
     look_into(other_tenant, staff)
     assert send(staff, tenant, f"{INSIDE}groups/{group['id']}/delete/", typed=group["name"]).status_code == 409

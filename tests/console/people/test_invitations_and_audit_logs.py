@@ -29,7 +29,7 @@ def invited(staff: Staff, tenant: TestTenant) -> tuple[str, str]:
     return email, next(row["id"] for row in rows if row["email"] == email)
 
 
-def test_a_person_is_invited_again_and_the_invitation_is_cancelled(tenant: TestTenant, staff: Staff) -> None:
+def test_invitation_is_sent_resent_and_cancelled(tenant: TestTenant, staff: Staff) -> None:
     email, key = invited(staff, tenant)
     assert len(mails_to(email)) == 1
     assert email in text_of(staff.get(INVITATIONS))
@@ -54,14 +54,14 @@ def test_the_form_rejects_a_second_open_invitation(tenant: TestTenant, staff: St
     assert invited_again.status_code == 302
 
 
-def test_whoever_is_a_user_is_not_invited(tenant: TestTenant, staff: Staff) -> None:
+def test_invite_rejects_existing_user(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     tenant.sign_in(person)
     answer = send(staff, tenant, f"{INVITATIONS}new/", email=person.email, client_id=str(tenant.client_id))
     assert "A user with this e-mail address already exists" in text_of(answer)
 
 
-def test_invitations_need_their_permission_and_stay_in_their_tenant(
+def test_invitations_require_permission_and_own_tenant(
     tenant: TestTenant, other_tenant: TestTenant, staff: Staff
 ) -> None:
     email, key = invited(operator_in(other_tenant), other_tenant)
@@ -78,11 +78,11 @@ def test_invitations_need_their_permission_and_stay_in_their_tenant(
 
 
 @pytest.mark.parametrize("query", [{"status": "nonsense"}, {"page": "0"}, {"page": "x"}, {"page": "1001"}])
-def test_odd_queries_show_the_first_page(staff: Staff, query: dict[str, str]) -> None:
+def test_malformed_page_shows_first_page(staff: Staff, query: dict[str, str]) -> None:
     assert staff.get(INVITATIONS, **query).status_code == 200
 
 
-def test_the_trail_is_searched_by_target_action_actor_and_time(tenant: TestTenant, staff: Staff) -> None:
+def test_tenant_audit_trail_is_searched(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     tenant.sign_in(person)
     page = text_of(staff.get(TRAIL, target=str(person.id)))
@@ -97,7 +97,7 @@ def test_the_trail_is_searched_by_target_action_actor_and_time(tenant: TestTenan
         assert ("No event fits" not in text_of(staff.get(TRAIL, **query))) is shown, query
 
 
-def test_the_trail_is_paged_by_what_was_last(new_tenant: Callable[[], TestTenant]) -> None:
+def test_tenant_audit_trail_is_paged(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     staff = operator_in(tenant)
     for _ in range(60):
@@ -111,10 +111,10 @@ def test_the_trail_is_paged_by_what_was_last(new_tenant: Callable[[], TestTenant
     assert ">Newest</a>" in second
 
 
-def test_the_trail_of_another_tenant_is_not_shown(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:
-    stranger = other_tenant.register()
+def test_audit_trail_of_other_tenant_is_not_shown(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:
+    foreign_user = other_tenant.register()
     for someone in (staff, new_tenant_admin(tenant).sign_in()):
-        assert "No event fits" in text_of(someone.get(TRAIL, target=str(stranger.id)))
+        assert "No event fits" in text_of(someone.get(TRAIL, target=str(foreign_user.id)))
 
 
 @pytest.mark.parametrize(
@@ -128,5 +128,5 @@ def test_the_trail_of_another_tenant_is_not_shown(tenant: TestTenant, other_tena
         {"action": "\x00"},
     ],
 )
-def test_odd_searches_of_the_trail_are_said_and_break_nothing(staff: Staff, query: dict[str, str]) -> None:
+def test_malformed_trail_search_shows_error(staff: Staff, query: dict[str, str]) -> None:
     assert staff.get(TRAIL, **query).status_code == 200

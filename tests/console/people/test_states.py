@@ -17,7 +17,7 @@ def set_state(tenant: TestTenant, state: str, **columns: str) -> None:
     TenantDatabase.objects.filter(pk=tenant.id).update(status=state, **columns)
 
 
-def test_operators_look_into_a_suspended_tenant(new_tenant: Callable[[], TestTenant]) -> None:
+def test_operators_open_suspended_tenant(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     person = tenant.register()
     staff = operator_in(tenant)
@@ -52,9 +52,7 @@ def test_operators_change_users_of_a_suspended_tenant(new_tenant: Callable[[], T
     ("state", "words"),
     [("provisioning", "is being created"), ("deleting", "deleted or being deleted"), ("deleted", "being deleted")],
 )
-def test_a_tenant_without_a_database_to_look_at_says_so(
-    new_tenant: Callable[[], TestTenant], state: str, words: str
-) -> None:
+def test_tenant_without_database_shows_reason(new_tenant: Callable[[], TestTenant], state: str, words: str) -> None:
     tenant = new_tenant()
     staff = operator_in(tenant)
     set_state(tenant, state)
@@ -65,7 +63,7 @@ def test_a_tenant_without_a_database_to_look_at_says_so(
         assert "Choose another tenant" in text_of(answer)
 
 
-def test_a_database_that_does_not_answer_is_said_with_the_state_and_the_reason(
+def test_unreachable_database_shows_state_and_reason(
     new_tenant: Callable[[], TestTenant],
 ) -> None:
     tenant = new_tenant()
@@ -84,7 +82,7 @@ def test_a_database_that_does_not_answer_is_said_with_the_state_and_the_reason(
     assert "Check its server" in text_of(staff.get(USERS))
 
 
-def test_a_tenant_that_moves_is_looked_at_by_its_admins_and_not_changed(new_tenant: Callable[[], TestTenant]) -> None:
+def test_moving_tenant_is_read_only(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     person = tenant.register()
     admin = new_tenant_admin(tenant).sign_in()

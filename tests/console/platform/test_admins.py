@@ -52,7 +52,7 @@ def last_event(user: Staff) -> str:
     return PlatformEvent.objects.filter(target_id=user.id).latest("id").action
 
 
-def test_an_operator_is_made_and_signs_in(operator: Staff) -> None:
+def test_created_operator_signs_in(operator: Staff) -> None:
     asked = form(roles=["operator"])
     answer = operator.post(f"{LIST}add/", asked)
     user = AdminUser.objects.get(username=asked["username"])
@@ -60,7 +60,7 @@ def test_an_operator_is_made_and_signs_in(operator: Staff) -> None:
     assert sign_in_admin(user.username)["access_token"]
 
 
-def test_a_tenants_admin_makes_admins_of_that_tenant_only(
+def test_tenant_admin_creates_admins_of_own_tenant_only(
     head: Staff, tenant: TestTenant, other_tenant: TestTenant
 ) -> None:
     for side in ("platform", str(other_tenant.id)):
@@ -72,7 +72,7 @@ def test_a_tenants_admin_makes_admins_of_that_tenant_only(
     assert AdminUser.objects.get(username=asked["username"]).tenant_id == tenant.id
 
 
-def test_what_the_api_refuses_stands_at_the_field(operator: Staff) -> None:
+def test_validation_errors_are_shown_at_the_field(operator: Staff) -> None:
     weak = operator.post(f"{LIST}add/", form(password="password"))
     assert weak.status_code == 400
     assert weak.context["form"].errors["password"]
@@ -109,7 +109,7 @@ def test_operators_change_admins_of_a_suspended_tenant(
     assert (answer.status_code, answer.headers.get("Location")) == (302, at(user)), answer.text
 
 
-def test_nobody_gives_what_they_do_not_hold(tenant: TestTenant) -> None:
+def test_granting_unheld_permission_is_rejected(tenant: TestTenant) -> None:
     weak = new_tenant_admin(tenant, "admins:read", "admins:write", "audit:read").sign_in()
     user = new_tenant_admin(tenant, "audit:read")
     body = {"username": user.username, "email": user.email, "first_name": "", "last_name": ""}
@@ -121,7 +121,7 @@ def test_nobody_gives_what_they_do_not_hold(tenant: TestTenant) -> None:
     assert stronger.row().active
 
 
-def test_nobody_gives_themselves_roles(head: Staff) -> None:
+def test_own_roles_cannot_be_changed(head: Staff) -> None:
     page = head.get(at(head, "edit"))
     assert "roles" not in page.context["form"].fields
     body = {"username": head.username, "email": head.email, "first_name": "Me", "last_name": "", "roles": ["auditor"]}
@@ -129,7 +129,7 @@ def test_nobody_gives_themselves_roles(head: Staff) -> None:
     assert [role.name for role in head.row().roles.all()] == ["tenant-admin"]
 
 
-def test_a_user_is_switched_off_and_on(operator: Staff, tenant: TestTenant) -> None:
+def test_admin_is_deactivated_and_activated(operator: Staff, tenant: TestTenant) -> None:
     user = new_tenant_admin(tenant).sign_in()
     operator.post(at(user, "deactivate"))
     assert (user.row().active, last_event(user)) == (False, "admin_user.deactivated")
@@ -138,7 +138,7 @@ def test_a_user_is_switched_off_and_on(operator: Staff, tenant: TestTenant) -> N
     assert user.row().active
 
 
-def test_the_last_admin_stays_and_nobody_switches_themselves_off(new_tenant: Any) -> None:
+def test_last_admin_and_own_account_cannot_be_deactivated(new_tenant: Any) -> None:
     tenant = new_tenant()
     operator = new_operator().sign_in()
     answer = operator.post(f"{LIST}{tenant.admin.id}/deactivate/")
@@ -189,7 +189,7 @@ def test_sessions_are_shown_and_ended(operator: Staff, tenant: TestTenant) -> No
     assert (user.get("/admin/").status_code, Api(token=token).get("/uflow/admin/users/me").status_code) == (302, 401)
 
 
-def test_an_auditor_looks_and_changes_nothing(tenant: TestTenant) -> None:
+def test_auditor_reads_and_changes_nothing(tenant: TestTenant) -> None:
     user = new_tenant_admin(tenant)
     auditor = new_auditor(tenant).sign_in()
     assert auditor.get(at(user)).status_code == 200
@@ -198,7 +198,7 @@ def test_an_auditor_looks_and_changes_nothing(tenant: TestTenant) -> None:
             assert answer.status_code == 403
 
 
-def test_a_tenants_admin_sees_nobody_else(head: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_tenant_admin_sees_own_tenant_only(head: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
     mine, foreign, operator = new_tenant_admin(tenant), new_tenant_admin(other_tenant), new_operator()
     page = head.get(f"{LIST}?q=staff-").text
     assert [user.username in page for user in (mine, foreign, operator)] == [True, False, False]
@@ -219,7 +219,7 @@ def test_the_list_costs_the_same_with_many_admins(new_tenant: Any) -> None:
     assert seen.counts == (6, 0), "\n".join(seen.shared)
 
 
-def test_a_page_costs_the_same_whoever_is_shown(head: Staff, tenant: TestTenant) -> None:
+def test_admin_page_costs_the_same_for_all_users(head: Staff, tenant: TestTenant) -> None:
     user = new_tenant_admin(tenant).sign_in()
     with statements() as seen:
         assert head.get(at(user)).status_code == 200
@@ -227,7 +227,7 @@ def test_a_page_costs_the_same_whoever_is_shown(head: Staff, tenant: TestTenant)
     assert seen.counts == (8, 0), "\n".join(seen.shared)
 
 
-def test_somebody_is_invited_again_and_no_more(operator: Staff, tenant: TestTenant) -> None:
+def test_admin_invitation_is_resent_and_cancelled(operator: Staff, tenant: TestTenant) -> None:
     email = f"{secrets.token_hex(6)}@example.com"
     operator.choose(tenant)
     body = {"side": str(tenant.id), "email": email, "roles": ["auditor"]}
@@ -245,7 +245,7 @@ def test_somebody_is_invited_again_and_no_more(operator: Staff, tenant: TestTena
     assert (closed.status_code, len(mails_to(email))) == (400, 2)
 
 
-def test_invitations_of_others_are_not_there(head: Staff, operator: Staff, other_tenant: TestTenant) -> None:
+def test_invitations_of_other_tenants_are_404(head: Staff, operator: Staff, other_tenant: TestTenant) -> None:
     email = f"{secrets.token_hex(6)}@example.com"
     operator.choose(other_tenant).post(
         f"{INVITATIONS}add/", {"side": str(other_tenant.id), "email": email, "roles": ["auditor"]}
@@ -259,7 +259,7 @@ def test_invitations_of_others_are_not_there(head: Staff, operator: Staff, other
     assert row.cancelled_at is None
 
 
-def test_roles_are_read_each_side_its_own(head: Staff, operator: Staff) -> None:
+def test_tenant_admin_sees_tenant_roles_only(head: Staff, operator: Staff) -> None:
     for person, sees in ((operator, True), (head, False)):
         page = person.get("/admin/userflow/adminrole/")
         names = set(page.context["cl"].queryset.values_list("name", flat=True))

@@ -32,7 +32,7 @@ def lines(answer: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]
 
 
-def test_the_trail_is_searched(operator: Staff, tenant: TestTenant) -> None:
+def test_audit_trail_is_searched(operator: Staff, tenant: TestTenant) -> None:
     target = secrets.token_hex(8)
     happened(target, tenant)
     happened(target, action="thing.undone")
@@ -44,7 +44,7 @@ def test_the_trail_is_searched(operator: Staff, tenant: TestTenant) -> None:
     assert "No event fits" in operator.get(TRAIL, target=target, until="2020-01-01T00:00").text
 
 
-def test_a_page_begins_behind_the_one_before(operator: Staff) -> None:
+def test_audit_trail_is_paged(operator: Staff) -> None:
     target = secrets.token_hex(8)
     happened(target, times=60)
     first = operator.get(TRAIL, target=target)
@@ -53,12 +53,12 @@ def test_a_page_begins_behind_the_one_before(operator: Staff) -> None:
     assert (second.context["older"], second.context["newest"]) == ("", f"?target={target}")
 
 
-def test_nonsense_is_said_to_be_nonsense(operator: Staff) -> None:
+def test_invalid_filters_show_an_error(operator: Staff) -> None:
     for asked in ({"since": "yesterday"}, {"tenant": "acme"}, {"before": "-1"}, {"action": "x" * 65}):
         assert operator.get(TRAIL, **asked).status_code == 400
 
 
-def test_a_tenants_admin_sees_what_concerns_the_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_tenant_admin_sees_events_of_own_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
     target = secrets.token_hex(8)
     happened(target, tenant, action="thing.mine")
     happened(target, other_tenant, action="thing.theirs")
@@ -71,7 +71,7 @@ def test_a_tenants_admin_sees_what_concerns_the_tenant(tenant: TestTenant, other
     assert [event["action"] for event in exported] == ["thing.mine"]
 
 
-def test_an_export_is_written_down_and_limited_by_its_filters(operator: Staff) -> None:
+def test_export_is_audited_and_filtered(operator: Staff) -> None:
     target = secrets.token_hex(8)
     happened(target, times=3)
     answer = operator.post(EXPORT, {"target": target, "form": "jsonl"})
@@ -81,14 +81,14 @@ def test_an_export_is_written_down_and_limited_by_its_filters(operator: Staff) -
     assert (event.actor_kind, event.actor_id) == ("operator", str(operator.id))
 
 
-def test_an_export_wants_the_permission(tenant: TestTenant) -> None:
+def test_export_requires_permission(tenant: TestTenant) -> None:
     before = PlatformEvent.objects.filter(action="audit.exported").count()
     outsider = new_tenant_admin(tenant, "services:read").sign_in()
     assert [outsider.get(TRAIL).status_code, outsider.post(EXPORT, {"form": "csv"}).status_code] == [403, 403]
     assert PlatformEvent.objects.filter(action="audit.exported").count() == before
 
 
-def test_a_spreadsheet_gets_no_formula(operator: Staff) -> None:
+def test_csv_export_escapes_formulas(operator: Staff) -> None:
     target = f"=HYPERLINK({secrets.token_hex(4)})"
     happened(target)
     answer = operator.post(EXPORT, {"target": target, "form": "csv"})
@@ -97,13 +97,13 @@ def test_a_spreadsheet_gets_no_formula(operator: Staff) -> None:
 
 
 @pytest.mark.parametrize("beginning", ["=1", "+1", "-1", "@a", "\ta", "\ra"])
-def test_whatever_a_spreadsheet_runs_is_led_by_an_apostrophe(beginning: str) -> None:
+def test_formula_prefixes_get_an_apostrophe(beginning: str) -> None:
     written = b"".join(as_csv(iter([{"id": 1, "address": beginning}]))).decode()
     (row,) = csv.DictReader(io.StringIO(written, newline=""))
     assert row["address"] == f"'{beginning}"
 
 
-def test_a_page_costs_the_same_however_far_back(operator: Staff) -> None:
+def test_deep_page_costs_the_same(operator: Staff) -> None:
     target = secrets.token_hex(8)
     happened(target, times=5)
     for query in ({}, {"target": target}, {"before": str(PlatformEvent.objects.latest("id").pk)}):
@@ -113,7 +113,7 @@ def test_a_page_costs_the_same_however_far_back(operator: Staff) -> None:
         assert seen.counts == (3, 0), "\n".join(seen.shared)
 
 
-def test_auditors_of_the_platform_read_all_of_it(tenant: TestTenant) -> None:
+def test_platform_auditor_reads_whole_trail(tenant: TestTenant) -> None:
     target = secrets.token_hex(8)
     happened(target, tenant)
     assert "thing.done" in new_auditor().sign_in().get(TRAIL, target=target).text

@@ -35,7 +35,7 @@ def token_status(client: Client, secret: str) -> int:
     return int(Api().post("/authmgr/token", grant).status_code)
 
 
-def test_a_client_is_made_and_its_secret_shown_once(head: Staff) -> None:
+def test_add_client_shows_secret_once(head: Staff) -> None:
     client, answer = made(head)
     secret = answer.context["secret"]
     assert secret in answer.text
@@ -45,7 +45,7 @@ def test_a_client_is_made_and_its_secret_shown_once(head: Staff) -> None:
     assert [text for text in written if secret in text] == []
 
 
-def test_a_new_secret_takes_over(head: Staff) -> None:
+def test_rotated_client_secret_takes_over(head: Staff) -> None:
     client, answer = made(head)
     rotated = head.post(at(client, "rotate"), {"overlap_hours": "0"})
     assert token_status(client, answer.context["secret"]) == 401
@@ -54,7 +54,7 @@ def test_a_new_secret_takes_over(head: Staff) -> None:
     assert head.post(at(client, "rotate"), {"overlap_hours": "0"}).headers["Location"].startswith("/admin/reauth")
 
 
-def test_a_client_is_changed_switched_off_and_deleted(head: Staff) -> None:
+def test_client_is_edited_deactivated_and_deleted(head: Staff) -> None:
     client, _ = made(head, redirect_uris="https://a.example.com/back")
     body = {
         "name": client.name,
@@ -72,7 +72,7 @@ def test_a_client_is_changed_switched_off_and_deleted(head: Staff) -> None:
     assert head.post(at(client, "delete")).headers["Location"] == LIST
 
 
-def test_what_the_api_refuses_stands_at_the_field(head: Staff, tenant: TestTenant) -> None:
+def test_validation_errors_are_shown_at_the_field(head: Staff, tenant: TestTenant) -> None:
     body = {"form_tenant_id": str(tenant.id), "name": "x", "type": "public"}
     answer = head.post(f"{LIST}add/", {**body, "scopes": "tenants:write"})
     assert (answer.status_code, "scopes" in answer.context["form"].errors) == (400, True)
@@ -82,7 +82,7 @@ def test_what_the_api_refuses_stands_at_the_field(head: Staff, tenant: TestTenan
     assert answer.status_code == 400
 
 
-def test_clients_of_another_tenant_are_not_there(head: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_clients_of_other_tenant_are_404(head: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
     foreign = Client.objects.get(pk=other_tenant.client_id)
     operator = new_operator().sign_in().choose(tenant)
     for person in (head, operator):
@@ -92,7 +92,7 @@ def test_clients_of_another_tenant_are_not_there(head: Staff, tenant: TestTenant
     assert foreign.active
 
 
-def test_looking_does_not_mean_changing(tenant: TestTenant) -> None:
+def test_read_permission_does_not_allow_changes(tenant: TestTenant) -> None:
     client = Client.objects.get(pk=tenant.client_id)
     reader = new_tenant_admin(tenant, "clients:read").sign_in()
     assert "deactivate" not in reader.get(at(client)).text

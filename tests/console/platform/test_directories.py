@@ -26,9 +26,7 @@ def at(directory: Directory, page: str = "") -> str:
     return f"{LIST}{directory.made['id']}/{page}"
 
 
-def test_a_dry_run_says_what_would_be_done_and_a_run_does_it(
-    head: Staff, home: TestTenant, directory: Directory, entra: Entra
-) -> None:
+def test_dry_run_previews_what_a_run_does(head: Staff, home: TestTenant, directory: Directory, entra: Entra) -> None:
     entra.add(directory.mail("ann"))
     planned = send(head, home, at(directory, "dry-run/"))
     assert (directory.mail("ann") in planned.text, directory.total()) == (True, 0)
@@ -48,7 +46,7 @@ def test_a_directory_is_shown_without_its_secret(head: Staff, directory: Directo
     assert "Begin with a dry run" in page
 
 
-def test_a_directory_is_tried_out(head: Staff, home: TestTenant, directory: Directory, entra: Entra) -> None:
+def test_directory_is_tested(head: Staff, home: TestTenant, directory: Directory, entra: Entra) -> None:
     entra.add(directory.mail("bea"))
     assert directory.mail("bea") in send(head, home, at(directory, "try/")).text
     entra.end()
@@ -56,17 +54,17 @@ def test_a_directory_is_tried_out(head: Staff, home: TestTenant, directory: Dire
     assert (page.status_code, bool(page.context["record"].warning)) == (200, True)
 
 
-def test_a_run_that_fails_says_why(head: Staff, home: TestTenant, directory: Directory, entra: Entra) -> None:
+def test_failed_run_shows_reason(head: Staff, home: TestTenant, directory: Directory, entra: Entra) -> None:
     entra.end()
     answer = send(head, home, at(directory, "dry-run/"))
     assert (answer.status_code, bool(answer.context["form"].non_field_errors())) == (400, True)
     assert "failed" in head.get(at(directory)).text
     run = DirectoryRun.objects.get(config_id=directory.made["id"])
-    # Nothing was compared, so nobody is told that there is nothing to do.
+    # Nothing was compared, so the page must not say that nothing would change.
     assert "the tenant matches the directory" not in head.get(at(directory, f"runs/{run.pk}/")).text
 
 
-def test_its_schedule_is_changed_and_it_is_deleted(head: Staff, home: TestTenant, directory: Directory) -> None:
+def test_directory_is_edited_and_deleted(head: Staff, home: TestTenant, directory: Directory) -> None:
     body = {"name": directory.made["name"], "sync_every_minutes": "", "max_deactivation_percent": "5"}
     assert send(head, home, at(directory, "change/"), **body).status_code == 302
     row = DirectoryConfig.objects.get(pk=directory.made["id"])
@@ -76,7 +74,7 @@ def test_its_schedule_is_changed_and_it_is_deleted(head: Staff, home: TestTenant
     assert send(head, home, at(directory, "delete/")).headers["Location"] == LIST
 
 
-def test_directories_of_another_tenant_are_not_there(directory: Directory, tenant: TestTenant) -> None:
+def test_directories_of_other_tenant_are_404(directory: Directory, tenant: TestTenant) -> None:
     run = directory.sync()
     theirs = new_tenant_admin(tenant).sign_in()
     operator = new_operator().sign_in().choose(tenant)
@@ -88,7 +86,7 @@ def test_directories_of_another_tenant_are_not_there(directory: Directory, tenan
     assert DirectoryRun.objects.filter(config_id=directory.made["id"]).count() == 1
 
 
-def test_looking_does_not_mean_running_or_changing(home: TestTenant, directory: Directory) -> None:
+def test_read_permission_does_not_allow_runs_or_changes(home: TestTenant, directory: Directory) -> None:
     reader = new_tenant_admin(home, "directory:read").sign_in()
     assert "/sync/" not in reader.get(at(directory)).text
     for page in ("dry-run/", "sync/", "try/", "change/", "delete/"):
@@ -110,5 +108,5 @@ def test_pages_cost_the_same_with_many_runs(head: Staff, home: TestTenant, direc
         assert seen.counts == (costs, 0), "\n".join(seen.shared)
 
 
-def test_an_empty_list_says_what_to_do(head: Staff) -> None:
+def test_empty_list_says_what_to_do(head: Staff) -> None:
     assert "No directory yet." in head.get(LIST).text

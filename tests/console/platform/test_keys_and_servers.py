@@ -41,7 +41,7 @@ def test_signing_keys_are_shown_and_rotated(operator: Staff) -> None:
     assert (event.target_id, event.actor_id) == (newest.kid, str(operator.id))
 
 
-def test_a_key_that_has_leaked_is_withdrawn(operator: Staff) -> None:
+def test_leaked_signing_key_is_withdrawn(operator: Staff) -> None:
     operator.post(f"{SIGNING}rotate/")
     newest = SigningKey.objects.latest("created_at")
     assert operator.post(f"{SIGNING}{newest.kid}/withdraw/").status_code == 302
@@ -49,14 +49,14 @@ def test_a_key_that_has_leaked_is_withdrawn(operator: Staff) -> None:
     assert operator.get(f"{SIGNING}{newest.kid}/withdraw/").status_code == 404
 
 
-def test_rotating_wants_a_fresh_sign_in(operator: Staff) -> None:
+def test_rotate_keys_requires_step_up(operator: Staff) -> None:
     before = SigningKey.objects.count()
     operator.time_passes(16)
     assert operator.post(f"{SIGNING}rotate/").headers["Location"].startswith("/admin/reauthenticate/")
     assert SigningKey.objects.count() == before
 
 
-def test_encryption_keys_say_what_is_to_be_done(operator: Staff) -> None:
+def test_encryption_keys_page_shows_next_step(operator: Staff) -> None:
     keys.platform_key()
     page = operator.get(ENCRYPTION)
     assert f"Every data key is under {key_ring().primary_id}." in page.text
@@ -64,12 +64,12 @@ def test_encryption_keys_say_what_is_to_be_done(operator: Staff) -> None:
     try:
         page = operator.get(ENCRYPTION)
         assert page.context["record"].warning.startswith("Data keys are wrapped under lost")
-        assert "would wrap 1 data key anew" in page.text
+        assert "would wrap 1 data key under" in page.text
     finally:
         stray.delete()
 
 
-def test_no_page_holds_a_byte_of_a_key(operator: Staff, settings: object) -> None:
+def test_key_pages_show_no_key_material(operator: Staff, settings: object) -> None:
     ring = str(settings.ENCRYPTION_KEYS)  # type: ignore[attr-defined]  # pytest-django's wrapper
     hidden = [part.partition(":")[2] for part in ring.split(",")]
     private = [bytes(key.private_sealed).hex() for key in SigningKey.objects.all()]
@@ -78,7 +78,7 @@ def test_no_page_holds_a_byte_of_a_key(operator: Staff, settings: object) -> Non
         assert [secret for secret in [*hidden, *private] if secret in page] == []
 
 
-def test_servers_show_their_room_and_their_connections(operator: Staff, spare_server: DatabaseServer) -> None:
+def test_servers_show_capacity_and_connections(operator: Staff, spare_server: DatabaseServer) -> None:
     page = operator.get(SERVERS).text
     assert ("main" in page, "db9.example.com" in page, "0 of 1000" in page) == (True, True, True)
     shown = operator.get(f"{SERVERS}{DatabaseServer.objects.get(name='main').pk}/")
@@ -87,13 +87,13 @@ def test_servers_show_their_room_and_their_connections(operator: Staff, spare_se
     assert "active" in shown.text
 
 
-def test_a_server_that_does_not_answer_is_said_to(operator: Staff, spare_server: DatabaseServer) -> None:
+def test_unreachable_server_is_marked(operator: Staff, spare_server: DatabaseServer) -> None:
     from tenants.servers import seal_url
 
-    sealed = seal_url(spare_server.name, "url_sealed", "postgresql://nobody@127.0.0.1:1/postgres")
+    sealed = seal_url(spare_server.name, "url_sealed", "postgresql://unknown@127.0.0.1:1/postgres")
     DatabaseServer.objects.filter(pk=spare_server.pk).update(url_sealed=sealed, revision=2)
     page = operator.get(SERVERS)
-    assert (page.status_code, "does not answer" in page.text, "nobody" in page.text) == (200, True, False)
+    assert (page.status_code, "does not respond" in page.text, "unknown@" in page.text) == (200, True, False)
 
 
 def test_a_servers_capacity_is_changed(operator: Staff, spare_server: DatabaseServer) -> None:
@@ -107,7 +107,7 @@ def test_a_servers_capacity_is_changed(operator: Staff, spare_server: DatabaseSe
     assert spare_server.accepts_tenants is False
 
 
-def test_what_is_the_platforms_is_for_operators_with_the_permission(tenant: TestTenant) -> None:
+def test_platform_pages_require_operator_and_permission(tenant: TestTenant) -> None:
     reader = new_operator("tenants:read").sign_in()
     outsiders = [new_tenant_admin(tenant).sign_in(), new_auditor().sign_in()]
     before = SigningKey.objects.count()
@@ -120,7 +120,7 @@ def test_what_is_the_platforms_is_for_operators_with_the_permission(tenant: Test
     assert "rotate" not in reader.get(SIGNING).text
 
 
-def test_pages_cost_the_same_whatever_there_is(operator: Staff, spare_server: DatabaseServer) -> None:
+def test_pages_cost_the_same_with_many_rows(operator: Staff, spare_server: DatabaseServer) -> None:
     for path, costs in ((SIGNING, 3), (ENCRYPTION, 3), (SERVERS, 3), (f"{SERVERS}{spare_server.pk}/", 4)):
         # How a server is reached is read once a process.
         operator.get(path)

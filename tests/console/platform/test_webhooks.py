@@ -44,7 +44,7 @@ def give_up(home: TestTenant, endpoint: WebhookEndpoint, number: int = 1) -> Non
             )
 
 
-def test_an_endpoint_is_made_and_its_secret_shown_once(head: Staff, home: TestTenant, consumer: Consumer) -> None:
+def test_add_endpoint_shows_secret_once(head: Staff, home: TestTenant, consumer: Consumer) -> None:
     answer = send(head, home, f"{LIST}add/", url=consumer.url, events=["end_user.*"], enabled="on")
     secret = answer.context["secret"]
     assert secret in answer.text
@@ -56,14 +56,12 @@ def test_an_endpoint_is_made_and_its_secret_shown_once(head: Staff, home: TestTe
     assert secret not in str(written)
 
 
-def test_an_address_that_may_not_be_called_is_refused_at_its_field(head: Staff, home: TestTenant) -> None:
+def test_add_endpoint_rejects_private_address(head: Staff, home: TestTenant) -> None:
     answer = send(head, home, f"{LIST}add/", url="https://10.0.0.1/", events=["*"])
     assert (answer.status_code, bool(answer.context["form"].errors["url"])) == (400, True)
 
 
-def test_an_endpoint_is_changed_switched_off_and_deleted(
-    head: Staff, home: TestTenant, endpoint: WebhookEndpoint
-) -> None:
+def test_endpoint_is_edited_disabled_and_deleted(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
     body = {"url": endpoint.url, "events": ["group.*"], "description": "Till"}
     assert send(head, home, at(endpoint, "edit/"), **body).status_code == 302
     page = head.get(at(endpoint)).text
@@ -73,7 +71,7 @@ def test_an_endpoint_is_changed_switched_off_and_deleted(
     assert head.get(at(endpoint)).status_code == 404
 
 
-def test_a_test_arrives(head: Staff, home: TestTenant, endpoint: WebhookEndpoint, consumer: Consumer) -> None:
+def test_send_test_delivers_event(head: Staff, home: TestTenant, endpoint: WebhookEndpoint, consumer: Consumer) -> None:
     assert send(head, home, at(endpoint, "test/")).status_code == 302
     deliver()
     assert "delivered" in head.get(at(endpoint)).text
@@ -93,12 +91,12 @@ def test_dead_letters_are_shown_and_replayed(head: Staff, home: TestTenant, endp
         assert not WebhookMessage.objects.filter(status=DEAD).exists()
 
 
-def test_a_form_of_another_tenant_is_refused(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
+def test_form_of_other_tenant_is_rejected(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
     answer = head.post(at(endpoint, "delete/"), {"form_tenant_id": str(uuid4())})
     assert (answer.status_code, head.get(at(endpoint)).status_code) == (409, 200)
 
 
-def test_endpoints_of_another_tenant_are_not_there(
+def test_endpoints_of_other_tenant_are_404(
     head: Staff, home: TestTenant, endpoint: WebhookEndpoint, tenant: TestTenant
 ) -> None:
     theirs = new_tenant_admin(tenant).sign_in()
@@ -111,7 +109,7 @@ def test_endpoints_of_another_tenant_are_not_there(
     assert head.get(at(endpoint)).status_code == 200
 
 
-def test_looking_does_not_mean_changing(home: TestTenant, endpoint: WebhookEndpoint) -> None:
+def test_read_permission_does_not_allow_changes(home: TestTenant, endpoint: WebhookEndpoint) -> None:
     reader = new_tenant_admin(home, "webhooks:read").sign_in()
     assert "/delete/" not in reader.get(at(endpoint)).text
     for path in (f"{LIST}add/", *(at(endpoint, page) for page in ("edit/", "rotate/", "test/", "replay/", "delete/"))):
@@ -127,5 +125,5 @@ def test_pages_cost_the_same_with_many_messages(head: Staff, home: TestTenant, e
         assert seen.counts == (3, own), "\n".join([*seen.shared, *seen.own])
 
 
-def test_an_empty_list_says_what_to_do(head: Staff) -> None:
+def test_empty_list_says_what_to_do(head: Staff) -> None:
     assert "No endpoint yet. Add one" in head.get(LIST).text

@@ -60,7 +60,7 @@ def events(credential: ServiceCredential) -> list[tuple[str, str, Any]]:
     return [(event.action, event.outcome, event.details.get("reason")) for event in found]
 
 
-def test_a_credential_is_bound_rotated_and_revoked(keeper: Staff, service: Service) -> None:
+def test_credential_is_added_rotated_and_revoked(keeper: Staff, service: Service) -> None:
     assert add(keeper, service, expires_at="2031-05-06T07:08").headers["Location"] == page_of(service)
     credential = service.credentials.get()
     assert f"{credential.expires_at:%Y-%m-%d %H:%M}" == "2031-05-06 07:08"
@@ -94,20 +94,20 @@ def test_a_secret_may_be_an_object_or_have_several_lines(keeper: Staff, service:
         ({"expires_at": "2020-01-01T00:00"}, "Send a time in the future."),
     ],
 )
-def test_what_the_api_refuses_stands_at_the_field(keeper: Staff, service: Service, form: Any, says: str) -> None:
+def test_validation_errors_are_shown_at_the_field(keeper: Staff, service: Service, form: Any, says: str) -> None:
     answer = add(keeper, service, **form)
     assert (answer.status_code, says in answer.text) == (400, True)
     assert not service.credentials.exists()
 
 
-def test_a_name_that_is_taken_is_refused_without_repeating_the_secret(keeper: Staff, service: Service) -> None:
+def test_credential_form_never_repeats_secret(keeper: Staff, service: Service) -> None:
     add(keeper, service)
     again = add(keeper, service, secret="never-to-be-seen")
     assert (again.status_code, "choose another name" in again.text) == (400, True)
     assert "never-to-be-seen" not in again.text
 
 
-def test_a_revealed_secret_is_on_that_page_and_nowhere_else(
+def test_revealed_secret_is_on_one_page_only(
     keeper: Staff, service: Service, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     secret = f"planted-{secrets.token_hex(12)}"
@@ -130,7 +130,7 @@ def test_a_revealed_secret_is_on_that_page_and_nowhere_else(
     assert [text for text in written if secret in text] == []
 
 
-def test_revealing_is_audited_with_the_reason(keeper: Staff, service: Service) -> None:
+def test_reveal_is_audited_with_reason(keeper: Staff, service: Service) -> None:
     credential = bound(service)
     assert keeper.post(at(credential, "reveal"), {"reason": " "}).status_code == 400
     revealed(keeper, credential, "The till stands still")
@@ -140,7 +140,7 @@ def test_revealing_is_audited_with_the_reason(keeper: Staff, service: Service) -
     assert ServiceCredential.objects.get(pk=credential.pk).last_read_at is not None
 
 
-def test_revealing_wants_a_fresh_sign_in(keeper: Staff, service: Service) -> None:
+def test_reveal_requires_step_up(keeper: Staff, service: Service) -> None:
     credential = bound(service, "kept-from-view")
     keeper.time_passes(16)
     for answer in (keeper.get(at(credential, "reveal")), revealed(keeper, credential)):
@@ -149,7 +149,7 @@ def test_revealing_wants_a_fresh_sign_in(keeper: Staff, service: Service) -> Non
     assert "service_credential.revealed" not in [action for action, _, _ in events(credential)]
 
 
-def test_what_is_revoked_or_expired_is_not_shown(keeper: Staff, service: Service) -> None:
+def test_reveal_rejects_revoked_and_expired(keeper: Staff, service: Service) -> None:
     revoked, expired = bound(service, "kept-1"), bound(service, "kept-2", expires_at=now() + timedelta(hours=1))
     changes: list[tuple[ServiceCredential, dict[str, Any]]] = [
         (revoked, {"status": "revoked"}),
@@ -163,7 +163,7 @@ def test_what_is_revoked_or_expired_is_not_shown(keeper: Staff, service: Service
         assert (answer.status_code, "kept-" in answer.text) == (400, False)
 
 
-def test_reveal_refuses_an_inactive_service(keeper: Staff, service: Service) -> None:
+def test_reveal_rejects_inactive_service(keeper: Staff, service: Service) -> None:
     credential = bound(service, "kept-in")
     assert "/reveal/" in keeper.get(page_of(service)).text
     Service.objects.filter(pk=service.pk).update(status="inactive")
@@ -173,18 +173,18 @@ def test_reveal_refuses_an_inactive_service(keeper: Staff, service: Service) -> 
     assert [action for action, _, _ in events(credential)] == ["service_credential.created"]
 
 
-def test_a_secret_that_was_moved_here_does_not_open(keeper: Staff, service: Service, other_tenant: TestTenant) -> None:
+def test_moved_secret_does_not_decrypt(keeper: Staff, service: Service, other_tenant: TestTenant) -> None:
     foreign = create_service(
         tenant_id=other_tenant.id, name=secrets.token_hex(4), type="a", base_url="https://a.example.com"
     )
-    stolen, mine = bound(foreign, "of-somebody-else"), bound(service)
+    stolen, mine = bound(foreign, "of-other-tenant"), bound(service)
     ServiceCredential.objects.filter(pk=mine.pk).update(secret=bytes(stolen.secret))
     answer = revealed(keeper, mine)
-    assert (answer.status_code, "of-somebody-else" in answer.text) == (400, False)
+    assert (answer.status_code, "of-other-tenant" in answer.text) == (400, False)
     assert events(mine)[-1][:2] == ("service_credential.unreadable", "failed")
 
 
-def test_who_may_only_read_services_sees_no_way_to_their_secrets(service: Service, tenant: TestTenant) -> None:
+def test_service_reader_sees_no_credential_actions(service: Service, tenant: TestTenant) -> None:
     credential = bound(service, "kept-from-view")
     auditor = new_auditor(tenant).sign_in()
     assert "/reveal/" not in auditor.get(page_of(service)).text
@@ -194,19 +194,19 @@ def test_who_may_only_read_services_sees_no_way_to_their_secrets(service: Servic
     assert service.credentials.get().status == "active"
 
 
-def test_credentials_of_another_tenant_are_not_there(
+def test_credentials_of_other_tenant_are_404(
     keeper: Staff, service: Service, tenant: TestTenant, other_tenant: TestTenant
 ) -> None:
     foreign = create_service(
         tenant_id=other_tenant.id, name=secrets.token_hex(4), type="a", base_url="https://a.example.com"
     )
-    credential = bound(foreign, "of-somebody-else")
+    credential = bound(foreign, "of-other-tenant")
     operator = new_operator().sign_in().choose(tenant)
     under_mine = at(credential, "reveal").replace(str(foreign.pk), str(service.pk))
     for person in (keeper, operator):
         for path in (at(credential, "reveal"), under_mine):
             answer = person.post(path, {"reason": "so"})
-            assert (answer.status_code, "of-somebody-else" in answer.text) == (404, False)
+            assert (answer.status_code, "of-other-tenant" in answer.text) == (404, False)
     assert credential.last_read_at is None
 
 

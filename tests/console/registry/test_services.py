@@ -1,4 +1,4 @@
-"""Services of the chosen tenant in the console: found, looked at, changed, and only by whoever may."""
+"""Services of the chosen tenant in the console: listed, shown, changed, and only with the permission."""
 
 import secrets
 from typing import Any
@@ -65,9 +65,7 @@ def test_services_are_registered_changed_and_deleted(manager: Staff, tenant: Tes
     assert not Service.objects.filter(pk=service.pk).exists()
 
 
-def test_a_form_that_is_older_than_somebody_elses_change_takes_nothing_of_it_back(
-    manager: Staff, tenant: TestTenant
-) -> None:
+def test_edit_service_rejects_stale_form(manager: Staff, tenant: TestTenant) -> None:
     service = a_service(tenant)
     typed = {**FORM, "name": service.name, "base_url": "https://old.example.com"}
     drawn = {"form_state": manager.get(at(service, "edit/")).text.partition('name="form_state" value="')[2][:32]}
@@ -83,7 +81,7 @@ def test_a_form_that_is_older_than_somebody_elses_change_takes_nothing_of_it_bac
     assert manager.post(at(service, "edit/"), {**typed, **drawn}).status_code == 302
 
 
-def test_what_the_api_refuses_stands_at_the_field(manager: Staff, tenant: TestTenant) -> None:
+def test_validation_errors_are_shown_at_the_field(manager: Staff, tenant: TestTenant) -> None:
     taken = a_service(tenant)
     wrong = add(manager, tenant, base_url="ftp://example.com", metadata="[]")
     assert wrong.status_code == 400
@@ -101,7 +99,7 @@ def test_the_list_is_searched_and_filtered(manager: Staff, tenant: TestTenant) -
     assert "No results" in manager.get(f"{LIST}?q={uuid4()}").text
 
 
-def test_an_empty_list_says_what_to_do(new_tenant: Any) -> None:
+def test_empty_list_says_what_to_do(new_tenant: Any) -> None:
     page = service_manager(new_tenant()).get(LIST).text
     assert "Register the outside services" in page
     assert f'href="{LIST}add/"' in page
@@ -119,7 +117,7 @@ def test_a_list_costs_the_same_with_many_services(new_tenant: Any) -> None:
     assert seen.counts == (6, 0), "\n".join(seen.shared)
 
 
-def test_looking_does_not_mean_changing(tenant: TestTenant) -> None:
+def test_read_permission_does_not_allow_changes(tenant: TestTenant) -> None:
     service = a_service(tenant)
     auditor = new_auditor(tenant).sign_in()
     assert auditor.get(at(service)).status_code == 200
@@ -130,7 +128,7 @@ def test_looking_does_not_mean_changing(tenant: TestTenant) -> None:
     assert Service.objects.filter(pk=service.pk, status="active").exists()
 
 
-def test_services_of_another_tenant_are_not_there(manager: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_services_of_other_tenant_are_404(manager: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
     foreign = a_service(other_tenant)
     operator = new_operator().sign_in().choose(tenant)
     for browser in (manager, operator):
@@ -142,7 +140,7 @@ def test_services_of_another_tenant_are_not_there(manager: Staff, tenant: TestTe
     assert manager.get(f"{LIST}nonsense/change/").status_code == 404
 
 
-def test_a_service_with_active_credentials_stays(manager: Staff, tenant: TestTenant) -> None:
+def test_delete_rejects_service_with_active_credentials(manager: Staff, tenant: TestTenant) -> None:
     service = a_service(tenant)
     manager.post(at(service, "credentials/add/"), {"name": "live", "type": "api_key", "secret": "s3cret"})
     answer = manager.post(at(service, "delete/"))

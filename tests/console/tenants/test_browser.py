@@ -34,13 +34,13 @@ def until(browser: webdriver.Chrome, holds: Callable[[], bool]) -> None:
     WebDriverWait(browser, 60, ignored_exceptions=gone).until(lambda _: holds())
 
 
-def test_provisioning_is_followed_to_its_end(place: str, browser: webdriver.Chrome) -> None:
+def test_provisioning_page_follows_job_to_its_end(place: str, browser: webdriver.Chrome) -> None:
     browser.get(f"{place}{LOGIN}?next={LIST}provision/")
     fill(browser, {"username": new_operator().username, "password": PASSWORD})
     until(browser, lambda: browser.current_url.endswith("/provision/"))
     asked = provision_form()
     fill(browser, asked, "#content form")
-    # The page asks by itself; nobody reloads it.
+    # The page polls by itself.
     until(browser, lambda: "DONE" in browser.find_element(By.ID, "job").text.upper())
     until(browser, lambda: "The tenant is active." in browser.find_element(By.ID, "job").text)
     browser.find_element(By.LINK_TEXT, "To the tenant").click()
@@ -68,6 +68,6 @@ def test_plots_are_drawn_and_no_page_is_wider_than_the_screen(
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     for path in ("/admin/", LIST, f"{LIST}provision/", "/admin/console/job/"):
         browser.get(place + path)
-        # Once the page has come to rest: its scripts draw it anew.
+        # Wait until the scripts of the page have run.
         assert within(10, lambda: browser.execute_script("return document.documentElement.scrollWidth") <= width), path
         assert within(10, lambda: browser.execute_script(CUT_OFF) == []), (path, browser.execute_script(CUT_OFF))

@@ -44,16 +44,14 @@ def test_the_list_is_filtered(tenant: TestTenant, wanted: str, found: bool) -> N
     assert (str(tenant.id) in shown) == found
 
 
-def test_a_tenants_page_shows_what_belongs_to_it(new_tenant: Callable[[], TestTenant]) -> None:
+def test_tenant_page_shows_related_rows(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     shown = new_operator().sign_in().get(page(tenant)).content.decode()
     for word in (tenant.slug, tenant.admin.username, "main", "Suspend", "Back up", "tenant.created"):
         assert word in shown
 
 
-def test_what_belongs_to_another_tenant_than_the_chosen_one_is_reached_over_choosing_it(
-    new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
-) -> None:
+def test_tenant_page_links_through_chooser(new_tenant: Callable[[], TestTenant], other_tenant: TestTenant) -> None:
     tenant = new_tenant()
     operator = new_operator().sign_in().choose(tenant)
     client = f"/admin/userflow/client/{tenant.client_id}/change/"
@@ -82,15 +80,15 @@ def test_a_tenant_admin_sees_the_own_tenant_only(tenant: TestTenant, other_tenan
 
 
 @pytest.mark.parametrize(
-    "nobody", ["00000000-0000-0000-0000-000000000000", "nonsense", "5d2c33e5-9a86-4c0e-8d57-c8df6a2f9b11"]
+    "tenant_id", ["00000000-0000-0000-0000-000000000000", "nonsense", "5d2c33e5-9a86-4c0e-8d57-c8df6a2f9b11"]
 )
-def test_a_tenant_that_is_none_is_not_found_in_the_consoles_frame(nobody: str) -> None:
-    answer = new_operator().sign_in().get(f"{LIST}{nobody}/change/")
+def test_unknown_tenant_gets_404_page(tenant_id: str) -> None:
+    answer = new_operator().sign_in().get(f"{LIST}{tenant_id}/change/")
     assert answer.status_code == 404
     assert "Go to the dashboard" in answer.content.decode()
 
 
-def test_without_the_permission_there_is_neither_list_nor_page(tenant: TestTenant) -> None:
+def test_tenant_list_and_page_require_permission(tenant: TestTenant) -> None:
     operator = new_operator("audit:read").sign_in()
     for path in (LIST, page(tenant), "/admin/console/job/"):
         answer = operator.get(path)
@@ -105,14 +103,14 @@ def test_a_page_shows_only_what_the_roles_allow(tenant: TestTenant) -> None:
         assert word not in shown
 
 
-def test_strangers_are_sent_to_the_sign_in(tenant: TestTenant) -> None:
+def test_anonymous_request_redirects_to_sign_in(tenant: TestTenant) -> None:
     from django.test import Client
 
     for path in (LIST, page(tenant), page(tenant, "delete"), f"{LIST}provision/"):
         assert Client().get(path).headers["Location"].startswith("/admin/login/")
 
 
-def test_a_tenants_page_costs_the_same_whatever_belongs_to_it(new_tenant: Callable[[], TestTenant]) -> None:
+def test_tenant_page_costs_the_same_with_many_rows(new_tenant: Callable[[], TestTenant]) -> None:
     operator, tenant = new_operator().sign_in(), new_tenant()
     operator.get(page(tenant))
     with statements() as few:

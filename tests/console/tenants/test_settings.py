@@ -37,7 +37,7 @@ def test_settings_page_has_a_field_for_every_setting(operator: Staff, tenant: Te
     assert [name for name in SETTINGS if f'name="{name}"' not in shown] == []
 
 
-def test_settings_of_every_form_are_kept_and_taken_back(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
+def test_settings_are_saved_and_reset(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     stated = {
         "issuer_name": "Acme",
@@ -72,9 +72,7 @@ def test_settings_of_every_form_are_kept_and_taken_back(operator: Staff, new_ten
         ("name", "", "required"),
     ],
 )
-def test_a_wrong_value_is_refused_at_its_field(
-    operator: Staff, tenant: TestTenant, name: str, value: str, says: str
-) -> None:
+def test_settings_show_validation_errors(operator: Staff, tenant: TestTenant, name: str, value: str, says: str) -> None:
     before = settings_of(tenant)
     answer = operator.post(page(tenant, "settings"), form(tenant, **{name: value}))
     assert answer.status_code == 400
@@ -82,7 +80,7 @@ def test_a_wrong_value_is_refused_at_its_field(
     assert settings_of(tenant) == before
 
 
-def test_name_and_slug_are_changed_and_a_taken_slug_is_refused(
+def test_rename_tenant_rejects_taken_slug(
     operator: Staff, new_tenant: Callable[[], TestTenant], tenant: TestTenant
 ) -> None:
     own = new_tenant()
@@ -99,9 +97,7 @@ def test_saving_without_a_change_writes_nothing(operator: Staff, tenant: TestTen
     assert Tenant.objects.get(pk=tenant.id).updated_at == before
 
 
-def test_a_page_that_was_opened_before_somebody_elses_change_takes_nothing_of_it_back(
-    operator: Staff, new_tenant: Callable[[], TestTenant]
-) -> None:
+def test_settings_reject_stale_form(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     shown = operator.get(page(tenant, "settings")).content.decode()
     found = re.search(r'name="form_state" value="([^"]+)"', shown)

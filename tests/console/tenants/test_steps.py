@@ -61,7 +61,7 @@ def provision_form(**other: str) -> dict[str, str]:
     return {**form, "email": f"ann-{mark}@example.com", **other}
 
 
-def test_an_operator_provisions_a_tenant_and_its_admin_gets_a_link(operator: Staff) -> None:
+def test_provision_tenant_mails_link_to_admin(operator: Staff) -> None:
     asked = provision_form()
     job = job_of(operator.post(f"{LIST}provision/", asked))
     assert (job.status, job.reason) == ("done", "")
@@ -81,16 +81,16 @@ def test_an_operator_provisions_a_tenant_and_its_admin_gets_a_link(operator: Sta
     [
         ({"slug": "Not A Slug"}, "not starting or ending with a dash"),
         ({"name": ""}, "required"),
-        ({"email": "nobody"}, "valid email"),
+        ({"email": "no-address"}, "valid email"),
     ],
 )
-def test_provisioning_says_what_is_wrong_with_the_form(operator: Staff, wrong: dict[str, str], says: str) -> None:
+def test_provisioning_shows_validation_errors(operator: Staff, wrong: dict[str, str], says: str) -> None:
     answer = operator.post(f"{LIST}provision/", provision_form(**wrong))
     assert answer.status_code == 400
     assert says in answer.content.decode()
 
 
-def test_names_that_are_taken_are_refused_at_the_form(operator: Staff, tenant: TestTenant) -> None:
+def test_provisioning_rejects_taken_names(operator: Staff, tenant: TestTenant) -> None:
     answer = operator.post(f"{LIST}provision/", provision_form(slug=tenant.slug, username=tenant.admin.username))
     for says in ("Another tenant has this slug", "Another admin user has this username"):
         assert says in answer.content.decode()
@@ -106,9 +106,7 @@ def test_a_tenant_is_suspended_and_resumed(operator: Staff, new_tenant: Callable
     assert (state(tenant), events(tenant, "tenant.resumed", operator)) == ("active", 1)
 
 
-def test_what_the_state_does_not_allow_is_refused_at_the_form(
-    operator: Staff, new_tenant: Callable[[], TestTenant]
-) -> None:
+def test_change_rejected_by_tenant_state_is_shown(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     answer = operator.post(page(tenant, "resume"))
     assert answer.status_code == 400 or state(tenant) == "active"
@@ -119,7 +117,7 @@ def test_what_the_state_does_not_allow_is_refused_at_the_form(
     assert "cannot become suspended" in answer.content.decode()
 
 
-def test_a_tenant_is_deleted_when_its_slug_is_typed(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
+def test_delete_tenant_requires_typed_slug(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     slug = tenant.slug
     assert operator.post(page(tenant, "delete"), {"typed": "another"}).status_code == 400
@@ -131,7 +129,7 @@ def test_a_tenant_is_deleted_when_its_slug_is_typed(operator: Staff, new_tenant:
     assert operator.get(f"/admin/console/job/{job.pk}/change/").status_code == 200
 
 
-def test_a_backup_is_written_into_the_folder(
+def test_backup_is_written_to_folder(
     operator: Staff, new_tenant: Callable[[], TestTenant], tmp_path: Path, settings: Any
 ) -> None:
     tenant = new_tenant()
@@ -144,7 +142,7 @@ def test_a_backup_is_written_into_the_folder(
     assert events(tenant, "tenant.backed_up", operator) == 1
 
 
-def test_a_backup_that_cannot_be_written_says_why(
+def test_failed_backup_shows_reason(
     operator: Staff, new_tenant: Callable[[], TestTenant], tmp_path: Path, settings: Any
 ) -> None:
     tenant = new_tenant()
@@ -155,7 +153,7 @@ def test_a_backup_that_cannot_be_written_says_why(
     assert "Not a directory" in job.reason
 
 
-def test_a_tenant_that_is_behind_is_migrated(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
+def test_outdated_tenant_is_migrated(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     TenantDatabase.objects.filter(pk=tenant.id).update(schema_version="1-000000000000")
     assert page(tenant, "migrate") in operator.get(page(tenant)).content.decode()
@@ -173,7 +171,7 @@ def half_made() -> TenantDatabase:
     return TenantDatabase.objects.create(tenant=tenant, server=main_server(), name=new_database_name())
 
 
-def test_a_making_that_was_interrupted_is_finished(operator: Staff) -> None:
+def test_interrupted_provisioning_is_finished(operator: Staff) -> None:
     half = half_made()
     assert "Finish provisioning" in operator.get(f"{LIST}{half.pk}/change/").content.decode()
     job_of(operator.post(f"{LIST}{half.pk}/finish/"))
@@ -181,7 +179,7 @@ def test_a_making_that_was_interrupted_is_finished(operator: Staff) -> None:
     assert half.status == "active"
 
 
-def test_a_job_whose_process_is_gone_is_shown_so_and_runs_again(operator: Staff) -> None:
+def test_interrupted_job_runs_again(operator: Staff) -> None:
     half = half_made()
     job = Job.objects.create(kind="finish", tenant_id=half.pk, state="running", begun_by=operator.row())
     Job.objects.filter(pk=job.pk).update(seen_at=now() - timedelta(minutes=5))
@@ -196,7 +194,7 @@ def test_a_job_whose_process_is_gone_is_shown_so_and_runs_again(operator: Staff)
     assert again.status_code == 400
 
 
-def test_actions_of_the_table_ask_for_a_fresh_sign_in(operator: Staff, tenant: TestTenant) -> None:
+def test_assurance_table_actions_require_step_up(operator: Staff, tenant: TestTenant) -> None:
     operator.time_passes(minutes=16)
     for step in ("suspend", "settings", "delete"):
         for answer in (
@@ -208,7 +206,7 @@ def test_actions_of_the_table_ask_for_a_fresh_sign_in(operator: Staff, tenant: T
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_nobody_without_the_permission_does_it_by_url(step: str, tenant: TestTenant) -> None:
+def test_changes_by_url_require_permission(step: str, tenant: TestTenant) -> None:
     for staff in (new_operator("tenants:read"), new_tenant_admin(tenant)):
         staff.sign_in()
         for answer in (staff.get(page(tenant, step)), staff.post(page(tenant, step), {"typed": tenant.slug})):
@@ -216,7 +214,7 @@ def test_nobody_without_the_permission_does_it_by_url(step: str, tenant: TestTen
     assert state(tenant) == "active"
 
 
-def test_nobody_without_the_permission_provisions_or_runs_jobs_again(tenant: TestTenant, operator: Staff) -> None:
+def test_provision_and_run_again_require_permission(tenant: TestTenant, operator: Staff) -> None:
     job = Job.objects.create(kind="finish", tenant_id=tenant.id, state="failed", begun_by=operator.row())
     reader, admin = new_operator("tenants:read").sign_in(), new_tenant_admin(tenant).sign_in()
     for staff in (reader, admin):
@@ -227,14 +225,14 @@ def test_nobody_without_the_permission_provisions_or_runs_jobs_again(tenant: Tes
     assert Job.objects.get(pk=job.pk).state == "failed"
 
 
-def test_tombstones_of_other_ids_are_not_found(operator: Staff) -> None:
-    nobody = "8d2f7c52-8f9c-4c1c-9d8c-7f2d9b1a0c11"
+def test_deleted_tenants_are_404(operator: Staff) -> None:
+    unknown_id = "8d2f7c52-8f9c-4c1c-9d8c-7f2d9b1a0c11"
     for step in STEPS:
-        assert operator.post(f"{LIST}{nobody}/{step}/").status_code == 404
-    assert operator.get(f"/admin/console/job/{nobody}/change/").status_code == 404
+        assert operator.post(f"{LIST}{unknown_id}/{step}/").status_code == 404
+    assert operator.get(f"/admin/console/job/{unknown_id}/change/").status_code == 404
 
 
-def test_the_first_admin_of_a_provisioned_tenant_sets_a_password_with_the_link(operator: Staff) -> None:
+def test_first_admin_sets_password_with_mailed_link(operator: Staff) -> None:
     asked = provision_form()
     job_of(operator.post(f"{LIST}provision/", asked))
     [mail] = mails_to(asked["email"])
