@@ -18,6 +18,7 @@ from unfold.admin import ModelAdmin
 from unfold.views import ChangeList
 
 from console.frame.access import Page, needed, staff_at, staff_or_none
+from console.frame.forms import Fields
 from console.frame.labels import counted
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import render_in_tenant
@@ -102,7 +103,7 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     empty_title: ClassVar[str | Promise] = ""
     empty_text: ClassVar[str | Promise] = ""
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: Fields | None = None) -> HttpResponse:
         title = {"title": self.list_title} if self.list_title else {}
         answer: HttpResponse = super().changelist_view(request, {**title, **(extra_context or {})})
         return answer
@@ -148,7 +149,7 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     def get_changelist(self, request: HttpRequest, **_: Any) -> type[ChangeList]:
         return ConsoleChangeList
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         # The sign-in pages call this too, before anyone is signed in.
         staff = staff_or_none(request)
         if staff is None or not staff.may(self.view_permission) or (self.also_needs and not staff.may(self.also_needs)):
@@ -164,16 +165,16 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
         assert request is not None  # Django's list passes it
         return lookup in {each.parameter_name for each in self.get_list_filter(request)}
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
         staff = staff_or_none(request)
         if staff is None or self.own_pages is None or self.own_pages.add is None:
             return False
         return all(staff.may(permission) for permission in self.own_pages.add_needs)
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -195,7 +196,7 @@ class ChosenTenantModelAdmin(ConsoleModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).filter(tenant_id=tenant_at(request).pk)
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: Fields | None = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied(needed(self.view_permission))
         tenant_at(request)
@@ -217,7 +218,7 @@ class TenantModelAdmin(ConsoleModelAdmin):
         # The database holds rows of this tenant only.
         return DjangoModelAdmin.get_queryset(self, request).using(TENANT_ALIAS)
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: Fields | None = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied(needed(self.view_permission))
         filters = [name for name in self._filter_names() if request.GET.get(name)]

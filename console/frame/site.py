@@ -8,6 +8,7 @@ from unfold.sites import UnfoldAdminSite
 
 from console.frame import errors
 from console.frame.access import is_signed_in
+from console.frame.forms import Fields
 from console.frame.records import NOTHING
 from console.frame.scope import chosen_tenant
 
@@ -23,19 +24,19 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
         """Return whether the sign-in is complete."""
         return is_signed_in(request)
 
-    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def login(self, request: HttpRequest, extra_context: Fields | None = None) -> HttpResponse:
         """Replace Django's sign-in by the platform's."""
         from console.signin.views import sign_in
 
         return sign_in(request)
 
-    def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def logout(self, request: HttpRequest, extra_context: Fields | None = None) -> HttpResponse:
         """End the platform's session too."""
         from console.signin.views import sign_out_here
 
         return sign_out_here(request)
 
-    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def password_change(self, request: HttpRequest, extra_context: Fields | None = None) -> HttpResponse:
         """Change the password through the platform's action: it audits, and ends all other sessions."""
         from console.signin.own_account import new_password
 
@@ -56,9 +57,9 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
         """A page behind the sign-in; what it rejects is answered in the console's frame."""
         return errors.with_error_pages(self, super().admin_view(view, cacheable))
 
-    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+    def each_context(self, request: HttpRequest) -> Fields:
         """Return the context of every page, with the chosen tenant for the header."""
-        context: dict[str, Any] = super().each_context(request)
+        context: Fields = super().each_context(request)
         if self.has_permission(request):
             context["console_tenant"] = chosen_tenant(request)
         return context

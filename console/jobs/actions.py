@@ -8,7 +8,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -17,6 +17,7 @@ from django.db.models import Q
 from django.utils.timezone import now
 from psycopg import Error as DriverError
 
+from console.frame.forms import Fields
 from console.jobs.models import DONE, FAILED, RUNNING, SILENT_AFTER, WAITING, Job
 from identity_platform.api.errors import ApiError, Conflict, NotFound
 from tenants.errors import UpgradeFailed
@@ -56,7 +57,7 @@ def kind_of_job(name: str) -> Callable[[Work], Work]:
     return register
 
 
-def begin_job(*, kind: str, by: AdminUser, tenant_id: UUID | None = None, params: dict[str, Any] | None = None) -> Job:
+def begin_job(*, kind: str, by: AdminUser, tenant_id: UUID | None = None, params: Fields | None = None) -> Job:
     """Start a job in the background and return its row, which shows its progress. `params` must hold no secret."""
     job = Job.objects.create(kind=kind, tenant_id=tenant_id, params=params or {}, begun_by=by)
     _submit(job.pk)

@@ -1,7 +1,5 @@
 """The list of jobs, and the page of a job, which shows its progress."""
 
-from typing import Any
-
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -115,7 +113,7 @@ class JobAdmin(ConsoleModelAdmin):
         return job.status, str(STATE_NAMES[job.status])
 
     def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Fields | None = None
     ) -> HttpResponse:
         """The page of one job."""
         return TemplateResponse(request, "console/tenants/job.html", self._about(request, object_id))
@@ -124,7 +122,7 @@ class JobAdmin(ConsoleModelAdmin):
         """The part of the page that is polled while the job runs."""
         return TemplateResponse(request, "console/tenants/job_state.html", self._about(request, job_id))
 
-    def _about(self, request: HttpRequest, text: str) -> dict[str, Any]:
+    def _about(self, request: HttpRequest, text: str) -> Fields:
         if not self.has_view_permission(request):
             raise PermissionDenied
         job = find_job(text)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.db.models import Count, Max, Q, QuerySet, Sum
@@ -12,6 +12,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
 from console.frame.access import Staff, staff_at
+from console.frame.forms import Fields
 from console.metrics import plots, queries, tables
 from console.metrics.models import PlatformDay, TenantDay, TenantFigures
 from console.tenants.labels import STATE_COLOURS, state_label
@@ -36,7 +37,7 @@ class Scope:
         return self.staff.may("tenants:read" if self.tenant_id is None else "endusers:read")
 
 
-def context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+def context(request: HttpRequest, context: Fields) -> Fields:
     """Add the dashboard to the context of the page (unfold's DASHBOARD_CALLBACK)."""
     staff = staff_at(request)
     scope = Scope(staff, staff.user.tenant_id)
@@ -55,7 +56,7 @@ def context(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     return context
 
 
-def _metrics(scope: Scope) -> dict[str, Any]:
+def _metrics(scope: Scope) -> Fields:
     mine = TenantFigures.objects.all() if scope.tenant_id is None else TenantFigures.objects.filter(pk=scope.tenant_id)
     sums = mine.aggregate(
         users=Sum("users"),
@@ -64,7 +65,7 @@ def _metrics(scope: Scope) -> dict[str, Any]:
         newest=Max("collected_at"),
         failing=Count("pk", filter=~Q(failure="")),
     )
-    shown: dict[str, Any] = {
+    shown: Fields = {
         "sums": {name: sums[name] or 0 for name in ("users", "active", "protected", "failing")},
         "freshness": _freshness(sums["newest"]),
         "sign_in_plot": _sign_ins(scope),
@@ -79,7 +80,7 @@ def _metrics(scope: Scope) -> dict[str, Any]:
     return shown
 
 
-def _states() -> list[dict[str, Any]]:
+def _states() -> list[Fields]:
     counted = dict(TenantDatabase.objects.values_list("status").annotate(Count("pk")).order_by())
     tenants = reverse("admin:tenants_tenant_changelist")
     return [
@@ -94,7 +95,7 @@ def _states() -> list[dict[str, Any]]:
     ]
 
 
-def _freshness(newest: datetime | None) -> dict[str, Any]:
+def _freshness(newest: datetime | None) -> Fields:
     return {
         "collected": newest,
         "age": tables.ago(newest) if newest else "",
@@ -141,7 +142,7 @@ def _registry(scope: Scope) -> plots.Plot:
     )
 
 
-def _adoption(scope: Scope, active: int, protected: int) -> list[dict[str, Any]]:
+def _adoption(scope: Scope, active: int, protected: int) -> list[Fields]:
     names = {
         "webauthn": _("Passkey"),
         "totp": _("Authenticator app"),

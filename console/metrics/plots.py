@@ -9,6 +9,8 @@ from typing import Any, Final
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
+from console.frame.forms import Fields
+
 BLUE: Final = "var(--color-primary-500)"
 RED: Final = "var(--color-red-500)"
 
@@ -70,7 +72,7 @@ class Plot:
         )
 
     @property
-    def table(self) -> dict[str, Any]:
+    def table(self) -> Fields:
         """Return the same for unfold's table, newest day first, without empty days."""
         return {"headers": self.headers, "rows": [row for row in reversed(self.rows) if any(row[1:])]}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -12,6 +12,7 @@ from django.utils.timesince import timesince
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
+from console.frame.forms import Fields
 from console.metrics.models import TenantFigures
 from identity_platform.audit.models import PlatformEvent
 from tenants.models import Tenant
@@ -23,7 +24,7 @@ SHOWN: Final = 8
 # Older failed runs are not shown.
 LATELY: Final = timedelta(days=7)
 
-Table = dict[str, Any]
+Table = Fields
 
 
 def ago(moment: datetime) -> str:

@@ -1,6 +1,6 @@
 """The audit trail of the chosen tenant."""
 
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from django import forms as django_forms
@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from console.frame.access import staff_at
+from console.frame.forms import Fields
 from console.frame.tenant_pages import reading_purpose, tenant_page
 from console.people.end_user_record import with_actors
 from identity_platform.audit.writer import record_for_tenant
@@ -51,7 +52,7 @@ class SearchForm(django_forms.Form):
 def listed(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     """Events that match the filters, newest first. Every page costs the same."""
     form = SearchForm(request.GET)
-    asked: dict[str, Any] = form.cleaned_data if form.is_valid() else {}
+    asked: Fields = form.cleaned_data if form.is_valid() else {}
     before = asked.pop("before", None)
     filters = {name: value for name, value in asked.items() if value}
     record_for_tenant("audit.viewed", details={"console": True, "filters": sorted(filters)})

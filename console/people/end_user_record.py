@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.utils.timezone import now
 
 from console.frame.access import Staff
+from console.frame.forms import Fields
 from identity_platform.audit.models import TenantEvent
 from mfa import factors
 from tenants.models import Tenant
@@ -46,13 +47,13 @@ class Record:
     user: EndUser
     client: str
     pending_email: str
-    factors: dict[str, Any]
+    factors: Fields
     groups: list[GroupMembership] | None
     roles: list[HeldRole] | None
     # Each permission, the roles that give it, and whether it is a permission of the platform.
     permissions: list[tuple[str, list[str], bool]] | None
     sessions: list[EndUserSession] | None
-    events: list[dict[str, Any]] | None
+    events: list[Fields] | None
 
     @property
     def metadata(self) -> str:
@@ -121,7 +122,7 @@ def _groups(user: EndUser) -> list[GroupMembership]:
     )
 
 
-def _events(user: EndUser, staff: Staff) -> list[dict[str, Any]]:
+def _events(user: EndUser, staff: Staff) -> list[Fields]:
     key = str(user.pk)
     # Events about the user and by the user; each query has its own index.
     columns = (
@@ -143,7 +144,7 @@ def _events(user: EndUser, staff: Staff) -> list[dict[str, Any]]:
     return with_actors(rows, staff)
 
 
-def with_actors(rows: list[dict[str, Any]], staff: Staff) -> list[dict[str, Any]]:
+def with_actors(rows: list[Fields], staff: Staff) -> list[Fields]:
     """Return the events with the names of admin users as actors, as far as the reader may see them, in one statement."""
     wanted = {row["actor_id"] for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
     admins = AdminUser.objects.filter(pk__in={id_or(key, UnknownUser) for key in wanted})

@@ -16,6 +16,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.lists import TenantModelAdmin
+from console.frame.records import Text
 from console.frame.scope import tenant_at
 from console.people import queries
 from mfa import factors
@@ -71,10 +72,10 @@ class ActiveFilter(admin.SimpleListFilter):
     parameter_name = "active"
     horizontal = True
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
         return [("yes", _("active")), ("no", _("deactivated"))]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[EndUser]) -> QuerySet[EndUser] | None:
         match self.value():
             case "yes":
                 return queryset.filter(active=True)
@@ -90,12 +91,12 @@ class ProviderFilter(admin.SimpleListFilter):
     title = _("provider")
     parameter_name = "provider"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
         counts = EndUserCount.objects.values("provider").annotate(people=Sum("users")).filter(people__gt=0)
         names = counts.order_by("provider").values_list("provider", flat=True)
         return [(name, name) for name in names[:PROVIDERS_SHOWN]]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[EndUser]) -> QuerySet[EndUser] | None:
         value = self.value()
         return queryset.filter(provider=value) if value in dict(self.lookup_choices) else None
 
@@ -106,11 +107,11 @@ class ClientFilter(admin.SimpleListFilter):
     title = _("client")
     parameter_name = "client"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
         clients = Client.objects.filter(tenant_id=tenant_at(request).pk).order_by("name")
         return [(str(key), name) for key, name in clients.values_list("pk", "name")[:100]]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[EndUser]) -> QuerySet[EndUser] | None:
         value = self.value()
         # Only offered values count, so ids of other tenants and malformed ids match nothing.
         return queryset.filter(client_id=value) if value in dict(self.lookup_choices) else None
@@ -122,7 +123,7 @@ class FactorFilter(admin.SimpleListFilter):
     title = _("second factor")
     parameter_name = "factor"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
         return [
             ("none", _("none")),
             (factors.WEBAUTHN, _("passkey")),
@@ -130,7 +131,7 @@ class FactorFilter(admin.SimpleListFilter):
             (factors.SMS, _("SMS")),
         ]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[EndUser]) -> QuerySet[EndUser] | None:
         value = self.value()
         if value == "none":
             return queryset.filter(mfa_methods=[])
@@ -144,7 +145,7 @@ class SessionStateFilter(admin.SimpleListFilter):
     parameter_name = "state"
     horizontal = True
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
         return [("over", _("ended"))]
 
     def choices(self, changelist: Any) -> Any:
@@ -152,7 +153,7 @@ class SessionStateFilter(admin.SimpleListFilter):
         yield {**everything, "display": _("active")}
         yield from others
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[EndUserSession]) -> QuerySet[EndUserSession]:
         standing = Q(ended_at=None, expires_at__gt=now())
         return queryset.exclude(standing) if self.value() == "over" else queryset.filter(standing)
 

@@ -1,7 +1,7 @@
 """The sidebar's links to the pages of the chosen tenant."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from django.http import HttpRequest
 from django.urls import reverse, reverse_lazy
@@ -9,6 +9,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy
 
 from console.frame.access import staff_at
+from console.frame.forms import Fields
 from console.frame.scope import chosen_tenant
 
 # Title, icon, name of the page, permissions.
@@ -28,7 +29,7 @@ def may_open(request: HttpRequest) -> Iterator[str]:
     return (reverse(page) for _, _, page, needed in PAGES if all(map(staff.may, needed.split())))
 
 
-def chosen_tenant_links(request: HttpRequest) -> dict[str, Any]:
+def chosen_tenant_links(request: HttpRequest) -> Fields:
     """Return the pages of the chosen tenant, or the link to choose one."""
     staff = staff_at(request)
     if chosen_tenant(request) is not None:

@@ -29,7 +29,7 @@ from console.frame.forms import Fields, Line, Moment, Pick
 from console.frame.records import BAD, GOOD, MIND, NOTHING, Cell, Table, Text
 from userflow.audit.actions import PLATFORM, Filters, export_events, page_of_events
 
-Event = dict[str, Any]
+Event = Fields
 
 PAGE: Final = 50
 SHOWN_OF_ONE: Final = 10
@@ -118,7 +118,7 @@ def _events(rows: list[Event], *, with_tenant: bool) -> list[tuple[Cell, ...]]:
     ]
 
 
-def _details(details: dict[str, Any]) -> str:
+def _details(details: Fields) -> str:
     # The spaces let a narrow column break lines between fields instead of inside words.
     return json.dumps(details, ensure_ascii=False) if details else NOTHING
 

@@ -1,6 +1,5 @@
 """Directories of the chosen tenant: their configuration without secrets, and their runs."""
 
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -180,7 +179,7 @@ def show_run(request: HttpRequest, config_id: UUID, run_id: UUID) -> HttpRespons
     return _run_page(request, run, config.name, run.preview_users)
 
 
-def _run_page(request: HttpRequest, run: DirectoryRun, name: str, preview: list[dict[str, Any]]) -> HttpResponse:
+def _run_page(request: HttpRequest, run: DirectoryRun, name: str, preview: list[Fields]) -> HttpResponse:
     counts = ("found", "created", "updated", "activated", "deactivated", "skipped")
     facts: list[tuple[Text, Cell]] = [
         (_("State"), _run_state(run)),

@@ -13,7 +13,7 @@ from console.frame.access import staff_at
 from console.frame.forms import Fields
 from console.frame.labels import labelled
 from console.frame.lists import ChosenTenantModelAdmin, ConsoleModelAdmin, Pages
-from console.frame.records import NOTHING
+from console.frame.records import NOTHING, Text
 from console.frame.scope import chosen_tenant
 from console.platform import admins, clients, invitations, roles
 from userflow.accounts.models import AdminRole, AdminUser, Client
@@ -29,7 +29,7 @@ class WorksFor(SimpleListFilter):
     title = _("works for")
     parameter_name = "side"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
         if not staff_at(request).is_operator:
             return []
         sides: list[tuple[str, Any]] = [("platform", _("the platform")), ("tenants", _("a tenant"))]
@@ -54,7 +54,7 @@ class InState(SimpleListFilter):
     title = _("state")
     parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
         return [("active", _("active")), ("deactivated", _("deactivated"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -117,7 +117,7 @@ class InvitationStatus(SimpleListFilter):
     title = _("state")
     parameter_name = "state"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
         return [
             (PENDING, _("pending")),
             (EXPIRED, _("expired")),

@@ -1,7 +1,6 @@
 """The sidebar's groups of the registry and the platform."""
 
 from collections.abc import Callable
-from typing import Any
 
 from django.http import HttpRequest
 from django.urls import reverse_lazy
@@ -9,6 +8,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import staff_or_none
+from console.frame.forms import Fields
 
 Text = str | Promise
 
@@ -21,12 +21,12 @@ def _holds(permission: str, *, operators_only: bool = False) -> Callable[[HttpRe
     return shown
 
 
-def _item(title: Text, icon: str, page: str, permission: str, *, operators_only: bool = False) -> dict[str, Any]:
+def _item(title: Text, icon: str, page: str, permission: str, *, operators_only: bool = False) -> Fields:
     allowed = _holds(permission, operators_only=operators_only)
     return {"title": title, "icon": icon, "link": reverse_lazy(f"admin:{page}"), "permission": allowed}
 
 
-def registry() -> dict[str, Any]:
+def registry() -> Fields:
     """Return the links to services, clients, webhooks and directories of the chosen tenant."""
     return {
         "title": _("Applications"),
@@ -39,7 +39,7 @@ def registry() -> dict[str, Any]:
     }
 
 
-def platform() -> dict[str, Any]:
+def platform() -> Fields:
     """Return the links to admin users, the audit trail, servers and keys."""
     return {
         "title": _("Platform"),

@@ -1,6 +1,5 @@
 """Webhook endpoints of the chosen tenant and their messages. Secrets are shown once."""
 
-from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -141,7 +140,7 @@ def _filters() -> list[tuple[str, Text]]:
     return [("", _("All")), (DEAD, _("Dead letters")), (PENDING, _("Pending"))]
 
 
-def _message(row: dict[str, Any]) -> tuple[Cell, ...]:
+def _message(row: Fields) -> tuple[Cell, ...]:
     response = f"{row['last_status'] or ''} {row['last_error']}".strip()
     return (
         Cell(moment(row["created_at"])),

@@ -30,7 +30,7 @@ class OfType(SimpleListFilter):
     title = _("type")
     parameter_name = "type"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
         counted = ServiceCount.objects.filter(tenant_id=tenant_at(request).pk).exclude(type="")
         return [(name, name) for name in counted.values_list("type", flat=True).distinct().order_by("type")]
 
@@ -44,7 +44,7 @@ class InStatus(SimpleListFilter):
     title = _("status")
     parameter_name = "status"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
         return [(status, status) for status in STATUSES]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Service]) -> QuerySet[Service]:

@@ -6,6 +6,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminTextInputWidget
 
+from console.frame.forms import Fields
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import json_object
 from mfa.totp.backup_codes import normalised
@@ -109,13 +110,13 @@ class ProofForm(forms.Form):
         """Without the space that apps show in the middle."""
         return str(self.cleaned_data["code"]).replace(" ", "")
 
-    def needs_proof(self, given: dict[str, Any]) -> bool:
+    def needs_proof(self, given: Fields) -> bool:
         """Return whether the change needs the proof."""
         return True
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> Fields:
         """One of the proofs must be there."""
-        given: dict[str, Any] = super().clean() or {}
+        given: Fields = super().clean() or {}
         asked = [name for name in ("current_password", "code") if name in self.fields]
         if asked and not self.errors and self.needs_proof(given) and not any(given.get(name) for name in asked):
             self.add_error(
@@ -141,9 +142,9 @@ class NewPasswordForm(forms.Form):
         label=_("New password again"), strip=False, max_length=1024, widget=_password(autocomplete="new-password")
     )
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> Fields:
         """Both must be the same."""
-        given: dict[str, Any] = super().clean() or {}
+        given: Fields = super().clean() or {}
         if "repeated" in given and given.get("new_password") != given["repeated"]:
             self.add_error("repeated", _("The passwords do not match."))
         return given
@@ -154,7 +155,7 @@ class PasskeyForm(forms.Form):
 
     credential = forms.CharField(widget=forms.HiddenInput)
 
-    def clean_credential(self) -> dict[str, Any]:
+    def clean_credential(self) -> Fields:
         """Return the JSON object. Raises ValidationError."""
         # The API's reader: Django's JSON field fails with an exception on deeply nested text.
         try:

@@ -292,7 +292,7 @@ class RemoveFactor(ProofConfirmView):
     form_class = forms.ProofForm
 
     factor_id: UUID
-    factor: dict[str, Any]
+    factor: Fields
     is_last: bool
 
     def load(self) -> None:

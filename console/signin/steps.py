@@ -16,6 +16,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 from console.frame import access
 from console.frame.access import KIND, SEEN, SESSION, TENANT, USER
+from console.frame.forms import Fields
 from console.frame.middleware import CONSOLE
 from console.signin.otp_middleware import DEVICE_ID_SESSION_KEY, mark_verified
 from userflow.accounts import principals
@@ -102,7 +103,7 @@ def enter(
     user = AdminUser.from_db("default", ["id", "tenant_id"], [person.pk, person.tenant_id])
     keep_for_console(opened, user=user)
     request.session.flush()
-    facts: dict[str, Any] = {
+    facts: Fields = {
         KIND: principals.ADMIN if user.tenant_id else principals.OPERATOR,
         USER: str(user.pk),
         TENANT: str(user.tenant_id) if user.tenant_id else None,

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy
 from unfold.decorators import display
 
 from console.frame.access import staff_at, staff_or_none
+from console.frame.forms import Fields
 from console.frame.lists import ConsoleModelAdmin, uuid_or_none
 from console.tenants import changes, pages
 from console.tenants.filters import SchemaFilter, ServerFilter, StateFilter
@@ -43,7 +44,7 @@ class TenantAdmin(ConsoleModelAdmin):
     empty_title = gettext_lazy("No tenants")
     empty_text = gettext_lazy("Provision the first one: it gets a database of its own, a client and an admin.")
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         staff = staff_or_none(request)
         return staff is not None and pages.may_look(staff)
 
@@ -65,14 +66,14 @@ class TenantAdmin(ConsoleModelAdmin):
             own.append(path(f"<str:tenant_id>/{name}/", site(view.as_view()), name=f"tenants_tenant_{name}"))
         return own + super().get_urls()
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: Fields | None = None) -> HttpResponse:
         staff = staff_at(request)
         shown = {"may_provision": staff.is_operator and staff.may("tenants:write")}
         answer: HttpResponse = super().changelist_view(request, {**shown, **(extra_context or {})})
         return answer
 
     def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Fields | None = None
     ) -> HttpResponse:
         """The page of one tenant."""
         return pages.tenant_page(request, object_id)

@@ -15,6 +15,7 @@ from unfold.widgets import (
 )
 
 from console.frame.confirm import TypedName
+from console.frame.forms import Fields
 from identity_platform.api.fields import Boolean, Choice, Integer, Items
 from tenants.models import DatabaseServer, Tenant
 from tenants.settings import SETTINGS, Setting
@@ -105,7 +106,7 @@ class SettingsForm(forms.Form):
         for name, setting in SETTINGS.items():
             self.fields[name] = _field_of(setting)
 
-    def changes(self, data: dict[str, Any]) -> dict[str, Any]:
+    def changes(self, data: Fields) -> Fields:
         """Return the changes for the action; None resets a setting to the default."""
         # Settings of a newer release are not shown and stay.
         stated = {name: data[name] if data[name] != "" else None for name in SETTINGS}
@@ -170,7 +171,7 @@ class ProvisionForm(forms.Form):
             raise forms.ValidationError(_("Another tenant has this slug: choose another one."))
         return slug
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> Fields:
         """Refuse an admin who is there already; the job looks again, with the last word."""
         data = dict(super().clean() or {})
         username, email = data.get("username", ""), data.get("email", "")

@@ -1,16 +1,15 @@
 """The sidebar's links to tenants and jobs."""
 
-from typing import Any
-
 from django.http import HttpRequest
 from django.urls import reverse_lazy
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import staff_or_none
+from console.frame.forms import Fields
 from console.tenants.pages import may_look
 
 
-def tenants_and_jobs(request: HttpRequest) -> list[dict[str, Any]]:
+def tenants_and_jobs(request: HttpRequest) -> list[Fields]:
     """Return the links for unfold's sidebar."""
     staff = staff_or_none(request)
     # The sign-in pages build the sidebar's context too, before anyone is signed in.

@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from console.frame.access import Staff, staff_at
+from console.frame.forms import Fields
 from console.frame.lists import uuid_or_none
 from console.frame.scope import chosen_tenant, may_see_tenant
 from console.jobs.models import Job
@@ -137,7 +138,7 @@ def _facts(tenant: Tenant, staff: Staff) -> list[tuple[str, Any]]:
     return facts
 
 
-def _settings(tenant: Tenant) -> dict[str, Any]:
+def _settings(tenant: Tenant) -> Fields:
     rows = [
         [SETTINGS[name].label if name in SETTINGS else name, _shown(value)]
         for name, value in sorted(tenant.settings.items())
@@ -151,7 +152,7 @@ def _shown(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _admins(tenant: Tenant) -> dict[str, Any]:
+def _admins(tenant: Tenant) -> Fields:
     found = AdminUser.objects.filter(tenant=tenant).order_by("-created_at", "id")
     rows = [
         [
@@ -170,7 +171,7 @@ def _admins(tenant: Tenant) -> dict[str, Any]:
     }
 
 
-def _clients(request: HttpRequest, tenant: Tenant) -> dict[str, Any]:
+def _clients(request: HttpRequest, tenant: Tenant) -> Fields:
     found = Client.objects.filter(tenant=tenant).order_by("-created_at", "id")
     rows = [
         [
@@ -189,7 +190,7 @@ def _clients(request: HttpRequest, tenant: Tenant) -> dict[str, Any]:
     }
 
 
-def _services(request: HttpRequest, tenant: Tenant) -> dict[str, Any]:
+def _services(request: HttpRequest, tenant: Tenant) -> Fields:
     found = Service.objects.filter(tenant=tenant).order_by("-created_at", "-id")
     rows = [
         [_tenant_link(request, tenant, "registry_service", each.pk, each.name), each.type, each.status]
@@ -219,7 +220,7 @@ def _tenant_link(request: HttpRequest, tenant: Tenant, model: str, key: object, 
     return format_html('<a class="text-link" href="{}">{}</a>', _tenant_path(request, tenant, path), name)
 
 
-def _jobs(tenant: Tenant) -> dict[str, Any]:
+def _jobs(tenant: Tenant) -> Fields:
     rows = [
         [
             linked("console_job", job.pk, str(KIND_NAMES.get(job.kind, job.kind))),
