@@ -13,7 +13,7 @@ from unfold.decorators import display
 from console.frame.labels import labelled
 from console.frame.lists import AnyPaginator, BoundedPaginator, ChosenTenantModelAdmin, Pages
 from console.frame.scope import tenant_at
-from console.registry import credentials, services
+from console.registry import credential_pages, service_pages
 from registry.models import STATUSES, Service, ServiceCount
 
 _CREDENTIAL = "credentials/<uuid:credential_id>"
@@ -80,20 +80,20 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     sortable_by = ("name",)
     ordering = ("-created_at", "-id")
     own_pages = Pages(
-        show=services.show,
-        add=services.CreateService.as_view(),
+        show=service_pages.show,
+        add=service_pages.CreateService.as_view(),
         add_needs=("services:write",),
-        delete=services.DeleteService.as_view(),
+        delete=service_pages.DeleteService.as_view(),
         key="service_id",
         of_one=(
-            ("service_edit", "edit", services.EditService.as_view()),
-            ("credential_add", "credentials/add", credentials.AddCredential.as_view()),
-            ("credential_rotate", f"{_CREDENTIAL}/rotate", credentials.Rotate.as_view()),
-            ("credential_revoke", f"{_CREDENTIAL}/revoke", credentials.Revoke.as_view()),
-            ("credential_activate", f"{_CREDENTIAL}/activate", credentials.Activate.as_view()),
-            ("credential_expiry", f"{_CREDENTIAL}/expiry", credentials.Expiry.as_view()),
-            ("credential_delete", f"{_CREDENTIAL}/delete", credentials.DeleteCredential.as_view()),
-            ("credential_reveal", f"{_CREDENTIAL}/reveal", credentials.Reveal.as_view()),
+            ("service_edit", "edit", service_pages.EditService.as_view()),
+            ("credential_add", "credentials/add", credential_pages.AddCredential.as_view()),
+            ("credential_rotate", f"{_CREDENTIAL}/rotate", credential_pages.Rotate.as_view()),
+            ("credential_revoke", f"{_CREDENTIAL}/revoke", credential_pages.Revoke.as_view()),
+            ("credential_activate", f"{_CREDENTIAL}/activate", credential_pages.Activate.as_view()),
+            ("credential_expiry", f"{_CREDENTIAL}/expiry", credential_pages.Expiry.as_view()),
+            ("credential_delete", f"{_CREDENTIAL}/delete", credential_pages.DeleteCredential.as_view()),
+            ("credential_reveal", f"{_CREDENTIAL}/reveal", credential_pages.Reveal.as_view()),
         ),
     )
 

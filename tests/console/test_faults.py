@@ -23,5 +23,5 @@ def test_write_during_migration_asks_to_retry() -> None:
     staff.browser.raise_request_exception = False
     with only_reading():
         answer = staff.send_password()
-    assert (answer.status_code, "try again" in answer.json()["message"]) == (503, True)
+    assert (answer.status_code, "Try again" in answer.json()["message"]) == (503, True)
     assert int(answer.headers["Retry-After"]) >= 1

@@ -12,7 +12,7 @@ from tests.world import TestTenant
 
 WORDS = {
     "username": "uzantnomo",
-    "created at": "kreita je",
+    "created": "kreita je",
     "active": "aktiva",
     "Admin users": "Administrantoj",
     "client\0clients": "kliento\0klientoj",

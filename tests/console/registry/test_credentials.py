@@ -103,7 +103,7 @@ def test_validation_errors_are_shown_at_the_field(keeper: Staff, service: Servic
 def test_credential_form_never_repeats_secret(keeper: Staff, service: Service) -> None:
     add(keeper, service)
     again = add(keeper, service, secret="never-to-be-seen")
-    assert (again.status_code, "choose another name" in again.text) == (400, True)
+    assert (again.status_code, "Choose another name" in again.text) == (400, True)
     assert "never-to-be-seen" not in again.text
 
 

@@ -87,7 +87,7 @@ def test_validation_errors_are_shown_at_the_field(manager: Staff, tenant: TestTe
     assert wrong.status_code == 400
     assert "Type a JSON object" in wrong.text
     clash = add(manager, tenant, name=taken.name)
-    assert (clash.status_code, "choose another name" in clash.text) == (400, True)
+    assert (clash.status_code, "Choose another name" in clash.text) == (400, True)
 
 
 def test_the_list_is_searched_and_filtered(manager: Staff, tenant: TestTenant) -> None:

@@ -13,7 +13,7 @@ from console.frame.access import needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, ConfirmView
 from console.frame.forms import Fields
 from console.frame.records import GOOD, NOTHING, PLAIN, Button, Cell, Record, Text, moment, record_page
-from console.registry.credentials import credentials_table, find_service, open_tenant, page_of
+from console.registry.credential_pages import credentials_table, find_service, open_tenant, page_of
 from console.registry.forms import ServiceForm
 from registry import actions
 from registry.models import ACTIVE, Service
