@@ -88,18 +88,7 @@ def import_services(
     rules = _Rules(tenant_id, options, form == CSV)
     # Checked before a run is created, so that an unreadable file leaves none behind.
     next(rows_of(stream, form=form, known=known), None)
-    run: ServiceImport | None = None
-    if not options.dry_run:
-        digest = digest_of(stream)
-        with transaction.atomic():
-            run = runs.begin(_runs(tenant_id), {"tenant_id": tenant_id}, digest=digest, options=options)
-            action = "service_import.resumed" if run.line else "service_import.started"
-            record_for_platform(
-                action,
-                tenant_id=tenant_id,
-                target=(IMPORT, run.pk),
-                details={"sha256": digest, "after_line": run.line},
-            )
+    run = None if options.dry_run else _begin(tenant_id, digest_of(stream), options)
     report = open_report(run.line if run else 0)
 
     def apply(rows: list[Row], judged: _Judged) -> Batch:
@@ -119,11 +108,7 @@ def import_services(
         tally=run.tally() if run else None,
     )
     if run is not None:
-        with transaction.atomic():
-            runs.finish(_runs(tenant_id), run)
-            record_for_platform(
-                "service_import.finished", tenant_id=tenant_id, target=(IMPORT, run.pk), details=tally.counts()
-            )
+        _finish(run, tally)
     if rules.left_out:
         report.notes.append(f"{rules.left_out} {NO_SECRET}")
     return tally, report
@@ -131,6 +116,22 @@ def import_services(
 
 def _runs(tenant_id: UUID) -> QuerySet[ServiceImport]:
     return ServiceImport.objects.filter(tenant_id=tenant_id)
+
+
+def _begin(tenant_id: UUID, digest: str, options: Options) -> ServiceImport:
+    with transaction.atomic():
+        run: ServiceImport = runs.begin(_runs(tenant_id), {"tenant_id": tenant_id}, digest=digest, options=options)
+        action = "service_import.resumed" if run.line else "service_import.started"
+        details = {"sha256": digest, "after_line": run.line}
+        record_for_platform(action, tenant_id=tenant_id, target=(IMPORT, run.pk), details=details)
+    return run
+
+
+def _finish(run: ServiceImport, tally: Tally) -> None:
+    target, details = (IMPORT, run.pk), tally.counts()
+    with transaction.atomic():
+        runs.finish(_runs(run.tenant_id), run)
+        record_for_platform("service_import.finished", tenant_id=run.tenant_id, target=target, details=details)
 
 
 def _mark(run: ServiceImport, rows: list[Row], done: Batch) -> None:

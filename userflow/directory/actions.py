@@ -149,14 +149,7 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes
                     raise DirectoryBusy
                 # The delta link belongs to the old mapping and target.
                 config.cursor = ""
-            target = _target(config.kind, config.target, changes)
-            if target != config.target:
-                if "secret" not in changes:
-                    raise ValidationFailed(
-                        "The directory's target changes: enter the secret again.",
-                        details={"secret": ["Required with every change of " + ", ".join(TARGET[config.kind]) + "."]},
-                    )
-                config.target = target
+            _set_target(config, changes)
             _set_options(config, changes, by, groups_known=groups_known)
             if "name" in changes:
                 config.name = changes["name"]
@@ -242,6 +235,17 @@ def _target(kind: str, present: Target, stated: dict[str, Any]) -> Target:
     except DirectoryAddressRejected as error:
         raise DirectoryAddressRejected("server") from error
     return target
+
+
+def _set_target(config: DirectoryConfig, changes: dict[str, Any]) -> None:
+    """Change the target. Raises ValidationFailed if it changes without a new secret."""
+    target = _target(config.kind, config.target, changes)
+    if target != config.target and "secret" not in changes:
+        raise ValidationFailed(
+            "The directory's target changes: enter the secret again.",
+            details={"secret": ["Required with every change of " + ", ".join(TARGET[config.kind]) + "."]},
+        )
+    config.target = target
 
 
 def _set_options(

@@ -107,9 +107,6 @@ def decide(
         holders: the user who has an address, by its key.
         handed: the addresses of a dry run, carried from page to page.
         last: whether objects with a taken address are skipped; otherwise they wait, as its user may be renamed later.
-
-    An address of another user is never taken over and users are never merged: an admin of the directory could otherwise
-    become any user.
     """
     plan, handed = Plan(), handed or Handed()
     for entry in entries:
@@ -119,23 +116,28 @@ def decide(
             continue
         if person.config_id != config_id:
             plan.adopted.append(person)
-        if person.active and person.switched_off:
-            plan.reactivated_here.append(person)
-        if not entry.enabled:
-            if person.active:
-                plan.leaving.append(person)
-        elif not person.active and person.switched_off and not entry.problem:
-            plan.back.append(person)
+        _decide_about_status(plan, entry, person)
         if entry.removed:
             continue
         if entry.problem:
             plan.skipped.append((entry, entry.problem))
-            continue
-        _decide_about_change(plan, entry, person, holders, handed, mapping, last=last)
+        else:
+            _decide_about_change(plan, entry, person, holders, handed, mapping, last=last)
     return plan
 
 
+def _decide_about_status(plan: Plan, entry: Entry, person: Person) -> None:
+    if person.active and person.switched_off:
+        plan.reactivated_here.append(person)
+    if not entry.enabled:
+        if person.active:
+            plan.leaving.append(person)
+    elif not person.active and person.switched_off and not entry.problem:
+        plan.back.append(person)
+
+
 def _is_taken(key: str, by: UUID | None, holders: Mapping[str, UUID], handed: Handed) -> bool:
+    """Return whether another user has the address. It is never taken over, or directory admins could become any user."""
     if key in handed.claimed:
         return True
     return key in holders and holders[key] != by and key not in handed.vacated

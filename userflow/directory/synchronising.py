@@ -5,10 +5,10 @@ Changes to users are in the tenant's audit log; the run itself is in the platfor
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -146,12 +146,7 @@ def _synchronise(
 ) -> Ran:
     run = runs.claim(config, trigger=trigger, dry_run=dry_run)
     tally = Tally()
-
-    def end(state: str, reason: str = "", **more: Any) -> None:
-        runs.finish(run, tally, state=state, reason=reason, **more)
-        _publish_finished(run)
-
-    try:
+    with _recording_failures(run, tally):
         # From here on `update_directory` rejects changes that matter; read what it changed before.
         config.refresh_from_db()
         if by is not None and not dry_run:
@@ -169,21 +164,29 @@ def _synchronise(
             tally=tally,
         )
         outcome = synchronisation.run_to_end()
+    runs.finish(run, tally, state=outcome.state, reason=outcome.reason, cursor=outcome.cursor, full=reading.full)
+    _publish_finished(run)
+    return Ran(run, tally)
+
+
+@contextlib.contextmanager
+def _recording_failures(run: DirectoryRun, tally: Tally) -> Iterator[None]:
+    """End the run with the reason of an exception. Raises DirectoryBusy if another run took the directory over."""
+    try:
+        yield
     except RunLost as lost:
         raise DirectoryBusy("Another run took this directory over, because this one was silent for too long.") from lost
-    except ApiError as error:
-        end(FAILED, error.text)
-        raise
-    except KeyboardInterrupt:
-        end(INTERRUPTED, "Interrupted. Run it again to continue.")
+    except (ApiError, KeyboardInterrupt) as problem:
+        if isinstance(problem, ApiError):
+            runs.finish(run, tally, state=FAILED, reason=problem.text)
+        else:
+            runs.finish(run, tally, state=INTERRUPTED, reason="Interrupted. Run it again to continue.")
+        _publish_finished(run)
         raise
     except BaseException as problem:
-        runs.finish(
-            run, tally, state=FAILED, reason=f"Internal error ({type(problem).__name__}). See the platform's log."
-        )
+        reason = f"Internal error ({type(problem).__name__}). See the platform's log."
+        runs.finish(run, tally, state=FAILED, reason=reason)
         raise
-    end(outcome.state, outcome.reason, cursor=outcome.cursor, full=reading.full)
-    return Ran(run, tally)
 
 
 def directories_to_run(*, due_only: bool) -> list[DirectoryConfig]:

@@ -55,31 +55,22 @@ def import_end_users(
     UnknownTenant, TenantSuspended, TenantBusy.
     """
     known = KNOWN_IN_CSV if form == CSV else KNOWN_IN_JSON
+    rules = batches.Rules(tenant_id, options, form == CSV, default_client, planned=set() if options.dry_run else None)
+    rows = rows_of(stream, form=form, known=known)
+    judge = partial(batches.judge, rules=rules)
     if options.dry_run:
         report = open_report(0)
-        rules = batches.Rules(tenant_id, options, form == CSV, default_client, planned=set())
-        rows = rows_of(stream, form=form, known=known)
-        judge = partial(batches.judge, rules=rules)
         size = options.batch_size
         return runs.take_all(rows, size=size, judge=judge, apply=_trying(rules, report), seen=seen), report
     # Checked before a run is created, so that an unreadable file leaves none behind.
-    next(rows_of(stream, form=form, known=known), None)
-    digest = digest_of(stream)
-    with in_tenant(tenant_id), tenant_atomic():
-        run = runs.begin(EndUserImport.objects.all(), {}, digest=digest, options=options)
-        went_on = run.line > 0
-        record_for_tenant(
-            "end_user_import.resumed" if went_on else "end_user_import.started",
-            target=(IMPORT, run.pk),
-            details={"sha256": digest, "after_line": run.line},
-        )
+    next(rows, None)
+    run = _begin(tenant_id, digest_of(stream), options)
     report = open_report(run.line)
-    rules = batches.Rules(tenant_id, options, form == CSV, default_client)
     rows = rows_of(stream, form=form, known=known, after=(run.line, run.offset))
     tally = runs.take_all(
         rows,
         size=options.batch_size,
-        judge=partial(batches.judge, rules=rules),
+        judge=judge,
         apply=_committing(rules, report, run),
         seen=seen,
         tally=run.tally(),
@@ -89,6 +80,17 @@ def import_end_users(
         record_for_tenant("end_user_import.finished", target=(IMPORT, run.pk), details=tally.counts())
         import_events.publish_finished(run.pk, tally)
     return tally, report
+
+
+def _begin(tenant_id: UUID, digest: str, options: Options) -> EndUserImport:
+    with in_tenant(tenant_id), tenant_atomic():
+        run: EndUserImport = runs.begin(EndUserImport.objects.all(), {}, digest=digest, options=options)
+        record_for_tenant(
+            "end_user_import.resumed" if run.line > 0 else "end_user_import.started",
+            target=(IMPORT, run.pk),
+            details={"sha256": digest, "after_line": run.line},
+        )
+    return run
 
 
 def import_few(

@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.api.errors import ValidationFailed
@@ -17,18 +16,16 @@ from tenants import lookup
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tenants.states import Purpose
-from tenants.target import TENANT_ALIAS
 from userflow.accounts.principals import Principal
 from userflow.errors import NameServersBusy
 from userflow.events import outbox
 from userflow.events.catalogue import TEST
 from userflow.events.models import PENDING, WebhookEndpoint, WebhookMessage
 from userflow.sessions.assurance import Action, require_assurance
-from userflow.webhooks import queue, signing
+from userflow.webhooks import queries, queue, signing
 from userflow.webhooks.delivery import reach
 from userflow.webhooks.errors import EndpointOff, TooManyEndpoints, UnknownEndpoint
 
-ENDPOINTS_LOCK = 7_215_020
 # Bounds the time of one call; the response says whether more messages are left.
 REPLAYED_AT_ONCE = 5000
 # A slow name server holds a thread.
@@ -84,9 +81,8 @@ def create_endpoint(
     WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
     lookup.forget()
     with in_tenant(tenant_id), tenant_atomic():
-        with connections[TENANT_ALIAS].cursor() as cursor:
-            # Lock before counting, or parallel requests would all pass the limit.
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ENDPOINTS_LOCK])
+        # Lock before counting, or parallel requests would all pass the limit.
+        queries.lock_endpoints()
         if WebhookEndpoint.objects.count() >= settings.WEBHOOK_ENDPOINTS_PER_TENANT:
             raise TooManyEndpoints
         endpoint = WebhookEndpoint(

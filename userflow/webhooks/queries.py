@@ -1,4 +1,4 @@
-"""The transactions that are writing to the outbox: PostgreSQL keeps them in `pg_locks`, which no model covers."""
+"""Locks of PostgreSQL that no model covers: who is writing to the outbox, and who may create an endpoint."""
 
 from uuid import UUID
 
@@ -6,6 +6,7 @@ from django.db import connections
 
 from tenants.target import TENANT_ALIAS
 
+ENDPOINTS_LOCK = 7_215_020
 _HIGHEST_ID_AND_WRITERS = """
 SELECT coalesce(max(id), 0), ARRAY(
     SELECT virtualtransaction FROM pg_locks
@@ -24,6 +25,12 @@ SELECT EXISTS (
         AND virtualtransaction = ANY(%s)
 )
 """
+
+
+def lock_endpoints() -> None:
+    """Let one transaction at a time create an endpoint of the tenant."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ENDPOINTS_LOCK])
 
 
 def highest_id_and_writers(endpoint_id: UUID) -> tuple[int, list[str]]:
