@@ -54,7 +54,7 @@ def trail(target: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("secret", ["s3cret", "two\nlines\tü", "x" * 65_536, {"id": "a", "key": {"n": [1, None]}}, {}])
-def test_a_secret_comes_back_as_it_was_stored(registry: Registry, secret: Any) -> None:
+def test_stored_secret_is_returned_unchanged(registry: Registry, secret: Any) -> None:
     service = registry.create()
     made = registry.bind(service, secret, type="oauth2", metadata={"owner": "ops"}, expires_at=later(days=1))
     answer = registry.api.get(credentials_of(service))
@@ -74,7 +74,7 @@ def test_a_secret_comes_back_as_it_was_stored(registry: Registry, secret: Any) -
     }
 
 
-def test_no_answer_but_the_read_holds_the_secret(registry: Registry) -> None:
+def test_only_the_read_returns_the_secret(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service, "planted-once")
     answers = [
@@ -91,7 +91,7 @@ def test_no_answer_but_the_read_holds_the_secret(registry: Registry) -> None:
     assert "secret" not in credential
 
 
-def test_each_secret_that_is_read_is_one_audit_row(tenant: TestTenant, registry: Registry) -> None:
+def test_each_read_secret_is_audited(tenant: TestTenant, registry: Registry) -> None:
     service = registry.create()
     one, two = registry.bind(service), registry.bind(service)
     reader = Api(token=registry.api.token)
@@ -106,7 +106,7 @@ def test_each_secret_that_is_read_is_one_audit_row(tenant: TestTenant, registry:
         assert row.actor_id
 
 
-def test_a_secret_whose_audit_row_cannot_be_written_is_not_handed_out(registry: Registry) -> None:
+def test_unaudited_secret_is_not_returned(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service, "stays-here")
     with connection.cursor() as cursor:
@@ -122,14 +122,14 @@ def test_a_secret_whose_audit_row_cannot_be_written_is_not_handed_out(registry: 
     assert ServiceCredential.objects.get(pk=credential["id"]).last_read_at is None
 
 
-def test_reading_is_remembered(registry: Registry) -> None:
+def test_read_sets_last_read_at(registry: Registry) -> None:
     service = registry.create()
     assert registry.bind(service)["last_read_at"] is None
     first = registry.read(service)["credentials"][0]["last_read_at"]
     assert registry.read(service)["credentials"][0]["last_read_at"] > first
 
 
-def test_a_rotated_secret_replaces_the_old_one(registry: Registry) -> None:
+def test_rotated_secret_replaces_the_old(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service, "old")
     answer = registry.api.put(credential_at(service, credential), {"secret": {"new": 1}, "metadata": {"m": 1}})
@@ -144,7 +144,7 @@ def test_a_rotated_secret_replaces_the_old_one(registry: Registry) -> None:
     ]
 
 
-def test_a_revoked_credential_is_listed_without_its_secret_and_can_come_back(registry: Registry) -> None:
+def test_revoked_credential_has_no_secret_until_activated(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service, "kept")
     answer = registry.api.put(credential_at(service, credential), {"status": "revoked"})
@@ -156,7 +156,7 @@ def test_a_revoked_credential_is_listed_without_its_secret_and_can_come_back(reg
     assert registry.read(service)["credentials"][0]["secret"] == "kept"
 
 
-def test_an_expired_credential_is_not_active_and_not_handed_out(registry: Registry) -> None:
+def test_expired_credential_returns_no_secret(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service, expires_at=later(hours=1))
     answer = registry.api.put(credential_at(service, credential), {"expires_at": "2020-01-01T00:00:00Z"})
@@ -167,7 +167,7 @@ def test_an_expired_credential_is_not_active_and_not_handed_out(registry: Regist
     assert registry.api.delete(at(service)).status_code == 200
 
 
-def test_an_expiry_can_be_taken_away(registry: Registry) -> None:
+def test_expiry_can_be_removed(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service, expires_at=later(hours=1))
     registry.api.put(credential_at(service, credential), {"expires_at": "2020-01-01T00:00:00Z"})
@@ -175,7 +175,7 @@ def test_an_expiry_can_be_taken_away(registry: Registry) -> None:
     assert len(registry.read(service)["credentials"]) == 1
 
 
-def test_a_deleted_credential_is_gone(registry: Registry) -> None:
+def test_deleted_credential_is_404(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service)
     answer = registry.api.delete(credential_at(service, credential))
@@ -185,14 +185,14 @@ def test_a_deleted_credential_is_gone(registry: Registry) -> None:
     assert not ServiceCredential.objects.filter(pk=credential["id"]).exists()
 
 
-def test_names_are_taken_once_for_a_service(registry: Registry) -> None:
+def test_credential_name_is_unique_per_service(registry: Registry) -> None:
     one, other = registry.create(), registry.create()
     name = registry.bind(one)["name"]
     assert code(registry.api.post(credentials_of(one), {"name": name, "secret": "x"})) == (409, "CREDENTIAL_EXISTS")
     registry.bind(other, name=name)
 
 
-def test_a_service_in_use_stays(registry: Registry) -> None:
+def test_delete_service_with_active_credentials_is_409(registry: Registry) -> None:
     service = registry.create()
     credentials = [registry.bind(service) for _ in range(3)]
     registry.api.put(credential_at(service, credentials[0]), {"status": "revoked"})
@@ -216,7 +216,7 @@ def test_a_service_in_use_stays(registry: Registry) -> None:
         *[("expires_at", value) for value in ("", "tomorrow", 1, "2020-01-01T00:00:00Z", "2030-01-01")],
     ],
 )
-def test_a_wrong_member_is_named_and_never_repeated(table: tuple[Registry, Any], member: str, value: object) -> None:
+def test_create_credential_names_invalid_fields(table: tuple[Registry, Any], member: str, value: object) -> None:
     registry, service = table
     answer = registry.api.post(credentials_of(service), {"name": some_name(), "secret": "s3cret", member: value})
     assert code(answer) == (400, "VALIDATION_ERROR")
@@ -234,7 +234,7 @@ def table(django_db_setup: None, django_db_blocker: Any) -> tuple[Registry, Any]
         return registry, registry.create()
 
 
-def test_an_update_names_wrong_members(registry: Registry) -> None:
+def test_update_credential_names_invalid_fields(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service)
     for wrong in ({"secret": ""}, {"secret": 5}, {"status": "expired"}, {"status": ""}, {"expires_at": "x"}):
@@ -259,7 +259,7 @@ def test_unknown_services_and_credentials(registry: Registry) -> None:
         assert code(registry.api.delete(credential_at(service, bad))) == (404, "CREDENTIAL_NOT_FOUND")
 
 
-def test_a_read_costs_the_same_for_one_secret_and_for_many(registry: Registry) -> None:
+def test_read_secrets_query_count_is_constant(registry: Registry) -> None:
     one, many = registry.create(), registry.create()
     registry.bind(one)
     for _ in range(8):
@@ -276,7 +276,7 @@ def test_a_read_costs_the_same_for_one_secret_and_for_many(registry: Registry) -
 # --- who may read secrets ----------------------------------------------------------------------------------------------
 
 
-def test_rights_to_services_and_to_their_secrets_are_apart(tenant: TestTenant) -> None:
+def test_service_and_secret_permissions_are_separate(tenant: TestTenant) -> None:
     admin = Registry(tenant.api)
     service = admin.create()
     credential = admin.bind(service)
@@ -289,7 +289,7 @@ def test_rights_to_services_and_to_their_secrets_are_apart(tenant: TestTenant) -
     assert row.actor_kind == "client"
 
 
-def test_an_application_that_fetches_secrets_changes_none(tenant: TestTenant) -> None:
+def test_client_reading_secrets_cannot_change_them(tenant: TestTenant) -> None:
     admin = Registry(tenant.api)
     service = admin.create()
     credential = admin.bind(service)
@@ -303,7 +303,7 @@ def test_an_application_that_fetches_secrets_changes_none(tenant: TestTenant) ->
     assert manages.put(credential_at(service, credential), {"secret": "y"}).status_code == 200
 
 
-def test_a_scope_that_a_token_did_not_ask_for_is_not_there(tenant: TestTenant) -> None:
+def test_token_without_scope_cannot_read_secrets(tenant: TestTenant) -> None:
     service = Registry(tenant.api).create()
     token = as_client(tenant, "services:read", granted=("services:read", "services:credentials"))
     assert token.get(credentials_of(service)).status_code == 403
@@ -319,7 +319,7 @@ def test_a_scope_that_a_token_did_not_ask_for_is_not_there(tenant: TestTenant) -
         ("services:other", set()),
     ],
 )
-def test_an_end_user_may_what_the_roles_say(tenant: TestTenant, permission: str, passes: set[str]) -> None:
+def test_end_user_permissions_come_from_roles(tenant: TestTenant, permission: str, passes: set[str]) -> None:
     caller = as_end_user(tenant, permission)
     service = {"id": str(uuid4())}
     answers = {
@@ -337,7 +337,7 @@ def test_an_end_user_may_what_the_roles_say(tenant: TestTenant, permission: str,
     assert all(code(answer) == (403, "FORBIDDEN") for name, answer in answers.items() if name not in passes)
 
 
-def test_a_permission_that_is_taken_away_is_gone_with_the_next_call(tenant: TestTenant) -> None:
+def test_removed_permission_ends_with_next_call(tenant: TestTenant) -> None:
     from userflow.accounts.models import Client
 
     service = Registry(tenant.api).create()
@@ -350,7 +350,7 @@ def test_a_permission_that_is_taken_away_is_gone_with_the_next_call(tenant: Test
 # --- rows that were tampered with --------------------------------------------------------------------------------------
 
 
-def test_secrets_swapped_between_services_do_not_open(registry: Registry) -> None:
+def test_swapped_secrets_do_not_open(registry: Registry) -> None:
     one, two = registry.create(), registry.create()
     first, second = registry.bind(one, "first"), registry.bind(two, "second")
     good = registry.bind(one, "good")
@@ -366,7 +366,7 @@ def test_secrets_swapped_between_services_do_not_open(registry: Registry) -> Non
     assert ServiceCredential.objects.get(pk=first["id"]).last_read_at is None
 
 
-def test_a_row_moved_to_another_service_does_not_open_there(registry: Registry) -> None:
+def test_row_moved_to_other_service_does_not_open(registry: Registry) -> None:
     one, mine = registry.create(), registry.create()
     credential = registry.bind(one, "theirs")
     ServiceCredential.objects.filter(pk=credential["id"]).update(service_id=mine["id"])
@@ -377,9 +377,7 @@ def test_a_row_moved_to_another_service_does_not_open_there(registry: Registry) 
 
 
 @pytest.mark.parametrize("moved", ["credential", "credential and its tenant", "service", "service and credential"])
-def test_a_row_moved_to_another_tenant_does_not_open_there(
-    registry: Registry, other_registry: Registry, moved: str
-) -> None:
+def test_row_moved_to_other_tenant_does_not_open(registry: Registry, other_registry: Registry, moved: str) -> None:
     theirs, mine = registry.create(), other_registry.create()
     credential = registry.bind(theirs, "theirs")
     rows, services = ServiceCredential.objects.filter(pk=credential["id"]), Service.objects.filter(pk=theirs["id"])
@@ -399,7 +397,7 @@ def test_a_row_moved_to_another_tenant_does_not_open_there(
     assert trail(credential)[-1] == ("service_credential.unreadable", "failed")
 
 
-def test_an_unreadable_secret_can_be_stored_again(registry: Registry) -> None:
+def test_unreadable_secret_can_be_replaced(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service)
     ServiceCredential.objects.filter(pk=credential["id"]).update(secret=b"\x01damaged")
@@ -433,14 +431,14 @@ def statuses(answers: list[Any]) -> list[int]:
     return sorted(answer.status_code for answer in answers)
 
 
-def test_twenty_creates_of_one_name_make_one_service(registry: Registry) -> None:
+def test_parallel_creates_make_one_service(registry: Registry) -> None:
     body = new_service()
     answers = at_once(20, lambda _: Api(token=registry.api.token).post(SERVICES, body))
     assert statuses(answers) == [201] + [409] * 19
     assert registry.api.get(SERVICES).json()["pagination"]["total"] == 1
 
 
-def test_twenty_renames_to_one_name_rename_one_service(registry: Registry) -> None:
+def test_parallel_renames_rename_one_service(registry: Registry) -> None:
     services = [registry.create() for _ in range(20)]
     name = some_name("wanted")
     answers = at_once(20, lambda n: Api(token=registry.api.token).put(at(services[n]), {"name": name}))
@@ -448,14 +446,14 @@ def test_twenty_renames_to_one_name_rename_one_service(registry: Registry) -> No
     assert Service.objects.filter(name=name).count() == 1
 
 
-def test_twenty_credentials_of_one_name_make_one(registry: Registry) -> None:
+def test_parallel_creates_make_one_credential(registry: Registry) -> None:
     service = registry.create()
     body = {"name": some_name(), "secret": "x"}
     answers = at_once(20, lambda _: Api(token=registry.api.token).post(credentials_of(service), body))
     assert statuses(answers) == [201] + [409] * 19
 
 
-def test_a_credential_is_never_bound_to_a_service_that_goes_at_the_same_moment(registry: Registry) -> None:
+def test_create_credential_races_with_delete_service(registry: Registry) -> None:
     for _ in range(8):
         service = registry.create()
         calls = [
@@ -468,7 +466,7 @@ def test_a_credential_is_never_bound_to_a_service_that_goes_at_the_same_moment(r
         assert (deleted.status_code, bound.status_code) in {(200, 404), (409, 201)}
 
 
-def test_parallel_reads_of_many_secrets_do_not_wait_for_each_other_for_ever(registry: Registry) -> None:
+def test_parallel_reads_do_not_deadlock(registry: Registry) -> None:
     service = registry.create()
     for _ in range(5):
         registry.bind(service)

@@ -26,7 +26,7 @@ CLAIMS = {
 }
 
 
-def test_the_claims_and_the_rights_of_an_admin(tenant: TestTenant) -> None:
+def test_debug_auth_returns_claims_and_permissions(tenant: TestTenant) -> None:
     answer = tenant.api.get(PATH)
     assert answer.status_code == 200
     assert answer.headers["Cache-Control"] == "no-store"
@@ -50,13 +50,13 @@ def test_the_claims_and_the_rights_of_an_admin(tenant: TestTenant) -> None:
     assert 0 < found["expires_in"] <= found["claims"]["exp"] - time.time() + 1
 
 
-def test_no_part_of_the_token_is_in_the_answer(tenant: TestTenant) -> None:
+def test_debug_auth_never_returns_the_token(tenant: TestTenant) -> None:
     assert tenant.api.token is not None
     content = tenant.api.get(PATH).content.decode()
     assert not any(part in content for part in tenant.api.token.split("."))
 
 
-def test_every_kind_of_principal_is_answered(tenant: TestTenant, operator: Api) -> None:
+def test_debug_auth_answers_every_principal_kind(tenant: TestTenant, operator: Api) -> None:
     client, person = as_client(tenant, "services:read"), as_end_user(tenant, "services:read")
     kinds = [caller.get(PATH).json()["kind"] for caller in (operator, client, person)]
     assert kinds == ["operator", "client", "end_user"]
@@ -64,7 +64,7 @@ def test_every_kind_of_principal_is_answered(tenant: TestTenant, operator: Api) 
     assert client.get(PATH).json()["permissions"] == ["services:read"]
 
 
-def test_rights_are_those_of_now(tenant: TestTenant) -> None:
+def test_debug_auth_returns_current_permissions(tenant: TestTenant) -> None:
     caller = as_client(tenant, "services:read", "services:write")
     Client.objects.filter(tenant_id=tenant.id, scopes=["services:read", "services:write"]).update(scopes=[])
     found = caller.get(PATH).json()
@@ -72,6 +72,6 @@ def test_rights_are_those_of_now(tenant: TestTenant) -> None:
     assert found["claims"]["permissions"] == ["services:read", "services:write"]
 
 
-def test_without_a_valid_token_there_is_nothing_to_see(api: Api) -> None:
+def test_debug_auth_requires_a_valid_token(api: Api) -> None:
     assert api.get(PATH).status_code == 401
     assert api.get(PATH, token="x.y.z").status_code == 401

@@ -26,7 +26,7 @@ OPERATIONS: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), OPERATIONS)
-def test_an_id_of_another_tenant_answers_like_one_that_never_was(
+def test_id_of_other_tenant_is_like_an_unknown_id(
     tenant: TestTenant, other_tenant: TestTenant, method: str, path: str, body: Any
 ) -> None:
     theirs = Registry(other_tenant.api)
@@ -45,9 +45,7 @@ def test_an_id_of_another_tenant_answers_like_one_that_never_was(
     assert ServiceCredential.objects.get(pk=credential["id"]).last_read_at is None
 
 
-def test_a_credential_of_another_tenant_is_not_reached_through_ones_own_service(
-    tenant: TestTenant, other_tenant: TestTenant
-) -> None:
+def test_other_tenants_credential_is_404_via_own_service(tenant: TestTenant, other_tenant: TestTenant) -> None:
     theirs, mine = Registry(other_tenant.api), Registry(tenant.api)
     credential = theirs.bind(theirs.create())
     service = mine.create()
@@ -75,7 +73,7 @@ def test_tenant_header_applies_to_operators_only(tenant: TestTenant, other_tenan
     assert made.json()["tenant_id"] == str(tenant.id)
 
 
-def test_lists_and_totals_know_one_tenant_only(registry: Registry, other_registry: Registry) -> None:
+def test_lists_and_totals_hold_one_tenant_only(registry: Registry, other_registry: Registry) -> None:
     mine = [registry.create(type="payment") for _ in range(2)]
     [other_registry.create(type="payment") for _ in range(3)]
     for query in ({}, {"type": "PAYMENT"}, {"status": "active"}):
@@ -84,7 +82,7 @@ def test_lists_and_totals_know_one_tenant_only(registry: Registry, other_registr
         assert answer["pagination"]["total"] == 2
 
 
-def test_an_upper_case_id_is_the_same_id(registry: Registry) -> None:
+def test_upper_case_id_is_accepted(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service)
     assert registry.api.get(f"{SERVICES}/{service['id'].upper()}").json() == service

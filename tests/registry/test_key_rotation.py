@@ -97,7 +97,7 @@ def asking(server: Server, registries: list[Registry], paths: list[str]) -> Iter
 
 
 @pytest.mark.timeout(300)
-def test_a_rotation_from_the_first_step_to_the_last(
+def test_encryption_key_rotation_end_to_end(
     serve: Callable[..., Server], new_tenant: Callable[[], TestTenant], old: str, new: str
 ) -> None:
     registries = [Registry(new_tenant().api) for _ in range(3)]
@@ -159,13 +159,13 @@ def all_secrets() -> dict[str, str]:
         return dict(cursor.fetchall())
 
 
-def test_a_second_run_finds_nothing_to_do(old: str) -> None:
+def test_second_key_rotation_does_nothing(old: str) -> None:
     result = command(ring=old)
     assert result.returncode == 0
     assert result.stdout.startswith("0 data keys wrapped")
 
 
-def test_a_key_that_was_taken_away_too_early_is_named_and_harms_no_other(old: str, new: str) -> None:
+def test_missing_key_is_named_and_affects_no_other(old: str, new: str) -> None:
     wrapped = DataKey.objects.create(owner="crowd-lost", ring_key_id="lost-key", wrapped=b"\x01" * 61)
     total = DataKey.objects.count()
     result = command(ring=f"{new},{old}")
@@ -178,9 +178,7 @@ def test_a_key_that_was_taken_away_too_early_is_named_and_harms_no_other(old: st
     wrapped.delete()
 
 
-def test_without_its_key_a_process_says_unavailable_and_not_a_fault(
-    serve: Callable[..., Server], registry: Registry, old: str
-) -> None:
+def test_process_without_key_returns_503(serve: Callable[..., Server], registry: Registry, old: str) -> None:
     service = registry.create()
     registry.bind(service)
     server = serve(workers=1)
@@ -201,7 +199,7 @@ def test_without_its_key_a_process_says_unavailable_and_not_a_fault(
     assert server.call("GET", credentials_of(service), token=registry.api.token).status_code == 200
 
 
-def test_a_new_key_is_made_on_request(old: str) -> None:
+def test_command_generates_a_new_key(old: str) -> None:
     made = command("--new-key", "k2", ring=old)
     key_id, _, encoded = made.stdout.strip().partition(":")
     assert (made.returncode, key_id, len(base64.b64decode(encoded))) == (0, "k2", 32)

@@ -33,7 +33,7 @@ def registry(new_tenant: Callable[[], TestTenant]) -> Registry:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("workers", [1, 2, 4])
-def test_of_500_parallel_calls_exactly_100_pass(
+def test_exactly_100_of_500_parallel_calls_pass(
     serve: Callable[..., Server], new_tenant: Callable[[], TestTenant], workers: int
 ) -> None:
     server = serve(workers=workers)
@@ -88,7 +88,7 @@ def left(answer: Any) -> int:
     return int(answer.headers["X-RateLimit-Remaining"])
 
 
-def test_the_headers_stand_on_every_answer_to_a_valid_token(registry: Registry) -> None:
+def test_rate_limit_headers_on_every_response(registry: Registry) -> None:
     service = registry.create()
     registry.bind(service)
     api, name = registry.api, service["name"]
@@ -110,7 +110,7 @@ def test_the_headers_stand_on_every_answer_to_a_valid_token(registry: Registry) 
         assert 0 <= int(answer.headers["X-RateLimit-Reset"]) - time.time() <= 61
 
 
-def test_a_fault_of_ours_says_what_is_left(registry: Registry) -> None:
+def test_rate_limit_headers_on_internal_error(registry: Registry) -> None:
     from django.db import connection
 
     with connection.cursor() as cursor:
@@ -125,9 +125,7 @@ def test_a_fault_of_ours_says_what_is_left(registry: Registry) -> None:
 
 
 @pytest.mark.usefixtures("five")
-def test_all_callers_of_a_tenant_share_its_limit_and_no_other_does(
-    new_tenant: Callable[[], TestTenant], operator: Api
-) -> None:
+def test_callers_of_one_tenant_share_its_limit(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     tenant, other = with_room(new_tenant, seconds=20), with_room(new_tenant, seconds=20)
     callers = [tenant.api, as_client(tenant, "services:read"), as_end_user(tenant, "services:read")]
     assert [left(caller.get(SERVICES)) for caller in callers] == [4, 3, 2]
@@ -146,7 +144,7 @@ def test_all_callers_of_a_tenant_share_its_limit_and_no_other_does(
 
 
 @pytest.mark.usefixtures("five")
-def test_who_may_nothing_here_spends_nothing_of_the_tenant(new_tenant: Callable[[], TestTenant]) -> None:
+def test_caller_without_permissions_does_not_use_limit(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = with_room(new_tenant, seconds=20)
     # Anybody may register; none of them may keep the tenant's back ends from their secrets.
     other = tenant.as_user(tenant.register())
@@ -159,7 +157,7 @@ def test_who_may_nothing_here_spends_nothing_of_the_tenant(new_tenant: Callable[
 
 
 @pytest.mark.usefixtures("five")
-def test_a_refused_call_does_nothing(registry: Registry) -> None:
+def test_limited_call_changes_nothing(registry: Registry) -> None:
     service = registry.create()
     for _ in range(4):
         registry.api.get(SERVICES)
@@ -172,7 +170,7 @@ def test_a_refused_call_does_nothing(registry: Registry) -> None:
 
 @pytest.mark.usefixtures("five")
 @pytest.mark.parametrize("authorization", [None, "Bearer nonsense", "Basic YTpi"])
-def test_calls_without_a_valid_token_are_counted_by_address(registry: Registry, authorization: str | None) -> None:
+def test_anonymous_calls_are_limited_by_address(registry: Registry, authorization: str | None) -> None:
     anonymous = Api()
 
     def call() -> Any:
@@ -188,7 +186,7 @@ def test_calls_without_a_valid_token_are_counted_by_address(registry: Registry, 
     assert Api(token=registry.api.token, address=anonymous.address).get(SERVICES).status_code == 200
 
 
-def test_a_suspended_tenants_tokens_are_refused(new_tenant: Callable[[], TestTenant]) -> None:
+def test_suspended_tenant_is_rejected(new_tenant: Callable[[], TestTenant]) -> None:
     from tenants.provisioning import suspend_tenant
 
     tenant = new_tenant()
@@ -222,7 +220,7 @@ def fallbacks() -> float:
 
 @pytest.mark.usefixtures("five")
 @pytest.mark.parametrize("fault", ["kill", "hang"])
-def test_without_valkey_the_process_counts_for_itself(registry: Registry, valkey: Valkey, fault: str) -> None:
+def test_limit_without_valkey_is_per_process(registry: Registry, valkey: Valkey, fault: str) -> None:
     registry.create()
     before = fallbacks()
     getattr(valkey, fault)()

@@ -32,7 +32,7 @@ def test_reading_one_credential_is_audited_and_counted(registry: Registry) -> No
     assert ServiceCredential.objects.get(pk=two["id"]).last_read_at is None
 
 
-def test_one_credential_that_is_revoked_has_no_secret(registry: Registry) -> None:
+def test_one_revoked_credential_has_no_secret(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service)
     registry.api.put(credential_at(service, credential), {"status": "revoked"})
@@ -53,7 +53,7 @@ def test_one_credential_of_another_service_or_tenant_is_404(registry: Registry, 
     assert trail(foreign) == [("service_credential.created", "success")]
 
 
-def test_one_credential_needs_the_right_to_secrets(tenant: TestTenant) -> None:
+def test_one_credential_requires_permission(tenant: TestTenant) -> None:
     registry = Registry(tenant.api)
     service = registry.create()
     path = credential_at(service, registry.bind(service))

@@ -73,7 +73,7 @@ def plant(registry: Registry, send: Callable[..., Any], hidden: list[str]) -> No
 
 
 @pytest.mark.timeout(300)
-def test_no_dump_no_log_and_no_audit_row_holds_a_planted_secret(
+def test_dumps_logs_and_audit_hold_no_secret(
     serve: Callable[..., Server], new_tenant: Callable[[], TestTenant]
 ) -> None:
     server = serve(workers=1, LOG_LEVEL="DEBUG")
@@ -112,7 +112,7 @@ def everything_in_valkey() -> str:
     return "\n".join(parts)
 
 
-def test_the_statements_that_postgresql_remembers_hold_no_secret(registry: Registry) -> None:
+def test_pg_stat_statements_hold_no_secret(registry: Registry) -> None:
     """The driver puts values into statements: what the server shows of the last one must be past the secret."""
     secret = secrets.token_hex(16)
     service = registry.create()
@@ -123,13 +123,13 @@ def test_the_statements_that_postgresql_remembers_hold_no_secret(registry: Regis
         assert secret not in (cursor.fetchone()[0] or "")
 
 
-def test_the_api_document_holds_no_secret_as_an_example(registry: Registry) -> None:
+def test_openapi_holds_no_secret_example(registry: Registry) -> None:
     document = registry.api.get("/schema/").content.decode()
     assert "/exsvc/api/v1/services/{service_id}/credentials" in document
     assert '"example' not in document.partition('"/exsvc/')[2].partition('"/uflow/')[0]
 
 
-def test_an_error_of_the_database_does_not_repeat_a_secret(serve: Callable[..., Server], registry: Registry) -> None:
+def test_database_error_does_not_repeat_a_secret(serve: Callable[..., Server], registry: Registry) -> None:
     secret = secrets.token_hex(16)
     service = registry.create()
     server = serve(workers=1, LOG_LEVEL="DEBUG")

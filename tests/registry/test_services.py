@@ -24,7 +24,7 @@ def code(answer: Any) -> str:
     return str(answer.json()["error"]["code"])
 
 
-def test_a_created_service_is_answered_and_read_as_it_was_sent(registry: Registry) -> None:
+def test_created_service_is_returned_as_sent(registry: Registry) -> None:
     sent = new_service(
         description="Card payments\nin euro", api_version="2024-06", status="inactive", metadata={"a": [1, None, True]}
     )
@@ -41,7 +41,7 @@ def test_a_created_service_is_answered_and_read_as_it_was_sent(registry: Registr
     assert set(read.headers) >= RATE_HEADERS
 
 
-def test_a_new_service_is_active_and_empty_where_nothing_was_said(registry: Registry) -> None:
+def test_create_service_defaults(registry: Registry) -> None:
     record = registry.create()
     assert (record["status"], record["description"], record["api_version"], record["metadata"]) == (
         "active",
@@ -51,7 +51,7 @@ def test_a_new_service_is_active_and_empty_where_nothing_was_said(registry: Regi
     )
 
 
-def test_the_tenant_the_id_and_the_times_of_a_body_count_for_nothing(registry: Registry, tenant: TestTenant) -> None:
+def test_create_service_ignores_tenant_id_and_times(registry: Registry, tenant: TestTenant) -> None:
     forged = {"id": str(uuid4()), "tenant_id": str(tenant.id), "created_at": "2001-01-01T00:00:00Z", "other": "x"}
     record = registry.create(**forged)
     assert not {record["id"], record["tenant_id"], record["created_at"]} & set(forged.values())
@@ -63,7 +63,7 @@ def test_the_tenant_the_id_and_the_times_of_a_body_count_for_nothing(registry: R
     )
 
 
-def test_a_name_is_taken_once_in_a_tenant(registry: Registry, other_registry: Registry) -> None:
+def test_service_name_is_unique_in_tenant(registry: Registry, other_registry: Registry) -> None:
     name = some_name()
     registry.create(name=name)
     answer = registry.api.post(SERVICES, new_service(name=f" {name} "))
@@ -74,7 +74,7 @@ def test_a_name_is_taken_once_in_a_tenant(registry: Registry, other_registry: Re
     registry.create(name=name.upper())
 
 
-def test_an_update_changes_what_is_there_and_nothing_else(registry: Registry) -> None:
+def test_update_service_changes_given_fields_only(registry: Registry) -> None:
     before = registry.create(description="old", metadata={"old": 1, "kept": 2})
     changes = {"status": "inactive", "metadata": {"new": 1}}
     answer = registry.api.put(at(before), changes)
@@ -84,7 +84,7 @@ def test_an_update_changes_what_is_there_and_nothing_else(registry: Registry) ->
     assert registry.api.get(at(before)).json() == answer.json()
 
 
-def test_every_member_can_be_changed(registry: Registry) -> None:
+def test_update_service_changes_every_field(registry: Registry) -> None:
     before = registry.create()
     changes = {
         "name": some_name("renamed"),
@@ -110,7 +110,7 @@ def test_numbers_beyond_64_bits_survive(registry: Registry) -> None:
     assert registry.read(service)["credentials"][0]["secret"] == {"key": 1e300}
 
 
-def test_a_service_is_not_renamed_onto_another(registry: Registry) -> None:
+def test_rename_service_to_taken_name_is_409(registry: Registry) -> None:
     one, other = registry.create(), registry.create()
     answer = registry.api.put(at(one), {"name": other["name"], "type": "changed"})
     assert (answer.status_code, code(answer)) == (409, "SERVICE_EXISTS")
@@ -118,7 +118,7 @@ def test_a_service_is_not_renamed_onto_another(registry: Registry) -> None:
     assert registry.api.put(at(one), {"name": one["name"]}).status_code == 200
 
 
-def test_a_deleted_service_is_gone(registry: Registry) -> None:
+def test_deleted_service_is_404(registry: Registry) -> None:
     record = registry.create()
     answer = registry.api.delete(at(record))
     assert answer.status_code == 200
@@ -130,7 +130,7 @@ def test_a_deleted_service_is_gone(registry: Registry) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 @pytest.mark.parametrize("unknown", ["11111111-2222-4333-8444-555555555555", "1", "%00", "x" * 300, "null"])
-def test_an_unknown_id_is_not_found(tenant: TestTenant, method: str, unknown: str) -> None:
+def test_unknown_service_id_is_404(tenant: TestTenant, method: str, unknown: str) -> None:
     answer = tenant.api.call(method, f"{SERVICES}/{unknown}", {} if method == "PUT" else None)
     assert (answer.status_code, code(answer)) == (404, "SERVICE_NOT_FOUND")
     assert "details" not in answer.json()["error"]
@@ -151,7 +151,7 @@ def test_an_unknown_id_is_not_found(tenant: TestTenant, method: str, unknown: st
         *[("metadata", value) for value in ("{}", [], 1, {"x": "y" * 65_536})],
     ],
 )
-def test_a_wrong_member_is_named(new_tenant_once: TestTenant, member: str, value: object) -> None:
+def test_create_service_names_invalid_field(new_tenant_once: TestTenant, member: str, value: object) -> None:
     created = new_tenant_once.api.post(SERVICES, new_service(**{member: value}))
     assert (created.status_code, code(created)) == (400, "VALIDATION_ERROR")
     assert list(created.json()["error"]["details"]) == [member]
@@ -166,7 +166,7 @@ def new_tenant_once(django_db_setup: None, django_db_blocker: Any) -> TestTenant
         return build_tenant("table")
 
 
-def test_an_update_refuses_what_a_create_refuses(registry: Registry) -> None:
+def test_update_service_names_invalid_field(registry: Registry) -> None:
     before = registry.create()
     for wrong in ({"name": ""}, {"status": "gone"}, {"base_url": "x"}, {"metadata": []}, {"type": 5}):
         answer = registry.api.put(at(before), wrong)
@@ -175,7 +175,7 @@ def test_an_update_refuses_what_a_create_refuses(registry: Registry) -> None:
     assert registry.api.get(at(before)).json() == before
 
 
-def test_missing_members_are_all_named(registry: Registry) -> None:
+def test_create_service_names_all_missing_fields(registry: Registry) -> None:
     answer = registry.api.post(SERVICES, {})
     assert set(answer.json()["error"]["details"]) == {"name", "type", "base_url"}
 
@@ -190,9 +190,7 @@ def test_missing_members_are_all_named(registry: Registry) -> None:
         (b'{"x": "' + b"y" * 1024 * 1024 + b'"}', "application/json", 413),
     ],
 )
-def test_a_body_that_is_none_is_refused_in_the_envelope(
-    tenant: TestTenant, raw: bytes, content_type: str, status: int
-) -> None:
+def test_malformed_body_returns_error_envelope(tenant: TestTenant, raw: bytes, content_type: str, status: int) -> None:
     answer = tenant.api.post(SERVICES, raw=raw, content_type=content_type)
     assert answer.status_code == status
     assert code(answer)
@@ -206,7 +204,7 @@ def names(answer: Any) -> list[str]:
     return [service["name"] for service in answer.json()["services"]]
 
 
-def test_the_list_pages_newest_first(registry: Registry) -> None:
+def test_service_list_pages_newest_first(registry: Registry) -> None:
     made = [registry.create()["name"] for _ in range(23)]
     first = registry.api.get(SERVICES)
     assert names(first) == made[:2:-1]
@@ -218,19 +216,19 @@ def test_the_list_pages_newest_first(registry: Registry) -> None:
     assert past.json() == {"services": [], "pagination": {"page": 9, "limit": 7, "total": 23, "total_pages": 4}}
 
 
-def test_a_listed_service_is_the_record(registry: Registry) -> None:
+def test_listed_service_equals_read_service(registry: Registry) -> None:
     record = registry.create(metadata={"deep": {"er": [1.5, "ü"]}})
     assert registry.api.get(SERVICES).json()["services"] == [record]
 
 
-def test_an_empty_tenant_has_an_empty_list(registry: Registry) -> None:
+def test_service_list_of_empty_tenant_is_empty(registry: Registry) -> None:
     assert registry.api.get(SERVICES).json() == {
         "services": [],
         "pagination": {"page": 1, "limit": 20, "total": 0, "total_pages": 0},
     }
 
 
-def test_the_list_is_filtered_by_type_and_status(registry: Registry) -> None:
+def test_service_list_filters_by_type_and_status(registry: Registry) -> None:
     for type in ("payment", "Payments_EU", "email", "100%"):
         for status in ("active", "inactive"):
             registry.create(name=f"{type} {status}", type=type, status=status)
@@ -285,7 +283,7 @@ def test_base_url_keeps_an_international_host_in_a_labels(registry: Registry) ->
     assert registry.api.get(at(made)).json()["base_url"] == made["base_url"]
 
 
-def test_totals_follow_every_change(registry: Registry) -> None:
+def test_service_totals_follow_changes(registry: Registry) -> None:
     def totals() -> list[int]:
         queries: list[dict[str, str]] = [{}, {"status": "active"}, {"type": "one"}, {"type": "two", "status": "active"}]
         return [registry.api.get(SERVICES, query).json()["pagination"]["total"] for query in queries]
@@ -314,13 +312,13 @@ def test_totals_follow_every_change(registry: Registry) -> None:
         {"type": ""},
     ],
 )
-def test_a_query_that_means_nothing_is_refused(tenant: TestTenant, query: dict[str, str]) -> None:
+def test_service_list_rejects_invalid_query(tenant: TestTenant, query: dict[str, str]) -> None:
     answer = tenant.api.get(SERVICES, query)
     assert (answer.status_code, code(answer)) == (400, "VALIDATION_ERROR")
     assert list(answer.json()["error"]["details"]) == list(query)
 
 
-def test_a_limit_above_a_hundred_counts_as_a_hundred_and_no_page_is_too_far(tenant: TestTenant) -> None:
+def test_service_list_caps_limit_and_accepts_far_pages(tenant: TestTenant) -> None:
     answer = tenant.api.get(SERVICES, {"page": "9" * 40, "limit": "1000"})
     assert answer.status_code == 200
     assert answer.json()["services"] == []
@@ -344,9 +342,7 @@ def test_a_limit_above_a_hundred_counts_as_a_hundred_and_no_page_is_too_far(tena
         ("Bearer a b", 'Bearer error="invalid_token"'),
     ],
 )
-def test_without_a_valid_token_nothing_is_answered(
-    api: Api, method: str, path: str, header: str | None, challenge: str
-) -> None:
+def test_registry_requires_a_valid_token(api: Api, method: str, path: str, header: str | None, challenge: str) -> None:
     sent = {"Authorization": header} if header else {}
     answer = api.call(method, SERVICES + path, headers=sent)
     assert (answer.status_code, code(answer)) == (401, "UNAUTHORIZED")
@@ -354,7 +350,7 @@ def test_without_a_valid_token_nothing_is_answered(
     assert not RATE_HEADERS & set(answer.headers)
 
 
-def test_a_method_that_a_path_does_not_take_is_said(registry: Registry, api: Api) -> None:
+def test_unsupported_method_is_405(registry: Registry, api: Api) -> None:
     for caller in (registry.api, api):
         answer = caller.patch(SERVICES, {})
         assert (answer.status_code, code(answer)) == (405, "METHOD_NOT_ALLOWED")
@@ -362,7 +358,7 @@ def test_a_method_that_a_path_does_not_take_is_said(registry: Registry, api: Api
     assert set(registry.api.patch(SERVICES, {}).headers) >= RATE_HEADERS
 
 
-def test_an_operator_says_for_which_tenant(operator: Api, registry: Registry, tenant: TestTenant) -> None:
+def test_operator_names_tenant_of_service(operator: Api, registry: Registry, tenant: TestTenant) -> None:
     record = registry.create()
     acting = {"X-Tenant-ID": record["tenant_id"]}
     assert operator.get(at(record), headers=acting).json() == record
@@ -378,9 +374,7 @@ def test_an_operator_says_for_which_tenant(operator: Api, registry: Registry, te
     assert made.json()["tenant_id"] == record["tenant_id"]
 
 
-def test_a_tenant_that_an_operator_names_in_the_query_counts_before_the_header(
-    operator: Api, registry: Registry, tenant: TestTenant
-) -> None:
+def test_tenant_in_query_wins_over_header(operator: Api, registry: Registry, tenant: TestTenant) -> None:
     record = registry.create()
     stated, elsewhere = {"tenant_id": record["tenant_id"]}, {"X-Tenant-ID": str(tenant.id)}
     for path in (SERVICES, at(record), f"{at(record)}/credentials"):
@@ -415,7 +409,7 @@ def test_query_counts(new_tenant: Callable[[], TestTenant]) -> None:
     assert count("GET", "/exsvc/debug/auth") == (1, 0)
 
 
-def test_a_deleted_tenant_leaves_no_service_no_secret_and_no_count(new_tenant: Callable[[], TestTenant]) -> None:
+def test_deleting_tenant_deletes_services_and_counts(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     registry = Registry(tenant.api)
     registry.bind(registry.create())
@@ -425,7 +419,7 @@ def test_a_deleted_tenant_leaves_no_service_no_secret_and_no_count(new_tenant: C
     assert registry.api.get(SERVICES).status_code == 401
 
 
-def test_totals_are_those_of_the_table_after_many_changes_at_once(new_tenant: Callable[[], TestTenant]) -> None:
+def test_service_totals_match_after_parallel_changes(new_tenant: Callable[[], TestTenant]) -> None:
     """Whole statements over many rows, as imports send them."""
     tenant = new_tenant()
     rows = [

@@ -58,9 +58,7 @@ def counted(tenant: TestTenant) -> int:
     return int(found["services__sum"] or 0)
 
 
-def test_a_tenants_services_move_to_another_with_their_secrets(
-    new_tenant: Callable[[], TestTenant], tmp_path: Path
-) -> None:
+def test_export_and_import_move_services_and_secrets(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     old, new = new_tenant(), new_tenant()
     peopled(old)
     file = tmp_path / "out.jsonl"
@@ -76,7 +74,7 @@ def test_a_tenants_services_move_to_another_with_their_secrets(
     assert PlatformEvent.objects.get(tenant_id=old.id, action="services.exported").details == {"secrets": True}
 
 
-def test_without_being_asked_no_secret_leaves(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_export_omits_secrets_by_default(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     peopled(tenant)
     said = run("export_services", slug(tenant)).said
@@ -95,7 +93,7 @@ def test_without_being_asked_no_secret_leaves(new_tenant: Callable[[], TestTenan
     assert not PlatformEvent.objects.filter(tenant_id=tenant.id, details__via="export").exists()
 
 
-def test_the_lowest_id_there_is_comes_out_too(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_service_export_includes_the_lowest_uuid(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant, lowest = new_tenant(), UUID(int=0)
     Service.objects.filter(pk=lowest).delete()
     assert run("import_services", slug(tenant), jsonl(tmp_path / "in.jsonl", service(id=str(lowest)))).code == 0
@@ -103,7 +101,7 @@ def test_the_lowest_id_there_is_comes_out_too(new_tenant: Callable[[], TestTenan
     assert [row["id"] for row in rows] == [str(lowest)]
 
 
-def test_a_table_carries_services_alone(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_csv_export_holds_services_only(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     old, new = new_tenant(), new_tenant()
     peopled(old)
     file = tmp_path / "out.csv"
@@ -113,9 +111,7 @@ def test_a_table_carries_services_alone(new_tenant: Callable[[], TestTenant], tm
     assert everything(new) == everything(old)
 
 
-def test_a_secret_that_was_tampered_with_is_left_out_and_written_down(
-    new_tenant: Callable[[], TestTenant], tmp_path: Path
-) -> None:
+def test_export_omits_and_audits_tampered_secret(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     peopled(tenant)
     ServiceCredential.objects.filter(tenant_id=tenant.id, name="one").update(secret=b"x" * 60)
@@ -126,7 +122,7 @@ def test_a_secret_that_was_tampered_with_is_left_out_and_written_down(
     assert PlatformEvent.objects.filter(tenant_id=tenant.id, action="service_credential.unreadable").count() == 1
 
 
-def test_every_bad_row_is_in_the_report(tenant: TestTenant, tmp_path: Path) -> None:
+def test_service_import_reports_bad_rows(tenant: TestTenant, tmp_path: Path) -> None:
     there = service()
     tenant.api.post(SERVICES, there)
     good = service()
@@ -160,7 +156,7 @@ def test_every_bad_row_is_in_the_report(tenant: TestTenant, tmp_path: Path) -> N
         assert says in found[line, field]
 
 
-def test_what_is_there_is_refused_skipped_or_updated(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_service_import_conflict_modes(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     peopled(tenant)
     rows = [
@@ -181,7 +177,7 @@ def test_what_is_there_is_refused_skipped_or_updated(new_tenant: Callable[[], Te
     assert counted(tenant) == 2
 
 
-def test_a_dry_run_changes_nothing(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_service_import_dry_run_changes_nothing(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     one = service()
     rows = [one, {"kind": "credential", "service": one["name"], "name": "a", "secret": "s"}, one]
@@ -196,9 +192,7 @@ def test_a_dry_run_changes_nothing(new_tenant: Callable[[], TestTenant], tmp_pat
     assert counts() == before
 
 
-def test_a_killed_import_goes_on_and_a_second_one_is_refused(
-    new_tenant: Callable[[], TestTenant], tmp_path: Path
-) -> None:
+def test_killed_service_import_resumes_once(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     held = create_service(tenant_id=tenant.id, name="held", type="payment", base_url="https://a.example.com")
     rows = [service(name=f"s{n:04}") for n in range(400)]
@@ -220,7 +214,7 @@ def test_a_killed_import_goes_on_and_a_second_one_is_refused(
     assert counted(tenant) == Service.objects.filter(tenant_id=tenant.id).count() == 401
 
 
-def test_another_tenant_sees_nothing_of_it(tenant: TestTenant, other_tenant: TestTenant, tmp_path: Path) -> None:
+def test_imported_services_stay_in_their_tenant(tenant: TestTenant, other_tenant: TestTenant, tmp_path: Path) -> None:
     row = service(id=str(uuid4()))
     file = jsonl(tmp_path / "in.jsonl", row)
     for each in (tenant, other_tenant):

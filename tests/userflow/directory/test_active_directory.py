@@ -39,7 +39,7 @@ def some_people(server: ad.Slapd, directory: Directory, number: int = 3) -> list
     return [server.add(ad.TestUser(n, directory.mail(f"person{n}"))) for n in range(number)]
 
 
-def test_people_come_and_a_second_run_writes_nothing(directory: Directory, server: ad.Slapd) -> None:
+def test_second_sync_writes_nothing(directory: Directory, server: ad.Slapd) -> None:
     some_people(server, directory, 7)
     first = directory.sync()
     assert (first["state"], counts(first)) == ("succeeded", (7, 7, 0, 0, 0, 0)), first
@@ -51,7 +51,7 @@ def test_people_come_and_a_second_run_writes_nothing(directory: Directory, serve
     assert user["client_id"] == str(directory.tenant.client_id)
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(directory: Directory, server: ad.Slapd) -> None:
+def test_dry_run_previews_and_changes_nothing(directory: Directory, server: ad.Slapd) -> None:
     some_people(server, directory)
     would = directory.sync(dry_run=True)
     assert (counts(would), would["dry_run"], directory.users(email=directory.mark)) == ((3, 3, 0, 0, 0, 0), True, [])
@@ -62,7 +62,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(directory: Directory
 
 @pytest.mark.parametrize("off", [ad.DISABLED, ad.NEVER_EXPIRES_DISABLED])
 @pytest.mark.parametrize("on", [ad.ENABLED, ad.NEVER_EXPIRES])
-def test_bit_two_of_user_account_control_switches_off_and_on_again(
+def test_user_account_control_deactivates_and_activates(
     directory: Directory, server: ad.Slapd, on: int, off: int
 ) -> None:
     person, *_ = some_people(server, directory)
@@ -76,13 +76,13 @@ def test_bit_two_of_user_account_control_switches_off_and_on_again(
     assert directory.user(person.mail)["active"] is True
 
 
-def test_who_is_disabled_is_not_made(directory: Directory, server: ad.Slapd) -> None:
+def test_disabled_object_is_not_created(directory: Directory, server: ad.Slapd) -> None:
     server.add(ad.TestUser(1, directory.mail("off"), status=ad.DISABLED))
     done = directory.sync()
     assert (counts(done), done["errors"], directory.users(email=directory.mark)) == ((1, 0, 0, 0, 0, 1), [], [])
 
 
-def test_who_is_removed_is_switched_off_and_comes_back(directory: Directory, server: ad.Slapd) -> None:
+def test_removed_object_is_deactivated_and_returns(directory: Directory, server: ad.Slapd) -> None:
     gone, *_ = some_people(server, directory)
     directory.sync()
     server.remove(gone)
@@ -93,9 +93,7 @@ def test_who_is_removed_is_switched_off_and_comes_back(directory: Directory, ser
     assert counts(directory.sync()) == (3, 0, 0, 1, 0, 0)
 
 
-def test_the_same_object_under_another_name_and_address_is_the_same_user(
-    directory: Directory, server: ad.Slapd
-) -> None:
+def test_renamed_object_stays_the_same_user(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
     before = directory.user(person.mail)
@@ -106,7 +104,7 @@ def test_the_same_object_under_another_name_and_address_is_the_same_user(
     assert directory.users(email=person.mail) == []
 
 
-def test_addresses_that_are_handed_on_arrive_in_one_run(directory: Directory, server: ad.Slapd) -> None:
+def test_swapped_addresses_are_synced_in_one_run(directory: Directory, server: ad.Slapd) -> None:
     first, second, third = some_people(server, directory)
     directory.sync()
     server.change(second, mail=directory.mail("free"))
@@ -117,7 +115,7 @@ def test_addresses_that_are_handed_on_arrive_in_one_run(directory: Directory, se
     assert directory.user(second.mail)["name"] == "Person 0"
 
 
-def test_a_local_user_with_the_address_is_reported_and_never_merged(directory: Directory, server: ad.Slapd) -> None:
+def test_local_user_with_address_is_reported_not_merged(directory: Directory, server: ad.Slapd) -> None:
     local = directory.tenant.register(directory.mail("person1"), name="Local")
     directory.tenant.sign_in(local)
     some_people(server, directory)
@@ -142,7 +140,7 @@ def test_sync_replaces_unused_registrations(directory: Directory, server: ad.Sla
         assert directory.user(squatter.email)["id"] != str(squatter.id)
 
 
-def test_a_rename_onto_a_local_users_address_changes_the_rest_only(directory: Directory, server: ad.Slapd) -> None:
+def test_rename_to_taken_address_updates_other_fields(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
     directory.tenant.sign_in(directory.tenant.register(directory.mail("local")))
@@ -151,7 +149,7 @@ def test_a_rename_onto_a_local_users_address_changes_the_rest_only(directory: Di
     assert directory.user(person.mail)["name"] == "New Name"
 
 
-def test_another_directory_with_the_same_people_takes_nobody_over(
+def test_second_directory_with_same_users_takes_none_over(
     directory: Directory, server: ad.Slapd, configured: Callable[..., Directory]
 ) -> None:
     some_people(server, directory)
@@ -161,7 +159,7 @@ def test_another_directory_with_the_same_people_takes_nobody_over(
     assert counts(directory.sync()) == (3, 0, 0, 0, 0, 0)
 
 
-def test_people_of_a_removed_configuration_are_known_again_by_their_objects(
+def test_users_of_deleted_config_are_adopted_by_object_id(
     directory: Directory, server: ad.Slapd, configured: Callable[..., Directory]
 ) -> None:
     person, *_ = some_people(server, directory)
@@ -174,7 +172,9 @@ def test_people_of_a_removed_configuration_are_known_again_by_their_objects(
 
 
 @pytest.mark.parametrize("first_by_directory", [True, False])
-def test_who_is_switched_off_here_stays_off(directory: Directory, server: ad.Slapd, first_by_directory: bool) -> None:
+def test_user_deactivated_by_admin_stays_inactive(
+    directory: Directory, server: ad.Slapd, first_by_directory: bool
+) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
     if first_by_directory:
@@ -188,7 +188,7 @@ def test_who_is_switched_off_here_stays_off(directory: Directory, server: ad.Sla
     assert directory.user(person.mail)["active"] is False
 
 
-def test_who_was_switched_on_and_off_again_here_stays_off(directory: Directory, server: ad.Slapd) -> None:
+def test_user_toggled_by_admin_stays_inactive(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
     server.change(person, userAccountControl="514")
@@ -201,7 +201,7 @@ def test_who_was_switched_on_and_off_again_here_stays_off(directory: Directory, 
     assert directory.user(person.mail)["active"] is False
 
 
-def test_switching_off_ends_what_is_open(directory: Directory, server: ad.Slapd) -> None:
+def test_deactivation_ends_sessions_and_tickets(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
     api = directory.tenant.as_user(directory.person(person.mail))
@@ -211,9 +211,7 @@ def test_switching_off_ends_what_is_open(directory: Directory, server: ad.Slapd)
     assert api.get("/authmgr/validate").status_code == 401
 
 
-def test_mapped_attributes_come_into_the_metadata_and_leave_the_rest_alone(
-    directory: Directory, server: ad.Slapd
-) -> None:
+def test_mapped_attributes_keep_unmapped_metadata(directory: Directory, server: ad.Slapd) -> None:
     person = server.add(ad.TestUser(1, directory.mail("ann"), attributes={"department": "Sales"}))
     mapping = {"name": "sAMAccountName", "metadata": {"dept": "department"}}
     assert directory.change(mapping=mapping).json()["mapping"] == {"email": "mail", **mapping}
@@ -227,7 +225,7 @@ def test_mapped_attributes_come_into_the_metadata_and_leave_the_rest_alone(
     assert directory.user(person.mail)["metadata"] == {"theme": "dark"}
 
 
-def test_groups_of_the_directory_lead_into_the_tenants(directory: Directory, server: ad.Slapd) -> None:
+def test_directory_groups_set_memberships(directory: Directory, server: ad.Slapd) -> None:
     api, name = directory.tenant.api, directory.mail("Sales")
     group = api.post("/authmgr/groups", {"name": name}).json()
     assert directory.change(groups={f"CN=Sales, {ad.BASE}": name.upper()}).status_code == 200
@@ -247,7 +245,7 @@ def test_groups_of_the_directory_lead_into_the_tenants(directory: Directory, ser
     assert {user["email"] for user in api.get(members).json()["users"]} == {local.email}
 
 
-def test_what_cannot_be_taken_is_reported_and_the_rest_comes(directory: Directory, server: ad.Slapd) -> None:
+def test_invalid_objects_are_reported_others_synced(directory: Directory, server: ad.Slapd) -> None:
     server.add(ad.TestUser(1))
     server.add(ad.TestUser(2, "no address at all"))
     server.add(ad.TestUser(3, directory.mail("same")))
@@ -258,7 +256,7 @@ def test_what_cannot_be_taken_is_reported_and_the_rest_comes(directory: Director
     assert counts(directory.sync()) == (4, 0, 0, 0, 0, 3)
 
 
-def test_what_the_reading_user_may_not_see_switches_nobody_on_or_off(directory: Directory, server: ad.Slapd) -> None:
+def test_hidden_status_changes_no_user_state(directory: Directory, server: ad.Slapd) -> None:
     off, on, _ = some_people(server, directory)
     directory.sync()
     server.change(off, userAccountControl="514")
@@ -273,7 +271,7 @@ def test_what_the_reading_user_may_not_see_switches_nobody_on_or_off(directory: 
     assert [directory.user(person.mail)["active"] for person in (off, on)] == [False, True]
 
 
-def test_too_many_leavers_at_once_stop_the_run_unless_forced(directory: Directory, server: ad.Slapd) -> None:
+def test_too_many_leavers_stop_sync_unless_forced(directory: Directory, server: ad.Slapd) -> None:
     people = some_people(server, directory, 12)
     directory.sync()
     for person in people[:6]:
@@ -286,7 +284,7 @@ def test_too_many_leavers_at_once_stop_the_run_unless_forced(directory: Director
     assert counts(directory.sync(force=True)) == (7, 0, 0, 0, 6, 0)
 
 
-def test_an_empty_answer_switches_nobody_off(directory: Directory, server: ad.Slapd) -> None:
+def test_empty_result_deactivates_no_user(directory: Directory, server: ad.Slapd) -> None:
     some_people(server, directory)
     directory.sync()
     directory.change(user_filter="(objectClass=computer)")
@@ -294,7 +292,7 @@ def test_an_empty_answer_switches_nobody_off(directory: Directory, server: ad.Sl
     assert {user["active"] for user in directory.users(email=directory.mark)} == {True}
 
 
-def test_an_erased_person_is_forgotten_and_made_anew(directory: Directory, server: ad.Slapd) -> None:
+def test_erased_user_is_created_again_by_sync(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
     before = directory.user(person.mail)["id"]
@@ -305,7 +303,7 @@ def test_an_erased_person_is_forgotten_and_made_anew(directory: Directory, serve
     assert directory.user(person.mail)["id"] != before
 
 
-def test_what_befell_whom_is_in_the_tenants_trail_without_names(directory: Directory, server: ad.Slapd) -> None:
+def test_sync_audits_changes_without_names(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync()
     server.change(person, userAccountControl="514", displayName="Renamed")
@@ -317,7 +315,7 @@ def test_what_befell_whom_is_in_the_tenants_trail_without_names(directory: Direc
     assert person.mail not in str(events)
 
 
-def test_one_run_at_a_time(directory: Directory, server: ad.Slapd) -> None:
+def test_sync_rejects_a_parallel_run(directory: Directory, server: ad.Slapd) -> None:
     some_people(server, directory, 20)
 
     def attempt(_: int) -> int:
@@ -333,7 +331,7 @@ def test_one_run_at_a_time(directory: Directory, server: ad.Slapd) -> None:
     assert len(directory.users(email=directory.mark)) == 20
 
 
-def test_what_a_killed_run_left_is_taken_over(directory: Directory, server: ad.Slapd) -> None:
+def test_stale_run_is_taken_over(directory: Directory, server: ad.Slapd) -> None:
     some_people(server, directory)
     config = DirectoryConfig.objects.get(pk=directory.made["id"])
     left = runs.claim(config, trigger=BY_COMMAND, dry_run=False)
@@ -349,7 +347,7 @@ def test_what_a_killed_run_left_is_taken_over(directory: Directory, server: ad.S
     assert DirectoryRun.objects.get(pk=left.pk).state == "interrupted"
 
 
-def test_every_run_is_in_the_history_without_names(directory: Directory, server: ad.Slapd) -> None:
+def test_run_history_holds_no_names(directory: Directory, server: ad.Slapd) -> None:
     person, *_ = some_people(server, directory)
     directory.sync(dry_run=True)
     done = directory.sync()
@@ -361,7 +359,7 @@ def test_every_run_is_in_the_history_without_names(directory: Directory, server:
     assert directory.tenant.api.get(directory.path).json()["last_run"]["id"] == done["id"]
 
 
-def test_webhooks_hear_of_it(directory: Directory, server: ad.Slapd) -> None:
+def test_sync_publishes_webhook_events(directory: Directory, server: ad.Slapd) -> None:
     with in_tenant(directory.tenant.id):
         endpoint = WebhookEndpoint.objects.create(
             url="https://hooks.example.com/", events=["end_user.*", "directory.*"], secret_sealed=b"x"

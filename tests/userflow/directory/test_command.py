@@ -46,28 +46,28 @@ def run(*words: str) -> tuple[int, str]:
     raise AssertionError("the command says how it ended")
 
 
-def test_a_tenants_directory_is_synchronised_by_name(directory: Directory) -> None:
+def test_sync_command_by_directory_name(directory: Directory) -> None:
     slug, name = directory.tenant.slug, directory.made["name"]
     code, said = run(slug, "--config", name.upper())
     assert (code, "3 created" in said, "1 of 1 directories synchronised." in said) == (0, True, True)
     assert len(directory.users(email=directory.mark)) == 3
 
 
-def test_a_dry_run_lists_people_and_changes_nothing(directory: Directory) -> None:
+def test_sync_command_dry_run_lists_users(directory: Directory) -> None:
     code, said = run(directory.tenant.slug, "--config", directory.made["id"], "--dry-run")
     assert (code, "dry run: nothing was changed" in said) == (0, True)
     assert f"create\t{directory.mail('person0')}\tperson0" in said
     assert directory.users(email=directory.mark) == []
 
 
-def test_programs_get_one_object_a_line(directory: Directory) -> None:
+def test_sync_command_json_prints_one_object_per_line(directory: Directory) -> None:
     code, said = run(directory.tenant.slug, "--config", directory.made["id"], "--json")
     (line,) = said.splitlines()
     told = json.loads(line)
     assert (code, told["state"], told["users_created"], told["errors"]) == (0, "succeeded", 3, [])
 
 
-def test_a_failure_is_exit_code_one_and_stops_no_other(
+def test_failed_directory_exits_1_and_stops_no_other(
     directory: Directory, entra: Entra, new_tenant: Callable[[], TestTenant], configured: Callable[..., Directory]
 ) -> None:
     tenant = new_tenant()
@@ -81,7 +81,7 @@ def test_a_failure_is_exit_code_one_and_stops_no_other(
 
 
 @pytest.mark.needs("python-ldap")
-def test_a_fault_in_one_directory_and_one_that_never_answers_stop_no_other(
+def test_broken_or_silent_directory_stops_no_other(
     entra: Entra,
     new_tenant: Callable[[], TestTenant],
     configured: Callable[..., Directory],
@@ -102,7 +102,7 @@ def test_a_fault_in_one_directory_and_one_that_never_answers_stop_no_other(
     assert len(good.users()) == 1
 
 
-def test_the_due_are_those_whose_time_has_come(directory: Directory, entra: Entra) -> None:
+def test_all_due_selects_due_directories_only(directory: Directory, entra: Entra) -> None:
     mine = DirectoryConfig.objects.filter(pk=directory.made["id"])
     name = f"{directory.tenant.slug}/{directory.made['name']}"
     assert f"{name}: succeeded" in run("--all-due")[1]
@@ -115,7 +115,7 @@ def test_the_due_are_those_whose_time_has_come(directory: Directory, entra: Entr
     assert name not in run("--all-due")[1] + run("--all")[1]
 
 
-def test_a_suspended_tenant_is_passed_over(
+def test_sync_command_skips_suspended_tenant(
     entra: Entra, new_tenant: Callable[[], TestTenant], configured: Callable[..., Directory]
 ) -> None:
     tenant = new_tenant()
@@ -130,11 +130,11 @@ def test_a_suspended_tenant_is_passed_over(
     [("no-such-tenant",), ("no-such-tenant", "--config", "x"), ("--all", "--config", "x")],
     ids=["tenant", "tenant-and-config", "config-of-all"],
 )
-def test_nothing_is_tried_where_nothing_is_named(words: tuple[str, ...]) -> None:
+def test_sync_command_without_match_exits_2(words: tuple[str, ...]) -> None:
     assert run(*words)[0] == 2
 
 
-def test_a_tenant_without_directories_is_told_so(new_tenant: Callable[[], TestTenant]) -> None:
+def test_sync_command_reports_tenant_without_directories(new_tenant: Callable[[], TestTenant]) -> None:
     slug = new_tenant().slug
     assert run(slug) == (2, "The tenant has no enabled directory.")
     assert run(slug, "--config", "any")[0] == 2

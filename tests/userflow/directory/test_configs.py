@@ -50,7 +50,7 @@ def weaker(tenant: TestTenant, role: str) -> Api:
     return Api(token=sign_in_admin(name)["access_token"])
 
 
-def test_a_directory_is_made_read_changed_and_removed(tenant: TestTenant) -> None:
+def test_directory_create_read_update_delete(tenant: TestTenant) -> None:
     body = entra()
     made = tenant.api.post(CONFIGS, body)
     assert made.status_code == 201, made.content
@@ -69,14 +69,14 @@ def test_a_directory_is_made_read_changed_and_removed(tenant: TestTenant) -> Non
 
 
 @pytest.mark.needs("python-ldap")
-def test_an_active_directory_has_the_usual_port_of_its_encryption(tenant: TestTenant) -> None:
+def test_ldap_port_defaults_by_encryption(tenant: TestTenant) -> None:
     made = tenant.api.post(CONFIGS, office()).json()
     assert (made["port"], made["tls"]) == (636, "ldaps")
     changed = tenant.api.put(f"{CONFIGS}/{made['id']}", {"tls": "starttls", "secret": "again"}).json()
     assert (changed["port"], changed["tls"]) == (389, "starttls")
 
 
-def test_the_secret_is_in_no_answer_and_sealed_at_rest(tenant: TestTenant) -> None:
+def test_directory_secret_is_never_returned_and_sealed(tenant: TestTenant) -> None:
     made = tenant.api.post(CONFIGS, entra()).json()
     row = DirectoryConfig.objects.get(pk=made["id"])
     answers = [made, tenant.api.get(f"{CONFIGS}/{made['id']}").json(), tenant.api.get(CONFIGS).json()]
@@ -93,7 +93,7 @@ TARGETS = [
 
 
 @pytest.mark.parametrize(("member", "value"), TARGETS, ids=[member for member, _ in TARGETS])
-def test_another_cloud_target_needs_the_secret_again(tenant: TestTenant, member: str, value: str) -> None:
+def test_changed_cloud_target_requires_secret(tenant: TestTenant, member: str, value: str) -> None:
     made = tenant.api.post(CONFIGS, entra()).json()
     path = f"{CONFIGS}/{made['id']}"
     refused = tenant.api.put(path, {member: value})
@@ -114,16 +114,14 @@ MOVES = [
 
 @pytest.mark.needs("python-ldap")
 @pytest.mark.parametrize(("member", "value"), MOVES, ids=[member for member, _ in MOVES])
-def test_another_server_needs_the_secret_again(tenant: TestTenant, member: str, value: Any) -> None:
+def test_changed_server_requires_secret(tenant: TestTenant, member: str, value: Any) -> None:
     made = tenant.api.post(CONFIGS, office()).json()
     refused = tenant.api.put(f"{CONFIGS}/{made['id']}", {member: value})
     assert (refused.status_code, list(refused.json()["details"])) == (400, ["secret"])
     assert tenant.api.get(f"{CONFIGS}/{made['id']}").json()[member] == made[member]
 
 
-def test_a_target_that_was_changed_in_the_table_gets_no_secret(
-    tenant: TestTenant, configured: Callable[..., Directory]
-) -> None:
+def test_target_changed_in_table_gets_no_secret(tenant: TestTenant, configured: Callable[..., Directory]) -> None:
     directory = configured(tenant, **entra())
     with connection.cursor() as cursor:
         cursor.execute(
@@ -163,7 +161,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("members", "named"), WRONG, ids=[f"{named}-{n}" for n, (_, named) in enumerate(WRONG)])
-def test_what_makes_no_sense_is_refused_by_name(tenant: TestTenant, members: dict[str, Any], named: str) -> None:
+def test_create_directory_rejects_invalid_fields(tenant: TestTenant, members: dict[str, Any], named: str) -> None:
     refused = tenant.api.post(CONFIGS, entra(**members))
     assert refused.status_code == 400, refused.content
     assert list(refused.json()["details"]) == [named]
@@ -171,14 +169,14 @@ def test_what_makes_no_sense_is_refused_by_name(tenant: TestTenant, members: dic
 
 @pytest.mark.needs("python-ldap")
 @pytest.mark.parametrize("member", ["server", "base_dn", "bind_dn"])
-def test_an_active_directory_needs_its_target(tenant: TestTenant, member: str) -> None:
+def test_create_active_directory_requires_target(tenant: TestTenant, member: str) -> None:
     body = office()
     del body[member]
     refused = tenant.api.post(CONFIGS, body)
     assert (refused.status_code, list(refused.json()["details"])) == (400, [member])
 
 
-def test_a_name_is_taken_in_any_case_and_also_in_a_race(tenant: TestTenant) -> None:
+def test_directory_name_is_unique_in_any_case_and_race(tenant: TestTenant) -> None:
     name = f"Race {secrets.token_hex(4)}"
 
     def attempt(number: int) -> int:
@@ -193,9 +191,7 @@ def test_a_name_is_taken_in_any_case_and_also_in_a_race(tenant: TestTenant) -> N
     assert codes == [201] + [409] * 7
 
 
-def test_a_tenant_has_so_many_directories_and_no_more_also_in_a_race(
-    new_tenant: Callable[[], TestTenant], settings: Any
-) -> None:
+def test_directory_limit_holds_in_a_race(new_tenant: Callable[[], TestTenant], settings: Any) -> None:
     settings.DIRECTORIES_PER_TENANT = 3
     tenant = new_tenant()
 
@@ -212,7 +208,7 @@ def test_a_tenant_has_so_many_directories_and_no_more_also_in_a_race(
     assert tenant.api.post(CONFIGS, entra()).status_code == 201
 
 
-def test_each_call_needs_its_permission(tenant: TestTenant) -> None:
+def test_directory_endpoints_require_permissions(tenant: TestTenant) -> None:
     path = f"{CONFIGS}/{tenant.api.post(CONFIGS, entra()).json()['id']}"
     auditor, service_manager = weaker(tenant, "auditor"), weaker(tenant, "service-manager")
     reads = [("GET", CONFIGS), ("GET", path), ("GET", f"{path}/runs")]
@@ -227,7 +223,7 @@ def test_each_call_needs_its_permission(tenant: TestTenant) -> None:
         assert auditor.call(method, where).status_code == 403
 
 
-def test_another_tenants_directory_is_one_that_nobody_has(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_directory_of_other_tenant_is_404(tenant: TestTenant, other_tenant: TestTenant) -> None:
     theirs = other_tenant.api.post(CONFIGS, entra()).json()
     path, nowhere = f"{CONFIGS}/{theirs['id']}", f"{CONFIGS}/{NOBODY}"
     for method, tail in (
@@ -246,7 +242,7 @@ def test_another_tenants_directory_is_one_that_nobody_has(tenant: TestTenant, ot
     assert other_tenant.api.get(path).json() == theirs
 
 
-def test_a_foreign_client_and_groups_beyond_ones_own_rights_are_refused(
+def test_create_directory_rejects_foreign_client_and_groups(
     new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
 ) -> None:
     tenant = new_tenant()
@@ -266,7 +262,7 @@ def test_a_foreign_client_and_groups_beyond_ones_own_rights_are_refused(
     assert weak.post(CONFIGS, entra()).status_code == 201
 
 
-def test_an_operator_names_the_tenant(tenant: TestTenant, operator: Api) -> None:
+def test_operator_names_tenant_of_directory(tenant: TestTenant, operator: Api) -> None:
     assert operator.post(CONFIGS, entra()).status_code == 400
     made = operator.post(CONFIGS, entra(tenant_id=str(tenant.id))).json()
     assert operator.get(f"{CONFIGS}/{made['id']}", {"tenant_id": str(tenant.id)}).json()["id"] == made["id"]
@@ -274,7 +270,7 @@ def test_an_operator_names_the_tenant(tenant: TestTenant, operator: Api) -> None
 
 
 @pytest.mark.parametrize(("how_many", "asked"), [(1, "list"), (6, "list"), (1, "one"), (1, "runs")])
-def test_reading_costs_the_same_however_many_there_are(
+def test_directory_list_query_count_is_constant(
     new_tenant: Callable[[], TestTenant], how_many: int, asked: str
 ) -> None:
     tenant = new_tenant()
@@ -287,7 +283,7 @@ def test_reading_costs_the_same_however_many_there_are(
     assert seen.counts == ({"list": 3, "one": 2, "runs": 4}[asked], 0), seen.shared
 
 
-def test_changes_are_in_the_trail_without_secrets(tenant: TestTenant, operator: Api) -> None:
+def test_directory_changes_are_audited_without_secrets(tenant: TestTenant, operator: Api) -> None:
     made = tenant.api.post(CONFIGS, entra()).json()
     tenant.api.put(f"{CONFIGS}/{made['id']}", {"secret": "a new one", "enabled": False})
     tenant.api.delete(f"{CONFIGS}/{made['id']}")
@@ -297,7 +293,7 @@ def test_changes_are_in_the_trail_without_secrets(tenant: TestTenant, operator: 
     assert "a new one" not in str(events)
 
 
-def test_a_deleted_tenants_directories_are_gone(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+def test_deleting_tenant_deletes_directories(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     tenant = new_tenant()
     made = tenant.api.post(CONFIGS, entra()).json()
     slug = tenant.slug
@@ -305,7 +301,7 @@ def test_a_deleted_tenants_directories_are_gone(new_tenant: Callable[[], TestTen
     assert not DirectoryConfig.objects.filter(pk=made["id"]).exists()
 
 
-def test_runs_of_long_ago_are_purged(tenant: TestTenant) -> None:
+def test_old_directory_runs_are_purged(tenant: TestTenant) -> None:
     config = DirectoryConfig.objects.get(pk=tenant.api.post(CONFIGS, entra()).json()["id"])
     old, recent = (
         DirectoryRun.objects.create(config=config, tenant_id=tenant.id, trigger=BY_COMMAND) for _ in range(2)

@@ -25,7 +25,7 @@ def some_people(entra: Entra, directory: Directory, number: int = 3) -> list[str
     return [entra.add(directory.mail(f"person{n}")) for n in range(number)]
 
 
-def test_people_come_in_pages_and_a_second_run_asks_for_changes_only(directory: Directory, entra: Entra) -> None:
+def test_second_entra_sync_reads_changes_only(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory, 250)
     first = directory.sync()
     assert (counts(first), first["full"], len(entra.asked)) == ((250, 250, 0, 0, 0, 0), True, 3)
@@ -35,7 +35,7 @@ def test_people_come_in_pages_and_a_second_run_asks_for_changes_only(directory: 
     assert directory.user(directory.mail("person7"))["provider"] == "entra_id"
 
 
-def test_changes_are_followed(directory: Directory, entra: Entra) -> None:
+def test_entra_delta_updates_users(directory: Directory, entra: Entra) -> None:
     renamed, disabled, removed = some_people(entra, directory)
     directory.sync()
     entra.change(renamed, mail=directory.mail("married"), displayName="Ann")
@@ -51,7 +51,7 @@ def test_changes_are_followed(directory: Directory, entra: Entra) -> None:
     assert counts(directory.sync()) == (1, 0, 0, 1, 0, 0)
 
 
-def test_a_forgotten_delta_link_leads_to_a_read_of_everything(directory: Directory, entra: Entra) -> None:
+def test_expired_delta_link_triggers_full_read(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory)
     directory.sync()
     entra.forgets_links = True
@@ -63,7 +63,7 @@ def test_a_forgotten_delta_link_leads_to_a_read_of_everything(directory: Directo
     assert directory.sync()["full"] is False
 
 
-def test_everything_is_read_again_after_a_day_or_when_asked(directory: Directory, entra: Entra) -> None:
+def test_full_read_after_a_day_or_on_request(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory)
     directory.sync()
     assert directory.sync(full=True)["full"] is True
@@ -74,14 +74,14 @@ def test_everything_is_read_again_after_a_day_or_when_asked(directory: Directory
     assert directory.sync()["full"] is True
 
 
-def test_throttling_is_waited_for(directory: Directory, entra: Entra) -> None:
+def test_entra_sync_waits_for_retry_after(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory)
     entra.refusals = [(429, 1), (503, 1)]
     assert counts(directory.sync()) == (3, 3, 0, 0, 0, 0)
     assert len(entra.asked) == 3
 
 
-def test_patience_has_an_end(directory: Directory, entra: Entra) -> None:
+def test_entra_sync_gives_up_after_long_throttling(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory)
     entra.refusals = [(429, 3600)]
     answer = directory.tenant.api.post(f"{directory.path}/sync", {})
@@ -91,20 +91,20 @@ def test_patience_has_an_end(directory: Directory, entra: Entra) -> None:
     assert counts(directory.sync()) == (3, 3, 0, 0, 0, 0)
 
 
-def test_an_expired_token_is_renewed_in_the_middle(directory: Directory, entra: Entra) -> None:
+def test_expired_entra_token_is_renewed(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory, 450)
     entra.token_lasts = 2
     assert counts(directory.sync()) == (450, 450, 0, 0, 0, 0)
     assert entra.tokens_given == 3
 
 
-def test_tokens_that_never_work_end_the_run(directory: Directory, entra: Entra) -> None:
+def test_rejected_entra_token_fails_the_run(directory: Directory, entra: Entra) -> None:
     entra.token_lasts = 0
     answer = directory.tenant.api.post(f"{directory.path}/sync", {})
     assert (answer.status_code, entra.tokens_given) == (502, 1)
 
 
-def test_a_link_to_another_host_is_not_followed(directory: Directory, entra: Entra) -> None:
+def test_link_to_other_host_is_not_followed(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory, 150)
     other = Entra()
     entra.next_link_host = other.base
@@ -114,7 +114,7 @@ def test_a_link_to_another_host_is_not_followed(directory: Directory, entra: Ent
     other.end()
 
 
-def test_a_read_that_breaks_off_switches_nobody_off(directory: Directory, entra: Entra) -> None:
+def test_interrupted_read_deactivates_no_user(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory, 150)
     directory.sync()
     entra.token_lasts = 0
@@ -124,9 +124,7 @@ def test_a_read_that_breaks_off_switches_nobody_off(directory: Directory, entra:
     assert {user["active"] for user in directory.users(email=directory.mark)} == {True}
 
 
-def test_a_taken_address_is_looked_at_again_although_nothing_changed_over_there(
-    directory: Directory, entra: Entra
-) -> None:
+def test_taken_address_is_retried_without_delta(directory: Directory, entra: Entra) -> None:
     local = directory.tenant.register(directory.mail("person1"))
     directory.tenant.sign_in(local)
     some_people(entra, directory)
@@ -137,7 +135,7 @@ def test_a_taken_address_is_looked_at_again_although_nothing_changed_over_there(
     assert directory.sync()["full"] is False
 
 
-def test_groups_come_with_those_inside_them_also_when_only_they_change(directory: Directory, entra: Entra) -> None:
+def test_nested_group_changes_are_synced(directory: Directory, entra: Entra) -> None:
     api, name = directory.tenant.api, directory.mail("Sales")
     group = api.post("/authmgr/groups", {"name": name}).json()
     first, second, _ = some_people(entra, directory)
@@ -167,7 +165,7 @@ def members_at(directory: Directory, path: str) -> list[str]:
 
 
 @pytest.mark.parametrize("named", [0, 1], ids=["empty", "of one"])
-def test_pages_of_members_without_end_are_left_when_the_time_is_up(
+def test_endless_member_pages_end_at_deadline(
     directory: Directory, entra: Entra, sales: str, settings: Any, named: int
 ) -> None:
     settings.DIRECTORY_REQUEST_SECONDS = 0.5
@@ -178,29 +176,27 @@ def test_pages_of_members_without_end_are_left_when_the_time_is_up(
     assert members_at(directory, sales) == [directory.mail("person0")]
 
 
-def test_more_members_than_a_run_takes_are_refused_and_nobody_joins_or_leaves(
-    directory: Directory, entra: Entra, sales: str
-) -> None:
+def test_too_many_members_change_no_membership(directory: Directory, entra: Entra, sales: str) -> None:
     entra.groups["g1"], entra.endless = set(), {"g2": 250_000}
     answer = directory.tenant.api.post(f"{directory.path}/sync", {})
     assert (answer.status_code, "1000000 members" in answer.json()["message"]) == (502, True)
     assert members_at(directory, sales) == [directory.mail("person0")]
 
 
-def test_a_member_without_a_usable_id_is_refused(directory: Directory, entra: Entra, sales: str) -> None:
+def test_member_without_usable_id_fails_the_run(directory: Directory, entra: Entra, sales: str) -> None:
     entra.groups["g1"] = {"x" * 65}
     answer = directory.tenant.api.post(f"{directory.path}/sync", {})
     assert (answer.status_code, "without an id" in answer.json()["message"]) == (502, True)
     assert members_at(directory, sales) == [directory.mail("person0")]
 
 
-def test_an_application_that_may_not_see_who_is_enabled_makes_nobody(directory: Directory, entra: Entra) -> None:
+def test_hidden_account_enabled_creates_no_user(directory: Directory, entra: Entra) -> None:
     entra.add(directory.mail("unknown"), accountEnabled=None)
     done = directory.sync()
     assert (counts(done), done["errors"][0]["code"]) == ((1, 0, 0, 0, 0, 1), "status_unreadable")
 
 
-def test_a_trial_shows_the_first_people_and_changes_nothing(directory: Directory, entra: Entra) -> None:
+def test_directory_test_returns_sample_without_changes(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory, 9)
     tried = directory.test()
     assert (tried["success"], len(tried["sample_users"])) == (True, 5)
@@ -208,14 +204,14 @@ def test_a_trial_shows_the_first_people_and_changes_nothing(directory: Directory
     assert directory.users(email=directory.mark) == []
 
 
-def test_a_wrong_secret_is_said_in_the_trial(directory: Directory, entra: Entra) -> None:
+def test_directory_test_reports_wrong_secret(directory: Directory, entra: Entra) -> None:
     directory.change(secret="not this one")
     tried = directory.test()
     assert (tried["success"], "issues no token" in tried["message"]) == (False, True)
     assert "not this one" not in str(tried)
 
 
-def test_loopback_is_refused_where_it_is_not_allowed(directory: Directory, entra: Entra, settings: Any) -> None:
+def test_loopback_directory_is_rejected(directory: Directory, entra: Entra, settings: Any) -> None:
     settings.DIRECTORY_ALLOWED_NETWORKS = []
     answer = directory.tenant.api.post(f"{directory.path}/sync", {})
     assert (answer.status_code, list(answer.json()["details"])) == (400, ["cloud"])
@@ -223,7 +219,7 @@ def test_loopback_is_refused_where_it_is_not_allowed(directory: Directory, entra
     assert (entra.asked, entra.tokens_given) == ([], 0)
 
 
-def test_two_tenants_have_people_of_one_directory_each_their_own(
+def test_two_tenants_sync_one_directory_separately(
     directory: Directory, entra: Entra, other_tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     identity, *_ = some_people(entra, directory)
@@ -235,7 +231,7 @@ def test_two_tenants_have_people_of_one_directory_each_their_own(
     other_tenant.api.delete(theirs.path)
 
 
-def test_a_run_without_news_costs_a_dozen_statements(directory: Directory, entra: Entra) -> None:
+def test_unchanged_sync_query_count_is_bounded(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory)
     directory.sync()
     with statements() as seen:

@@ -38,7 +38,7 @@ CHANGES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=["target", "secret", "mapping", "filter"])
-def test_a_directory_is_pointed_elsewhere_only_by_who_holds_what_its_groups_carry(
+def test_retarget_requires_permissions_of_mapped_groups(
     new_tenant: Callable[[], TestTenant], configured: Callable[..., Directory], entra: Entra, change: dict[str, Any]
 ) -> None:
     tenant = new_tenant()
@@ -51,7 +51,7 @@ def test_a_directory_is_pointed_elsewhere_only_by_who_holds_what_its_groups_carr
     assert able.put(directory.path, change).status_code == 200
 
 
-def test_a_run_needs_what_the_mapped_groups_carry(
+def test_sync_requires_permissions_of_mapped_groups(
     new_tenant: Callable[[], TestTenant], configured: Callable[..., Directory], entra: Entra
 ) -> None:
     tenant = new_tenant()
@@ -63,7 +63,7 @@ def test_a_run_needs_what_the_mapped_groups_carry(
     assert program(tenant, *SCOPES, "services:credentials").post(f"{directory.path}/sync", {}).status_code != 403
 
 
-def test_stronger_people_of_a_directory_keep_their_addresses(
+def test_retarget_requires_permissions_of_linked_users(
     new_tenant: Callable[[], TestTenant], configured: Callable[..., Directory], entra: Entra
 ) -> None:
     tenant = new_tenant()

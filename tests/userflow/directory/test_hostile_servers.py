@@ -48,7 +48,7 @@ def silent_handshake(connection: socket.socket) -> None:
     ("speak", "tls"),
     [(half_a_message, True), (half_an_answer, True), (dripping_offer, False), (silent_handshake, False)],
 )
-def test_a_server_that_stops_in_the_middle_is_left_when_the_time_is_up(
+def test_stalled_server_ends_at_deadline(
     tenant: TestTenant,
     configured: Callable[..., Directory],
     settings: Any,
@@ -66,7 +66,7 @@ def test_a_server_that_stops_in_the_middle_is_left_when_the_time_is_up(
         assert time.monotonic() - began < 40
 
 
-def test_pages_of_one_object_without_end_are_left_when_the_time_is_up(
+def test_endless_one_object_pages_end_at_deadline(
     tenant: TestTenant, configured: Callable[..., Directory], settings: Any, tmp_path: Path
 ) -> None:
     numbers = count()
@@ -87,7 +87,7 @@ def test_pages_of_one_object_without_end_are_left_when_the_time_is_up(
     assert time.monotonic() - began < seconds + 20
 
 
-def test_addresses_that_wait_for_each_other_are_left_when_the_time_is_up(
+def test_waiting_addresses_end_at_deadline(
     tenant: TestTenant, configured: Callable[..., Directory], settings: Any, tmp_path: Path
 ) -> None:
     ids, mark, moved = [uuid4().bytes for _ in range(60)], uuid4().hex, count()
@@ -130,7 +130,7 @@ REFUSED: dict[str, tuple[Callable[[int], bytes], str]] = {
 
 
 @pytest.mark.parametrize(("people", "says"), REFUSED.values(), ids=REFUSED.keys())
-def test_an_answer_that_makes_no_sense_is_refused_in_words(
+def test_malformed_ldap_response_is_reported(
     tenant: TestTenant,
     configured: Callable[..., Directory],
     tmp_path: Path,
@@ -142,7 +142,7 @@ def test_an_answer_that_makes_no_sense_is_refused_in_words(
     assert (tried["success"], says in tried["message"]) == (False, True), tried
 
 
-def test_a_status_that_is_no_number_skips_the_object_and_nothing_else(
+def test_invalid_status_skips_only_its_object(
     tenant: TestTenant, configured: Callable[..., Directory], tmp_path: Path
 ) -> None:
     people = [person(uuid4().bytes, userAccountControl=status) for status in (b"--5", b"-", b"5-", b"1" * 11)]
@@ -154,7 +154,7 @@ def test_a_status_that_is_no_number_skips_the_object_and_nothing_else(
     assert {problem["code"] for problem in ran["errors"]} == {"status_unreadable"}
 
 
-def test_names_of_groups_cost_no_time_however_they_are_written(
+def test_hostile_group_names_are_compared_quickly(
     tenant: TestTenant, configured: Callable[..., Directory], tmp_path: Path
 ) -> None:
     group = f"Spaces {uuid4().hex}"

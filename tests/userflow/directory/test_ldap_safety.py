@@ -64,7 +64,7 @@ def listener() -> Iterator[Listener]:
 
 
 @pytest.mark.parametrize("tls", ["ldaps", "starttls"])
-def test_both_kinds_of_encryption_work(
+def test_ldaps_and_starttls_connect(
     server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory], tls: str
 ) -> None:
     port = server.tls_port if tls == "ldaps" else server.port
@@ -72,7 +72,7 @@ def test_both_kinds_of_encryption_work(
     assert (tried["success"], len(tried["sample_users"])) == (True, 5), tried
 
 
-def test_a_bare_address_is_verified_as_one(
+def test_certificate_of_ip_address_is_verified(
     server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     assert configured(tenant, **ad.settings_of(server, server="127.0.0.1")).test()["success"] is True
@@ -80,7 +80,7 @@ def test_a_bare_address_is_verified_as_one(
 
 @pytest.mark.parametrize("tls", ["ldaps", "starttls"])
 @pytest.mark.parametrize("trusted", ["another authority", "the system's"])
-def test_a_certificate_that_is_not_trusted_is_refused(
+def test_untrusted_certificate_is_rejected(
     server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory], tls: str, trusted: str
 ) -> None:
     port = server.tls_port if tls == "ldaps" else server.port
@@ -91,7 +91,7 @@ def test_a_certificate_that_is_not_trusted_is_refused(
     assert tenant.api.post(f"{directory.path}/sync", {}).status_code == 502
 
 
-def test_a_certificate_of_another_name_is_refused(
+def test_certificate_of_other_name_is_rejected(
     server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     tried = configured(tenant, **ad.settings_of(server, server="127.0.0.2")).test()
@@ -99,7 +99,7 @@ def test_a_certificate_of_another_name_is_refused(
 
 
 @pytest.mark.parametrize("tls", ["ldaps", "starttls"])
-def test_a_server_without_tls_hears_no_secret(
+def test_server_without_tls_gets_no_secret(
     listener: Listener, server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory], tls: str
 ) -> None:
     tried = configured(tenant, **ad.settings_of(server, port=listener.port, tls=tls)).test()
@@ -108,7 +108,7 @@ def test_a_server_without_tls_hears_no_secret(
     assert b"reader" not in listener.heard
 
 
-def test_ldap_without_tls_is_refused_unless_a_setting_allows_it(
+def test_plain_ldap_is_rejected_unless_allowed(
     server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory], settings: Any
 ) -> None:
     plain = ad.settings_of(server, name="Plain", tls="none", port=server.port)
@@ -121,7 +121,7 @@ def test_ldap_without_tls_is_refused_unless_a_setting_allows_it(
     assert directory.test()["success"] is False
 
 
-def test_a_wrong_secret_is_said_and_not_repeated(
+def test_wrong_bind_secret_is_reported_not_repeated(
     server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     tried = configured(tenant, **ad.settings_of(server, secret="not the reader's")).test()
@@ -129,7 +129,7 @@ def test_a_wrong_secret_is_said_and_not_repeated(
     assert "not the reader's" not in str(tried)
 
 
-def test_a_changed_server_is_never_sent_the_old_secret(
+def test_changed_server_never_gets_old_secret(
     listener: Listener, server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     directory = configured(tenant, **ad.settings_of(server))
@@ -164,7 +164,7 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize("address", FORBIDDEN)
-def test_private_and_reserved_addresses_are_refused_in_production(
+def test_private_directory_addresses_are_rejected(
     server: ad.Slapd, tenant: TestTenant, settings: Any, address: str
 ) -> None:
     settings.DIRECTORY_ALLOWED_NETWORKS = []
@@ -172,7 +172,7 @@ def test_private_and_reserved_addresses_are_refused_in_production(
     assert (refused.status_code, list(refused.json()["details"])) == (400, ["server"])
 
 
-def test_a_name_that_leads_to_this_machine_is_refused_when_it_is_connected_to(
+def test_name_resolving_to_loopback_is_rejected(
     listener: Listener, server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory], settings: Any
 ) -> None:
     directory = configured(tenant, **ad.settings_of(server, port=listener.port))
@@ -184,7 +184,7 @@ def test_a_name_that_leads_to_this_machine_is_refused_when_it_is_connected_to(
     assert listener.connections == 0
 
 
-def test_a_base_that_is_not_there_and_a_broken_filter_are_said(
+def test_unknown_base_and_bad_filter_are_reported(
     server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     assert "base_dn" in configured(tenant, **ad.settings_of(server, base_dn="DC=nowhere")).test()["message"]
@@ -192,7 +192,7 @@ def test_a_base_that_is_not_there_and_a_broken_filter_are_said(
     assert "user_filter" in configured(tenant, **ad.settings_of(server, user_filter="(=)")).test()["message"]
 
 
-def test_without_the_optional_package_ldap_is_refused_and_the_rest_works(tmp_path: Path) -> None:
+def test_ldap_without_package_returns_501(tmp_path: Path) -> None:
     (tmp_path / "ldap.py").write_text("raise ImportError\n")
     script = (
         "import django; django.setup()\n"
@@ -211,7 +211,7 @@ def test_without_the_optional_package_ldap_is_refused_and_the_rest_works(tmp_pat
     assert "requirements-ldap.txt" in run.stdout
 
 
-def test_a_directory_beside_another_is_read_once_each(
+def test_two_directories_are_read_once_each(
     server: ad.Slapd, tenant: TestTenant, other_tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     mine, theirs = (configured(each, **ad.settings_of(server)) for each in (tenant, other_tenant))

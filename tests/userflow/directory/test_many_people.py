@@ -52,7 +52,7 @@ def writes(seen: Any) -> int:
     return sum(sql.startswith(("INSERT", "UPDATE", "DELETE")) for sql in seen.own)
 
 
-def test_five_thousand_people_come_and_a_second_run_creates_nothing(directory: Directory, server: ad.Slapd) -> None:
+def test_sync_of_5000_users_is_repeatable(directory: Directory, server: ad.Slapd) -> None:
     began = time.monotonic()
     with statements() as first:
         assert counts(directory.sync()) == (MANY, MANY, 0, 0, 0, 0)
@@ -70,7 +70,7 @@ def test_five_thousand_people_come_and_a_second_run_creates_nothing(directory: D
     assert third.counts[1] < 10 * 4 + 8
 
 
-def test_a_run_that_is_killed_leaves_whole_pages_and_the_next_one_finishes(directory: Directory) -> None:
+def test_killed_run_keeps_whole_pages_and_resumes(directory: Directory) -> None:
     slug = directory.tenant.slug
     known = os.environ | {"DJANGO_SETTINGS_MODULE": "identity_platform.settings", "PYTHONPATH": str(ROOT)}
     running = subprocess.Popen([sys.executable, "-P", "-c", SYNC, DATABASE, slug], env=known, cwd=ROOT)

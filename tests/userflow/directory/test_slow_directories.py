@@ -38,7 +38,7 @@ def silent(settings: Any) -> Iterator[list[socket.socket]]:
         connection.close()
 
 
-def test_only_some_requests_wait_for_directories_at_once(
+def test_parallel_directory_requests_are_limited(
     silent: list[socket.socket], tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     most = given.WEB_THREADS // 4
@@ -64,7 +64,7 @@ def test_only_some_requests_wait_for_directories_at_once(
     tenant.api.delete(directory.path)
 
 
-def test_a_request_ends_between_two_pages_when_its_time_is_up(
+def test_sync_request_ends_at_its_deadline(
     settings: Any, tenant: TestTenant, configured: Callable[..., Directory]
 ) -> None:
     entra = Entra(page=500)

@@ -30,9 +30,7 @@ def peopled(tenant: TestTenant, folder: Path) -> Person:
     return tenant.register("zoe@example.com", name="Zoe")
 
 
-def test_people_go_from_one_tenant_to_a_fresh_one_as_they_are(
-    new_tenant: Callable[[], TestTenant], tmp_path: Path
-) -> None:
+def test_export_and_import_keep_users_unchanged(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     old, new = new_tenant(), new_tenant()
     zoe = peopled(old, tmp_path)
     file = tmp_path / "out.jsonl"
@@ -49,9 +47,7 @@ def test_people_go_from_one_tenant_to_a_fresh_one_as_they_are(
     assert clients == {new.client_id}
 
 
-def test_a_table_keeps_formulas_from_spreadsheets_and_gives_them_back(
-    new_tenant: Callable[[], TestTenant], tmp_path: Path
-) -> None:
+def test_csv_export_escapes_formulas_reversibly(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     old, new = new_tenant(), new_tenant()
     peopled(old, tmp_path)
     file = tmp_path / "out.csv"
@@ -65,7 +61,7 @@ def test_a_table_keeps_formulas_from_spreadsheets_and_gives_them_back(
     assert everything(new) == everything(old)
 
 
-def test_hashes_stay_where_they_are_when_asked_to(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_export_without_hashes(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     tenant.register()
     said = run("export_users", slug(tenant), "--without-hashes").said
@@ -76,7 +72,7 @@ def test_hashes_stay_where_they_are_when_asked_to(new_tenant: Callable[[], TestT
     assert [event.details["hashes"] for event in trail] == [False, True, False]
 
 
-def test_nothing_of_sessions_and_factors_is_in_it(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_export_holds_no_sessions_or_factors(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     person = tenant.register()
     tokens = tenant.sign_in(person)
@@ -92,16 +88,14 @@ def test_nothing_of_sessions_and_factors_is_in_it(new_tenant: Callable[[], TestT
     assert secret not in said
 
 
-def test_an_export_has_its_own_tenants_people_only(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_export_holds_users_of_its_tenant_only(tenant: TestTenant, other_tenant: TestTenant) -> None:
     mine, theirs = tenant.register(), other_tenant.register()
     said = run("export_users", slug(tenant)).said
     assert mine.email in said
     assert theirs.email not in said
 
 
-def test_the_lowest_id_there_is_comes_out_by_command_and_over_rest(
-    new_tenant: Callable[[], TestTenant], tmp_path: Path
-) -> None:
+def test_export_includes_the_lowest_uuid(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     rows = [{"id": str(UUID(int=number)), "email": f"n{number}@example.com"} for number in range(3)]
     assert run("import_users", slug(tenant), jsonl(tmp_path / "in.jsonl", *rows)).code == 0
@@ -116,7 +110,7 @@ def test_the_lowest_id_there_is_comes_out_by_command_and_over_rest(
     assert seen == [row["id"] for row in rows]
 
 
-def test_the_default_client_is_whatever_it_is_there(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_import_maps_null_client_to_default_client(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     other = Client.objects.create(tenant_id=tenant.id, name="Second")
     tenant.register()
@@ -127,7 +121,7 @@ def test_the_default_client_is_whatever_it_is_there(new_tenant: Callable[[], Tes
     assert str(tenant.client_id) not in said
 
 
-def test_an_export_that_fails_leaves_the_old_file(tenant: TestTenant, tmp_path: Path) -> None:
+def test_failed_export_keeps_the_old_file(tenant: TestTenant, tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
     file.write_text("before")
     assert run("export_users", "no-such-tenant", file).code == 2

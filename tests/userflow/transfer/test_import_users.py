@@ -25,7 +25,7 @@ def stored(tenant: TestTenant, email: str) -> EndUser:
         return EndUser.objects.get(email=email)
 
 
-def test_every_kind_of_hash_comes_in_signs_in_and_is_made_anew(tenant: TestTenant, tmp_path: Path) -> None:
+def test_imported_hash_signs_in_and_is_replaced(tenant: TestTenant, tmp_path: Path) -> None:
     kinds = ("bcrypt 2b", "scrypt (PHC)", "pbkdf2 sha256 (passlib)", "argon2id (PHC)", "argon2id (Django)")
     people = {address(): HASHES[kind][1] for kind in kinds}
     rows = [{"email": email, "password_hash": encoded} for email, encoded in people.items()]
@@ -38,7 +38,7 @@ def test_every_kind_of_hash_comes_in_signs_in_and_is_made_anew(tenant: TestTenan
         assert sign_in(tenant, email, SECRET) == 200
 
 
-def test_all_members_come_in(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_import_stores_all_fields(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     row = {
         "id": "0d5a3f0e-6f1c-4a34-9d0a-1f4f0d6a8c11",
@@ -62,7 +62,7 @@ def test_all_members_come_in(new_tenant: Callable[[], TestTenant], tmp_path: Pat
     assert found["created_at"].isoformat() == "2020-01-31T11:00:00+00:00"
 
 
-def test_a_row_without_roles_gets_what_everybody_gets(tenant: TestTenant, tmp_path: Path) -> None:
+def test_row_without_roles_gets_default_role(tenant: TestTenant, tmp_path: Path) -> None:
     plain, bare = address(), address()
     rows = [{"email": plain}, {"email": bare, "roles": []}]
     assert run("import_users", slug(tenant), jsonl(tmp_path / "p.jsonl", *rows)).code == 0
@@ -70,7 +70,7 @@ def test_a_row_without_roles_gets_what_everybody_gets(tenant: TestTenant, tmp_pa
     assert (found[plain]["roles"], found[bare]["roles"]) == (["user"], [])
 
 
-def test_a_table_as_spreadsheets_write_it(tenant: TestTenant, tmp_path: Path) -> None:
+def test_import_reads_spreadsheet_csv(tenant: TestTenant, tmp_path: Path) -> None:
     mark, email = secrets.token_hex(4), address()
     tenant.api.post("/authmgr/groups", {"name": f"one {mark}"})
     tenant.api.post("/authmgr/groups", {"name": f"two {mark}"})
@@ -132,7 +132,7 @@ BAD: list[tuple[Any, str, str]] = [
 ]
 
 
-def test_every_bad_row_is_in_the_report_and_no_good_one_is_held_back(tenant: TestTenant, tmp_path: Path) -> None:
+def test_import_reports_bad_rows_and_imports_others(tenant: TestTenant, tmp_path: Path) -> None:
     good = [{"email": address()}, {"email": address()}]
     bad = [
         {**row, "email": address()} if isinstance(row, dict) and row.get("email") == "{}" else row for row, _, _ in BAD
@@ -164,9 +164,7 @@ def test_every_bad_row_is_in_the_report_and_no_good_one_is_held_back(tenant: Tes
     ],
     ids=range(8),
 )
-def test_a_table_whose_first_line_is_unusable_is_not_tried(
-    content: bytes, says: str, tenant: TestTenant, tmp_path: Path
-) -> None:
+def test_import_rejects_csv_with_bad_header(content: bytes, says: str, tenant: TestTenant, tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
     file.write_bytes(content)
     ended = run("import_users", slug(tenant), file)
@@ -174,7 +172,7 @@ def test_a_table_whose_first_line_is_unusable_is_not_tried(
     assert says in ended.said
 
 
-def test_broken_cells_of_a_table_are_in_the_report(tenant: TestTenant, tmp_path: Path) -> None:
+def test_import_reports_broken_csv_cells(tenant: TestTenant, tmp_path: Path) -> None:
     good, report = address(), tmp_path / "bad.jsonl"
     lines = [
         b"email,name,metadata",
@@ -212,7 +210,7 @@ def test_broken_cells_of_a_table_are_in_the_report(tenant: TestTenant, tmp_path:
     ],
 )
 @pytest.mark.parametrize("size", [1, 100])
-def test_addresses_that_are_there(
+def test_import_conflict_modes(
     choice: str, code: int, said: str, size: int, tenant: TestTenant, tmp_path: Path
 ) -> None:
     person, new = tenant.register(name="Before"), address()
@@ -234,7 +232,7 @@ def test_addresses_that_are_there(
     assert sign_in(tenant, person.email, person.password) == 200
 
 
-def test_an_id_that_is_taken_stays_its_owners(tenant: TestTenant, tmp_path: Path) -> None:
+def test_import_replaces_taken_ids(tenant: TestTenant, tmp_path: Path) -> None:
     person, new, other = tenant.register(), address(), address()
     rows = [{"id": str(person.id), "email": new}, {"id": str(person.id), "email": other}]
     assert run("import_users", slug(tenant), jsonl(tmp_path / "p.jsonl", *rows)).code == 0
@@ -243,9 +241,7 @@ def test_an_id_that_is_taken_stays_its_owners(tenant: TestTenant, tmp_path: Path
     assert found[person.email]["id"] == person.id
 
 
-def test_two_tenants_take_the_same_file_and_know_nothing_of_each_other(
-    tenant: TestTenant, other_tenant: TestTenant, tmp_path: Path
-) -> None:
+def test_two_tenants_import_the_same_file(tenant: TestTenant, other_tenant: TestTenant, tmp_path: Path) -> None:
     row = {"id": str(uuid4()), "email": address()}
     file = jsonl(tmp_path / "p.jsonl", row)
     for each in (tenant, other_tenant):

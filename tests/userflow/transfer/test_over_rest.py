@@ -34,7 +34,7 @@ def admin(tenant: TestTenant, *roles: str) -> Api:
     return Api(token=sign_in_admin(name, SECRET)["access_token"])
 
 
-def test_people_come_in_and_the_answer_names_every_bad_row(tenant: TestTenant) -> None:
+def test_rest_import_reports_bad_rows(tenant: TestTenant) -> None:
     good = {"email": address(), "password_hash": HASHES["bcrypt 2b"][1]}
     answer = bring(tenant, good, {"email": "nobody"}, {"email": good["email"]})
     assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-store")
@@ -45,7 +45,7 @@ def test_people_come_in_and_the_answer_names_every_bad_row(tenant: TestTenant) -
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_the_content_of_a_file_comes_in(form: str, tenant: TestTenant) -> None:
+def test_rest_import_accepts_file_content(form: str, tenant: TestTenant) -> None:
     email = address()
     content = f"email,name\r\n{email},Ann\r\n" if form == "csv" else f'{{"email": "{email}", "name": "Ann"}}\n'
     body = {"tenant_id": str(tenant.id), "format": form, "content": content}
@@ -55,7 +55,7 @@ def test_the_content_of_a_file_comes_in(form: str, tenant: TestTenant) -> None:
     assert everything(tenant)[email]["name"] == "Ann"
 
 
-def test_a_dry_run_writes_nothing(new_tenant: Callable[[], TestTenant]) -> None:
+def test_rest_import_dry_run_writes_nothing(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     with in_tenant(tenant.id):
         before = TenantEvent.objects.count()
@@ -78,13 +78,13 @@ def test_a_dry_run_writes_nothing(new_tenant: Callable[[], TestTenant]) -> None:
     ],
     ids=range(6),
 )
-def test_a_body_that_says_it_badly(body: dict[str, Any], member: str, tenant: TestTenant) -> None:
+def test_rest_import_rejects_invalid_body(body: dict[str, Any], member: str, tenant: TestTenant) -> None:
     answer = tenant.api.post(IMPORT, {"tenant_id": str(tenant.id), **body})
     assert answer.status_code == 400
     assert any(name.startswith(member) for name in answer.json()["details"])
 
 
-def test_too_much_or_unusable_content_is_refused(tenant: TestTenant) -> None:
+def test_rest_import_rejects_unusable_content(tenant: TestTenant) -> None:
     body = {"tenant_id": str(tenant.id), "format": "csv"}
     many = "email\n" + "a@example.com\n" * 1001
     for content, says in ((many, "1000 rows"), ("who\nann\n", "unknown: 'who'"), ("email\n" * 200_000, "1 MiB")):
@@ -93,7 +93,7 @@ def test_too_much_or_unusable_content_is_refused(tenant: TestTenant) -> None:
         assert says in answer.json()["message"]
 
 
-def test_one_call_does_not_make_groups_without_end(new_tenant: Callable[[], TestTenant]) -> None:
+def test_rest_import_limits_created_groups(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     rows = [{"email": address(), "groups": [f"group {row} {n}" for n in range(101)]} for row in range(2)]
     answer = bring(tenant, *rows, create_missing=True)
@@ -101,7 +101,7 @@ def test_one_call_does_not_make_groups_without_end(new_tenant: Callable[[], Test
     assert tenant.api.get("/authmgr/groups").json()["total"] == 0
 
 
-def test_nobody_grants_more_than_they_hold(tenant: TestTenant) -> None:
+def test_rest_import_grants_only_held_permissions(tenant: TestTenant) -> None:
     mark = secrets.token_hex(4)
     strong, plain = f"strong-{mark}", f"plain-{mark}"
     tenant.api.post("/authmgr/roles", {"name": strong, "permissions": ["services:credentials"]})
@@ -118,7 +118,7 @@ def test_nobody_grants_more_than_they_hold(tenant: TestTenant) -> None:
     assert bring(tenant, *rows[:2]).json()["created"] == 2
 
 
-def test_a_client_without_roles_write_names_no_roles(tenant: TestTenant) -> None:
+def test_rest_import_with_roles_requires_roles_write(tenant: TestTenant) -> None:
     made = tenant.api.post(
         f"/clientms/tenants/{tenant.id}/clients",
         {"name": "Importer", "type": "confidential", "scopes": ["endusers:read", "endusers:write"]},
@@ -137,7 +137,7 @@ def test_a_client_without_roles_write_names_no_roles(tenant: TestTenant) -> None
     assert api.post(EXPORT, {**asked, "with_hashes": True}).status_code == 403
 
 
-def test_who_may_only_read_gets_no_hashes_and_brings_in_nobody(tenant: TestTenant) -> None:
+def test_reader_cannot_export_hashes_or_import(tenant: TestTenant) -> None:
     auditor, person = admin(tenant, "auditor"), tenant.register()
     assert bring(tenant, {"email": address()}, api=auditor).status_code == 403
     asked = {"tenant_id": str(tenant.id), "limit": 500}
@@ -149,7 +149,7 @@ def test_who_may_only_read_gets_no_hashes_and_brings_in_nobody(tenant: TestTenan
         assert api.post(EXPORT, asked).status_code == code
 
 
-def test_a_tenant_goes_out_in_pages_that_come_in_elsewhere(new_tenant: Callable[[], TestTenant]) -> None:
+def test_rest_export_pages_can_be_imported(new_tenant: Callable[[], TestTenant]) -> None:
     old, new = new_tenant(), new_tenant()
     people = [old.register() for _ in range(3)]
     bring(old, {"email": "ann@example.com", "groups": ["Staff"], "metadata": {"a": [1]}}, create_missing=True)
@@ -169,16 +169,14 @@ def test_a_tenant_goes_out_in_pages_that_come_in_elsewhere(new_tenant: Callable[
     assert [event.details for event in trail] == [{"hashes": True, "rows": 2}] * 2
 
 
-def test_one_tenants_admin_neither_brings_into_nor_takes_out_of_another(
-    tenant: TestTenant, other_tenant: TestTenant
-) -> None:
+def test_import_and_export_of_other_tenant_are_rejected(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = address()
     assert bring(other_tenant, {"email": email}, api=tenant.api).status_code == 403
     assert email not in emails(other_tenant)
     assert tenant.api.post(EXPORT, {"tenant_id": str(other_tenant.id)}).status_code == 403
 
 
-def test_an_operator_says_which_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+def test_operator_names_tenant_of_import(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     tenant = new_tenant()
     row = {"email": address()}
     assert bring(tenant, row, api=operator).json()["created"] == 1
@@ -187,7 +185,7 @@ def test_an_operator_says_which_tenant(new_tenant: Callable[[], TestTenant], ope
     assert operator.post(EXPORT, {"tenant_id": "00000000-0000-4000-8000-000000000000"}).status_code == 404
 
 
-def test_it_takes_as_many_statements_for_one_as_for_a_hundred(tenant: TestTenant) -> None:
+def test_rest_import_query_count_is_constant(tenant: TestTenant) -> None:
     def counted(number: int) -> tuple[int, int]:
         rows = [{"email": address(), "roles": ["user"]} for _ in range(number)]
         with statements() as seen:
@@ -200,7 +198,7 @@ def test_it_takes_as_many_statements_for_one_as_for_a_hundred(tenant: TestTenant
     assert seen.counts == (3, 1)
 
 
-def test_a_tenants_own_systems_hear_of_it(new_tenant: Callable[[], TestTenant]) -> None:
+def test_rest_import_publishes_webhook_events(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     WebhookTenant.objects.create(tenant_id=tenant.id)
     with in_tenant(tenant.id):
@@ -220,13 +218,13 @@ def test_a_tenants_own_systems_hear_of_it(new_tenant: Callable[[], TestTenant]) 
     ]
 
 
-def test_calls_are_limited_by_address(tenant: TestTenant) -> None:
+def test_rest_import_is_limited_by_address(tenant: TestTenant) -> None:
     api = Api(token=tenant.api.token)
     codes = [api.post(EXPORT, {"tenant_id": str(tenant.id), "limit": 1}).status_code for _ in range(31)]
     assert codes == [200] * 30 + [429]
 
 
-def test_an_address_that_is_registered_at_the_same_moment_comes_in_once(tenant: TestTenant) -> None:
+def test_import_and_registration_race_creates_one_user(tenant: TestTenant) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     from django.db import connections
@@ -251,7 +249,7 @@ def test_an_address_that_is_registered_at_the_same_moment_comes_in_once(tenant: 
     assert emails(tenant).count(email) == 1
 
 
-def test_only_some_imports_run_at_once(tenant: TestTenant) -> None:
+def test_parallel_imports_are_limited(tenant: TestTenant) -> None:
     # Each waits for the address that another transaction is about to take.
     home, taken, most = tenant, address(), given.WEB_THREADS // 4
 

@@ -45,7 +45,7 @@ def events(tenant: TestTenant) -> list[tuple[str, Any]]:
         return list(found.values_list("action", "details"))
 
 
-def test_a_dry_run_tells_all_and_changes_nothing(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_import_dry_run_reports_and_changes_nothing(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     person = tenant.register()
     tenant.sign_in(person)
@@ -75,7 +75,7 @@ def held_at(tenant: TestTenant, email: str) -> Iterator[None]:
         transaction.set_rollback(True, using=TENANT_ALIAS)
 
 
-def test_a_killed_import_goes_on_where_it_was(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_killed_import_resumes(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant, rows = new_tenant(), many()
     file, report = table(tmp_path / "p.csv", *rows), tmp_path / "bad.jsonl"
     command = ["import_users", slug(tenant), file, "--create-missing", "--batch-size", 10, "--report", report]
@@ -102,7 +102,7 @@ def test_a_killed_import_goes_on_where_it_was(new_tenant: Callable[[], TestTenan
     assert "example.com" not in str(events(tenant))
 
 
-def test_an_interrupted_import_says_how_to_go_on_at_once(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_interrupted_import_says_how_to_resume(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant, rows = new_tenant(), many(60)
     file = table(tmp_path / "p.csv", *rows)
     command = ["import_users", slug(tenant), file, "--create-missing", "--batch-size", 10]
@@ -116,7 +116,7 @@ def test_an_interrupted_import_says_how_to_go_on_at_once(new_tenant: Callable[[]
     assert emails(tenant) == addresses(rows)
 
 
-def test_two_imports_of_one_file_at_once(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_parallel_imports_of_one_file(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant, rows = new_tenant(), many(600)
     file = table(tmp_path / "p.csv", *rows)
     command = ["import_users", slug(tenant), file, "--create-missing", "--batch-size", 1]
@@ -132,7 +132,7 @@ def test_two_imports_of_one_file_at_once(new_tenant: Callable[[], TestTenant], t
     assert emails(tenant) == addresses(rows)
 
 
-def test_going_on_needs_something_to_go_on_with(tenant: TestTenant, tmp_path: Path) -> None:
+def test_resume_requires_an_interrupted_import(tenant: TestTenant, tmp_path: Path) -> None:
     file = jsonl(tmp_path / "p.jsonl", {"email": address()})
     assert run("import_users", slug(tenant), file, "--resume").code == 2
     assert run("import_users", slug(tenant), file).code == 0
@@ -140,7 +140,7 @@ def test_going_on_needs_something_to_go_on_with(tenant: TestTenant, tmp_path: Pa
     assert (again.code, "1 skipped" in again.said) == (0, True)
 
 
-def test_beginning_anew_forgets_the_interrupted_run(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_restart_forgets_interrupted_import(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     file = jsonl(tmp_path / "p.jsonl", {"email": "a@example.com"}, {"email": "b@example.com"})
     run("import_users", slug(tenant), file)
@@ -155,7 +155,7 @@ def test_beginning_anew_forgets_the_interrupted_run(new_tenant: Callable[[], Tes
         assert EndUserImport.objects.count() == 2
 
 
-def test_a_report_cut_by_the_kill_is_gone_on_with(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
+def test_resumed_import_continues_its_report(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     file = jsonl(tmp_path / "p.jsonl", {"email": "one"}, {"email": "a@example.com"}, {"email": "three"})
     for report, rest in ((tmp_path / "bad.csv", '3,email,"Send an e'), (tmp_path / "bad.jsonl", '{"line": 3, "fie')):
@@ -174,9 +174,7 @@ def test_a_report_cut_by_the_kill_is_gone_on_with(new_tenant: Callable[[], TestT
     assert file.read_bytes().startswith(b'{"email": "one"}')
 
 
-def test_a_suspended_tenant_lets_nobody_in_but_everybody_out(
-    new_tenant: Callable[[], TestTenant], tmp_path: Path
-) -> None:
+def test_suspended_tenant_exports_but_rejects_import(new_tenant: Callable[[], TestTenant], tmp_path: Path) -> None:
     tenant = new_tenant()
     person = tenant.register()
     assert run("suspend_tenant", slug(tenant)).code == 0
@@ -185,7 +183,7 @@ def test_a_suspended_tenant_lets_nobody_in_but_everybody_out(
     assert person.email in run("export_users", slug(tenant)).said
 
 
-def test_a_file_or_a_tenant_that_is_not_there_is_not_tried(tenant: TestTenant, tmp_path: Path) -> None:
+def test_import_command_rejects_missing_file_or_tenant(tenant: TestTenant, tmp_path: Path) -> None:
     assert run("import_users", slug(tenant), tmp_path / "none.csv").code == 2
     file = jsonl(tmp_path / "p.jsonl", {"email": "a@example.com"})
     assert run("import_users", "no-such-tenant", file).code == 2
@@ -193,14 +191,14 @@ def test_a_file_or_a_tenant_that_is_not_there_is_not_tried(tenant: TestTenant, t
     assert run("import_users", slug(tenant), tmp_path / "p.txt", "--format", "jsonl", "--batch-size", 9999).code == 2
 
 
-def test_a_report_that_cannot_be_written_holds_up_no_second_try(tenant: TestTenant, tmp_path: Path) -> None:
+def test_unwritable_report_does_not_block_retry(tenant: TestTenant, tmp_path: Path) -> None:
     file, nowhere = jsonl(tmp_path / "p.jsonl", {"email": address()}), tmp_path / "none" / "bad.csv"
     refused = run("import_users", slug(tenant), file, "--report", nowhere)
     assert (refused.code, refused.said) == (2, f"{nowhere}: No such file or directory")
     assert run("import_users", slug(tenant), file).code == 0
 
 
-def test_an_export_that_cannot_be_written_names_its_file(tenant: TestTenant, tmp_path: Path) -> None:
+def test_unwritable_export_names_its_file(tenant: TestTenant, tmp_path: Path) -> None:
     nowhere = tmp_path / "none" / "people.jsonl"
     refused = run("export_users", slug(tenant), nowhere)
     assert (refused.code, refused.said) == (2, f"{nowhere}: No such file or directory")

@@ -38,9 +38,7 @@ def tell(home: TestTenant, name: str = "a") -> None:
         "http://93.184.215.14/",
     ],
 )
-def test_an_address_inside_is_refused_at_its_making_and_at_a_change(
-    new_tenant: Callable[[], TestTenant], settings: Any, url: str
-) -> None:
+def test_private_webhook_url_is_rejected(new_tenant: Callable[[], TestTenant], settings: Any, url: str) -> None:
     tenant = new_tenant()
     made = tenant.api.post(ENDPOINTS, {"url": "http://127.0.0.1:9/"}).json()
     settings.WEBHOOK_ALLOWED_NETWORKS = []
@@ -50,9 +48,7 @@ def test_an_address_inside_is_refused_at_its_making_and_at_a_change(
     assert tenant.api.delete(f"{ENDPOINTS}/{made['id']}").status_code == 200
 
 
-def test_an_address_that_leads_inside_later_is_not_called(
-    listening: Listening, consumer: Consumer, settings: Any
-) -> None:
+def test_url_that_becomes_private_is_not_called(listening: Listening, consumer: Consumer, settings: Any) -> None:
     settings.WEBHOOK_ALLOWED_NETWORKS = []
     tell(listening.home)
     deliver()
@@ -61,7 +57,7 @@ def test_an_address_that_leads_inside_later_is_not_called(
     assert consumer.seen == []
 
 
-def test_a_redirect_is_a_failure(listening: Listening, consumer: Consumer) -> None:
+def test_redirect_counts_as_failure(listening: Listening, consumer: Consumer) -> None:
     consumer.answer = lambda event: (307, {"Location": consumer.url + "/elsewhere"})
     tell(listening.home)
     deliver()
@@ -69,7 +65,7 @@ def test_a_redirect_is_a_failure(listening: Listening, consumer: Consumer) -> No
     assert listening.messages()[0]["last_error"] == "status 307"
 
 
-def test_a_hint_that_is_lost_is_made_up_for(listening: Listening, consumer: Consumer, deliverers: Deliverers) -> None:
+def test_sweep_delivers_after_lost_wakeup(listening: Listening, consumer: Consumer, deliverers: Deliverers) -> None:
     tell(listening.home)
     prefix = platform_settings.CACHES["default"]["KEY_PREFIX"]
     assert valkey.client().delete(f"{prefix}:webhooks:due") == 1
@@ -78,7 +74,7 @@ def test_a_hint_that_is_lost_is_made_up_for(listening: Listening, consumer: Cons
     assert consumer.names() == ["a"]
 
 
-def test_a_slow_consumer_holds_up_nobody_else(
+def test_slow_consumer_does_not_delay_others(
     new_tenant: Callable[[], TestTenant], consumer: Consumer, other_consumer: Consumer, deliverers: Deliverers
 ) -> None:
     slow, quick = new_tenant(), new_tenant()
@@ -94,7 +90,7 @@ def test_a_slow_consumer_holds_up_nobody_else(
     assert len(consumer.seen) < 5
 
 
-def test_what_a_suspended_tenant_has_to_say_waits(listening: Listening, consumer: Consumer, operator: Api) -> None:
+def test_messages_of_suspended_tenant_wait(listening: Listening, consumer: Consumer, operator: Api) -> None:
     home = listening.home
     path = f"/uflow/admin/tenants/{home.id}"
     tell(home)
@@ -106,7 +102,7 @@ def test_what_a_suspended_tenant_has_to_say_waits(listening: Listening, consumer
     assert consumer.names() == ["a"]
 
 
-def test_the_admins_hear_that_an_endpoint_was_switched_off(listening: Listening, consumer: Consumer) -> None:
+def test_admins_get_mail_about_disabled_endpoint(listening: Listening, consumer: Consumer) -> None:
     consumer.answer = lambda event: (410, {})
     tell(listening.home)
     deliver()
@@ -116,7 +112,7 @@ def test_the_admins_hear_that_an_endpoint_was_switched_off(listening: Listening,
     assert listening.secret not in mail.body
 
 
-def test_a_tenant_without_endpoints_is_struck_off_after_a_while(listening: Listening) -> None:
+def test_tenant_without_endpoints_leaves_sweep_list(listening: Listening) -> None:
     from datetime import timedelta
 
     from django.utils.timezone import now
@@ -135,9 +131,7 @@ def test_a_tenant_without_endpoints_is_struck_off_after_a_while(listening: Liste
     assert not listed.exists()
 
 
-def test_endpoints_that_a_backup_brings_back_hear_again(
-    listening: Listening, consumer: Consumer, tmp_path: Path
-) -> None:
+def test_restored_endpoints_get_messages(listening: Listening, consumer: Consumer, tmp_path: Path) -> None:
     home, file = listening.home, tmp_path / "home.zip"
     said_by("backup_tenant", home.slug, str(file))
     home.api.delete(listening.path)

@@ -35,7 +35,7 @@ def never_back(consumer: Consumer) -> bool:
     return order == sorted(order)
 
 
-def test_the_public_library_verifies_what_a_registration_sends(listening: Listening, consumer: Consumer) -> None:
+def test_public_library_verifies_signature(listening: Listening, consumer: Consumer) -> None:
     person = listening.home.register(name="Ada")
     deliver()
     (seen,) = consumer.seen
@@ -51,7 +51,7 @@ def test_the_public_library_verifies_what_a_registration_sends(listening: Listen
     assert listening.read()["last_delivered_at"]
 
 
-def test_a_consumer_that_was_down_misses_nothing_and_sees_the_order(
+def test_consumer_outage_keeps_all_messages_in_order(
     listening: Listening, consumer: Consumer, deliverers: Deliverers
 ) -> None:
     down = threading.Event()
@@ -68,9 +68,7 @@ def test_a_consumer_that_was_down_misses_nothing_and_sees_the_order(
     assert never_back(consumer)
 
 
-def test_a_deliverer_that_is_killed_loses_nothing(
-    listening: Listening, consumer: Consumer, deliverers: Deliverers
-) -> None:
+def test_killed_deliverer_loses_no_message(listening: Listening, consumer: Consumer, deliverers: Deliverers) -> None:
     consumer.slowness = 0.02
     publish_named(listening.home, *range(60))
     first = deliverers()
@@ -87,7 +85,7 @@ def test_a_deliverer_that_is_killed_loses_nothing(
     assert len(taken) <= 61
 
 
-def test_two_deliverers_send_nothing_twice_and_one_at_a_time(
+def test_two_deliverers_send_each_message_once(
     listening: Listening, consumer: Consumer, deliverers: Deliverers
 ) -> None:
     consumer.slowness = 0.005
@@ -101,9 +99,7 @@ def test_two_deliverers_send_nothing_twice_and_one_at_a_time(
     assert consumer.most_at_once == 1
 
 
-def test_a_deliverer_that_is_told_to_end_finishes_what_is_in_flight(
-    listening: Listening, consumer: Consumer, deliverers: Deliverers
-) -> None:
+def test_sigterm_finishes_messages_in_flight(listening: Listening, consumer: Consumer, deliverers: Deliverers) -> None:
     consumer.slowness = 0.3
     publish_named(listening.home, *range(30))
     process = deliverers()
@@ -117,7 +113,7 @@ def test_a_deliverer_that_is_told_to_end_finishes_what_is_in_flight(
     assert [each.event["data"]["name"] for each in consumer.taken()] == [str(number) for number in range(30)]
 
 
-def test_what_commits_late_is_not_overtaken(listening: Listening, consumer: Consumer) -> None:
+def test_late_commit_is_not_overtaken(listening: Listening, consumer: Consumer) -> None:
     home, first_is_written, first_may_end = listening.home, threading.Event(), threading.Event()
 
     def slowly() -> None:
@@ -138,9 +134,7 @@ def test_what_commits_late_is_not_overtaken(listening: Listening, consumer: Cons
     assert consumer.names() == ["1", "2"]
 
 
-def test_a_person_that_many_change_at_once_ends_as_the_last_event_says(
-    listening: Listening, consumer: Consumer
-) -> None:
+def test_last_event_matches_final_user_state(listening: Listening, consumer: Consumer) -> None:
     person, home = listening.home.register(), listening.home
 
     def rename(number: int) -> None:
@@ -158,7 +152,7 @@ def test_a_person_that_many_change_at_once_ends_as_the_last_event_says(
     assert consumer.seen[-1].event["data"]["updated_at"] == stored["updated_at"]
 
 
-def test_an_endpoint_hears_only_what_it_listens_to_and_only_of_its_tenant(
+def test_endpoint_gets_only_its_tenants_filtered_events(
     new_tenant: Callable[[], TestTenant], consumer: Consumer, other_consumer: Consumer
 ) -> None:
     mine, theirs = new_tenant(), new_tenant()
@@ -183,9 +177,7 @@ def impatient(settings: Any) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_what_is_given_up_is_listed_does_not_block_and_can_be_replayed(
-    listening: Listening, consumer: Consumer
-) -> None:
+def test_dead_letter_is_listed_and_can_be_replayed(listening: Listening, consumer: Consumer) -> None:
     consumer.answer = lambda event: (422 if event["data"]["name"] == "bad" else 200, {})
     publish_named(listening.home, "a", "bad", "b")
     deliver()
@@ -201,9 +193,7 @@ def test_what_is_given_up_is_listed_does_not_block_and_can_be_replayed(
     assert listening.messages(status="dead") == []
 
 
-def test_an_answer_of_410_switches_the_endpoint_off_and_tells_the_admins(
-    listening: Listening, consumer: Consumer
-) -> None:
+def test_status_410_disables_endpoint(listening: Listening, consumer: Consumer) -> None:
     consumer.answer = lambda event: (410, {})
     publish_named(listening.home, "a", "b")
     deliver()
@@ -216,7 +206,7 @@ def test_an_answer_of_410_switches_the_endpoint_off_and_tells_the_admins(
     assert consumer.names() == ["a", "b"]
 
 
-def test_retry_after_is_kept_to(listening: Listening, consumer: Consumer) -> None:
+def test_delivery_respects_retry_after(listening: Listening, consumer: Consumer) -> None:
     consumer.answer = lambda event: (429, {"Retry-After": "3000"})
     publish_named(listening.home, "a")
     deliver()
@@ -226,9 +216,7 @@ def test_retry_after_is_kept_to(listening: Listening, consumer: Consumer) -> Non
     assert waiting["next_attempt_at"] > time.strftime("%Y-%m-%dT%H:%M", time.gmtime(time.time() + 2800))
 
 
-def test_an_endpoint_that_fails_for_days_is_switched_off(
-    listening: Listening, consumer: Consumer, settings: Any
-) -> None:
+def test_endpoint_failing_for_days_is_disabled(listening: Listening, consumer: Consumer, settings: Any) -> None:
     from datetime import timedelta
 
     from django.utils.timezone import now
@@ -243,7 +231,7 @@ def test_an_endpoint_that_fails_for_days_is_switched_off(
     assert listening.read()["disabled_reason"] == "failing"
 
 
-def test_a_new_address_counts_for_the_turn_under_way(
+def test_changed_url_applies_during_a_turn(
     listening: Listening, consumer: Consumer, other_consumer: Consumer, deliverers: Deliverers
 ) -> None:
     consumer.slowness = 0.05
@@ -264,7 +252,7 @@ def test_a_new_address_counts_for_the_turn_under_way(
 
 
 @pytest.mark.parametrize("status", [410, 500])
-def test_what_the_old_address_answers_last_is_not_held_against_the_new_one(
+def test_failure_of_old_url_does_not_count_for_new(
     listening: Listening, consumer: Consumer, other_consumer: Consumer, deliverers: Deliverers, status: int
 ) -> None:
     under_way, may_answer = threading.Event(), threading.Event()
@@ -287,9 +275,7 @@ def test_what_the_old_address_answers_last_is_not_held_against_the_new_one(
     assert listening.read()["enabled"]
 
 
-def test_a_new_secret_counts_for_the_turn_under_way(
-    listening: Listening, consumer: Consumer, deliverers: Deliverers
-) -> None:
+def test_rotated_secret_applies_during_a_turn(listening: Listening, consumer: Consumer, deliverers: Deliverers) -> None:
     consumer.slowness = 0.05
     publish_named(listening.home, *range(40))
     deliverers()
@@ -303,9 +289,7 @@ def test_a_new_secret_counts_for_the_turn_under_way(
     assert consumer.most_at_once == 1
 
 
-def test_a_rotated_secret_and_the_one_before_both_verify(
-    listening: Listening, consumer: Consumer, settings: Any
-) -> None:
+def test_rotated_and_previous_secret_both_verify(listening: Listening, consumer: Consumer, settings: Any) -> None:
     answer = listening.home.api.post(f"{listening.path}/secret")
     assert answer.status_code == 200
     publish_named(listening.home, "a")

@@ -38,7 +38,7 @@ def made(home: TestTenant, **members: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def test_an_endpoint_from_its_making_to_its_end(home: TestTenant) -> None:
+def test_webhook_endpoint_create_update_delete(home: TestTenant) -> None:
     endpoint = made(home, description="CRM", events=["group.*", "group.*"])
     assert endpoint.pop("secret").startswith("whsec_")
     assert endpoint["events"] == ["group.*"]
@@ -54,7 +54,7 @@ def test_an_endpoint_from_its_making_to_its_end(home: TestTenant) -> None:
     assert actions == {"webhook.created", "webhook.updated", "webhook.deleted"}
 
 
-def test_the_secret_is_sealed_and_shown_once(home: TestTenant) -> None:
+def test_webhook_secret_is_sealed_and_shown_once(home: TestTenant) -> None:
     endpoint = made(home)
     assert b'secret"' not in home.api.get(f"{ENDPOINTS}/{endpoint['id']}").content
     with in_tenant(home.id):
@@ -74,13 +74,13 @@ def test_the_secret_is_sealed_and_shown_once(home: TestTenant) -> None:
         ({"url": URL, "enabled": "yes"}, "enabled"),
     ],
 )
-def test_what_is_no_endpoint_is_refused_by_name(home: TestTenant, body: dict[str, Any], member: str) -> None:
+def test_create_endpoint_rejects_invalid_fields(home: TestTenant, body: dict[str, Any], member: str) -> None:
     answer = home.api.post(ENDPOINTS, body)
     assert answer.status_code == 400
     assert member in answer.json()["details"]
 
 
-def test_a_tenant_has_so_many_endpoints_and_no_more_also_in_a_race(home: TestTenant, settings: Any) -> None:
+def test_endpoint_limit_holds_in_a_race(home: TestTenant, settings: Any) -> None:
     settings.WEBHOOK_ENDPOINTS_PER_TENANT = 3
     answers: list[int] = []
 
@@ -95,7 +95,7 @@ def test_a_tenant_has_so_many_endpoints_and_no_more_also_in_a_race(home: TestTen
     assert sorted(answers) == [201] * 3 + [409] * 5
 
 
-def test_reading_and_writing_need_their_permissions(home: TestTenant, operator: Api) -> None:
+def test_webhook_endpoints_require_permissions(home: TestTenant, operator: Api) -> None:
     name = f"auditor-{home.admin.username}"
     create_admin_user(
         tenant_id=home.id, username=name, email=f"{name}@example.com", password=PASSWORD, roles=["auditor"]
@@ -109,7 +109,7 @@ def test_reading_and_writing_need_their_permissions(home: TestTenant, operator: 
     assert operator.get(ENDPOINTS, headers={"X-Tenant-ID": str(home.id)}).status_code == 200
 
 
-def test_a_neighbour_neither_sees_nor_touches_it(home: TestTenant, other_tenant: TestTenant) -> None:
+def test_endpoint_of_other_tenant_is_404(home: TestTenant, other_tenant: TestTenant) -> None:
     endpoint = made(home)
     path = f"{ENDPOINTS}/{endpoint['id']}"
     calls = [
@@ -126,9 +126,7 @@ def test_a_neighbour_neither_sees_nor_touches_it(home: TestTenant, other_tenant:
     assert home.api.get(path).json()["enabled"]
 
 
-def test_a_test_event_goes_to_its_endpoint_alone(
-    home: TestTenant, consumer: Consumer, other_consumer: Consumer
-) -> None:
+def test_test_event_goes_to_its_endpoint_only(home: TestTenant, consumer: Consumer, other_consumer: Consumer) -> None:
     mine = listen(home, consumer, "group.created")
     listen(home, other_consumer)
     message_id = home.api.post(f"{mine.path}/test").json()["message_id"]
@@ -139,7 +137,7 @@ def test_a_test_event_goes_to_its_endpoint_alone(
     assert home.api.post(f"{mine.path}/test").status_code == 409
 
 
-def test_messages_are_paged_by_cursor_and_show_no_bodies(listening: Listening) -> None:
+def test_message_list_pages_by_cursor_without_bodies(listening: Listening) -> None:
     with in_tenant(listening.home.id), tenant_atomic():
         publish_for_each("group.created", ({"name": str(number)} for number in range(5)))
     first = listening.home.api.get(f"{listening.path}/messages", {"limit": 3}).json()
@@ -152,7 +150,7 @@ def test_messages_are_paged_by_cursor_and_show_no_bodies(listening: Listening) -
     assert listening.home.api.get(f"{listening.path}/messages", {"status": "odd"}).status_code == 400
 
 
-def test_replaying_takes_ids_or_a_moment_and_counts(listening: Listening, consumer: Consumer) -> None:
+def test_replay_by_ids_or_time(listening: Listening, consumer: Consumer) -> None:
     with in_tenant(listening.home.id), tenant_atomic():
         publish_for_each("group.created", ({"name": str(number)} for number in range(4)))
     deliver()
@@ -200,7 +198,7 @@ def test_replay_reaches_its_own_endpoint_only(
     assert (len(consumer.taken()), len(other_consumer.taken())) == (2, 1)
 
 
-def test_erasing_a_person_takes_what_was_sent_about_them_along(listening: Listening, consumer: Consumer) -> None:
+def test_erasure_deletes_sent_messages(listening: Listening, consumer: Consumer) -> None:
     home = listening.home
     home.register()
     person = home.register()
@@ -215,9 +213,7 @@ def test_erasing_a_person_takes_what_was_sent_about_them_along(listening: Listen
         assert list(left.values_list("event", flat=True)) == ["end_user.erased"] * 2
 
 
-def test_erasing_a_person_takes_along_what_was_sent_about_their_invitation(
-    listening: Listening, consumer: Consumer
-) -> None:
+def test_erasure_deletes_sent_invitation_messages(listening: Listening, consumer: Consumer) -> None:
     api, email = listening.home.api, f"guest-{secrets.token_hex(5)}@example.com"
     listening.home.register()
     for invited in (email, f"other-{email}"):
@@ -231,9 +227,7 @@ def test_erasing_a_person_takes_along_what_was_sent_about_their_invitation(
     assert [f'"other-{email}"' in told for told in left] == [True, True]
 
 
-def test_erasing_a_person_takes_along_what_was_sent_also_by_a_request_that_knows_of_no_endpoint(
-    listening: Listening, consumer: Consumer
-) -> None:
+def test_erasure_deletes_messages_with_stale_tenant_cache(listening: Listening, consumer: Consumer) -> None:
     home = listening.home
     home.register()
     person = home.register()
@@ -246,7 +240,7 @@ def test_erasing_a_person_takes_along_what_was_sent_also_by_a_request_that_knows
         assert not WebhookMessage.objects.filter(subject_id=person.id).exists()
 
 
-def test_erasing_a_person_takes_along_what_waits_for_an_endpoint_that_is_off(
+def test_erasure_deletes_messages_of_disabled_endpoint(
     listening: Listening, consumer: Consumer, other_consumer: Consumer
 ) -> None:
     home = listening.home
@@ -266,7 +260,7 @@ def test_erasing_a_person_takes_along_what_waits_for_an_endpoint_that_is_off(
     assert [each.event["data"]["user_id"] for each in consumer.seen] == [str(stays.id)]
 
 
-def test_what_waits_too_long_for_an_endpoint_that_is_off_is_purged(listening: Listening) -> None:
+def test_old_messages_of_disabled_endpoint_are_purged(listening: Listening) -> None:
     home = listening.home
     with in_tenant(home.id), tenant_atomic():
         publish_for_each("group.created", ({"name": str(number)} for number in range(2)))
@@ -280,9 +274,7 @@ def test_what_waits_too_long_for_an_endpoint_that_is_off_is_purged(listening: Li
     assert [message["status"] for message in listening.messages()] == ["pending"]
 
 
-def test_a_tenant_without_endpoints_pays_nothing_and_one_with_them_one_statement(
-    home: TestTenant, consumer: Consumer
-) -> None:
+def test_publish_costs_one_statement_or_none(home: TestTenant, consumer: Consumer) -> None:
     def counts() -> tuple[int, int]:
         with statements() as seen:
             home.api.post("/authmgr/groups", {"name": f"Group {len(groups)}"})
@@ -296,13 +288,13 @@ def test_a_tenant_without_endpoints_pays_nothing_and_one_with_them_one_statement
     assert counts() == (shared, own + 1)
 
 
-def test_events_are_listed(home: TestTenant) -> None:
+def test_event_list_returns_events_and_filters(home: TestTenant) -> None:
     listed = home.api.get("/uflow/webhooks/events").json()
     assert "end_user.created" in {each["event"] for each in listed["events"]}
     assert "end_user.*" in listed["filters"]
 
 
-def test_messages_that_have_had_their_time_are_purged(listening: Listening) -> None:
+def test_old_settled_messages_are_purged(listening: Listening) -> None:
     home = listening.home
     with in_tenant(home.id), tenant_atomic():
         publish_for_each("group.created", ({"name": str(number)} for number in range(3)))
@@ -317,7 +309,7 @@ def test_messages_that_have_had_their_time_are_purged(listening: Listening) -> N
     assert retention.purge(owner).rows["webhook messages"] == 2
 
 
-def test_only_some_requests_wait_for_name_servers_at_once(home: TestTenant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_name_lookups_are_limited(home: TestTenant, monkeypatch: pytest.MonkeyPatch) -> None:
     path = f"{ENDPOINTS}/{made(home)['id']}"
     asked, answered, honest = threading.Semaphore(0), threading.Event(), socket.getaddrinfo
 

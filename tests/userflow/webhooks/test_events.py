@@ -36,14 +36,14 @@ def types(found: list[tuple[str, dict[str, Any]]]) -> list[str]:
     return [event for event, _ in found]
 
 
-def test_a_replaced_registration_is_told_as_an_erasure(listening: Listening, heard: Heard) -> None:
+def test_replaced_registration_publishes_erasure(listening: Listening, heard: Heard) -> None:
     squatter = listening.home.register()
     owner = listening.home.register(squatter.email)
     found = [(event, data["user_id"]) for event, data in heard()]
     assert found[-2:] == [("end_user.erased", str(squatter.id)), ("end_user.created", str(owner.id))]
 
 
-def test_the_life_of_a_person(listening: Listening, heard: Heard) -> None:
+def test_user_lifecycle_publishes_events(listening: Listening, heard: Heard) -> None:
     home = listening.home
     home.register()
     person = home.register(name="Ada")
@@ -67,7 +67,7 @@ def test_the_life_of_a_person(listening: Listening, heard: Heard) -> None:
     assert erased.keys() == {"tenant_id", "user_id"}
 
 
-def test_passwords_are_told_of_and_never_told(listening: Listening, consumer: Consumer) -> None:
+def test_password_events_hold_no_password(listening: Listening, consumer: Consumer) -> None:
     home = listening.home
     person = home.register()
     change = {"current_password": PASSWORD, "new_password": NEW}
@@ -87,7 +87,7 @@ def test_passwords_are_told_of_and_never_told(listening: Listening, consumer: Co
     assert not any(secret.encode() in sent for secret in (PASSWORD, NEW, NEWER, token, "$argon2"))
 
 
-def test_an_invitation_from_its_making_to_the_person(listening: Listening, heard: Heard) -> None:
+def test_invitation_publishes_events(listening: Listening, heard: Heard) -> None:
     home = listening.home
     email = f"guest-{secrets.token_hex(5)}@example.com"
     home.api.post("/uflow/admin/invitations", {"email": email, "kind": "end_user"})
@@ -100,7 +100,7 @@ def test_an_invitation_from_its_making_to_the_person(listening: Listening, heard
     assert token not in str(found)
 
 
-def test_a_proven_address(listening: Listening, heard: Heard) -> None:
+def test_verified_email_publishes_event(listening: Listening, heard: Heard) -> None:
     home = listening.home
     Tenant.objects.filter(pk=home.id).update(settings={"email_verification": "required"})
     person = home.register()
@@ -114,7 +114,7 @@ def test_a_proven_address(listening: Listening, heard: Heard) -> None:
     assert found[0][1]["email"] == found[1][1]["email"] == f"new-{person.email}"
 
 
-def test_groups_and_roles_with_their_people(listening: Listening, heard: Heard) -> None:
+def test_groups_and_roles_publish_events(listening: Listening, heard: Heard) -> None:
     home, api = listening.home, listening.home.api
     person = home.register()
     ids = {"user_ids": [str(person.id)]}
@@ -148,7 +148,7 @@ def test_factors(listening: Listening, heard: Heard) -> None:
     assert ann.secret not in str(found)
 
 
-def test_what_is_refused_is_not_told(listening: Listening, heard: Heard) -> None:
+def test_rejected_request_publishes_no_event(listening: Listening, heard: Heard) -> None:
     home = listening.home
     person = home.register()
     body = {"tenant_id": str(home.id), "user_id": str(person.id)}
