@@ -1,15 +1,16 @@
-"""The second step of a sign-in: the login's ticket and a verified factor become tokens."""
+"""Complete a sign-in with a second step: the ticket of the login and a verified factor become tokens."""
 
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
+from django.utils.timezone import now
+
 from mfa.users import active_client
-from mfa.verification import Earned
 from tenants import lookup
 from tenants.context import current_tenant
 from tenants.states import Purpose
-from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.models import Account, AdminUser, Client, EndUser
+from userflow.accounts.realms import Realm
 from userflow.accounts.session_models import UserTicket
 from userflow.credentials import tickets
 from userflow.errors import NotSignedInByTicket
@@ -20,92 +21,103 @@ from userflow.signin import actions
 
 @dataclass(frozen=True, slots=True)
 class ClientProof:
-    """How the client of a sign-in without a ticket authenticates: by its secret, or by none if it is public."""
+    """How the client of a sign-in without a ticket authenticates: with its secret, or with None if it is public."""
 
     secret: str | None
 
 
-def waiting_login(*, realm: Realm, mfa_token: str | None, user: Any) -> UserTicket | None:
-    """The login that waits for this user's second step; None without a ticket.
+@dataclass(frozen=True, slots=True)
+class SessionGrant:
+    """The session that a sign-in opens."""
 
-    Raises NotSignedInByTicket (401) when the ticket is not good or is somebody else's.
+    subject: TokenSubject
+    tenant: lookup.TenantContext | None
+    amr: tuple[str, ...]
+    user_agent: str
+
+    def open(self, realm: Realm, user: Account) -> TokenPair:
+        """Open the session of the locked user in the realm's transaction. Raises EmailNotVerified, WrongCredentials."""
+        return actions.complete_sign_in(
+            realm, user, self.subject, amr=self.amr, tenant=self.tenant, user_agent=self.user_agent
+        )
+
+
+def waiting_login(*, realm: Realm, mfa_token: str | None, user: Account | None) -> UserTicket | None:
+    """Return the login that waits for this user's second step, or None without a ticket.
+
+    Raises NotSignedInByTicket (401) if the ticket is not valid or belongs to another user.
     """
     if mfa_token is None:
         return None
     ticket = tickets.find_ticket(realm, mfa_token, tickets.SECOND_STEP)
-    if user is None or ticket.user.pk != user.pk:
+    if user is None or ticket.user_id != user.pk:
         raise NotSignedInByTicket
     return ticket
 
 
 def consume_login(realm: Realm, login: UserTicket | None) -> None:
-    """Use up the sign-in that the factor about to be stored completes; nothing without one.
+    """Consume the ticket of the sign-in that the factor completes; do nothing without one.
 
-    Call it in the transaction of the confirmation, after `factors.lock_and_check` and before `factors.finalize`, which
-    ends the tickets of a user with a first factor. Of two completions at once one wins. Raises NotSignedInByTicket.
+    A confirmation calls it in its transaction, after `factors.lock_and_check` and before `factors.finalize`, which ends the
+    tickets of a user with a first factor. Of two callers at once one wins. Raises NotSignedInByTicket (401).
     """
     if login is not None:
         tickets.consume_ticket(realm, login)
 
 
 def complete_by_enrollment(
-    *, realm: Realm, user: Any, login: UserTicket | None, amr: tuple[str, ...], user_agent: str
+    *, realm: Realm, user: Account, login: UserTicket | None, amr: tuple[str, ...], user_agent: str
 ) -> TokenPair | None:
-    """Open the session of the sign-in that `consume_login` has used up; None without one.
+    """Open the session of the sign-in that `consume_login` has consumed; return None without one.
 
-    The new factor's own proof, `amr`, counts as the second step. Call it behind `factors.finalize`, which ends the sessions
+    The proof of the new factor, `amr`, counts as the second step. Call it after `factors.finalize`, which ends the sessions
     from before a first factor. Raises NotSignedInByTicket (401), EmailNotVerified (403), TenantSuspended.
     """
-    return None if login is None else _open_session(realm, user, login, amr, user_agent)
+    grant = second_step_grant(user=user, login=login, amr=amr, user_agent=user_agent)
+    return grant.open(realm, user) if grant is not None else None
 
 
-def complete_second_step(
-    *, realm: Realm, user: Any, ticket: UserTicket | None, amr: tuple[str, ...], user_agent: str = ""
-) -> TokenPair | None:
-    """Spend the ticket and open the session; without a ticket nothing happens, a success is then a verification only.
+def second_step_grant(
+    *, user: Account, login: UserTicket | None, amr: tuple[str, ...], user_agent: str
+) -> SessionGrant | None:
+    """Return the session that a second step completes, or None without a login. Raises as `subject_and_tenant`.
 
-    `amr` is how the second step was done (RFC 8176 section 2); the first step's comes from the ticket. Call it in
-    `realm.atomic()` together with the spending of the code, so that a code is not lost on a ticket that is gone. Of two
-    uses at once one wins. Raises NotSignedInByTicket (401), TenantSuspended.
+    `amr` tells how the second step was done (RFC 8176 section 2); that of the first step is in the ticket.
     """
-    if ticket is None:
+    if login is None:
         return None
-    tickets.consume_ticket(realm, ticket)
-    return _open_session(realm, user, ticket, amr, user_agent)
-
-
-def _open_session(realm: Realm, user: Any, ticket: UserTicket, amr: tuple[str, ...], user_agent: str) -> TokenPair:
-    subject, tenant = subject_and_tenant(realm, user, ticket.client_id)
-    return actions.complete_sign_in(realm, user, subject, amr=(*ticket.amr, *amr), tenant=tenant, user_agent=user_agent)
-
-
-def second_step(
-    *, realm: Realm, user: Any, ticket: UserTicket | None, amr: tuple[str, ...], user_agent: str
-) -> Earned | None:
-    """What a right second step earns, for `verification.spend`; None without a ticket. Rejects as `subject_and_tenant`."""
-    if ticket is None:
-        return None
-    subject, tenant = subject_and_tenant(realm, user, ticket.client_id)
-    return Earned(subject, tenant, (*ticket.amr, *amr), user_agent, ticket)
+    subject, tenant = subject_and_tenant(user, login.client_id)
+    return SessionGrant(subject, tenant, (*login.amr, *amr), user_agent)
 
 
 def subject_and_tenant(
-    realm: Realm, user: Any, client_id: UUID | None, *, client_proof: ClientProof | None = None
+    user: Account, client_id: UUID | None, *, client_proof: ClientProof | None = None
 ) -> tuple[TokenSubject, lookup.TenantContext | None]:
-    """Whom a session of the user speaks for, and the tenant's context.
+    """Return the subject of a session of the user, and the tenant.
 
-    With `client_proof` the client authenticates now; a login's ticket was given to a client that had authenticated. Raises
-    NotSignedInByTicket (401, the client was switched off between the two steps), ClientNotAuthenticated, TenantSuspended.
+    With `client_proof` the client authenticates now; the client of a login's ticket has authenticated before. Raises
+    NotSignedInByTicket (401, the client was deactivated since), ClientNotAuthenticated, TenantSuspended.
     """
-    if realm is END_USERS:
+    if isinstance(user, EndUser):
         entered = current_tenant()
         client = active_client(client_id, entered.tenant_id)
-        if client is None or client_id is None:
+        if client is None:
             raise NotSignedInByTicket
-        if client_proof is not None and not is_authenticated(client_proof.secret, *client):
-            reject_sign_in(entered.tenant_id, client_id)
-        return actions.end_user_subject(user, entered.tenant_id, client_id), entered
-    tenant = lookup.find(user.tenant_id) if user.tenant_id else None
-    if tenant is not None:
-        tenant.check(Purpose.READ)
-    return actions.admin_subject(user), tenant
+        if client_proof is not None and not _is_authenticated(client, client_proof):
+            reject_sign_in(entered.tenant_id, client.pk)
+        return actions.end_user_subject(user, entered.tenant_id, client.pk), entered
+    return actions.admin_subject(user), _tenant_of_admin(user)
+
+
+def _is_authenticated(client: Client, proof: ClientProof) -> bool:
+    until = client.previous_secret_until
+    previous = client.previous_secret_digest if until is not None and until > now() else None
+    return is_authenticated(proof.secret, client.type, client.secret_digest, previous)
+
+
+def _tenant_of_admin(user: AdminUser) -> lookup.TenantContext | None:
+    if user.tenant_id is None:
+        return None
+    tenant = lookup.find(user.tenant_id)
+    tenant.check(Purpose.READ)
+    return tenant

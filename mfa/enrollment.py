@@ -6,19 +6,19 @@ address could enroll a key for its user. So every begin, confirm and finish of e
 user's row (`mfa.factors.lock_and_check`).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
-from uuid import UUID
+from dataclasses import dataclass
+from typing import Literal
 
 from django.utils.timezone import now
 
 from identity_platform.api.errors import NotSignedIn
+from mfa.caller import Caller, is_this_user
 from mfa.errors import NoProof, NotFirstFactor, TokenOfAnotherUser
 from mfa.users import settings_of
 from tenants.context import current_tenant
 from tenants.settings import value_of
-from userflow.accounts.principals import END_USER, Principal
+from userflow.accounts.models import Account
+from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import UserTicket
 from userflow.accounts.session_policy import AAL2
@@ -30,24 +30,6 @@ from userflow.sessions.ending import require_active_session
 
 Kind = Literal["totp", "sms", "webauthn"]
 ProofLevel = Literal["bearer", "ticket", "pass", "window"]
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The proofs that a request carries. Its address is that of the audit trail's origin.
-
-    `principal` belongs to a valid Authorization header. An invalid one is rejected before any view runs
-    (BearerAuthentication, 401), so it cannot fall through to a lower level.
-    """
-
-    principal: Principal | None = None
-    # Enrollment ticket or enrollment pass.
-    ticket: str | None = None
-    user_agent: str = ""
-    # Of the confidential client that a call without a login's ticket signs in through.
-    client_secret: str | None = None
-    # Of a change of the caller's own factors (userflow.signin.proofs).
-    proof: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +50,13 @@ class Proof:
     def second_step_only(self) -> bool:
         """Whether a passkey of this proof signs in alone only after a sign-in with the password and this passkey.
 
-        An address is shared, and an administrator may have read the pass: neither shows that it is the user.
+        A network address is shared, and an administrator may have read the pass: neither proves that it is the user.
         """
         return self.level in ("window", "pass")
 
 
 def enrollment_proof(
-    *, realm: Realm, user: Any, caller: Caller, kind: Kind, needs_replace: bool = False, signs_in: bool = False
+    *, realm: Realm, user: Account, caller: Caller, kind: Kind, needs_replace: bool = False, signs_in: bool = False
 ) -> Proof:
     """Return the proof that lets the caller add (or with `needs_replace` change or remove) a factor of this kind.
 
@@ -111,7 +93,7 @@ def enrollment_proof(
     return proof
 
 
-def check_again(realm: Realm, locked: Any, proof: Proof) -> None:
+def check_again(realm: Realm, locked: Account, proof: Proof) -> None:
     """Check the proof against the user's locked row and consume it for its kind.
 
     Of parallel confirmations by ticket, window and session, one enrolls the first factor; the others no longer hold.
@@ -136,7 +118,7 @@ def check_again(realm: Realm, locked: Any, proof: Proof) -> None:
         raise NotFirstFactor
 
 
-def _check_session(user: Any, own: Principal) -> None:
+def _check_session(user: Account, own: Principal) -> None:
     """The user's own session: at most 15 minutes since the last proof, and with the second factor of a user who has one.
 
     The first factor may be enrolled by a session that the tenant's policy accepts for nothing else.
@@ -150,7 +132,7 @@ def _check_session(user: Any, own: Principal) -> None:
         raise InsufficientAuthentication
 
 
-def _valid_ticket(realm: Realm, user: Any, token: str) -> UserTicket:
+def _valid_ticket(realm: Realm, user: Account, token: str) -> UserTicket:
     try:
         ticket = tickets.find_ticket(realm, token, tickets.ENROLLMENT, tickets.PASS)
     except NotSignedInByTicket as problem:
@@ -160,7 +142,7 @@ def _valid_ticket(realm: Realm, user: Any, token: str) -> UserTicket:
     return ticket
 
 
-def _window_allows(realm: Realm, user: Any, *, signs_in: bool) -> bool:
+def _window_allows(realm: Realm, user: Account, *, signs_in: bool) -> bool:
     """Whether the caller's network has an open window of this user, who has no factor.
 
     With `signs_in` the user must have registered in it and never signed in.
@@ -168,28 +150,12 @@ def _window_allows(realm: Realm, user: Any, *, signs_in: bool) -> bool:
     network = tickets.window_network(realm)
     if user.mfa_methods or not network:
         return False
-    windows = realm.windows._default_manager.filter(user=user, network=network, expires_at__gt=now())
+    windows = realm.windows._default_manager.filter(user_id=user.pk, network=network, expires_at__gt=now())
     if signs_in:
         return user.last_login is None and windows.filter(cause__in=tickets.REGISTRATION).exists()
     return windows.exists()
 
 
-def address_is_missing(realm: Realm, user: Any) -> bool:
+def address_is_missing(realm: Realm, user: Account) -> bool:
     """Whether the tenant requires a verified e-mail address first, and the user has none."""
     return realm is END_USERS and proofs.is_unverified(user, current_tenant())
-
-
-def is_this_user(realm: Realm, user: Any, principal: Principal | None) -> bool:
-    """Whether the principal is that very user: same realm, same tenant, same id."""
-    return bool(user.pk == id_in(realm, principal))
-
-
-def id_in(realm: Realm, principal: Principal | None) -> UUID | None:
-    """The id under which the principal is a user of this realm (and tenant); None if it is none."""
-    if principal is None:
-        return None
-    if realm is END_USERS:
-        here = principal.kind == END_USER and principal.tenant_id == current_tenant().tenant_id
-    else:
-        here = principal.is_admin
-    return principal.id if here else None

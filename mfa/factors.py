@@ -12,10 +12,12 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from mfa import notices, passes
-from mfa.enrollment import Caller, Kind, Proof, address_is_missing, check_again, is_this_user
+from mfa.caller import Caller, is_this_user
+from mfa.enrollment import Kind, Proof, address_is_missing, check_again
 from mfa.errors import LastFactor, NoProof, TokenOfAnotherUser, UnknownFactor
 from mfa.users import in_realm, lock_user
 from tenants.states import Purpose
+from userflow.accounts.models import Account, EndUser
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_policy import AAL2
@@ -32,7 +34,7 @@ SMS: Final = "sms"
 WEBAUTHN: Final = "webauthn"
 BACKUP_CODE: Final = "backup_code"
 
-# Relation of the user and which of its rows are enrolled, by method, in the order in which logins list them.
+# By method, in the order in which logins list them: the user's relation, and which of its rows are enrolled.
 _ENROLLED: Final[Mapping[str, tuple[str, Q]]] = {
     WEBAUTHN: ("passkeys", Q()),
     TOTP: ("totp_secrets", Q(confirmed_at__isnull=False)),
@@ -42,7 +44,7 @@ _ENROLLED: Final[Mapping[str, tuple[str, Q]]] = {
 
 _KINDS: Final[tuple[Kind, ...]] = (WEBAUTHN, TOTP, SMS)
 
-# Whoever listens wants to know whether there is one more, one less, or none.
+# The webhook event of each change.
 _EVENTS: Final[Mapping[str, str]] = {
     "enrolled": "factor.enrolled",
     "replaced": "factor.enrolled",
@@ -52,7 +54,7 @@ _EVENTS: Final[Mapping[str, str]] = {
 }
 
 
-def lock_and_check(realm: Realm, user: Any, proof: Proof) -> Any:
+def lock_and_check(realm: Realm, user: Account, proof: Proof) -> Account:
     """Lock the user's row, check the proof again and consume it for its kind; return the user as stored now.
 
     Call it first in the transaction that confirms. Raises as `enrollment_proof`.
@@ -64,7 +66,7 @@ def lock_and_check(realm: Realm, user: Any, proof: Proof) -> Any:
     return locked
 
 
-def check_own_session(action: Action, *, realm: Realm, user: Any, caller: Caller) -> Principal:
+def check_own_session(action: Action, *, realm: Realm, user: Account, caller: Caller) -> Principal:
     """Return the caller's session if it is the user's own and has the assurance of the action.
 
     Raises NoProof, InsufficientAuthentication (401), TokenOfAnotherUser (403).
@@ -77,7 +79,7 @@ def check_own_session(action: Action, *, realm: Realm, user: Any, caller: Caller
     return caller.principal
 
 
-def own_change(action: Action, *, realm: Realm, user: Any, kind: Kind, caller: Caller) -> Proof:
+def own_change(action: Action, *, realm: Realm, user: Account, kind: Kind, caller: Caller) -> Proof:
     """Check and consume the proof in the request; return the caller's right to change an own factor, for `lock_and_check`.
 
     Call it outside a transaction, after every check that needs no proof: a code works once. Raises the errors of
@@ -89,7 +91,7 @@ def own_change(action: Action, *, realm: Realm, user: Any, kind: Kind, caller: C
     return Proof(kind, "bearer", may_replace=True, own=own)
 
 
-def own_removal(*, realm: Realm, user: Any, kind: Kind, caller: Caller, factor_id: UUID | None = None) -> Proof:
+def own_removal(*, realm: Realm, user: Account, kind: Kind, caller: Caller, factor_id: UUID | None = None) -> Proof:
     """`own_change` for the removal of all factors of a kind, or of one; a removal that cannot succeed consumes no proof.
 
     Raises LastFactor (409) as well.
@@ -99,7 +101,7 @@ def own_removal(*, realm: Realm, user: Any, kind: Kind, caller: Caller, factor_i
     return own_change(Action.REMOVE_FACTOR, realm=realm, user=user, kind=kind, caller=caller)
 
 
-def _methods_without(user: Any, kind: Kind, factor_id: UUID | None) -> list[str]:
+def _methods_without(user: Account, kind: Kind, factor_id: UUID | None) -> list[str]:
     """The methods that remain without this factor, or without all of its kind. Backup codes are removed with TOTP."""
     remaining = []
     for method, rows, enrolled in _factor_rows(user):
@@ -118,8 +120,8 @@ def _check_not_last(own: Principal, *, remaining: list[str]) -> None:
         raise LastFactor
 
 
-def prove_replacement(*, realm: Realm, user: Any, proof: Proof, caller: Caller) -> bool:
-    """Check the proof in the request if the confirmation replaces a factor of the caller's own; return whether it does.
+def prove_replacement(*, realm: Realm, user: Account, proof: Proof, caller: Caller) -> bool:
+    """Check the proof in the request if the confirmation replaces one of the caller's own factors; return whether it does.
 
     Raises what `own_change` raises.
     """
@@ -131,7 +133,7 @@ def prove_replacement(*, realm: Realm, user: Any, proof: Proof, caller: Caller) 
 
 def finalize(
     realm: Realm,
-    user: Any,
+    user: Account,
     *,
     change: str,
     kind: str,
@@ -163,11 +165,11 @@ def finalize(
 
 
 def _end_older_sessions_and_tickets(
-    realm: Realm, user: Any, change: str, proof: Proof | None, *, had_factors: bool
+    realm: Realm, user: Account, change: str, proof: Proof | None, *, had_factors: bool
 ) -> None:
-    """End the sessions, tickets and windows that the state before the change had earned.
+    """End the sessions, tickets and windows from before the change.
 
-    The first factor and the loss of the last one change what a session must have proven: every other session of the user
+    The first factor and the loss of the last one change what a session must have verified: every other session of the user
     ends, a reset ends them all. Tickets and windows were given to a user without a factor, and end with the first one (the
     ticket that enrolled it may add one more kind) and whenever a factor goes. Raises LastFactor (409) when users remove
     the factor that the policy in force requires of them.
@@ -186,13 +188,13 @@ def _end_older_sessions_and_tickets(
         end_enrollment(realm, user)
 
 
-def methods_of(user: Any) -> list[str]:
-    """The methods that the user's tables hold, in the order of the login answer."""
+def methods_of(user: Account) -> list[str]:
+    """Return the user's enrolled methods, in the order of the login response."""
     return [method for method, rows, enrolled in _factor_rows(user) if rows.filter(enrolled).exists()]
 
 
-def _factor_rows(user: Any) -> list[tuple[str, Any, Q]]:
-    """Method, rows and which of them are enrolled; admin users have no phones."""
+def _factor_rows(user: Account) -> list[tuple[str, Any, Q]]:
+    """Return method, rows and which of them are enrolled. Admin users have no phones."""
     return [
         (method, getattr(user, relation), enrolled)
         for method, (relation, enrolled) in _ENROLLED.items()
@@ -200,22 +202,22 @@ def _factor_rows(user: Any) -> list[tuple[str, Any, Q]]:
     ]
 
 
-def end_enrollment(realm: Realm, user: Any) -> None:
+def end_enrollment(realm: Realm, user: Account) -> None:
     """Close the user's windows and end the enrollment tickets."""
-    realm.windows._default_manager.filter(user=user).delete()
-    realm.tickets._default_manager.filter(user=user, purpose__in=(tickets.ENROLLMENT, tickets.PASS)).delete()
+    realm.windows._default_manager.filter(user_id=user.pk).delete()
+    realm.tickets._default_manager.filter(user_id=user.pk, purpose__in=(tickets.ENROLLMENT, tickets.PASS)).delete()
 
 
 def list_factors(
     *, realm: Realm, tenant_id: UUID | None, user_id: UUID, purpose: Purpose = Purpose.WRITE
 ) -> dict[str, Any]:
-    """The user's factors with `methods` and `backup_codes_remaining`; nothing secret, no full phone number.
+    """Return the user's factors with `methods` and `backup_codes_remaining`; no secret, no full phone number.
 
     `purpose` is what the tenant is entered for: operators look into one that its own people cannot use. Raises
     UnknownUser (404) when the user has just been erased.
     """
     with in_realm(realm, tenant_id, purpose):
-        user: Any = realm.users._default_manager.filter(pk=user_id).first()
+        user = realm.users._default_manager.filter(pk=user_id).first()
         if user is None:
             raise UnknownUser
         found = [
@@ -240,7 +242,9 @@ def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, 
     caller = Caller(principal=principal, user_agent=user_agent, proof=proof)
     with in_realm(realm, principal.tenant_id):
         require_assurance(Action.REMOVE_FACTOR, principal)
-        user: Any = realm.users._default_manager.filter(pk=principal.id).first()
+        user = realm.users._default_manager.filter(pk=principal.id).first()
+        if user is None:
+            raise UnknownFactor
         kind = _kind_of(user, factor_id)
         owned = own_removal(realm=realm, user=user, kind=kind, caller=caller, factor_id=factor_id)
         with realm.atomic():
@@ -253,15 +257,15 @@ def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, 
     return kind
 
 
-def _kind_of(user: Any, factor_id: UUID) -> Kind:
+def _kind_of(user: Account, factor_id: UUID) -> Kind:
     for kind in _KINDS:
-        if user is not None and _rows(user, kind).filter(pk=factor_id).exists():
+        if _rows(user, kind).filter(pk=factor_id).exists():
             return kind
     raise UnknownFactor
 
 
-def _rows(user: Any, kind: Kind) -> Any:
-    """The enrolled factors of this kind; admin users have no phones."""
+def _rows(user: Account, kind: Kind) -> Any:
+    """Return the enrolled factors of this kind. Admin users have no phones."""
     relation, enrolled = _ENROLLED[kind]
     return getattr(user, relation).filter(enrolled) if hasattr(user, relation) else user.passkeys.none()
 
@@ -284,7 +288,7 @@ def reset_factors(
     return removed
 
 
-def remove_unverified_factors(*, realm: Realm, user: Any, **_: Any) -> int:
+def remove_unverified_factors(*, realm: Realm, user: Account, **_: Any) -> int:
     """Remove every factor that was enrolled before the address of the user was verified; return how many there were.
 
     Receiver of `userflow.signals.address_taken_over`. The owner of the address is told by mail.
@@ -295,9 +299,9 @@ def remove_unverified_factors(*, realm: Realm, user: Any, **_: Any) -> int:
     return sum(removed.values())
 
 
-def _remove_all(realm: Realm, user: Any) -> dict[str, int]:
-    """Remove every factor, confirmed or not, and the codes that are on their way; gives how many of each kind went."""
+def _remove_all(realm: Realm, user: Account) -> dict[str, int]:
+    """Remove every factor, confirmed or not, and every SMS code; return how many of each kind were removed."""
     removed = {method: rows.all().delete()[0] for method, rows, _ in _factor_rows(user)}
-    if realm is END_USERS:
+    if isinstance(user, EndUser):
         user.sms_codes.all().delete()
     return removed

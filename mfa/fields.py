@@ -1,4 +1,4 @@
-"""Serializer fields of codes: a wrong form is a bad request (400), not an attempt."""
+"""Serializer fields of codes. A code of the wrong form is a bad request (400), not an attempt."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ __all__ = ["BackupCodeText", "SixDigits"]
 
 
 class BackupCodeText(Text):
-    """A backup code, with or without dashes and in any case; its plain form inside."""
+    """A backup code, with or without dashes and in any case; validated to its normalised form."""
 
     default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send a backup code as xxxx-xxxx-xxxx-xxxx."}
 

@@ -1,7 +1,6 @@
-"""Mails that tell a user that their factors changed: whoever did it, the user hears of it."""
+"""Mails to users about changes of their factors, by themselves or by an administrator."""
 
 from datetime import datetime
-from typing import Any
 
 from django.utils.timezone import now
 
@@ -9,6 +8,7 @@ from identity_platform.audit.origin import current_origin
 from mfa.users import settings_of
 from tenants.context import current_tenant
 from userflow import mail
+from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
 
 KINDS = {
@@ -27,14 +27,14 @@ CHANGES = {
 }
 
 
-def issuer_of(realm: Realm, user: Any) -> str:
-    """The name under which users know whoever runs this: the tenant's issuer name, else the tenant's name."""
+def issuer_of(realm: Realm, user: Account) -> str:
+    """Return the name that users know the service by: the tenant's issuer name, else the tenant's name."""
     fallback = current_tenant().name if realm is END_USERS else "Identity platform"
     return str(settings_of(realm, user).get("issuer_name") or fallback)
 
 
-def mail_factor_change(realm: Realm, user: Any, *, change: str, kind: str, by_admin: bool = False) -> None:
-    """Mail the user once the running transaction is committed. A mail server that is down undoes nothing.
+def mail_factor_change(realm: Realm, user: Account, *, change: str, kind: str, by_admin: bool = False) -> None:
+    """Mail the user after the transaction is committed. A mail server that is down does not undo the change.
 
     A change `by_admin` shows no network address: it would be the admin's, and the audit trail has it.
     """
@@ -56,7 +56,7 @@ def mail_factor_change(realm: Realm, user: Any, *, change: str, kind: str, by_ad
     )
 
 
-def mail_enrollment_pass(realm: Realm, user: Any, *, token: str, expires_at: datetime) -> None:
+def mail_enrollment_pass(realm: Realm, user: Account, *, token: str, expires_at: datetime) -> None:
     """Mail the user that an enrollment pass was issued, and the pass itself unless `token` is empty."""
     mail.tell(
         "enrollment_pass",

@@ -8,16 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from django.utils.timezone import now
 
 from mfa import notices
-from mfa.enrollment import address_is_missing, is_this_user
+from mfa.caller import is_this_user
+from mfa.enrollment import address_is_missing
 from mfa.errors import OwnFactors, PassNotPossible
 from mfa.users import in_realm, lock_user
 from tenants.states import Purpose
+from userflow.accounts.models import Account, AdminUser
 from userflow.accounts.permissions_catalogue import FACTORS
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import must_outrank, must_outrank_admin
@@ -59,27 +61,32 @@ def issue_enrollment_pass(
 @contextmanager
 def user_for_admin(
     realm: Realm, tenant_id: UUID | None, user_id: UUID, *, by: Principal | None, action: Action
-) -> Iterator[Any]:
-    """The active user, locked in a transaction of the realm, for an admin who resets factors or issues a pass.
+) -> Iterator[Account]:
+    """Yield the active user, locked in a transaction of the realm, to an admin who resets factors or issues a pass.
 
-    Raises what `issue_enrollment_pass` raises, but PassNotPossible.
+    Raises what `issue_enrollment_pass` raises, except PassNotPossible.
     """
     if by is not None:
         require(by, FACTORS if realm is END_USERS else "admins:write", OPERATOR, ADMIN)
         require_assurance(action, by)
     with in_realm(realm, tenant_id, editing_users(by) if by else Purpose.WRITE), realm.atomic():
         user = lock_user(realm, user_id)
-        if user is None or (realm is not END_USERS and by is not None and by.tenant_id not in (None, user.tenant_id)):
+        if user is None:
+            raise UnknownUser
+        if isinstance(user, AdminUser) and by is not None and by.tenant_id not in (None, user.tenant_id):
             raise UnknownUser
         if by is not None:
             if is_this_user(realm, user, by):
                 raise OwnFactors
-            (must_outrank if realm is END_USERS else must_outrank_admin)(by, user)
+            if isinstance(user, AdminUser):
+                must_outrank_admin(by, user)
+            else:
+                must_outrank(by, user)
         yield user
 
 
-def create_pass(realm: Realm, user: Any, *, reason: str, deliver: Delivery) -> EnrollmentPass:
-    """Store a pass, record it with its reason and tell the user. Call it in the transaction that has locked the user."""
+def create_pass(realm: Realm, user: Account, *, reason: str, deliver: Delivery) -> EnrollmentPass:
+    """Store a pass, audit it with its reason and mail the user. Call it in the transaction that has locked the user."""
     tickets.end_tickets(realm, user.pk, purpose=tickets.PASS)
     token = tickets.issue_ticket(realm, user, tickets.PASS)
     expires_at = now() + tickets.LIFETIME[tickets.PASS]

@@ -1,4 +1,4 @@
-"""Shapes of the calls about factors of every kind."""
+"""Request and response bodies of endpoints for factors of every kind."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from userflow.signin.proof_fields import ProofFields
 
 
 class EnrollmentIn(serializers.Serializer[Any]):
-    """What begin, confirm and finish of every kind take as proof besides the headers."""
+    """The proof in the body of begin, confirm and finish of every kind; there are headers too."""
 
     enrollment_ticket = Text(
         max_length=128, required=False, help_text="Enrollment ticket or pass, if not in the header X-Enrollment-Ticket."

@@ -21,7 +21,7 @@ from mfa.webauthn.views import (
     RelatedOriginsViewSet,
 )
 
-_of_webauthn = [
+_webauthn = [
     # TOTP
     path("totp/beginSetup", TotpViewSet.as_view({"post": "begin"})),
     path("totp/confirmSetup", TotpViewSet.as_view({"post": "confirm"})),
@@ -57,9 +57,9 @@ _of_webauthn = [
     path("admin/enrollment-passes", AdminEnrollmentPassViewSet.as_view({"post": "create"})),
     path("factors/<str:factor_id>", FactorListViewSet.as_view({"delete": "destroy"})),
 ]
-# One look at the first segment says whether a path is among those; most requests are for others.
+# The prefix keeps the resolver from trying these paths for every other request.
 urlpatterns = [
-    path("webauthn/", include(_of_webauthn)),
+    path("webauthn/", include(_webauthn)),
     path("authmgr/step-up", StepUpViewSet.as_view({"post": "create"})),
     path("authmgr/step-up/options", StepUpViewSet.as_view({"post": "options_for_passkey"})),
     path("authmgr/profile/delete", AccountClosingViewSet.as_view({"post": "create"})),
@@ -67,5 +67,5 @@ urlpatterns = [
 ]
 
 if settings.EMBEDDED:
-    # Registers users and shows secrets for trying out: nothing for a platform that others rely on.
+    # The demo registers users and shows secrets: for development only.
     urlpatterns.append(path("demo/", page))

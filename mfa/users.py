@@ -1,32 +1,26 @@
-"""Whom an MFA call names: by e-mail address, in a tenant or among the admin users."""
+"""Find the user that an MFA request names: by e-mail address, in a tenant or among the admin users."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 from uuid import UUID
-
-from django.db import connection
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.crypto import hash_token
+from mfa.caller import Caller, id_in
 from mfa.errors import UnknownEmail
 from tenants import lookup
 from tenants.context import current_tenant, in_tenant
 from tenants.states import Purpose
-from userflow.accounts.models import AdminUser
+from userflow.accounts.models import Account, AdminUser, Client, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts
-from userflow.sessions.client_authentication import PROOF_COLUMNS
-
-if TYPE_CHECKING:
-    # It imports this module.
-    from mfa.enrollment import Caller
 
 
 @contextmanager
 def in_realm(realm: Realm, tenant_id: UUID | None, purpose: Purpose = Purpose.WRITE) -> Iterator[None]:
-    """The home of the realm's users: the tenant's database for end users, the global one for admin users.
+    """Enter the database of the realm's users: the tenant's for end users, the global one for admin users.
 
     Raises UnknownTenant, TenantSuspended or TenantBusy.
     """
@@ -38,78 +32,81 @@ def in_realm(realm: Realm, tenant_id: UUID | None, purpose: Purpose = Purpose.WR
         yield
 
 
-def find_user(realm: Realm, email: str, caller: "Caller | None" = None) -> Any | None:
-    """The active user with this address, or None; an inactive user is as good as unknown, as in signing in.
+def find_user(
+    realm: Realm, email: str | None, caller: Caller | None = None, *, mfa_token: str | None = None
+) -> Account | None:
+    """Return the active user with this address, or None; without an address the caller's own user.
 
-    Several admin users may state an address that none of them has verified: then it names the one whose token or ticket
-    the caller sends. Raises TooManyFromAddress (429) whoever has asked for too many that are not there.
+    Several admin users may have the same address while none of them has verified it. The address then means the one whose
+    token or ticket the caller sends. Call `attempts.reject_listing_address` first, and `check_tenant` on the result.
     """
-    attempts.reject_listing_address()
-    key = email_key(email)
+    if email is None:
+        own = id_in(realm, caller.principal) if caller is not None else None
+        return realm.users._default_manager.filter(pk=own, active=True).first() if own is not None else None
     if realm is ADMINS:
-        return _admin_at(key, caller)
-    return realm.users._default_manager.filter(email_key=key, active=True).first()
+        return _find_admin(email_key(email), caller, mfa_token)
+    return realm.users._default_manager.filter(email_key=email_key(email), active=True).first()
 
 
-def _admin_at(key: str, caller: "Caller | None") -> Any | None:
+def _find_admin(key: str, caller: Caller | None, mfa_token: str | None) -> AdminUser | None:
     found = list(AdminUser.objects.filter(email_key=key).order_by("created_at"))
     named = [user for user in found if user.email_verified_at is not None] or found
-    if len(found) > 1 and caller is not None:
-        own = {caller.principal.id} if caller.principal is not None else set()
-        if caller.ticket is not None:
-            held = ADMINS.tickets._default_manager.filter(digest=hash_token(caller.ticket))
-            own |= set(held.values_list("user_id", flat=True))
-        named = [user for user in found if user.pk in own] or named
-    if len(named) != 1 or not named[0].active:
-        return None
-    if named[0].tenant_id is not None:
-        lookup.find(named[0].tenant_id).check(Purpose.READ)
-    return named[0]
+    if len(found) > 1:
+        named = _own_of(found, caller, mfa_token) or named
+    return named[0] if len(named) == 1 and named[0].active else None
 
 
-def require_user(realm: Realm, email: str, caller: "Caller | None" = None) -> Any:
-    """The active user with this address; the errors of `raise_unknown_email`."""
+def _own_of(found: list[AdminUser], caller: Caller | None, mfa_token: str | None) -> list[AdminUser]:
+    """Those of the users that the caller's token or, if it is of none of them, the caller's tickets belong to."""
+    own = id_in(ADMINS, caller.principal) if caller is not None else None
+    sent = [token for token in (caller.ticket if caller is not None else None, mfa_token) if token is not None]
+    digests = [hash_token(token) for token in sent]
+    held = set(ADMINS.tickets._default_manager.filter(digest__in=digests).values_list("user_id", flat=True))
+    return [user for user in found if user.pk == own] or [user for user in found if user.pk in held]
+
+
+def require_user(realm: Realm, email: str, caller: Caller | None = None) -> Account:
+    """Return the active user with this address. Raises UnknownEmail (404), TooManyFromAddress (429), TenantSuspended."""
+    attempts.reject_listing_address()
     user = find_user(realm, email, caller)
     if user is None:
         raise_unknown_email()
+    check_tenant(user)
     return user
 
 
+def check_tenant(user: Account) -> None:
+    """Raise TenantSuspended for an admin of a tenant that lets no admins in."""
+    if isinstance(user, AdminUser) and user.tenant_id is not None:
+        lookup.find(user.tenant_id).check(Purpose.READ)
+
+
 def raise_unknown_email() -> NoReturn:
-    """Raise UnknownEmail (404), or with TooManyFromAddress (429) so that nobody lists people by trying."""
+    """Count the unknown address; raise UnknownEmail (404), or TooManyFromAddress (429) against listing users."""
     attempts.limit_address("unknown_user")
     raise UnknownEmail
 
 
-def lock_user(realm: Realm, user_id: UUID) -> Any | None:
-    """The active user, locked until the transaction ends. Every change of a user's factors begins here."""
+def lock_user(realm: Realm, user_id: UUID) -> Account | None:
+    """Return the active user, locked until the transaction ends. Every change of a user's factors begins with this."""
     return realm.users._default_manager.select_for_update(no_key=True).filter(pk=user_id, active=True).first()
 
 
-def check_client(client_id: UUID | None, tenant_id: UUID) -> None:
-    """ValidationFailed when a call names a client that is not an active one of the tenant."""
-    if client_id is not None and not active_client(client_id, tenant_id):
+def check_client(client_id: UUID | None, tenant_id: UUID | None) -> None:
+    """Raise ValidationFailed (400) if the request names a client that is not an active one of the tenant."""
+    if client_id is not None and tenant_id is not None and active_client(client_id, tenant_id) is None:
         raise ValidationFailed(details={"client_id": ["No active client of this tenant has this id."]})
 
 
-def active_client(client_id: UUID | None, tenant_id: UUID) -> tuple[Any, ...] | None:
-    """`credentials.PROOF_COLUMNS` of this active client of the tenant; None if there is none.
-
-    A deactivated client signs no user in.
-    """
+def active_client(client_id: UUID | None, tenant_id: UUID) -> Client | None:
+    """Return this active client of the tenant, or None. A deactivated client signs no user in."""
     if client_id is None:
         return None
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {PROOF_COLUMNS} FROM userflow_client c WHERE c.id = %s AND c.tenant_id = %s AND c.active",
-            [client_id, tenant_id],
-        )
-        row: tuple[Any, ...] | None = cursor.fetchone()
-        return row
+    return Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).first()
 
 
-def settings_of(realm: Realm, user: Any) -> dict[str, Any]:
-    """The tenant settings that hold for the user; none for operators."""
-    if realm is END_USERS:
+def settings_of(realm: Realm, user: Account) -> dict[str, Any]:
+    """Return the tenant settings that apply to the user; none for operators."""
+    if isinstance(user, EndUser):
         return current_tenant().settings
     return lookup.find(user.tenant_id).settings if user.tenant_id else {}

@@ -1,4 +1,4 @@
-"""Factors of every kind over HTTP, and what the view sets of all kinds share."""
+"""Endpoints for factors of every kind, and the base of all MFA endpoints."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
 from mfa import factors, passes, serializers
-from mfa.enrollment import Caller
+from mfa.caller import Caller
 from mfa.errors import LastFactor, NoProof, OwnFactors, PassNotPossible, TokenOfAnotherUser, UnknownFactor
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.permissions_catalogue import FACTORS
@@ -27,7 +27,7 @@ from userflow.signin.views import NO_STORE, TICKET_HEADER
 
 PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last sign-in, or an enrollment pass."}
 # Raised by begin, confirm and finish of every kind.
-HELPING = [UnknownUser, OwnFactors, GrantsMoreThanHeld, InsufficientAuthentication]
+ADMIN_ERRORS = [UnknownUser, OwnFactors, GrantsMoreThanHeld, InsufficientAuthentication]
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
 ENROLLMENT_ERRORS = [NoProof, InsufficientAuthentication, TokenOfAnotherUser, EmailNotVerified]
 __all__ = [
@@ -50,7 +50,7 @@ class FactorViewSet(ApiViewSet):
     def caller(
         self, tenant_id: UUID | None = None, ticket: str | None = None, *, proof: Mapping[str, Any] | None = None
     ) -> Caller:
-        """The proofs of this request; `ticket` is the body's field `enrollment_ticket`, `proof` of a change of own factors.
+        """Return the proofs of this request; `ticket` is the field `enrollment_ticket`, `proof` is for own changes.
 
         Raises TenantMismatch (403) when the token is of another tenant, ValidationFailed (400) for two different tickets.
         """
@@ -71,7 +71,7 @@ class FactorViewSet(ApiViewSet):
 
 
 class FactorListViewSet(ApiViewSet):
-    """The caller's own factors; and for admins the reset of somebody's."""
+    """The caller's own factors, and for admins the reset of a user's factors."""
 
     def get_permissions(self) -> list[BasePermission]:
         kind = needs(FACTORS, OPERATOR, ADMIN) if self.action == "reset" else SignedIn
@@ -79,7 +79,7 @@ class FactorListViewSet(ApiViewSet):
 
     @endpoint(returns={200: serializers.FactorListOut}, errors=[UnknownUser], any_level=True)
     def list(self, request: Request) -> Response:
-        """The caller's own factors."""
+        """List the caller's own factors."""
         who = _person_at(request)
         found = factors.list_factors(realm=realm_of(who.kind), tenant_id=who.tenant_id, user_id=who.id)
         return Response(found)
@@ -102,7 +102,7 @@ class FactorListViewSet(ApiViewSet):
     @endpoint(
         serializers.FactorResetIn,
         returns={200: serializers.FactorResetOut},
-        errors=[*HELPING, *TENANCY],
+        errors=[*ADMIN_ERRORS, *TENANCY],
         assurance=Action.RESET_FACTORS,
     )
     def reset(self, request: Request) -> Response:
@@ -119,7 +119,7 @@ class AdminFactorResetViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminFactorResetIn,
         returns={200: serializers.FactorResetOut},
-        errors=HELPING,
+        errors=ADMIN_ERRORS,
         assurance=Action.RESET_FACTORS,
     )
     def reset(self, request: Request) -> Response:
@@ -135,7 +135,7 @@ class EnrollmentPassViewSet(ApiViewSet):
     @endpoint(
         serializers.EnrollmentPassIn,
         returns={201: serializers.EnrollmentPassOut},
-        errors=[*HELPING, *TENANCY, PassNotPossible],
+        errors=[*ADMIN_ERRORS, *TENANCY, PassNotPossible],
         assurance=Action.ISSUE_ENROLLMENT_PASS,
     )
     def create(self, request: Request) -> Response:
@@ -151,7 +151,7 @@ class AdminEnrollmentPassViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminEnrollmentPassIn,
         returns={201: serializers.EnrollmentPassOut},
-        errors=[*HELPING, PassNotPossible],
+        errors=[*ADMIN_ERRORS, PassNotPossible],
         assurance=Action.ISSUE_ENROLLMENT_PASS,
     )
     def create(self, request: Request) -> Response:

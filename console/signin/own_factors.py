@@ -27,7 +27,7 @@ from console.signin.errors import page
 from console.signin.proofs import ProofConfirmView, proof_in
 from console.signin.views import agent, only_forms
 from identity_platform.api.errors import ApiError
-from mfa.enrollment import Caller
+from mfa.caller import Caller
 from mfa.errors import SecretNotIssued
 from mfa.factors import TOTP, list_factors, remove_factor
 from mfa.totp import actions as totp

@@ -13,7 +13,7 @@ from console.frame.forms import Fields
 from console.signin import errors, steps
 from console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm
 from identity_platform.api.errors import ApiError
-from mfa.enrollment import Caller
+from mfa.caller import Caller
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
 from mfa.stepup.actions import StepUp, step_up
 from mfa.totp import actions as totp

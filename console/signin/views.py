@@ -13,7 +13,7 @@ from console.frame.access import is_signed_in, staff_at, staff_or_none
 from console.signin import errors, forms, proofs, steps
 from console.signin.errors import page
 from identity_platform.api.errors import ApiError, NotSignedIn
-from mfa.enrollment import Caller
+from mfa.caller import Caller
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
 from mfa.stepup.actions import options_for_step_up
 from mfa.webauthn import authentication as passkeys

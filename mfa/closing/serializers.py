@@ -1,4 +1,4 @@
-"""Shapes of closing an account."""
+"""Request body of closing an account."""
 
 from userflow.signin.proof_fields import ProofFields
 

@@ -1,1 +1,1 @@
-"""A page on which a newcomer tries every factor; in embedded mode only. It is also the example of the integration guide."""
+"""A page to try every factor, in embedded mode only. It is also the example of the integration guide."""

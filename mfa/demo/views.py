@@ -1,4 +1,4 @@
-"""The demo page: one template; everything else happens in the browser, over the public API."""
+"""The demo page: one template; everything else happens in the browser, through the public API."""
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -8,7 +8,7 @@ from identity_platform.api.handlers import read_only
 from userflow.accounts.models import Client
 
 DEMO_TENANT = "demo"
-# Scripts, styles and calls of this origin only; nothing inline, so markup in somebody's name stays markup.
+# Scripts, styles and calls of this origin only; nothing inline, so markup in a user's name stays text.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -25,7 +25,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "origin": settings.WEBAUTHN_ORIGINS[0] if settings.WEBAUTHN_ORIGINS else settings.BASE_URL,
         "outbox": settings.OUTBOX.relative_to(settings.VAR.parent),
     }
-    answer = HttpResponse(render_to_string("demo/page.html", facts))
-    answer.headers["Content-Security-Policy"] = POLICY
-    answer.headers["Cache-Control"] = "no-store"
-    return answer
+    response = HttpResponse(render_to_string("demo/page.html", facts))
+    response.headers["Content-Security-Policy"] = POLICY
+    response.headers["Cache-Control"] = "no-store"
+    return response

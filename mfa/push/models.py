@@ -1,7 +1,6 @@
 """Push devices and push authentication requests.
 
-Push itself is not offered; the tables stand so that a hard delete names and removes these records, as the specification
-demands, from the first day on which something writes them.
+Push itself is not offered. The tables exist because the specification requires a hard delete to name and remove such records.
 """
 
 import uuid
@@ -14,7 +13,7 @@ from userflow.accounts.models import EndUser
 
 
 class PushDevice(TenantModel):
-    """A device of an end user that could be asked."""
+    """A push device of an end user."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="push_devices")
@@ -27,7 +26,7 @@ class PushDevice(TenantModel):
 
 
 class PushAuthenticationRequest(TenantModel):
-    """One question to a device."""
+    """One authentication request to a device."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="push_authentication_requests")
@@ -41,5 +40,5 @@ class PushAuthenticationRequest(TenantModel):
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
-        """Expired, answered or not: the answer has become a sign-in or nothing."""
+        """Expired, answered or not."""
         return models.Q(expires_at__lt=moment)

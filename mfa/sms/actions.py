@@ -1,25 +1,30 @@
 """Codes by SMS for end users: begin, confirm, request, verify."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NoReturn
+from functools import partial
+from typing import Final, Literal, NoReturn
 from uuid import UUID
 
-from django.db import IntegrityError, connections
+from django.db import IntegrityError
+from django.db.models import Case, F, Q, When
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
-from mfa import factors
-from mfa.completion import complete_by_enrollment, complete_second_step, consume_login, waiting_login
-from mfa.enrollment import Caller, Proof, enrollment_proof, is_this_user
+from mfa import factors, verification
+from mfa.caller import Caller, is_this_user
+from mfa.completion import complete_by_enrollment, consume_login, second_step_grant, waiting_login
+from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoPhone, NoProof, PhoneTaken
 from mfa.notices import issuer_of
 from mfa.sms import codes, sending
 from mfa.sms.models import Phone, SmsCode, SmsMessage
-from mfa.users import check_client, find_user, lock_user
+from mfa.users import check_client, lock_user
+from mfa.verification import Attempt, FactorUnusable
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
+from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import UserTicket
 from userflow.credentials import attempts, tickets
@@ -35,7 +40,7 @@ AMR: Final = ("sms",)  # RFC 8176 section 2
 
 @dataclass(frozen=True, slots=True)
 class CodeSent:
-    """What the answer says about a code that is on its way."""
+    """What the response says about a code that is on its way."""
 
     phone_display: str
     attempts_remaining: int
@@ -44,7 +49,7 @@ class CodeSent:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """An enrolled phone; with the tokens of the sign-in that waited for it."""
+    """An enrolled phone, with the tokens of the sign-in that waited for it, if any."""
 
     phone: Phone
     tokens: TokenPair | None
@@ -52,32 +57,33 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A code that was right; with the tokens of the login that waited for it, if one did."""
+    """A verified code, with the tokens of the login that waited for it, if any."""
 
-    user: Any
+    user: EndUser
     tokens: TokenPair | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A counted message that is still to be handed over; no message where a valid code is another caller's."""
+    """A counted message that is still to be sent; None if another caller's code is still valid."""
 
     message: SmsMessage | None
     to: str
     body: str
-    answer: CodeSent
+    response: CodeSent
 
 
 def begin_sms_setup(*, tenant_id: UUID, client_id: UUID, email: str, phone_number: str, caller: Caller) -> CodeSent:
-    """Send a code to a number that the user wants to enrol.
+    """Send a code to a number that the user wants to enroll.
 
-    Whether somebody else has the number is said only to who proves to hold it, at the confirmation. Raises
-    what `enrollment_proof` raises (NoProof also for an unknown user), PhoneRejected (400), SmsBudgetSpent (429),
+    Only the confirmation, which proves that the caller holds the number, tells whether another user has it. Raises what
+    `enrollment_proof` raises (NoProof also for an unknown user), PhoneRejected (400), SmsBudgetSpent (429),
     SmsUnavailable (503).
     """
     with in_tenant(tenant_id):
         check_client(client_id, tenant_id)
-        user, proof = _proven(email, caller)
+        attempts.reject_listing_address()
+        user, proof = _user_and_proof(email, caller)
         number = codes.mobile_number(phone_number, countries=_countries())
         waiting = _new_code(user, number, purpose=ENROLLMENT, budget=_budget_of(proof))
     return _send(waiting, tenant_id)
@@ -98,28 +104,30 @@ def confirm_sms_setup(
     Raises what `enrollment_proof` raises, PhoneRejected, InvalidCode, AttemptsExceeded, PhoneTaken (400), CodeExpired,
     NotSignedInByTicket (401), AttemptsLocked, TooManyFromAddress (429).
     """
-    attempts.reject_guessing_address()
+    attempts.reject_guessing_or_listing_address()
     with in_tenant(tenant_id):
         check_client(client_id, tenant_id)
-        user, proof = _proven(email, caller)
+        user, proof = _user_and_proof(email, caller)
         login = waiting_login(realm=END_USERS, mfa_token=mfa_token, user=user)
         number = codes.mobile_number(phone_number, countries=_countries())
         digest = codes.number_digest(number.e164, data_key=END_USERS.data_key())
         budget = _budget_of(proof)
-        row = _try_code(user, ENROLLMENT, digest, code, budget=budget)
-        proven = factors.prove_replacement(realm=END_USERS, user=user, proof=proof, caller=caller)
+        row = _check_code(user, ENROLLMENT, digest, code, budget=budget)
+        verified = factors.prove_replacement(realm=END_USERS, user=user, proof=proof, caller=caller)
         try:
             with tenant_atomic():
                 locked = factors.lock_and_check(END_USERS, user, proof)
                 consume_login(END_USERS, login)
-                _spend(row)
-                replaced = bool(locked.phones.all().delete()[0])
-                if replaced and proof.own is not None and not proven:  # enrolled since the request began
+                _consume(row)
+                replaced = bool(Phone.objects.filter(user_id=user.pk).delete()[0])
+                if replaced and proof.own is not None and not verified:  # enrolled since the request began
                     raise proof_missing()
-                phone = Phone(user=locked, number_digest=digest, last_four=number.last_four)
-                phone.number_sealed = seal(number.e164.encode(), data_key=END_USERS.data_key(), context=_place(phone))
+                phone = Phone(user=user, number_digest=digest, last_four=number.last_four)
+                phone.number_sealed = seal(
+                    number.e164.encode(), data_key=END_USERS.data_key(), context=_seal_context(phone)
+                )
                 phone.save(force_insert=True)
-                sending.convert(locked)
+                sending.convert(locked.pk)
                 attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=budget)
                 factors.finalize(
                     END_USERS,
@@ -133,22 +141,26 @@ def confirm_sms_setup(
                     realm=END_USERS, user=locked, login=login, amr=AMR, user_agent=caller.user_agent
                 )
         except IntegrityError as clash:
-            # The index on the number's digest: also when two users confirm it at once.
+            # The unique index on the digest of the number, also when two users confirm it at once.
             raise PhoneTaken from clash
     return Confirmed(phone, tokens)
 
 
-def _proven(email: str, caller: Caller) -> tuple[Any, Proof]:
-    user = find_user(END_USERS, email)
+def _find_user(email: str) -> EndUser | None:
+    return EndUser.objects.filter(email_key=email_key(email), active=True).first()
+
+
+def _user_and_proof(email: str, caller: Caller) -> tuple[EndUser, Proof]:
+    user = _find_user(email)
     if user is None:
-        # The specification has no 404 here, so nobody is told who exists.
+        # The specification has no 404 here: the response does not tell who exists.
         attempts.limit_address("unknown_user")
         raise NoProof
     return user, enrollment_proof(realm=END_USERS, user=user, caller=caller, kind=factors.SMS)
 
 
 def _budget_of(proof: Proof) -> str:
-    # A window proves the address only, which others may share.
+    # A window proves the network address only, which others may share.
     return attempts.UNKNOWN_NETWORK if proof.level == "window" else attempts.SIGNED_IN
 
 
@@ -157,19 +169,20 @@ def request_sms_code(
 ) -> CodeSent:
     """Send a code to the user's enrolled phone.
 
-    `mfa_token`, the ticket of a login that waits, makes the caller a known one. Raises NoPhone (400, an unknown
-    user alike), SmsBudgetSpent (429), SmsUnavailable (503), NotSignedInByTicket (401).
+    `mfa_token`, the ticket of a login that waits, makes the caller a known one. Raises NoPhone (400, also for an unknown
+    user), SmsBudgetSpent (429), SmsUnavailable (503), NotSignedInByTicket (401).
     """
     with in_tenant(tenant_id, Purpose.SIGN_IN):
         check_client(client_id, tenant_id)
-        user = find_user(END_USERS, email)
+        attempts.reject_listing_address()
+        user = _find_user(email)
         login = waiting_login(realm=END_USERS, mfa_token=mfa_token, user=user)
         phone = _phone_of(email)
         if user is None or phone is None:
             attempts.limit_address("unknown_user")
             raise NoPhone
-        e164 = _opened(phone)
-        # Checked again: the tenant may have taken a country off its list since.
+        e164 = _unsealed(phone)
+        # Checked again: the tenant may have removed the country from its list since.
         number = codes.mobile_number(e164, countries=_countries())
         known = login is not None or is_this_user(END_USERS, user, caller.principal)
         waiting = _new_code(
@@ -187,58 +200,51 @@ def verify_sms_code(
 ) -> Verified:
     """Check the code that the user's phone received; `mfa_token` completes a login that waits for it.
 
-    The code works once, also under parallel use; the try is counted before it is compared. Raises InvalidCode
-    (400, an unknown user or no code alike), AttemptsExceeded (400), CodeExpired (401), NotSignedInByTicket (401),
+    The code works once, also under parallel use. The attempt is counted before the comparison. Raises InvalidCode (400,
+    also for an unknown user or no code), AttemptsExceeded (400), CodeExpired (401), NotSignedInByTicket (401),
     AttemptsLocked, TooManyFromAddress (429).
     """
-    attempts.reject_guessing_address()
+    attempts.reject_guessing_or_listing_address()
     with in_tenant(tenant_id, Purpose.SIGN_IN):
         check_client(client_id, tenant_id)
-        user = find_user(END_USERS, email)
+        user = _find_user(email)
         login = waiting_login(realm=END_USERS, mfa_token=mfa_token, user=user)
-        budget = _budget(user, caller, login)
+        budget = verification.budget_of(END_USERS, user, caller, login)
         phone = _phone_of(email)
         if user is None or phone is None:
             _reject_unknown(user, email, budget)
-        row = _try_code(user, VERIFICATION, bytes(phone.number_digest), code, budget=budget, login=login)
-        with tenant_atomic():
-            # The user's row first, as every change of factors does: two orders would end in a deadlock.
-            lock_user(END_USERS, user.pk)
-            _spend(row)
-            tokens = complete_second_step(
-                realm=END_USERS, user=user, ticket=login, amr=AMR, user_agent=caller.user_agent
+        row = _check_code(user, VERIFICATION, bytes(phone.number_digest), code, budget=budget, login=login)
+        try:
+            tokens = verification.consume_factor(
+                realm=END_USERS,
+                attempt=Attempt(user, login, budget),
+                kind=factors.SMS,
+                consume=partial(_use_code, row=row, phone=phone),
+                grant=second_step_grant(user=user, login=login, amr=AMR, user_agent=caller.user_agent),
             )
-            attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=budget)
-            if not user.phones.filter(pk=phone.pk).update(last_used_at=now()):
-                raise InvalidCode  # the phone was taken away while the code was on its way
-            sending.convert(user)
-            if tokens is None:
-                record_for_tenant("factor.verified", target=("end_user", user.pk), details={"kind": factors.SMS})
+        except FactorUnusable as used:
+            raise InvalidCode from used
     return Verified(user, tokens)
 
 
+def _use_code(user: Account, *, row: SmsCode, phone: Phone) -> None:
+    _consume(row)
+    if not Phone.objects.filter(pk=phone.pk, user_id=user.pk).update(last_used_at=now()):
+        raise FactorUnusable  # the phone was removed while the code was on its way
+    sending.convert(user.pk)
+
+
 def _phone_of(email: str) -> Phone | None:
-    # By the address and not by the user: it is asked for nobody too, so that the time does not tell who exists.
+    # By the address, not by the user: the query also runs for unknown users, so that the time does not tell who exists.
     return Phone.objects.filter(user__email_key=email_key(email), user__active=True).first()
 
 
-def _reject_unknown(user: Any, email: str, budget: str) -> NoReturn:
-    """The same steps as for a wrong code, so that neither text nor time nor lock tells who exists or has a phone."""
+def _reject_unknown(user: EndUser | None, email: str, budget: str) -> NoReturn:
+    """Take the steps of a wrong code, so that neither text nor time nor lock tells who exists or has a phone."""
     attempts.limit_address("unknown_user")
     attempts.count(END_USERS, user.pk if user else email_key(email), factor=factors.SMS, caller=budget)
-    attempts.count_wrong_secret()
-    target = ("end_user", user.pk) if user else None
-    record_for_tenant("factor.refused", target=target, outcome="refused", details={"kind": factors.SMS})
+    _record_rejection(user)
     raise InvalidCode
-
-
-def _budget(user: Any, caller: Caller, login: Any) -> str:
-    """Whose tries are counted: those of the user's own session, of tickets, or of all other callers."""
-    if user is not None and is_this_user(END_USERS, user, caller.principal):
-        return attempts.SIGNED_IN
-    if login is None:
-        return attempts.UNKNOWN_NETWORK
-    return attempts.budget_of_ticket(END_USERS, user.pk)
 
 
 def _countries() -> list[str] | None:
@@ -247,11 +253,11 @@ def _countries() -> list[str] | None:
 
 
 def _new_code(
-    user: Any, number: codes.Number, *, purpose: CodePurpose, budget: str, login: UserTicket | None = None
+    user: EndUser, number: codes.Number, *, purpose: CodePurpose, budget: str, login: UserTicket | None = None
 ) -> _Waiting:
-    """Store a new code and count its message. The code has the tries of `budget`, a login those of its ticket.
+    """Store a new code and count its message. The code has the attempts of `budget`, a login those of its ticket.
 
-    A valid code stays as it is when another caller asks again without a proof: that answers as if a message was sent.
+    A valid code is kept when another caller asks again without a proof: the response is the same as if a message was sent.
     """
     key = END_USERS.data_key()
     digest = codes.number_digest(number.e164, data_key=key)
@@ -267,7 +273,7 @@ def _new_code(
         if valid is not None and asked_from not in ("", valid.asked_from):
             return _Waiting(None, "", "", CodeSent(number.display, _remaining(valid, budget)))
         message = sending.reserve(user=user, caller=budget, number=number)
-        # The row stays and with it the tries: asking for a new code does not reset them.
+        # The row stays, and its attempts with it: asking for a new code does not reset them.
         row, _ = SmsCode.objects.update_or_create(
             user=user,
             purpose=purpose,
@@ -284,14 +290,14 @@ def _new_code(
         record_for_tenant("sms.requested", target=("end_user", user.pk), details={"purpose": purpose})
     remaining = _remaining(row, budget) if login is None else tickets.WRONG_CODES_ALLOWED - login.wrong_codes
     issuer = issuer_of(END_USERS, user)
-    text = f"{code} is your code for {issuer}. It is good for 5 minutes."
+    text = f"{code} is your code for {issuer}. It expires in 5 minutes."
     return _Waiting(message, number.e164, text, CodeSent(number.display, remaining))
 
 
 def _send(waiting: _Waiting, tenant_id: UUID) -> CodeSent:
     if waiting.message is not None:
         sending.hand_over(waiting.message, tenant_id=tenant_id, to=waiting.to, body=waiting.body)
-    return waiting.answer
+    return waiting.response
 
 
 def _remaining(row: SmsCode, budget: str) -> int:
@@ -301,20 +307,11 @@ def _remaining(row: SmsCode, budget: str) -> int:
     return max(0, codes.TRIES - int(tries))
 
 
-# One statement counts a try or gives no row back: of sixty parallel guesses five are compared.
-_TRY = """
-UPDATE mfa_smscode SET
-  {budget}_tries = CASE WHEN {budget}_tried_at > now() - %(kept)s THEN {budget}_tries + 1 ELSE 1 END,
-  {budget}_tried_at = now()
-WHERE id = %(id)s AND ({budget}_tries < %(most)s OR {budget}_tried_at IS NULL OR {budget}_tried_at <= now() - %(kept)s)
-"""
-
-
-def _try_code(
-    user: Any, purpose: CodePurpose, digest: bytes, code: str, *, budget: str, login: UserTicket | None = None
+def _check_code(
+    user: EndUser, purpose: CodePurpose, digest: bytes, code: str, *, budget: str, login: UserTicket | None = None
 ) -> SmsCode:
-    """Count one try, then compare; the row of the right code. InvalidCode, AttemptsExceeded, CodeExpired otherwise."""
-    # Opened before the try is counted: a locked data key must not use up the user's tries.
+    """Count an attempt, then compare; return the row of the code. Raises InvalidCode, AttemptsExceeded, CodeExpired."""
+    # Unwrapped before the attempt is counted: a locked data key must not use up the user's attempts.
     key = END_USERS.data_key()
     row = SmsCode.objects.filter(user=user, purpose=purpose, number_digest=digest).first()
     if row is None or row.used_at is not None:
@@ -325,7 +322,7 @@ def _try_code(
         raise InvalidCode
     if row.expires_at <= now():
         raise CodeExpired
-    if login is None and not _count_try(row, budget):
+    if login is None and not _count_attempt(row, budget):
         _record_rejection(user)
         raise AttemptsExceeded
     attempts.count(END_USERS, user.pk, factor=factors.SMS, caller=budget)
@@ -338,41 +335,47 @@ def _try_code(
     return row
 
 
-def _count_try(row: SmsCode, budget: str) -> bool:
-    """Whether the code has a try left for this budget; a login's ticket has tries of its own."""
-    with connections["tenant"].cursor() as cursor:
-        counted: dict[str, Any] = {"id": row.pk, "most": codes.TRIES, "kept": codes.TRIES_KEPT}
-        cursor.execute(_TRY.format(budget=budget), counted)
-        return bool(cursor.rowcount == 1)
+def _count_attempt(row: SmsCode, budget: str) -> bool:
+    """Count an attempt at the code, in one UPDATE: of sixty parallel guesses five are compared. False if none is left."""
+    attempts_made, last_at = f"{budget}_tries", f"{budget}_tried_at"
+    forgotten = Q(**{last_at: None}) | Q(**{f"{last_at}__lte": now() - codes.TRIES_KEPT})
+    free = SmsCode.objects.filter(forgotten | Q(**{f"{attempts_made}__lt": codes.TRIES}), pk=row.pk)
+    again = Case(When(forgotten, then=1), default=F(attempts_made) + 1)
+    return bool(free.update(**{attempts_made: again, last_at: now()}))
 
 
-def _record_rejection(user: Any) -> None:
+def _record_rejection(user: EndUser | None) -> None:
     attempts.count_wrong_secret()
-    record_for_tenant("factor.refused", target=("end_user", user.pk), outcome="refused", details={"kind": factors.SMS})
-
-
-def _spend(row: SmsCode) -> None:
-    """Use the code up; of two at once one wins, and a code that a newer one has replaced is gone."""
-    spent = SmsCode.objects.filter(pk=row.pk, code_digest=row.code_digest, used_at=None, expires_at__gt=now()).update(
-        used_at=now(), known_tries=0, stranger_tries=0
+    record_for_tenant(
+        "factor.refused",
+        target=("end_user", user.pk) if user else None,
+        outcome="refused",
+        details={"kind": factors.SMS},
     )
-    if not spent:
+
+
+def _consume(row: SmsCode) -> None:
+    """Use the code up. Of two requests at once one wins; a code that was replaced by a newer one is invalid."""
+    consumed = SmsCode.objects.filter(
+        pk=row.pk, code_digest=row.code_digest, used_at=None, expires_at__gt=now()
+    ).update(used_at=now(), known_tries=0, stranger_tries=0)
+    if not consumed:
         raise InvalidCode
 
 
-def _opened(phone: Phone) -> str:
+def _unsealed(phone: Phone) -> str:
     try:
-        return unseal(bytes(phone.number_sealed), data_key=END_USERS.data_key(), context=_place(phone)).decode()
-    except SealBroken as moved:
-        # A row of another user, tenant or database: it opens nothing, and somebody must hear of it.
+        return unseal(bytes(phone.number_sealed), data_key=END_USERS.data_key(), context=_seal_context(phone)).decode()
+    except SealBroken as broken:
+        # A row of another user, tenant or database. It opens nothing, and the operators must know.
         record_for_tenant(
             "seal.broken", target=("end_user", phone.user_id), outcome="failed", details={"kind": factors.SMS}
         )
-        raise NoPhone from moved
+        raise NoPhone from broken
 
 
-def _place(phone: Phone) -> SealContext:
-    # The user belongs to the place: a number copied to somebody else's row does not open there.
+def _seal_context(phone: Phone) -> SealContext:
+    # The user is part of the context: a number that is copied to another user's row cannot be opened there.
     return SealContext(
         tenant=END_USERS.owner(), table="mfa_phone", column="number_sealed", row=f"{phone.user_id}/{phone.pk}"
     )

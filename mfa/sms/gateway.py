@@ -1,7 +1,7 @@
 """Senders of messages, chosen by the dotted path in SMS_BACKEND, as Django chooses its e-mail back ends.
 
-A message costs money and annoys when it comes twice. So a sender tries again only where it is certain, or made certain by
-an idempotency key, that the first try sent nothing.
+A message costs money, and users should not get it twice. So a sender retries only if the first try certainly sent nothing,
+or if an idempotency key prevents a duplicate.
 """
 
 import json
@@ -37,14 +37,14 @@ class SmsGateway(ABC):
 
     @abstractmethod
     def send(self, *, to: str, body: str, key: str) -> None:
-        """Hand one message over. `key` names it, so that a gateway can tell a second try from a second message.
+        """Send one message. `key` identifies it, so that a gateway can tell a retry from a second message.
 
         Raises NotSent.
         """
 
 
 def gateway() -> SmsGateway:
-    """The sender that SMS_BACKEND names. Raises NotSent where none is set: no default would be right in production."""
+    """Return the sender that SMS_BACKEND names. Raises NotSent if it is not set: production has no sensible default."""
     if not settings.SMS_BACKEND:
         raise NotSent("SMS_BACKEND is not set")
     chosen: SmsGateway = import_string(settings.SMS_BACKEND)()
@@ -102,9 +102,9 @@ class TwilioGateway(SmsGateway):
 
 
 class HttpGateway(SmsGateway):
-    """A gateway of one's own: POST of JSON {to, body} with `Idempotency-Key`, any 2xx is success.
+    """A custom gateway: POST of JSON {to, body} with `Idempotency-Key`, any 2xx is success.
 
-    The gateway must know the key again (draft-ietf-httpapi-idempotency-key-header): then a try whose outcome is unknown
+    The gateway must recognise the key (draft-ietf-httpapi-idempotency-key-header): then a try whose outcome is unknown
     can be repeated without sending twice.
     """
 
@@ -137,24 +137,24 @@ def _deliver(attempt: Callable[[float], requests.Response], *, repeatable: bool)
         if left <= 0:
             break
         try:
-            # Of the time that is left, so that a repeatable try that hangs leaves room for another.
-            answer = attempt(left / 2 if repeatable and turn < TRIES - 1 else left)
+            # Half of the time that is left, so that a repeatable try that hangs leaves time for another.
+            response = attempt(left / 2 if repeatable and turn < TRIES - 1 else left)
         except requests.RequestException as problem:
             reason = type(problem).__name__
             if not (repeatable or _never_left(problem)):
                 raise NotSent(reason) from problem
             continue
-        if answer.status_code < 300:
+        if response.status_code < 300:
             return
-        reason = f"status {answer.status_code}"
-        if answer.status_code != 429 and not (repeatable and answer.status_code >= 500):
+        reason = f"status {response.status_code}"
+        if response.status_code != 429 and not (repeatable and response.status_code >= 500):
             raise NotSent(reason)
         time.sleep(max(0.0, min(0.2 * (turn + 1), ends - time.monotonic())))
     raise NotSent(reason)
 
 
 def _never_left(problem: requests.RequestException) -> bool:
-    """Whether the connection was not even made."""
+    """Return whether the connection was never made."""
     if isinstance(problem, requests.ConnectTimeout):
         return True
     cause = getattr(problem.args[0], "reason", None) if problem.args else None

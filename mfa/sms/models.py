@@ -14,7 +14,7 @@ MESSAGES_KEPT = timedelta(days=35)
 
 
 class Phone(TenantModel):
-    """A number that its user has confirmed; unconfirmed ones exist only in a code's digest."""
+    """A confirmed number; unconfirmed numbers are stored only in the digest of a code."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="phones")
@@ -32,11 +32,11 @@ class Phone(TenantModel):
 
     @property
     def display(self) -> str:
-        """What answers show of the number."""
+        """What responses show of the number."""
         return f"***-***-{self.last_four}"
 
     def summary(self) -> dict[str, Any]:
-        """The factor in lists."""
+        """Return the phone as lists of factors show it."""
         return {
             "id": self.id,
             "kind": "sms",
@@ -47,9 +47,9 @@ class Phone(TenantModel):
 
 
 class SmsCode(TenantModel):
-    """The newest code for one number of one user and one purpose, and the tries at it.
+    """The newest code for one number of one user and one purpose, and the attempts at it.
 
-    The row stays when a new code is asked for, so that this does not reset the tries.
+    The row stays when a new code is requested, so that this does not reset the attempts.
     """
 
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="sms_codes")
@@ -58,9 +58,9 @@ class SmsCode(TenantModel):
     code_digest = models.BinaryField()
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True)
-    # Network of the caller who asked for the code without a proof; empty for a caller with a ticket or token.
+    # Network of the caller who requested the code without a proof; empty for a caller with a ticket or token.
     asked_from = models.CharField(max_length=43, default="")
-    # Callers who hold a ticket or token of the user have tries of their own: strangers cannot use them up.
+    # Callers who hold a ticket or token of the user have attempts of their own, which other callers cannot use up.
     known_tries = models.PositiveSmallIntegerField(default=0)
     known_tried_at = models.DateTimeField(null=True)
     stranger_tries = models.PositiveSmallIntegerField(default=0)
@@ -77,12 +77,12 @@ class SmsCode(TenantModel):
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
-        """Expired so long ago that its tries are forgotten too."""
+        """Expired so long ago that its attempts no longer count."""
         return models.Q(expires_at__lt=moment - CODES_KEPT)
 
 
 class SmsMessage(TenantModel):
-    """One message that was paid for: counted against the budgets, and whether its code was ever used."""
+    """One sent message: it counts against the budgets. `converted_at` is set when its code is used."""
 
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="sms_messages")
     caller = models.CharField(max_length=8)
@@ -103,5 +103,5 @@ class SmsMessage(TenantModel):
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
-        """Past every budget and every look at the conversion."""
+        """Too old for every budget and for the conversion alarm."""
         return models.Q(sent_at__lt=moment - MESSAGES_KEPT)

@@ -1,11 +1,11 @@
-"""Sending a message within the budgets that keep fraud out.
+"""Send messages within budgets against toll fraud.
 
-What counts per user and tenant lies in the tenant's database, so that losing the cache resets nothing. What counts per
-address and per phone number spans tenants and lies in Valkey; while that cannot be read nothing is sent.
+The counters per user and tenant are in the tenant's database, so that losing the cache resets nothing. The counters per
+network address and phone number span tenants and are in Valkey; while they cannot be read, nothing is sent.
 """
 
-from datetime import timedelta
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Final
 from uuid import UUID, uuid4
 
 import structlog
@@ -28,6 +28,7 @@ from mfa.sms.models import SmsMessage
 from tenants import keys
 from tenants.context import current_tenant, in_tenant
 from tenants.states import Purpose
+from userflow.accounts.models import EndUser
 from userflow.credentials import attempts
 
 log = structlog.get_logger("identity.sms")
@@ -35,34 +36,34 @@ SENT = Counter("identity_sms_messages", "Messages by outcome.", ["outcome"])
 ALARMS = Counter("identity_sms_conversion_alarm", "Countries whose codes were hardly ever used.", ["country_prefix"])
 
 TENANT_BUDGET_LOCK: Final = 7_215_006
-# This share of a tenant's daily budget is kept for callers who hold a ticket or token of the user.
+# This share of a tenant's daily budget is reserved for callers who hold a ticket or token of the user.
 KEPT_PERCENT: Final = 20
-# A code that is younger may still be used; it says nothing about the conversion yet.
+# A younger code may still be used, so it does not count for the conversion yet.
 _YOUNG: Final = timedelta(minutes=5)
 
 
-def check_caller(*, user: Any, caller: str) -> None:
+def check_caller(*, user: EndUser, caller: str) -> None:
     """Check the limits of the user and count one request of the caller's address, whether or not a message follows.
 
-    Callers who hold a ticket or token of the user are not held up by what strangers had sent; strangers are counted with
-    everything. Raises SmsBudgetSpent (429), or SmsUnavailable (503) if the counters cannot be read.
+    The messages of other callers do not count for callers who hold a ticket or token of the user; for all others every
+    message counts. Raises SmsBudgetSpent (429), or SmsUnavailable (503) if the counters cannot be read.
     """
     _check_user(user, caller)
     _count_address()
 
 
-def reserve(*, user: Any, caller: str, number: codes.Number) -> SmsMessage:
+def reserve(*, user: EndUser, caller: str, number: codes.Number) -> SmsMessage:
     """Count one message before it is sent. Call it in a transaction, with the user's row locked.
 
     Raises SmsReserved or SmsBudgetSpent (429), or SmsUnavailable (503) if the counters cannot be read.
     """
     _check_tenant(caller)
-    # Last, so that only what is sent counts: strangers must not use up a number's messages with calls that fail.
+    # Last, so that only sent messages count: failing calls must not use up the messages of a number.
     _count_number(number)
     return SmsMessage.objects.create(user=user, caller=caller, country_prefix=number.country_prefix)
 
 
-def _check_user(user: Any, caller: str) -> None:
+def _check_user(user: EndUser, caller: str) -> None:
     counted = SmsMessage.objects.filter(user=user)
     if caller == attempts.SIGNED_IN:
         counted = counted.filter(caller=caller)
@@ -77,7 +78,7 @@ def _check_user(user: Any, caller: str) -> None:
             raise SmsBudgetSpent(retry_after=_until(times[-1], seconds))
 
 
-def _until(oldest: Any, seconds: int) -> int:
+def _until(oldest: datetime, seconds: int) -> int:
     return int((oldest + timedelta(seconds=seconds) - now()).total_seconds()) + 1
 
 
@@ -98,7 +99,7 @@ def _count_number(number: codes.Number) -> None:
 
 def _check(usage: ratelimit.Usage) -> None:
     if degraded():
-        # A count that this process takes alone would be one of many, each with the whole budget.
+        # Each process would count on its own, with the whole budget.
         raise SmsUnavailable
     if usage.limited:
         raise SmsBudgetSpent(retry_after=usage.retry_after)
@@ -107,7 +108,7 @@ def _check(usage: ratelimit.Usage) -> None:
 def _check_tenant(caller: str) -> None:
     most, seconds = settings.SMS_LIMITS["tenant_day"]
     with connections["tenant"].cursor() as cursor:
-        # One after the other per tenant, or parallel requests would all see the last free place.
+        # One at a time per tenant: parallel requests would all see the last message of the budget.
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [TENANT_BUDGET_LOCK])
     today = SmsMessage.objects.filter(sent_at__gt=now() - timedelta(seconds=seconds))
     used = today.aggregate(number=Count("id"), last=Max("sent_at"))
@@ -119,10 +120,9 @@ def _check_tenant(caller: str) -> None:
 
 
 def hand_over(message: SmsMessage, *, tenant_id: UUID, to: str, body: str) -> None:
-    """Give the message to the gateway. Call it with no tenant entered: a gateway takes seconds, and a tenant's connection
-    that waits for it is one of few.
+    """Give the message to the gateway. Call it outside the tenant: a gateway takes seconds, and connections are few.
 
-    Raises SmsUnavailable (503); the message then does not stand in the way of a second try.
+    Raises SmsUnavailable (503); the message then does not count against a second try.
     """
     try:
         gateway().send(to=to, body=body, key=str(uuid4()))
@@ -137,14 +137,14 @@ def hand_over(message: SmsMessage, *, tenant_id: UUID, to: str, body: str) -> No
         _watch_conversion(message.country_prefix)
 
 
-def convert(user: Any) -> None:
-    """A code of the user was used: the newest message has served its purpose."""
-    newest = SmsMessage.objects.filter(user=user).order_by("-sent_at").values_list("pk", flat=True)[:1]
-    SmsMessage.objects.filter(pk__in=list(newest)).update(converted_at=now())
+def convert(user_id: UUID) -> None:
+    """Note that the code in the user's newest message was used."""
+    newest = SmsMessage.objects.filter(user_id=user_id).order_by("-sent_at").values("pk")[:1]
+    SmsMessage.objects.filter(pk__in=newest).update(converted_at=now())
 
 
 def _watch_conversion(country_prefix: str) -> None:
-    """Raise the alarm when a country takes many messages and uses few codes: the mark of toll fraud (pumping)."""
+    """Raise the alarm when many messages go to a country and few of their codes are used: a sign of toll fraud (pumping)."""
     moment = now()
     counted = SmsMessage.objects.filter(
         country_prefix=country_prefix, failed=False, sent_at__gt=moment - timedelta(days=1), sent_at__lt=moment - _YOUNG
@@ -153,7 +153,7 @@ def _watch_conversion(country_prefix: str) -> None:
         return
     if counted["used"] * 100 >= counted["sent"] * settings.SMS_ALARM_PERCENT:
         return
-    # Once an hour for each country of a tenant; the counter only spares the readers repetition.
+    # Once an hour for each country of a tenant, to avoid repetition.
     key = f"{current_tenant().tenant_id}:{country_prefix}"
     if ratelimit.count(group="sms_alarm", key=key, limit=1, period=3600).limited:
         return

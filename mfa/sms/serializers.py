@@ -1,4 +1,4 @@
-"""Shapes of the SMS calls."""
+"""Request and response bodies of SMS."""
 
 from typing import Any
 
@@ -11,24 +11,24 @@ from mfa.totp.serializers import COMPLETES, LoginTokens
 from userflow.signin.proof_fields import ProofFields
 
 
-class SmsWhom(serializers.Serializer[Any]):
+class SmsUser(serializers.Serializer[Any]):
     client_id = Identifier()
     email = EmailAddress()
     tenant_id = Identifier()
 
 
-class SmsBegin(SmsWhom, EnrollmentIn):
+class SmsBegin(SmsUser, EnrollmentIn):
     phone_number = Text(max_length=32, help_text="E.164: plus sign, country code, digits.")
 
 
 class SmsConfirm(SmsBegin, ProofFields):
-    """The fields of a proof are for replacing a phone; `code` is of the new one."""
+    """The fields of a proof are for replacing a phone; `code` is that of the new one."""
 
     code = SixDigits()
     mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 
 
-class SmsRequestCode(SmsWhom):
+class SmsRequestCode(SmsUser):
     mfa_token = Text(max_length=256, required=False, help_text="Ticket of the login that waits for the code.")
 
 

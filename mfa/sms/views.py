@@ -37,7 +37,7 @@ class SmsViewSet(FactorViewSet):
         assurance=Action.ADD_FACTOR,
     )
     def begin(self, request: Request) -> Response:
-        """Send a code to a phone that is to be enrolled."""
+        """Send a code to a phone, to enroll it."""
         asked = self.valid(serializers.SmsBegin)
         caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None))
         return self._sent(actions.begin_sms_setup(**asked, caller=caller))
@@ -60,8 +60,8 @@ class SmsViewSet(FactorViewSet):
         proof = proof_in(asked, but="code")
         caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None), proof=proof)
         done = actions.confirm_sms_setup(**without_proof(asked, but="code"), caller=caller)
-        answer = {"message": "The phone is enrolled.", "phone_display": done.phone.display, "success": True}
-        return Response({**answer, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
+        body = {"message": "The phone is enrolled.", "phone_display": done.phone.display, "success": True}
+        return Response({**body, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
 
     @endpoint(
         serializers.SmsRequestCode,
@@ -82,17 +82,17 @@ class SmsViewSet(FactorViewSet):
         token="optional",
     )
     def verify(self, request: Request) -> Response:
-        """Check the code; with `mfa_token` it answers the login's tokens."""
+        """Check the code; with `mfa_token` it returns the login's tokens."""
         asked = self.valid(serializers.SmsVerify)
         done = actions.verify_sms_code(**asked, caller=self.caller(asked["tenant_id"]))
-        answer: dict[str, Any] = {
+        body: dict[str, Any] = {
             "email": done.user.email,
             "message": "The code is right.",
             "method": "sms",
             "success": True,
             "tenant_id": asked["tenant_id"],
         }
-        return Response({**answer, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
+        return Response({**body, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
 
     def _sent(self, sent: actions.CodeSent) -> Response:
         return Response(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from identity_platform.api.errors import AccessTokenInvalid, ValidationFailed
-from mfa.enrollment import Caller
+from mfa.caller import Caller
 from mfa.errors import UnknownEmail
 from mfa.sms.actions import AMR as SMS_AMR
 from mfa.sms.actions import verify_sms_code

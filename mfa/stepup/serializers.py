@@ -1,4 +1,4 @@
-"""Shapes of step-up."""
+"""Request and response bodies of step-up."""
 
 from typing import Any
 

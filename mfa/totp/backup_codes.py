@@ -9,12 +9,12 @@ ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's, without I, L, O, U
 HOW_MANY = 10
 _LENGTH = 16  # 16 characters of 5 bits
 _SPELLING = re.compile(f"[{ALPHABET}]{{{_LENGTH}}}")
-# What people read for a digit (Crockford's decoding table).
+# Letters that are read as a digit (Crockford's decoding table).
 _MISREAD = str.maketrans("OIL", "011")
 
 
 def new_codes() -> list[str]:
-    """Ten fresh codes, `xxxx-xxxx-xxxx-xxxx`."""
+    """Return ten new codes, `xxxx-xxxx-xxxx-xxxx`."""
     return [_dashed("".join(secrets.choice(ALPHABET) for _ in range(_LENGTH))) for _ in range(HOW_MANY)]
 
 
@@ -23,11 +23,11 @@ def _dashed(code: str) -> str:
 
 
 def normalised(text: str) -> str | None:
-    """The code without dashes in upper case, or None when it has not the form of one."""
+    """Return the code without dashes in upper case, or None if it does not have the form of one."""
     code = text.replace("-", "").upper().translate(_MISREAD) if text.isascii() else ""
     return code if _SPELLING.fullmatch(code) else None
 
 
 def digest(code: str, *, data_key: bytes, user_id: object) -> bytes:
-    """What is stored of a normalised code; bound to its user, so that a row copied to another one opens nothing."""
+    """Return the stored form of a normalised code, bound to its user: a copied row is useless to another user."""
     return keyed_digest(f"{user_id}:{code}", key=data_key, purpose="backup code")

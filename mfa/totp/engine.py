@@ -1,7 +1,6 @@
-"""Time-based codes (RFC 6238) over `django_otp.oath`, and the picture that hands a secret to an authenticator.
+"""Time-based codes (RFC 6238) over `django_otp.oath`, and the QR code that transfers a secret to an authenticator.
 
-SHA-1, six digits, 30 seconds: what every authenticator app implements. Knows no database and no request; the clock is an
-argument.
+SHA-1, six digits, 30 seconds: what every authenticator app implements. No database and no request; the time is an argument.
 """
 
 import base64
@@ -29,23 +28,23 @@ _MASK = 5
 
 
 def new_secret() -> bytes:
-    """A fresh secret."""
+    """Return a new secret."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
 def encoded(secret: bytes) -> str:
-    """The secret in base32 (RFC 4648 section 6), as authenticators take it."""
+    """Return the secret in base32 (RFC 4648 section 6), as authenticators take it."""
     return base64.b32encode(secret).decode("ascii")
 
 
 def grouped(secret: bytes) -> str:
-    """The secret in groups of four, for typing."""
+    """Return the secret in groups of four, for typing."""
     text = encoded(secret)
     return " ".join(text[start : start + 4] for start in range(0, len(text), 4))
 
 
 def matching_step(secret: bytes, code: str, *, at: float, after: int | None = None) -> int | None:
-    """The time step whose code this is: the present one or a neighbour, later than `after`; None when it is none of them.
+    """Return the time step of the code: the current one or a neighbour, later than `after`; None if it is none of them.
 
     Every candidate is computed and compared in constant time, so the time does not tell which step was near.
     """
@@ -59,7 +58,7 @@ def matching_step(secret: bytes, code: str, *, at: float, after: int | None = No
 
 
 def otp_auth_url(secret: bytes, *, issuer: str, account: str) -> str:
-    """The key URI that authenticators read (Google Authenticator wiki, Key Uri Format); any letters percent-encoded."""
+    """Return the key URI that authenticators read (Google Authenticator wiki, Key Uri Format), percent-encoded."""
     label = f"{quote(issuer, safe='')}:{quote(account, safe='@')}"
     return (
         f"otpauth://totp/{label}?secret={encoded(secret)}&issuer={quote(issuer, safe='')}"

@@ -12,7 +12,7 @@ from userflow.accounts.models import AdminUser, EndUser
 
 
 class TotpSecret(models.Model):
-    """A shared secret, sealed. Unconfirmed ones stand side by side for ten minutes; one is confirmed at most."""
+    """A sealed shared secret. A user may have several unconfirmed ones for ten minutes, and one confirmed one."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     secret_sealed = models.BinaryField(editable=False)
@@ -31,11 +31,11 @@ class TotpSecret(models.Model):
 
     @classmethod
     def expired(cls, moment: datetime) -> Q:
-        """Never confirmed in time."""
+        """Not confirmed in time."""
         return Q(confirmed_at=None, expires_at__lt=moment)
 
     def summary(self) -> dict[str, Any]:
-        """The factor in lists."""
+        """Return the authenticator as lists of factors show it."""
         return {
             "id": self.id,
             "kind": "totp",
@@ -70,7 +70,7 @@ class EndUserTotpSecret(TotpSecret, TenantModel):
 
 
 class BackupCode(models.Model):
-    """One way in without the authenticator, once. `digest` is HMAC-SHA256 under a key outside the database."""
+    """A code that replaces the authenticator once. `digest` is HMAC-SHA256 under a key outside the database."""
 
     digest = models.BinaryField()
     created_at = models.DateTimeField(auto_now_add=True)

@@ -1,4 +1,4 @@
-"""Shapes of the TOTP calls."""
+"""Request and response bodies of TOTP."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ class TotpDisable(TotpBegin, ProofFields):
 
 
 class AdminTotpConfirm(AdminTotpSetup, ProofFields):
-    """The fields of a proof are for replacing an authenticator; `code` is of the new one."""
+    """The fields of a proof are for replacing an authenticator; `code` is that of the new one."""
 
     code = SixDigits()
     secret = Text(max_length=128, help_text="From beginSetup.")

@@ -21,56 +21,51 @@ TENANCY = [*REALM, UnknownTenant]
 SECOND_STEP = [InvalidCode, AttemptsLocked, NotSignedInByTicket]
 
 
-class TotpMechanism(FactorViewSet):
+class TotpEndpoints(FactorViewSet):
     """What both realms do with a valid request."""
 
     realm: ClassVar[Realm]
 
-    def whom(self, asked: dict[str, Any], *, proof: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Realm, tenant and proofs for the action; the rest of the members go to it as they are."""
+    def arguments(self, asked: dict[str, Any], *, proof: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return realm, tenant and proofs for the action, with the other fields of the request."""
         tenant_id = asked.pop("tenant_id", None)
         caller = self.caller(tenant_id, asked.pop("enrollment_ticket", None), proof=proof)
         return {"realm": self.realm, "tenant_id": tenant_id, "caller": caller, **asked}
 
-    def answer_begin(self, asked: dict[str, Any]) -> Response:
-        """200 with the secret, once."""
-        setup = actions.begin_totp_setup(**self.whom(asked))
+    def respond_begin(self, asked: dict[str, Any]) -> Response:
+        setup = actions.begin_totp_setup(**self.arguments(asked))
         return Response({name: getattr(setup, name) for name in setup.__slots__}, headers=NO_STORE)
 
-    def answer_confirm(self, asked: dict[str, Any]) -> Response:
-        """200 with the backup codes, once."""
+    def respond_confirm(self, asked: dict[str, Any]) -> Response:
         proof = proof_in(asked, but="code")
-        done = actions.confirm_totp_setup(**self.whom(without_proof(asked, but="code"), proof=proof))
+        done = actions.confirm_totp_setup(**self.arguments(without_proof(asked, but="code"), proof=proof))
         message = "The authenticator is enrolled. Keep the backup codes: they are not shown again."
-        answer = {"backup_codes": done.backup_codes, "message": message, "success": True}
-        return Response({**answer, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
+        body = {"backup_codes": done.backup_codes, "message": message, "success": True}
+        return Response({**body, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
 
-    def answer_verify(self, asked: dict[str, Any]) -> Response:
-        """200 with what was verified, and the tokens of a login that waited for it."""
-        place = {"tenant_id": asked["tenant_id"]} if "tenant_id" in asked else {}
-        done = actions.verify_totp(**self.whom(asked))
-        answer = {
+    def respond_verify(self, asked: dict[str, Any]) -> Response:
+        tenant = {"tenant_id": asked["tenant_id"]} if "tenant_id" in asked else {}
+        done = actions.verify_totp(**self.arguments(asked))
+        body = {
             "email": done.user.email,
             "message": "The code is right.",
             "method": done.method,
             "success": True,
-            **place,
+            **tenant,
         }
-        return Response({**answer, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
+        return Response({**body, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
 
-    def answer_disable(self, asked: dict[str, Any]) -> Response:
-        """200 once it is gone."""
-        actions.disable_totp(**self.whom(without_proof(asked), proof=proof_in(asked)))
+    def respond_disable(self, asked: dict[str, Any]) -> Response:
+        actions.disable_totp(**self.arguments(without_proof(asked), proof=proof_in(asked)))
         return Response({"message": "The authenticator and its backup codes are removed.", "success": True})
 
-    def answer_regenerate(self, asked: dict[str, Any]) -> Response:
-        """200 with the new codes, once."""
-        codes = actions.regenerate_backup_codes(**self.whom(asked))
-        message = "The old backup codes are void. Keep these: they are not shown again."
+    def respond_regenerate(self, asked: dict[str, Any]) -> Response:
+        codes = actions.regenerate_backup_codes(**self.arguments(asked))
+        message = "The old backup codes are invalid now. Keep these: they are not shown again."
         return Response({"backup_codes": codes, "message": message, "success": True}, headers=NO_STORE)
 
 
-class TotpViewSet(TotpMechanism):
+class TotpViewSet(TotpEndpoints):
     realm = END_USERS
 
     @endpoint(
@@ -84,7 +79,7 @@ class TotpViewSet(TotpMechanism):
     )
     def begin(self, request: Request) -> Response:
         """Issue a secret for an authenticator app."""
-        return self.answer_begin(self.valid(serializers.TotpSetup))
+        return self.respond_begin(self.valid(serializers.TotpSetup))
 
     @endpoint(
         serializers.TotpConfirm,
@@ -100,7 +95,7 @@ class TotpViewSet(TotpMechanism):
 
         With `mfa_token` it completes the login that waits for a factor and returns its tokens.
         """
-        return self.answer_confirm(self.valid(serializers.TotpConfirm))
+        return self.respond_confirm(self.valid(serializers.TotpConfirm))
 
     @endpoint(
         serializers.TotpVerify,
@@ -109,8 +104,8 @@ class TotpViewSet(TotpMechanism):
         token="optional",
     )
     def verify(self, request: Request) -> Response:
-        """Check a code or spend a backup code."""
-        return self.answer_verify(self.valid(serializers.TotpVerify))
+        """Check a code, or use a backup code."""
+        return self.respond_verify(self.valid(serializers.TotpVerify))
 
     @endpoint(
         serializers.TotpVerifyLogin,
@@ -119,8 +114,8 @@ class TotpViewSet(TotpMechanism):
         token="optional",
     )
     def verify_login(self, request: Request) -> Response:
-        """The same as a login's second step: with `mfa_token` it answers the login's tokens."""
-        return self.answer_verify(self.valid(serializers.TotpVerifyLogin))
+        """Check a code as the second step of a login: with `mfa_token` it returns the login's tokens."""
+        return self.respond_verify(self.valid(serializers.TotpVerifyLogin))
 
     @endpoint(
         serializers.TotpDisable,
@@ -131,7 +126,7 @@ class TotpViewSet(TotpMechanism):
     )
     def disable(self, request: Request) -> Response:
         """Remove authenticator and backup codes, with a proof in the body."""
-        return self.answer_disable(self.valid(serializers.TotpDisable))
+        return self.respond_disable(self.valid(serializers.TotpDisable))
 
     @endpoint(
         serializers.TotpBegin,
@@ -141,11 +136,11 @@ class TotpViewSet(TotpMechanism):
         assurance=Action.RENEW_BACKUP_CODES,
     )
     def regenerate(self, request: Request) -> Response:
-        """New backup codes instead of the old ones, by the user."""
-        return self.answer_regenerate(self.valid(serializers.TotpBegin))
+        """Replace the backup codes by new ones."""
+        return self.respond_regenerate(self.valid(serializers.TotpBegin))
 
 
-class AdminTotpViewSet(TotpMechanism):
+class AdminTotpViewSet(TotpEndpoints):
     realm = ADMINS
 
     @endpoint(
@@ -159,7 +154,7 @@ class AdminTotpViewSet(TotpMechanism):
     )
     def begin(self, request: Request) -> Response:
         """Issue a secret for an admin user's authenticator app."""
-        return self.answer_begin(self.valid(serializers.AdminTotpSetup))
+        return self.respond_begin(self.valid(serializers.AdminTotpSetup))
 
     @endpoint(
         serializers.AdminTotpConfirm,
@@ -172,7 +167,7 @@ class AdminTotpViewSet(TotpMechanism):
     )
     def confirm(self, request: Request) -> Response:
         """Enroll an admin user's authenticator with its first code; with `mfa_token` it completes the waiting login."""
-        return self.answer_confirm(self.valid(serializers.AdminTotpConfirm))
+        return self.respond_confirm(self.valid(serializers.AdminTotpConfirm))
 
     @endpoint(
         serializers.AdminTotpVerifyLogin,
@@ -181,8 +176,8 @@ class AdminTotpViewSet(TotpMechanism):
         token="optional",
     )
     def verify_login(self, request: Request) -> Response:
-        """Check an admin user's code; with `mfa_token` it answers the login's tokens."""
-        return self.answer_verify(self.valid(serializers.AdminTotpVerifyLogin))
+        """Check an admin user's code; with `mfa_token` it returns the login's tokens."""
+        return self.respond_verify(self.valid(serializers.AdminTotpVerifyLogin))
 
     @endpoint(
         serializers.AdminTotpDisable,
@@ -193,7 +188,7 @@ class AdminTotpViewSet(TotpMechanism):
     )
     def disable(self, request: Request) -> Response:
         """Remove an admin user's authenticator and backup codes, with a proof in the body."""
-        return self.answer_disable(self.valid(serializers.AdminTotpDisable))
+        return self.respond_disable(self.valid(serializers.AdminTotpDisable))
 
     @endpoint(
         serializers.AdminTotpBegin,
@@ -203,5 +198,5 @@ class AdminTotpViewSet(TotpMechanism):
         assurance=Action.RENEW_BACKUP_CODES,
     )
     def regenerate(self, request: Request) -> Response:
-        """New backup codes of an admin user."""
-        return self.answer_regenerate(self.valid(serializers.AdminTotpBegin))
+        """Replace the backup codes of an admin user by new ones."""
+        return self.respond_regenerate(self.valid(serializers.AdminTotpBegin))

@@ -1,7 +1,7 @@
 """Names of well-known authenticators by AAGUID, for lists of factors and for nothing else.
 
 From the community's list (github.com/passkeydeveloper/passkey-authenticator-aaguids) and Yubico's published values.
-Without attestation an AAGUID is what the client says, so no decision may rest on it.
+Without attestation the client states the AAGUID, so no decision may depend on it.
 """
 
 from typing import Final
@@ -40,5 +40,5 @@ NAMES: Final = {
 
 
 def name_of(aaguid: str) -> str:
-    """What a person would call the authenticator of this AAGUID."""
+    """Return the usual name of the authenticator with this AAGUID."""
     return NAMES.get(aaguid, UNNAMED)

@@ -1,8 +1,8 @@
 """WebAuthn ceremonies in bytes: options out, responses in. The only importer of py_webauthn; no ORM, no HTTP.
 
-What the library leaves to the relying party (WebAuthn Level 3, sections 7.1 and 7.2) is done here: cross-origin use, the
-backup-eligible flag, the user handle, the length of a credential id, one spelling for each value. That a challenge is
-used once and that the counter of signatures rises is decided by the database (`mfa.webauthn.queries`).
+The checks that the library leaves to the relying party (WebAuthn Level 3, sections 7.1 and 7.2) are here: cross-origin use,
+the backup-eligible flag, the user handle, the length of a credential id, one spelling for each value. The database ensures
+that a challenge is used once and that the signature counter rises (`mfa.webauthn.queries`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ from mfa.webauthn.ctap2_cbor import check_authenticator_data, end_of_item
 from mfa.webauthn.public_keys import check_public_key
 from mfa.webauthn.responses import CeremonyFailed, bytes_of, client_data_of, credential_id_of, inner_of, part_of, plain
 
-# Level 3 section 5.4: these three reach every authenticator on the market.
+# Level 3 section 5.4: every authenticator on the market supports one of these three.
 ALGORITHMS: Final = [
     COSEAlgorithmIdentifier.EDDSA,
     COSEAlgorithmIdentifier.ECDSA_SHA_256,
@@ -49,7 +49,7 @@ Verification = Literal["required", "preferred"]
 
 @dataclass(frozen=True, slots=True)
 class RelyingParty:
-    """For whom a passkey is made: its id is a domain, its origins are the pages that may use it."""
+    """The relying party of a passkey: its id is a domain, its origins are the pages that may use it."""
 
     id: str
     name: str
@@ -58,7 +58,7 @@ class RelyingParty:
 
 @dataclass(frozen=True, slots=True)
 class KeyHandle:
-    """How a browser finds a passkey: its credential id and the ways to its authenticator."""
+    """How a browser finds a passkey: its credential id and transports."""
 
     credential_id: bytes
     transports: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class NewPasskey:
 
 @dataclass(frozen=True, slots=True)
 class KnownPasskey:
-    """What is stored of a passkey and needed to verify its use."""
+    """The stored fields of a passkey that verify its use."""
 
     credential_id: bytes
     public_key: bytes
@@ -90,7 +90,7 @@ class KnownPasskey:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """A verified use of a passkey. Whether the counter has risen is for the database to decide."""
+    """A verified use of a passkey. The database checks whether the counter has risen."""
 
     sign_count: int
     user_verified: bool
@@ -110,7 +110,7 @@ def creation_options(
     exclude: Iterable[KeyHandle],
     verification: Verification,
 ) -> dict[str, Any]:
-    """Options in the form of PublicKeyCredential.parseCreationOptionsFromJSON() (Level 3 section 5.1.8).
+    """Return options for PublicKeyCredential.parseCreationOptionsFromJSON() (Level 3 section 5.1.8).
 
     Discoverable credentials are preferred, attestation is not asked for, and the user's own passkeys are excluded.
     """
@@ -137,7 +137,7 @@ def creation_options(
 def request_options(
     *, rp: RelyingParty, challenge: bytes, allow: Iterable[KeyHandle], verification: Verification
 ) -> dict[str, Any]:
-    """Options in the form of PublicKeyCredential.parseRequestOptionsFromJSON() (Level 3 section 5.1.9).
+    """Return options for PublicKeyCredential.parseRequestOptionsFromJSON() (Level 3 section 5.1.9).
 
     An empty `allow` asks for any discoverable credential of the relying party.
     """
@@ -164,8 +164,8 @@ def verify_registration(
 ) -> NewPasskey:
     """Verify a registration (Level 3 section 7.1) against the challenge, relying party id and origins that are expected.
 
-    User presence is always required, verification of the user if asked for. An attestation that was sent unasked must be
-    a valid one, but no trust is drawn from it. Raises CeremonyFailed, whatever is wrong.
+    User presence is always required, user verification only with `require_verification`. An attestation that was sent
+    unrequested must be valid, but adds no trust. Raises CeremonyFailed for every error.
     """
     try:
         inner = inner_of(response)
@@ -189,8 +189,8 @@ def verify_registration(
         flags = parse_attestation_object(attestation).auth_data.flags
     except CeremonyFailed:
         raise
-    # Everything else out of there is the library's or its decoders' way to say no: WebAuthnException, ValueError,
-    # KeyError, TypeError, AttributeError, binascii.Error, UnsupportedAlgorithm, RecursionError, OverflowError ...
+    # The library and its decoders reject input with many exceptions: WebAuthnException, ValueError, KeyError, TypeError,
+    # AttributeError, binascii.Error, UnsupportedAlgorithm, RecursionError, OverflowError ...
     except Exception as problem:
         raise CeremonyFailed(_reason(problem)) from problem
     stated = inner.get("transports")
@@ -216,9 +216,9 @@ def verify_assertion(
     require_verification: bool,
     require_user_handle: bool,
 ) -> Assertion:
-    """Verify the use of a passkey (Level 3 section 7.2), guards in the order of the standard, the signature last.
+    """Verify the use of a passkey (Level 3 section 7.2), in the order of the standard, the signature last.
 
-    `require_user_handle` is for a sign-in in which nobody was named before (step 6). Raises CeremonyFailed.
+    `require_user_handle` is for a sign-in that has not named a user before (step 6). Raises CeremonyFailed.
     """
     try:
         inner = inner_of(response)
@@ -243,7 +243,7 @@ def verify_assertion(
             expected_rp_id=rp.id,
             expected_origin=list(rp.origins),
             credential_public_key=passkey.public_key,
-            # The library would compare with a value read a moment ago: two uses of one clone could both pass.
+            # The library would compare with a value that was read earlier: two uses of one clone could both pass.
             credential_current_sign_count=0,
             require_user_verification=require_verification,
         )
@@ -259,13 +259,13 @@ def verify_assertion(
 
 
 def _reject_foreign_page(client_data: Mapping[str, Any]) -> None:
-    """Sections 7.1 steps 10-11 and 7.2 steps 13-14: nobody embeds our ceremonies in a page of theirs."""
+    """Reject ceremonies that are embedded in a page of another origin (sections 7.1 steps 10-11 and 7.2 steps 13-14)."""
     if client_data.get("crossOrigin", False) is not False or "topOrigin" in client_data:
         raise CeremonyFailed("cross-origin")
 
 
 def _reject_foreign_handle(stated: Any, handle: bytes, *, required: bool) -> None:
-    """Section 7.2 step 6: the passkey's owner is the user whom the authenticator believes to sign in."""
+    """Require that the authenticator signs in the owner of the passkey (section 7.2 step 6)."""
     if stated is None:
         if required:
             raise CeremonyFailed("no user handle")
@@ -275,7 +275,7 @@ def _reject_foreign_handle(stated: Any, handle: bytes, *, required: bool) -> Non
 
 
 def _reject_flipped_backup(flags: AuthenticatorDataFlags, passkey: KnownPasskey) -> None:
-    """Section 7.2 step 19 (and 6.1.3): whether a passkey can be backed up never changes."""
+    """Require that the backup eligibility has not changed: it never does (sections 7.2 step 19 and 6.1.3)."""
     if flags.be != passkey.backup_eligible:
         raise CeremonyFailed("backup eligibility changed")
 

@@ -1,4 +1,4 @@
-"""Passkeys and the challenges of ceremonies: one mechanism in two homes, as the users they belong to."""
+"""Passkeys and challenges of end users (tenant database) and admin users (global database)."""
 
 import uuid
 from datetime import datetime
@@ -37,7 +37,7 @@ class Passkey(models.Model):
         return str(self.id)
 
     def summary(self) -> dict[str, Any]:
-        """What a list of factors shows."""
+        """Return the passkey as lists of factors show it."""
         return {
             "id": self.pk,
             "kind": self.kind,
@@ -50,14 +50,14 @@ class Passkey(models.Model):
 
 class AdminPasskey(Passkey):
     user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="passkeys")
-    # What its owner calls it in the console.
+    # The name that its owner gave it in the console.
     name = models.CharField(max_length=60, blank=True, default="")
 
     class Meta:
         verbose_name = "admin webauthn credential"
 
     def summary(self) -> dict[str, Any]:
-        """What a list of factors shows, by the owner's own name for it if there is one."""
+        """Return the passkey as lists of factors show it, by the name that its owner gave it if any."""
         shown = super().summary()
         return {**shown, "name": self.name or shown["name"]}
 
@@ -72,8 +72,8 @@ class EndUserPasskey(Passkey, TenantModel):
 class Challenge(models.Model):
     """An open ceremony: 256 random bits that one response may answer, once, within five minutes.
 
-    `ceremony` is `registration` or `authentication` of one user, or `sign_in` of whoever answers with a discoverable
-    credential; then `client_id` is the client that is signed in to.
+    `ceremony` is `registration` or `authentication` of one user, or `sign_in` of any user with a discoverable credential;
+    then `client_id` is the client of the sign-in.
     """
 
     digest = models.BinaryField(primary_key=True)

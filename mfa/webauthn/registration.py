@@ -7,26 +7,27 @@ from uuid import UUID
 
 from django.db import IntegrityError
 
-from mfa import factors
+from mfa import factors, verification
+from mfa.caller import Caller
 from mfa.completion import complete_by_enrollment, consume_login, waiting_login
-from mfa.enrollment import Caller, Proof, enrollment_proof
+from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoProof, PasskeyRejected, TooManyPasskeys
 from mfa.notices import issuer_of
 from mfa.users import find_user, in_realm, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import NewPasskey
-from mfa.webauthn.grants import ONLY_STEP_AMR, SECOND_STEP_AMR, only_step, record
+from mfa.webauthn.grants import ONLY_STEP_AMR, SECOND_STEP_AMR, only_step_grant
 from mfa.webauthn.queries import REGISTRATION
 from mfa.webauthn.relying_party import relying_party
 from mfa.webauthn.responses import CeremonyFailed
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
+from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import UserTicket
 from userflow.credentials import attempts
 from userflow.errors import PasskeyNotVerified
 from userflow.sessions.issue import TokenPair
-from userflow.signin import actions as signin
 
 # Every one of them travels in the options of each ceremony.
 MOST_PASSKEYS: Final = 20
@@ -36,7 +37,7 @@ MOST_PASSKEYS: Final = 20
 class Enrolled:
     """A stored passkey; with tokens where the registration issues them."""
 
-    user: Any
+    user: Account
     credential_id: str
     tokens: TokenPair | None = None
 
@@ -107,6 +108,7 @@ def finish_registration_and_sign_in(
     realm = END_USERS
     try:
         with in_realm(realm, tenant_id, Purpose.SIGN_IN):
+            attempts.reject_listing_address()
             user = find_user(realm, email)
             if user is None:
                 attempts.limit_address("unknown_user")
@@ -116,23 +118,21 @@ def finish_registration_and_sign_in(
             if not new.user_verified:
                 raise PasskeyNotVerified("The authenticator did not verify the user: a PIN, finger or face is needed.")
             with realm.atomic():
-                _store(realm, user, proof, new)
+                locked = _store(realm, user, proof, new)
                 # By a window it is one factor: neither the address nor the passkey shows that it is the user's.
                 amr = SECOND_STEP_AMR if proof.second_step_only else ONLY_STEP_AMR
-                earned = only_step(realm, user, client_id=user.client_id, caller=caller, amr=amr)
-                tokens = signin.complete_sign_in(
-                    realm, user, earned.subject, amr=earned.amr, tenant=earned.tenant, user_agent=earned.user_agent
-                )
+                client_id = user.client_id if isinstance(user, EndUser) else None
+                tokens = only_step_grant(user, client_id=client_id, caller=caller, amr=amr).open(realm, locked)
     except UnknownTenant as problem:
         raise NoProof from problem
     return Enrolled(user, responses.base64url(new.credential_id), tokens)
 
 
-def _verified_registration(realm: Realm, user: Any, response: Mapping[str, Any]) -> NewPasskey:
-    """Spend the challenge and verify the response; PasskeyRejected otherwise."""
+def _verified_registration(realm: Realm, user: Account, response: Mapping[str, Any]) -> NewPasskey:
+    """Consume the challenge and verify the response. Raises PasskeyRejected."""
     try:
         challenge = responses.challenge_of(response)
-        if queries.spend_challenge(realm, challenge, ceremony=REGISTRATION, user_id=user.pk) is None:
+        if queries.consume_challenge(realm, challenge, ceremony=REGISTRATION, user_id=user.pk) is None:
             raise CeremonyFailed("challenge")
         return ceremony.verify_registration(
             response=response,
@@ -141,13 +141,16 @@ def _verified_registration(realm: Realm, user: Any, response: Mapping[str, Any])
             require_verification=False,
         )
     except CeremonyFailed as problem:
-        record(realm, user, "factor.enrollment_refused", outcome="refused", reason=problem.reason)
+        reason = problem.reason
+        verification.record(
+            realm, user, "factor.enrollment_refused", factors.WEBAUTHN, outcome="refused", reason=reason
+        )
         raise PasskeyRejected from problem
 
 
 def _store(
-    realm: Realm, user: Any, proof: Proof, new: NewPasskey, login: UserTicket | None = None, **named: str
-) -> Any:
+    realm: Realm, user: Account, proof: Proof, new: NewPasskey, login: UserTicket | None = None, **named: str
+) -> Account:
     """Lock and check, store, finalize: call it in a transaction. Return the user as stored now."""
     locked = factors.lock_and_check(realm, user, proof)
     consume_login(realm, login)
@@ -163,17 +166,17 @@ def _store(
                 transports=list(new.transports),
                 backup_eligible=new.backup_eligible,
                 backed_up=new.backed_up,
-                # A login that waits for the factor has proven the password.
+                # A login that waits for the factor has verified the password.
                 second_step_only=proof.second_step_only and login is None,
                 **named,
             )
     except IntegrityError as clash:
-        # Level 3 section 7.1 step 26: a credential id belongs to one user. Whose it is, is nobody's business.
+        # Level 3 section 7.1 step 26: a credential id belongs to one user. The response does not tell whose it is.
         raise PasskeyRejected from clash
     factors.finalize(realm, locked, change="enrolled", kind=factors.WEBAUTHN, proof=proof, factor_id=passkey.pk)
     return locked
 
 
-def _display_name(user: Any) -> str:
+def _display_name(user: Account) -> str:
     name = getattr(user, "name", None) or f"{getattr(user, 'first_name', '')} {getattr(user, 'last_name', '')}"
     return name.strip() or user.email

@@ -1,4 +1,4 @@
-"""For whom passkeys are made: the tenant's settings, else the platform's."""
+"""The relying party of passkeys: from the tenant's settings, else from the platform's."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -15,15 +15,15 @@ from tenants.settings import value_of
 from tenants.states import Purpose
 from userflow.accounts.realms import END_USERS, Realm
 
-# No browser follows more (Level 3 section 5.11.1 asks for five labels at least).
+# No browser reads more (Level 3 section 5.11.1 asks for five labels at least).
 MOST_RELATED_ORIGINS: Final = 100
 
 
 def relying_party(realm: Realm, *, name: str = "") -> RelyingParty:
-    """The relying party of the realm's users; call it inside the realm. `name` is what an authenticator may show.
+    """Return the relying party of the realm's users. Call it in the realm. `name` is what an authenticator may show.
 
-    Admin users sign in to the console, end users to their tenant's pages. Nothing of the request has a say in it, so a
-    forged Host cannot move it. Raises NoRelyingParty (400) where none is set.
+    Admin users sign in to the console, end users to their tenant's pages. It does not depend on the request, so a forged
+    Host cannot change it. Raises NoRelyingParty (400) if none is configured.
     """
     if realm is END_USERS:
         own = current_tenant().settings
@@ -45,11 +45,11 @@ def _origins(own: dict[str, Any]) -> list[str]:
 
 
 def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
-    """The origins that may use the passkeys of a relying party id (Level 3 section 5.11).
+    """Return the origins that may use the passkeys of a relying party id (Level 3 section 5.11).
 
-    By `tenant_id` that tenant's; otherwise those of the tenant or the console whose id `domain` is, else the platform's.
-    Browsers fetch this from the relying party's own domain, so the Host decides which list is shown, and nothing more: what a
-    ceremony accepts comes from the settings alone. Apps are no pages and are left out. Raises UnknownTenant (404).
+    With `tenant_id` those of the tenant; otherwise those of the tenant or the console whose id is `domain`, else the
+    platform's. Browsers fetch the list from the relying party's own domain, so the Host selects it; which origins a ceremony
+    accepts depends on the settings alone. Origins of apps are left out: the list is for pages. Raises UnknownTenant (404).
     """
     if tenant_id is not None:
         return _pages(_origins(lookup.find(tenant_id).settings))

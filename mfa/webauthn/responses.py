@@ -1,6 +1,6 @@
-"""Reading what an authenticator answers, each value in its one spelling; nothing is verified here.
+"""Read the responses of authenticators, each value in its one spelling. Nothing is verified here.
 
-Every reader raises CeremonyFailed for what it cannot read, and says which member that was.
+Every reader raises CeremonyFailed for a field that it cannot read, and names the field.
 """
 
 import base64
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 LONGEST_CREDENTIAL_ID: Final = 1023  # WebAuthn Level 3 section 7.1 step 25
-# No client writes more; base64url of the attestation of a TPM stays below 8 KiB.
+# No client sends more: base64url of a TPM attestation is shorter than 8 KiB.
 LONGEST_PART: Final = 64 * 1024
 
 
 class CeremonyFailed(Exception):
-    """The response does not prove what it should. `reason` is for the audit trail and never holds what was sent."""
+    """The response does not prove what it should. `reason` is for the audit log and never contains what was sent."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -23,12 +23,12 @@ class CeremonyFailed(Exception):
 
 
 def challenge_of(response: Mapping[str, Any]) -> bytes:
-    """The challenge that a response claims to answer, to look it up by; nothing is verified. CeremonyFailed if none."""
+    """Return the challenge that a response states, to look it up; nothing is verified. Raises CeremonyFailed if none."""
     return bytes_of(client_data_of(part_of(inner_of(response), "clientDataJSON")).get("challenge"), "challenge")
 
 
 def credential_id_of(response: Mapping[str, Any]) -> bytes:
-    """The credential id that a response names, in its one spelling. CeremonyFailed otherwise."""
+    """Return the credential id that a response names. Raises CeremonyFailed."""
     credential_id = bytes_of(response.get("rawId"), "rawId")
     if bytes_of(response.get("id"), "id") != credential_id:
         raise CeremonyFailed("id is not rawId")
@@ -38,7 +38,7 @@ def credential_id_of(response: Mapping[str, Any]) -> bytes:
 
 
 def inner_of(response: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The authenticator's own part of a public-key credential (section 5.1)."""
+    """Return the authenticator's part of a public-key credential (section 5.1)."""
     inner = response.get("response")
     if not isinstance(inner, Mapping):
         raise CeremonyFailed("no response")
@@ -48,14 +48,14 @@ def inner_of(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def part_of(inner: Mapping[str, Any], name: str) -> bytes:
-    """One member of that part, decoded."""
+    """Return one field of that part, decoded."""
     return bytes_of(inner.get(name), name)
 
 
 def bytes_of(stated: Any, name: str) -> bytes:
-    """Base64url (RFC 4648 section 5) with its padding or, as browsers write it, without; no other spelling.
+    """Decode base64url (RFC 4648 section 5) with its padding or, as browsers write it, without; no other spelling.
 
-    Python's decoder would take many more for the same bytes, and two readers could then disagree on what was sent.
+    Python's decoder accepts many more for the same bytes, and two readers could then disagree on what was sent.
     """
     if not isinstance(stated, str) or len(stated) > LONGEST_PART:
         raise CeremonyFailed(name)
@@ -70,12 +70,12 @@ def bytes_of(stated: Any, name: str) -> bytes:
 
 
 def base64url(value: bytes) -> str:
-    """Base64url without padding."""
+    """Encode as base64url without padding."""
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
 def client_data_of(raw: bytes) -> dict[str, Any]:
-    """Section 5.8.1, read once and strictly: one reader must not see another origin than the next."""
+    """Parse the client data (section 5.8.1) strictly: two readers must not see two different origins."""
     try:
         found = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
     except (ValueError, RecursionError) as problem:
@@ -88,12 +88,12 @@ def client_data_of(raw: bytes) -> dict[str, Any]:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a member is there twice")
+        raise ValueError("a field occurs twice")
     return found
 
 
 def plain(credential_id: bytes, **parts: bytes) -> dict[str, Any]:
-    """The response with what the library reads and nothing else."""
+    """Return the response with only the fields that the library reads."""
     named = base64url(credential_id)
     return {
         "id": named,
@@ -104,5 +104,5 @@ def plain(credential_id: bytes, **parts: bytes) -> dict[str, Any]:
 
 
 def digest_of(challenge: bytes) -> bytes:
-    """What is stored of a challenge: who reads the database cannot answer it."""
+    """Return the stored form of a challenge: a reader of the database cannot answer it."""
     return hashlib.sha256(challenge).digest()

@@ -1,4 +1,4 @@
-"""Shapes of WebAuthn calls."""
+"""Request and response bodies of WebAuthn."""
 
 from typing import Any
 

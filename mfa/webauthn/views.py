@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import ApiError
 from identity_platform.api.views import ApiViewSet, endpoint
-from mfa.enrollment import Caller
+from mfa.caller import Caller
 from mfa.errors import (
     NoPasskey,
     NoProof,
@@ -45,24 +45,24 @@ PUBLIC_FOR_FIVE_MINUTES = {"Cache-Control": "public, max-age=300"}
 
 
 def enrolled(done: Enrolled) -> dict[str, Any]:
-    """Fields of a finished registration, with the tokens of a sign-in that it completes."""
+    """Return the fields of a finished registration, with the tokens of the sign-in that it completes, if any."""
     fields = {"success": True, "message": "The passkey is enrolled.", "credential_id": done.credential_id}
     return {**fields, **(done.tokens.fields() if done.tokens else {})}
 
 
 def verified(done: Verified) -> Response:
-    """The answer of a finished authentication, with what the login answers where it completes a sign-in."""
-    answer: dict[str, Any] = {"success": True, "user_id": done.user.pk}
+    """Return the response of a finished authentication, with the tokens of the sign-in that it completes, if any."""
+    body: dict[str, Any] = {"success": True, "user_id": done.user.pk}
     if done.tokens is not None:
-        answer |= done.tokens.fields()
-    return Response(answer, headers=NO_STORE)
+        body |= done.tokens.fields()
+    return Response(body, headers=NO_STORE)
 
 
 class PasskeyViewSet(FactorViewSet):
-    """Calls for which the specification has no 404."""
+    """Endpoints that have no 404 in the specification."""
 
     def caller_or(self, error: type[ApiError], tenant_id: UUID, ticket: str | None = None) -> Caller:
-        """The proofs of this request; an operator who names a tenant that is not there is rejected like anybody else."""
+        """Return the proofs of this request. An unknown tenant is this error for every caller, operators included."""
         try:
             return self.caller(tenant_id, ticket)
         except UnknownTenant as problem:
@@ -119,7 +119,7 @@ class AdminPasskeyViewSet(FactorViewSet):
 
     @endpoint(serializers.AdminAssertionIn, returns={200: serializers.VerifiedOut}, errors=VERIFY, token="optional")
     def finish_authentication(self, request: Request) -> Response:
-        """Verify the use of a passkey; with `mfa_token` it completes that login and answers its tokens."""
+        """Verify the use of a passkey; with `mfa_token` it completes that login and returns its tokens."""
         asked = self.valid(serializers.AdminAssertionIn)
         return verified(
             authentication.finish_authentication(realm=ADMINS, tenant_id=None, caller=self.caller(), **asked)
@@ -192,7 +192,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
     def finish_authentication(self, request: Request) -> Response:
         """Verify the use of a passkey.
 
-        With `mfa_token` it completes that login; of a passkey sign-in it is the only step. Both answer tokens.
+        With `mfa_token` it completes that login; in a passkey sign-in it is the only step. Both return tokens.
         """
         asked = self.valid(serializers.EndUserAssertionIn)
         done = authentication.finish_authentication(
@@ -221,7 +221,7 @@ class PasskeySignUpViewSet(PasskeyViewSet):
         assurance=Action.ADD_FACTOR,
     )
     def finish_registration(self, request: Request) -> Response:
-        """Store an end user's new passkey and answer tokens; the authenticator must have verified the user."""
+        """Store an end user's new passkey and return tokens; the authenticator must have verified the user."""
         asked = self.valid(serializers.SignUpIn)
         asked["response"] = asked.pop("credential")
         secret = asked.pop("client_secret", None)
