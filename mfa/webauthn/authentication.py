@@ -104,7 +104,7 @@ def finish_authentication(
             if email is not None:
                 return _finish_named(realm, email, response, caller, mfa_token)
             if mfa_token is not None:
-                raise ValidationFailed(details={"email": ["Send this field."]})
+                raise ValidationFailed(details={"email": ["This field is required."]})
             return _finish_unnamed(realm, response, caller)
     except UnknownTenant as problem:
         raise PasskeyNotVerified from problem
