@@ -81,7 +81,7 @@ class NoPhone(errors.ApiError):
 class SecretNotIssued(errors.ApiError):
     """400: the server did not issue this secret to this user in the last ten minutes."""
 
-    message = "This secret was not issued to this user, or has expired. Call beginSetup again."
+    message = "This secret was not issued to this user, or its ten minutes are over. Call beginSetup again."
 
 
 class TooManyPending(errors.TooManyRequests):

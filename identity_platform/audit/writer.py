@@ -12,7 +12,6 @@ import orjson
 from django.db import connections
 
 from identity_platform.audit.origin import current_origin
-from identity_platform.postgresql.parts import Part
 
 _COLUMNS = "action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details"
 _FOR_TENANT = f"INSERT INTO audit_tenantevent ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
@@ -60,11 +59,6 @@ def record_for_tenant(
         cursor.execute(_FOR_TENANT, _values(action, outcome, target, details))
 
 
-def part_for_tenant(action: str, *, source: str, **facts: Any) -> Part:
-    """The same row as a part of another statement, written if the part `source` has a row."""
-    return _part("audit_tenantevent", _COLUMNS, action, source, **facts)
-
-
 def record_for_each_in_tenant(
     action: str, *, kind: str, ids: Collection[object], details: Mapping[str, Any] | None = None
 ) -> None:
@@ -86,27 +80,6 @@ def record_for_platform(
     """Write one event to the platform's audit trail. `tenant_id` is the tenant that it concerns, if any."""
     with connections["default"].cursor() as cursor:
         cursor.execute(_FOR_PLATFORM, [*_values(action, outcome, target, details), tenant_id])
-
-
-def part_for_platform(action: str, *, source: str, tenant_id: UUID | None = None, **facts: Any) -> Part:
-    """The same row as a part of another statement, written if the part `source` has a row."""
-    return _part("audit_platformevent", f"{_COLUMNS}, tenant_id", action, source, tenant_id, **facts)
-
-
-def _part(
-    table: str,
-    columns: str,
-    action: str,
-    source: str,
-    *more: object,
-    target: tuple[str, object] | None = None,
-    outcome: str = "success",
-    details: Mapping[str, Any] | None = None,
-) -> Part:
-    values = [*_values(action, outcome, target, details), *more]
-    named = {f"event_{number}": value for number, value in enumerate(values)}
-    places = ", ".join(f"%({name})s" for name in named)
-    return Part("event", f"INSERT INTO {table} ({columns}) SELECT {places} FROM {source}", named)
 
 
 def record_for_each_on_platform(

@@ -12,7 +12,6 @@ from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
 
 from identity_platform.audit import writer
-from identity_platform.postgresql.parts import Part
 from tenants import keys
 from tenants.context import current_tenant, tenant_atomic
 from userflow.accounts import session_models as rows
@@ -55,12 +54,6 @@ class Realm:
             writer.record_for_tenant(action, **facts)
         else:
             writer.record_for_platform(action, tenant_id=tenant_id, **facts)
-
-    def recording(self, action: str, *, source: str, tenant_id: UUID | None = None, **facts: Any) -> Part:
-        """The same row as a part of another statement, written if the part `source` has a row."""
-        if self is END_USERS:
-            return writer.part_for_tenant(action, source=source, **facts)
-        return writer.part_for_platform(action, source=source, tenant_id=tenant_id, **facts)
 
 
 ADMINS = Realm(

@@ -107,7 +107,7 @@ def test_a_fifth_of_the_tenants_budget_is_kept_for_callers_with_a_proof(settings
     answers = [begin(new_user(own), some_phone(), ticket=False) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert 86_000 < int(answers[-1].headers["Retry-After"]) <= 86_401
-    assert "kept for callers who prove who they are" in answers[-1].json()["message"]
+    assert "reserved for callers who prove who they are" in answers[-1].json()["message"]
     assert request(ann).status_code == 429
     ticket = ann.sign_in().json()["mfa_token"]
     assert ann.api.post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": ticket}).status_code == 200

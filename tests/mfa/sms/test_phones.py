@@ -316,4 +316,4 @@ def test_the_queries_of_a_verification_are_few(ann: TestUser) -> None:
     api = Api()
     with statements() as made:
         assert api.post("/webauthn/sms/verify", body).status_code == 200
-    assert made.counts == (2, 12)
+    assert made.counts == (2, 11)

@@ -6,7 +6,7 @@ import cbor2
 import pytest
 
 from identity_platform.audit.models import TenantEvent
-from mfa.webauthn.ctap2_cbor import ODD, check_authenticator_data, end_of_item
+from mfa.webauthn.ctap2_cbor import NOT_CTAP2, check_authenticator_data, end_of_item
 from mfa.webauthn.responses import CeremonyFailed
 from tenants.context import in_tenant
 from tests.mfa.webauthn.authenticator import AT, UP, UV, b64, unb64
@@ -40,13 +40,13 @@ ODD_ITEMS = {
 
 @pytest.mark.parametrize("item", ODD_ITEMS.values(), ids=ODD_ITEMS.keys())
 def test_what_no_authenticator_writes_is_refused(item: bytes) -> None:
-    with pytest.raises(CeremonyFailed, match=ODD):
+    with pytest.raises(CeremonyFailed, match=NOT_CTAP2):
         end_of_item(item)
     if item:
-        with pytest.raises(CeremonyFailed, match=ODD):
+        with pytest.raises(CeremonyFailed, match=NOT_CTAP2):
             check_authenticator_data(bytes(32) + bytes([UP | EXTENDED]) + bytes(4) + item)
         behind_a_credential = bytes(32) + bytes([UP | AT]) + bytes(20) + b"\x00\x02id" + item
-        with pytest.raises(CeremonyFailed, match=ODD):
+        with pytest.raises(CeremonyFailed, match=NOT_CTAP2):
             check_authenticator_data(behind_a_credential)
 
 
@@ -55,7 +55,7 @@ def test_what_no_authenticator_writes_is_refused(item: bytes) -> None:
 def test_a_key_that_the_library_would_lose_its_place_in_is_refused(key: str) -> None:
     head = bytes(32) + bytes([UP | AT | EXTENDED]) + bytes(20) + b"\x00\x02id"
     check_authenticator_data(head + cbor2.dumps({1: 2}) + cbor2.dumps({}))
-    with pytest.raises(CeremonyFailed, match=ODD):
+    with pytest.raises(CeremonyFailed, match=NOT_CTAP2):
         check_authenticator_data(head + bytes.fromhex(key) + cbor2.dumps({}))
 
 
@@ -76,7 +76,7 @@ def test_a_use_with_shared_values_is_refused_before_they_are_written_out(tenant:
     assert home.finish_authentication(person, response).status_code == 401
     with in_tenant(tenant.id):
         refused = TenantEvent.objects.filter(target_id=str(person.id), action="factor.refused")
-        assert refused.get().details["reason"] == ODD
+        assert refused.get().details["reason"] == NOT_CTAP2
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["in the authenticator data", "in the statement"])
@@ -93,4 +93,4 @@ def test_a_registration_with_shared_values_is_refused_alike(tenant: TestTenant, 
     assert home.finish_registration(api, person, credential).status_code == 400
     with in_tenant(tenant.id):
         refused = TenantEvent.objects.filter(target_id=str(person.id), action="factor.enrollment_refused")
-        assert refused.get().details["reason"] == ODD
+        assert refused.get().details["reason"] == NOT_CTAP2
