@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from django.test import Client
 
 from tests.world import Api
@@ -14,6 +15,7 @@ def test_it_needs_nothing_from_outside() -> None:
     assert Client().get("/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui.css").status_code == 200
 
 
+@pytest.mark.quiet_machine
 def test_the_document_is_made_once_whoever_asks_however_often(api: Api) -> None:
     first = api.get("/schema/", {"version": "1\r\nX-Y: z", "lang": "de"})
     assert (first.status_code, "X-Y" in first.headers, first.json()["openapi"]) == (200, False, "3.1.0")

@@ -202,6 +202,7 @@ def test_only_the_first_addresses_of_a_name_are_tried(
             connect("many.example", port, LOOPBACK, seconds=5)
 
 
+@pytest.mark.quiet_machine
 def test_addresses_that_swallow_everything_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     leads_to(monkeypatch, 8)
     with socket.create_server(("0.0.0.0", 0), backlog=0) as full, GuardedSession(LOOPBACK) as session:

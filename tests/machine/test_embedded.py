@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
+import pytest
 import redis
 
 from identity_platform.serving import embedded
@@ -127,6 +128,7 @@ def test_a_home_too_deep_for_a_socket_works_and_leaves_nothing_in_its_short_plac
     assert not place.exists()
 
 
+@pytest.mark.quiet_machine
 def test_attaching_to_running_servers_takes_no_time(home: Path) -> None:
     holder, times = Holder(home), []
     for _ in range(10):

@@ -98,6 +98,7 @@ def signed_in(port: int, tenant: dict[str, Any]) -> str:
     return str(json.loads(connection.getresponse().read())["access_token"])
 
 
+@pytest.mark.quiet_machine
 def test_restart_one_after_the_other_fails_no_request(
     settled_home: Path,
     serve: Callable[..., Platform],
@@ -123,6 +124,7 @@ def upgrade_commands() -> list[list[str]]:
     return [found.split() for found in re.findall(r"^ *bin/manage ([a-z_ \d-]+)$", section, flags=re.MULTILINE)]
 
 
+@pytest.mark.quiet_machine
 def test_upgrade_page_with_a_migration_fails_no_request(
     settled_home: Path,
     serve: Callable[..., Platform],

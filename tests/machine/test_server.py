@@ -68,6 +68,7 @@ def connection(platform: Platform) -> Iterator[socket.socket]:
         yield connected
 
 
+@pytest.mark.quiet_machine
 def test_first_start_from_nothing_and_second_start_in_seconds(home: Path, serve: Serve) -> None:
     platform = serve(home)
     assert within(60, platform.is_ready)
@@ -95,6 +96,7 @@ def test_sigterm_finishes_the_request_in_flight_and_ends_with_zero(
     assert running(settled_home) == []
 
 
+@pytest.mark.quiet_machine
 def test_a_request_that_never_ends_holds_the_stop_up_for_ten_seconds_at_most(
     platform: Platform, connection: socket.socket
 ) -> None:
@@ -199,6 +201,7 @@ def test_connections_that_the_database_has_ended_cost_no_request(settled_home: P
     holder.leave()
 
 
+@pytest.mark.quiet_machine
 def test_ended_worker_is_restarted_with_growing_delay(platform: Platform) -> None:
     def seconds_until_it_is_back(command: str, number: int) -> float:
         before = platform.named().items()

@@ -95,6 +95,7 @@ class SlowClients:
         return waiting
 
 
+@pytest.mark.quiet_machine
 def test_two_hundred_slow_clients_delay_no_others(
     settled_home: Path, serve: Callable[..., Platform], nginx: Callable[..., Nginx]
 ) -> None:

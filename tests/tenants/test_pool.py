@@ -148,6 +148,7 @@ def budget_in_use(tenants: list[Tenant]) -> Iterator[threading.Event]:
             done.result()
 
 
+@pytest.mark.quiet_machine
 def test_request_waits_two_seconds_for_exhausted_budget_then_503(
     many_tenants: list[Tenant], tenant: TestTenant
 ) -> None:

@@ -158,6 +158,7 @@ def test_eight_threads_share_the_count_of_their_process(absent_valkey: Valkey) -
     assert sorted(totals) == list(range(1, 801))
 
 
+@pytest.mark.quiet_machine
 def test_a_server_that_comes_back_is_asked_again_after_a_second(valkey: Valkey) -> None:
     cache = counter_at(valkey.url)
     for number in range(5):  # again where the machine was busy
@@ -187,6 +188,7 @@ def test_a_restarted_server_costs_no_error(valkey: Valkey) -> None:
     assert not cache.degraded, "the pool must notice by itself that its connection is dead"
 
 
+@pytest.mark.quiet_machine
 def test_a_hung_server_costs_its_timeout_once_a_second(valkey: Valkey) -> None:
     cache = counter_at(valkey.url)
     assert [count(cache), count(cache)] == [1, 2]
@@ -221,6 +223,7 @@ def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(valkey: Valkey)
     assert count(cache, "a") == 4
 
 
+@pytest.mark.quiet_machine
 def test_only_one_request_tries_a_hung_server_at_a_time(valkey: Valkey) -> None:
     count(counter_at(valkey.url))
     valkey.hang()

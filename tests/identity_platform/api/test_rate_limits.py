@@ -123,6 +123,7 @@ def test_limits_hold_when_the_server_dies(limits: Valkey) -> None:
     assert degraded()
 
 
+@pytest.mark.quiet_machine
 def test_readiness_sees_the_server_and_its_absence(limits: Valkey) -> None:
     assert client().ping()
     assert is_connected(5)

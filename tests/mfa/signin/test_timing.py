@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tenants.context import in_tenant
 from tests.mfa.people import TestUser, new_user, wrong_code
 from tests.world import Api, TestTenant
@@ -50,6 +52,7 @@ def verify_of(path: str, body: dict[str, Any], code: str = "000000") -> Callable
     return lambda: Api().post(f"/webauthn/{path}", {**body, "code": code})
 
 
+@pytest.mark.quiet_machine
 def test_verifying_takes_as_long_without_a_factor_as_with_one(new_tenant: Any) -> None:
     own = new_tenant()
     with_factor, without = new_user(own).enrol_totp(), new_user(own)
@@ -59,6 +62,7 @@ def test_verifying_takes_as_long_without_a_factor_as_with_one(new_tenant: Any) -
     assert ALIKE[0] < found < ALIKE[1]
 
 
+@pytest.mark.quiet_machine
 def test_verifying_sms_takes_as_long_for_nobody_as_for_somebody_without_a_phone(new_tenant: Any) -> None:
     own = new_tenant()
     known: TestUser = new_user(own)

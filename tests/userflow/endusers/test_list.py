@@ -371,6 +371,7 @@ def test_running_import_does_not_block_registration(new_tenant: Any) -> None:
     assert (meanwhile, listed(own)["total"]) == (3, 43)
 
 
+@pytest.mark.quiet_machine
 def test_concurrent_registrations_and_erasures_are_counted(new_tenant: Any) -> None:
     own = new_tenant()
     leaving = [own.register() for _ in range(6)]

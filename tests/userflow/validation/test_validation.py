@@ -142,6 +142,7 @@ def test_a_query_without_its_parameter_is_400(tenant: TestTenant, path: str) -> 
     assert tenant.api.get(f"{PATH}/{path}").status_code == 400
 
 
+@pytest.mark.quiet_machine
 def test_validation_costs_no_more_than_the_authentication(tenant: TestTenant) -> None:
     api = tenant.as_user(tenant.register())
     with statements() as whole:
