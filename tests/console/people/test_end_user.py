@@ -244,7 +244,7 @@ def test_groups_and_roles_are_changed(tenant: TestTenant, staff: Staff) -> None:
     page = text_of(staff.get(page_of(person)))
     assert group["name"] in page
     assert other["name"] not in page.split('id="timeline"')[0].split('id="groups"')[1]
-    assert f"by {group['name']}" in page
+    assert f"through {group['name']}" in page
     joined = [event for event in trail(tenant, "group.joined") if event.target_id == str(person.id)]
     assert {event.actor_id for event in joined} == {str(staff.id)}
 

@@ -90,4 +90,4 @@ def test_moving_tenant_is_read_only(new_tenant: Callable[[], TestTenant]) -> Non
     assert admin.get(f"{PEOPLE}{person.id}/").status_code == 200
     refused = send(admin, tenant, f"{PEOPLE}{person.id}/activity/", active="no")
     assert refused.status_code == 400
-    assert "being worked on" in text_of(refused)
+    assert "under maintenance" in text_of(refused)

@@ -43,7 +43,7 @@ def test_provisioning_page_follows_job_to_its_end(place: str, browser: webdriver
     # The page polls by itself.
     until(browser, lambda: "DONE" in browser.find_element(By.ID, "job").text.upper())
     until(browser, lambda: "The tenant is active." in browser.find_element(By.ID, "job").text)
-    browser.find_element(By.LINK_TEXT, "To the tenant").click()
+    browser.find_element(By.LINK_TEXT, "Show tenant").click()
     until(browser, lambda: str(Tenant.objects.get(slug=asked["slug"]).pk) in browser.current_url)
     until(browser, lambda: asked["username"] in browser.page_source)
 

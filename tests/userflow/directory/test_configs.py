@@ -129,7 +129,7 @@ def test_target_changed_in_table_gets_no_secret(tenant: TestTenant, configured: 
             [directory.made["id"]],
         )
     refused = tenant.api.post(f"{directory.path}/test")
-    assert (refused.status_code, "Enter it again" in refused.json()["message"]) == (503, True)
+    assert (refused.status_code, "must be entered again" in refused.json()["message"]) == (503, True)
     assert tenant.api.post(f"{directory.path}/sync", {}).status_code == 503
 
 

@@ -124,7 +124,7 @@ def test_parallel_imports_of_one_file(new_tenant: Callable[[], TestTenant], tmp_
         assert process.stdout is not None
         process.stdout.readline()
         refused = run(*command)
-        assert (refused.code, "being imported already" in refused.said) == (2, True)
+        assert (refused.code, "already being imported" in refused.said) == (2, True)
         took_over = run("import_users", slug(tenant), file, "--create-missing", "--resume")
         rest = process.stdout.read()
         assert (process.wait(), "taken over" in rest) == (2, True)
