@@ -22,8 +22,8 @@ from identity_platform.serving.embedded.valkey import Valkey
 
 TEMPORARY_PREFIX = "identity-test-"
 MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of Linux; what is created there has a name of its own
-# The whole test suite leaves about 9 GB of databases behind until it ends.
-ENOUGH_MEMORY = 14 * 2**30
+# The whole test suite leaves about 13 GB of databases behind until it ends, and its processes take some more.
+ENOUGH_MEMORY = 18 * 2**30
 
 
 def run_in_temporary_home(command: Sequence[str]) -> int:
