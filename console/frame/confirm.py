@@ -101,11 +101,11 @@ class ConfirmView(AnyFormView):
         return {}
 
     def get_back_url(self) -> str:
-        """Return the page that the Back button leads to."""
+        """Return the page that the Back button leads to. Every page has one of its own."""
         raise NotImplementedError
 
     def act(self, fields: Fields) -> Text:
-        """Call the action with the validated fields; return the sentence that reports success."""
+        """Call the action with the validated fields; return the sentence that reports success. Every page has its own."""
         raise NotImplementedError
 
     def get_success_url(self) -> str:

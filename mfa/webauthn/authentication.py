@@ -92,7 +92,7 @@ def finish_authentication(
 
     Otherwise a success is a verification only. A passkey that was enrolled through a window or a pass must complete a login
     once before it signs in alone. The attempt is counted before the response is verified, and the challenge is consumed
-    whatever the result. Raises PasskeyNotVerified (401; whatever is wrong, also for unknown users and tenants),
+    in either case. Raises PasskeyNotVerified (401; the same for every cause, unknown users and tenants included),
     NotSignedInByTicket (401), ValidationFailed (400; no user is named), AttemptsLocked, TooManyFromAddress (429).
     """
     if email is None:

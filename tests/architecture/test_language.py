@@ -52,14 +52,16 @@ ALLOWED = {
     # This list.
     "tests/architecture/test_language.py": {*WORDS, *PHRASES},
 }
-# Folders that are not converted yet.
+# Folders and files that are not converted yet.
 NOT_YET = {
-    "mfa",
+    "mfa/factors.py",
+    "mfa/sms/actions.py",
+    "mfa/sms/models.py",
+    "mfa/totp/engine.py",
     "tests/identity_platform",
     "tests/mfa",
     "tests/tenants",
     "tests/userflow",
-    "userflow/signin/composed.py",
 }
 
 
