@@ -1,6 +1,5 @@
 """System checks of the settings of second factors."""
 
-from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -9,7 +8,7 @@ from django.utils.module_loading import import_string
 
 
 @register()
-def sms_sender_is_there(**_: Any) -> list[CheckMessage]:
+def sms_sender_is_there(**_: object) -> list[CheckMessage]:
     """Import SMS_BACKEND now: otherwise the first message to be sent would show that the path is wrong."""
     if not settings.SMS_BACKEND:
         return []
@@ -22,7 +21,7 @@ def sms_sender_is_there(**_: Any) -> list[CheckMessage]:
 
 
 @register(Tags.security, deploy=True)
-def console_accepts_its_own_origin(**_: Any) -> list[CheckMessage]:
+def console_accepts_its_own_origin(**_: object) -> list[CheckMessage]:
     """Warn if CONSOLE_ORIGINS lacks the console's origin: browsers and the server would accept no passkey there."""
     base = urlsplit(settings.BASE_URL)
     origin = f"{base.scheme}://{base.netloc}"

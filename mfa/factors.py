@@ -288,7 +288,7 @@ def reset_factors(
     return removed
 
 
-def remove_unverified_factors(*, realm: Realm, user: Account, **_: Any) -> int:
+def remove_unverified_factors(*, realm: Realm, user: Account, **_: object) -> int:
     """Remove every factor that was enrolled before the address of the user was verified; return how many there were.
 
     Receiver of `userflow.signals.address_taken_over`. The owner of the address is told by mail.

@@ -1,14 +1,12 @@
 """Request and response bodies of endpoints for factors of every kind."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier, Text
 from userflow.signin.proof_fields import ProofFields
 
 
-class EnrollmentIn(serializers.Serializer[Any]):
+class EnrollmentIn(serializers.Serializer[object]):
     """The proof in the body of begin, confirm and finish of every kind; there are headers too."""
 
     enrollment_ticket = Text(
@@ -16,7 +14,7 @@ class EnrollmentIn(serializers.Serializer[Any]):
     )
 
 
-class FactorOut(serializers.Serializer[Any]):
+class FactorOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     kind = serializers.ChoiceField(choices=["webauthn", "totp", "sms"])
     name = serializers.CharField()
@@ -25,7 +23,7 @@ class FactorOut(serializers.Serializer[Any]):
     backed_up = serializers.BooleanField(required=False, help_text="Passkeys only.")
 
 
-class FactorListOut(serializers.Serializer[Any]):
+class FactorListOut(serializers.Serializer[object]):
     factors = FactorOut(many=True)
     methods = serializers.ListField(child=serializers.CharField())
     backup_codes_remaining = serializers.IntegerField()
@@ -35,12 +33,12 @@ class FactorRemovalIn(ProofFields):
     """One of the fields; the first that is present counts."""
 
 
-class FactorRemovedOut(serializers.Serializer[Any]):
+class FactorRemovedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     success = serializers.BooleanField()
 
 
-class AdminFactorResetIn(serializers.Serializer[Any]):
+class AdminFactorResetIn(serializers.Serializer[object]):
     user_id = Identifier()
     reason = Text(max_length=500, trim=True, help_text="Kept in the audit trail.")
 
@@ -49,7 +47,7 @@ class FactorResetIn(AdminFactorResetIn):
     tenant_id = Identifier()
 
 
-class FactorResetOut(serializers.Serializer[Any]):
+class FactorResetOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     removed = serializers.DictField(child=serializers.IntegerField())
@@ -66,7 +64,7 @@ class EnrollmentPassIn(AdminEnrollmentPassIn):
     tenant_id = Identifier()
 
 
-class EnrollmentPassOut(serializers.Serializer[Any]):
+class EnrollmentPassOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     expires_at = serializers.DateTimeField()

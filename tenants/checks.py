@@ -26,7 +26,7 @@ SELECT current_setting('max_connections')::int - current_setting('superuser_rese
 
 
 @register()
-def one_transaction_owner(**_: Any) -> list[CheckMessage]:
+def one_transaction_owner(**_: object) -> list[CheckMessage]:
     """Reject ATOMIC_REQUESTS: it opens a transaction before the tenant is known, and rolls back failure counters."""
     return [
         Error(f"ATOMIC_REQUESTS must be off for the alias {alias!r}.", id="tenants.E001")
@@ -36,7 +36,7 @@ def one_transaction_owner(**_: Any) -> list[CheckMessage]:
 
 
 @register()
-def no_relation_crosses(**_: Any) -> list[CheckMessage]:
+def no_relation_crosses(**_: object) -> list[CheckMessage]:
     """Reject foreign keys between tenant tables and global ones: they are in different databases."""
     return [
         Error(f"{model._meta.label}.{field.name} points into another database.", obj=model, id="tenants.E002")
@@ -50,7 +50,7 @@ def no_relation_crosses(**_: Any) -> list[CheckMessage]:
 
 
 @register(Tags.database)
-def budget_fits(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+def budget_fits(*, databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:
     """Check that the connections of all hosts fit into each database server's max_connections.
 
     Each worker can open its whole tenant budget on one server, and one global connection per thread on the main server.

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from django.conf import settings as platform
 from django.utils.functional import Promise
@@ -37,19 +37,19 @@ class Pattern(Text):
         self.form = form
         super().__init__(error_messages={"invalid": says}, **options)
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str) or re.fullmatch(self.pattern, data) is None:
             self.fail("invalid")
         return data
 
-    def openapi(self) -> dict[str, Any]:
-        return {"type": "string", "pattern": f"^(?:{self.pattern})$"} | ({"format": self.form} if self.form else {})
+    def openapi(self) -> dict[str, object]:
+        return {"type": "string", "pattern": f"^(?:{self.pattern})$", **({"format": self.form} if self.form else {})}
 
 
 class DistinctItems(Items):
     """A JSON array without repeated entries."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {"repeated": "Send each entry once."}
+    default_error_messages = {"repeated": "Send each entry once."}
 
     def run_validation(self, data: Any = serializers.empty) -> Any:
         value = super().run_validation(data)
@@ -57,7 +57,7 @@ class DistinctItems(Items):
             self.fail("repeated")
         return value
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {**super().openapi(), "uniqueItems": True}
 
 
@@ -344,7 +344,7 @@ def _property(setting: Setting, *, nullable: bool) -> dict[str, Any]:
         found["maxLength"] = setting.field.max_length
     if nullable:
         found["type"] = [found["type"], "null"]
-        if "enum" in found:
-            found["enum"] = [*found["enum"], None]
+        if isinstance(values := found.get("enum"), list):
+            found["enum"] = [*values, None]
     default = setting.default.of({}, "")
     return found | {"description": str(setting.meaning)} | ({} if default is None else {"default": default})

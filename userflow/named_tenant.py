@@ -4,15 +4,13 @@ Operators must send it; all other callers belong to a tenant. The serializers ha
 would use them as descriptions of all serializers that inherit them.
 """
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier
 from identity_platform.api.page_shapes import PageQuery
 
 
-class NamedTenant(serializers.Serializer[Any]):
+class NamedTenant(serializers.Serializer[object]):
     tenant_id = Identifier(required=False, help_text="For operators. Alternatively the header X-Tenant-ID.")
 
 

@@ -28,7 +28,7 @@ Fields = dict[str, Any]
 class ApiForm(forms.Form):
     """A form that `serializer` validates; its messages are shown at the fields of the same names."""
 
-    serializer: ClassVar[type[Serializer[Any]]]
+    serializer: ClassVar[type[Serializer[object]]]
 
     def body(self, fields: Fields) -> Fields:
         """Return the body of the API for the fields."""

@@ -146,7 +146,7 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
         raise Http404
 
-    def get_changelist(self, request: HttpRequest, **_: Any) -> type[ChangeList]:
+    def get_changelist(self, request: HttpRequest, **_: object) -> type[ChangeList]:
         return ConsoleChangeList
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:

@@ -155,7 +155,7 @@ class InvitationForm(SidedForm):
 class ClientForm(ApiForm):
     """A client of the tenant. Its type does not change."""
 
-    serializer: ClassVar[type[Serializer[Any]]] = ClientIn
+    serializer: ClassVar[type[Serializer[object]]] = ClientIn
 
     name = Line(label=_("Name"))
     type = Pick(
@@ -203,7 +203,7 @@ class AtOnceForm(forms.Form):
 class EndpointForm(ApiForm):
     """A webhook endpoint. The action checks the address."""
 
-    serializer: ClassVar[type[Serializer[Any]]] = WebhookEndpointIn
+    serializer: ClassVar[type[Serializer[object]]] = WebhookEndpointIn
 
     url = Line(label=_("Address"), help_text=_("An https address outside private networks."))
     description = Line(label=_("Description"), required=False)

@@ -41,7 +41,7 @@ class SecretArea(UnfoldAdminTextareaWidget):  # type: ignore[misc]  # unfold has
 class SecretForm(ApiForm):
     """A new secret."""
 
-    serializer: ClassVar[type[Serializer[Any]]] = ServiceCredentialChanges
+    serializer: ClassVar[type[Serializer[object]]] = ServiceCredentialChanges
 
     secret = Paragraph(
         label=_("Secret"),

@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import orjson
 from django.core.validators import ProhibitNullCharactersValidator
@@ -22,6 +22,9 @@ from rest_framework.validators import ProhibitSurrogateCharactersValidator
 
 from identity_platform.api.domains import DomainInvalid, a_labels
 from identity_platform.api.email_addresses import LONGEST_ADDRESS, AddressInvalid, email_address
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
 LONGEST_URL = 2048
@@ -71,7 +74,7 @@ class NullIsAbsent:
 class StrictField(NullIsAbsent):
     """Base of all fields here. It comes before the DRF field among the base classes."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {
+    default_error_messages: ClassVar[dict[str, StrOrPromise]] = {
         "required": "This field is required.",
         "null": "This field may not be null.",
     }
@@ -94,7 +97,7 @@ class StrictField(NullIsAbsent):
         )
         return twin
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         """Return the JSON Schema of accepted values (OpenAPI 3.1)."""
         raise NotImplementedError
 
@@ -113,7 +116,7 @@ class StrictFieldSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-unt
 class Text(StrictField, serializers.CharField):
     """A string. One line unless `single_line=False`, which allows \\n and \\t; trimmed only when `trim=True`."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {
+    default_error_messages = {
         "invalid": "Send a string.",
         "blank": "This field may not be empty.",
         "max_length": "Send at most {max_length} characters.",
@@ -144,7 +147,7 @@ class Text(StrictField, serializers.CharField):
         value: str | None = serializers.Field.run_validation(self, data)
         return value
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str):
             self.fail("invalid")
         if self.single_line and _NOT_IN_A_LINE.search(data):
@@ -153,7 +156,7 @@ class Text(StrictField, serializers.CharField):
             self.fail("control")
         return data
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         controls = _LINE_CONTROLS if self.single_line else _TEXT_CONTROLS
         pattern = rf"^[^{controls}]*$"
         if self.trim_whitespace and not self.allow_blank:
@@ -165,23 +168,23 @@ class Text(StrictField, serializers.CharField):
 class Boolean(StrictField, serializers.BooleanField):
     """JSON true or false."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send true or false."}
+    default_error_messages = {"invalid": "Send true or false."}
 
-    def to_internal_value(self, data: Any) -> bool:
+    def to_internal_value(self, data: object) -> bool:
         if not isinstance(data, bool):
             self.fail("invalid")
         return data
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {"type": "boolean"}
 
 
 class QueryBoolean(Boolean):
     """The text true, false, 1 or 0 in a query string, in any case."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send true, false, 1 or 0."}
+    default_error_messages = {"invalid": "Send true, false, 1 or 0."}
 
-    def to_internal_value(self, data: Any) -> bool:
+    def to_internal_value(self, data: object) -> bool:
         value = data.lower() if isinstance(data, str) else None
         if value not in ("true", "false", "1", "0"):
             self.fail("invalid")
@@ -191,7 +194,7 @@ class QueryBoolean(Boolean):
 class Integer(StrictField, serializers.IntegerField):
     """A JSON integer of at most 64 bits."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {
+    default_error_messages = {
         "invalid": "Send a whole number.",
         "max_value": "Send at most {max_value}.",
         "min_value": "Send at least {min_value}.",
@@ -202,12 +205,12 @@ class Integer(StrictField, serializers.IntegerField):
     ) -> None:
         super().__init__(min_value=min_value, max_value=max_value, **options)
 
-    def to_internal_value(self, data: Any) -> int:
+    def to_internal_value(self, data: object) -> int:
         if type(data) is not int:  # a bool is an int to isinstance
             self.fail("invalid")
         return data
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         bounds = {"minimum": self.min_value, "maximum": self.max_value}
         return {"type": "integer"} | {name: bound for name, bound in bounds.items() if bound is not None}
 
@@ -219,7 +222,7 @@ class QueryInteger(Integer):
     empty.
     """
 
-    default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send a whole number in the digits 0 to 9."}
+    default_error_messages = {"invalid": "Send a whole number in the digits 0 to 9."}
 
     def __init__(
         self, *, min_value: int = 0, max_value: int = LARGEST_INTEGER, clamp: bool = False, **options: Any
@@ -228,7 +231,7 @@ class QueryInteger(Integer):
         self.clamp = clamp
         super().__init__(min_value=min_value, max_value=None if clamp else max_value, **options)
 
-    def to_internal_value(self, data: Any) -> int:
+    def to_internal_value(self, data: object) -> int:
         if not isinstance(data, str) or not _DIGITS.fullmatch(data):
             self.fail("invalid")
         # Python converts at most 4,300 digits. All numbers beyond 64 bits are treated alike.
@@ -240,27 +243,25 @@ class QueryInteger(Integer):
 class Identifier(StrictField, serializers.UUIDField):
     """A UUID of 36 characters, in either case. Its value is a `uuid.UUID`."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {
+    default_error_messages = {
         "invalid": "Send a UUID in its form of 36 characters, such as 123e4567-e89b-42d3-a456-426614174000."
     }
 
-    def to_internal_value(self, data: Any) -> uuid.UUID:
+    def to_internal_value(self, data: object) -> uuid.UUID:
         if not isinstance(data, str) or not _UUID.fullmatch(data):
             self.fail("invalid")
         return uuid.UUID(data)
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {"type": "string", "format": "uuid"}
 
 
 class EmailAddress(Text):
     """An e-mail address, normalised by `email_address`."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {
-        "invalid": "Send an e-mail address such as name@example.com, in ASCII before the @."
-    }
+    default_error_messages = {"invalid": "Send an e-mail address such as name@example.com, in ASCII before the @."}
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str):
             self.fail("invalid")
         try:
@@ -268,7 +269,7 @@ class EmailAddress(Text):
         except AddressInvalid:
             self.fail("invalid")
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {"type": "string", "format": "email", "maxLength": LONGEST_ADDRESS}
 
 
@@ -283,7 +284,7 @@ class JsonObject(StrictField, serializers.Field[dict[str, Any], dict[str, Any], 
     """A JSON object of free form, bounded in bytes (as UTF-8 JSON without blanks, its numbers without exponents) and in
     depth (itself is level 1)."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {
+    default_error_messages = {
         "invalid": 'Send a JSON object: {{"name": value, ...}}.',
         "max_bytes": "Send at most {max_bytes} bytes of JSON.",
         "max_depth": "Nest at most {max_depth} levels deep.",
@@ -294,7 +295,7 @@ class JsonObject(StrictField, serializers.Field[dict[str, Any], dict[str, Any], 
         self.max_depth = max_depth
         super().__init__(**options)
 
-    def to_internal_value(self, data: Any) -> dict[str, Any]:
+    def to_internal_value(self, data: object) -> dict[str, Any]:
         if not isinstance(data, dict):
             self.fail("invalid")
         level: list[Any] = [data]
@@ -318,19 +319,19 @@ class JsonObject(StrictField, serializers.Field[dict[str, Any], dict[str, Any], 
     def to_representation(self, value: dict[str, Any]) -> dict[str, Any]:
         return value
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {"type": "object", "additionalProperties": {}}
 
 
 class Timestamp(StrictField, serializers.DateTimeField):
     """A point in time (RFC 3339: ISO 8601 with an offset); its value is an aware `datetime` in UTC."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {
+    default_error_messages = {
         "invalid": "Send a time with its offset, such as 2030-01-31T12:00:00Z (in a query write + as %2B).",
         "overflow": "Send a time between the years 1 and 9999.",
     }
 
-    def to_internal_value(self, data: Any) -> datetime:
+    def to_internal_value(self, data: object) -> datetime:
         if not isinstance(data, str) or not _RFC_3339.fullmatch(data):
             self.fail("invalid")
         try:
@@ -340,7 +341,7 @@ class Timestamp(StrictField, serializers.DateTimeField):
         except OverflowError:
             self.fail("overflow")
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {"type": "string", "format": "date-time"}
 
 
@@ -354,7 +355,7 @@ class HttpUrl(Text):
     https://example.com@evil.test/ reads like example.com.
     """
 
-    default_error_messages: ClassVar[dict[str, Any]] = {
+    default_error_messages = {
         "invalid": "Send an absolute http(s) URL such as https://api.example.com/v1, without user name or password.",
         "fragment": "Send the URL without its fragment (#...).",
     }
@@ -363,7 +364,7 @@ class HttpUrl(Text):
         self.allow_fragment = allow_fragment
         super().__init__(max_length=max_length, **options)
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str):
             self.fail("invalid")
         # Check the length before the pattern: matching takes longer for longer text.
@@ -377,7 +378,7 @@ class HttpUrl(Text):
             self.fail("fragment")
         return url
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         host = f"(?:{_HOST}|{_INTERNATIONAL_HOST})"
         pattern = f"{_SCHEME}{host}{_AFTER_HOST}{_FRAGMENT if self.allow_fragment else ''}"
         # ECMA 262 spells named groups differently.
@@ -408,17 +409,17 @@ def _is_ipv6(text: str | None) -> bool:
 class Choice(StrictField, serializers.ChoiceField):
     """One of the given strings, exactly."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {"invalid_choice": "Send one of: {allowed}."}
+    default_error_messages = {"invalid_choice": "Send one of: {allowed}."}
 
     def __init__(self, choices: Sequence[str] | Sequence[tuple[str, str]], **options: Any) -> None:
         super().__init__(choices=choices, **options)
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str) or (data not in self.choices and not (data == "" and self.allow_blank)):
             self.fail("invalid_choice", allowed=", ".join(self.choices))
         return data
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         values: list[str | None] = [str(choice) for choice in self.choices]
         if self.allow_blank and "" not in values:
             values.append("")
@@ -430,14 +431,14 @@ class Choice(StrictField, serializers.ChoiceField):
 class QueryChoice(Choice):
     """One of the given lower-case strings in a query, in any case."""
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         return super().to_internal_value(data.lower() if isinstance(data, str) else data)
 
 
 class Items(StrictField, serializers.ListField):
     """A JSON array of at most `most` entries, each validated by the field `of`."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {
+    default_error_messages = {
         "not_a_list": "Send a list.",
         "empty": "Send at least one entry.",
         "max_length": "Send at most {max_length} entries.",
@@ -453,7 +454,7 @@ class Items(StrictField, serializers.ListField):
             self.fail("max_length", max_length=self.max_length)
         return super().run_validation(data)
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         entry = self.of.openapi()
         if (longest := getattr(self.of, "max_length", None)) is not None:
             entry = {**entry, "maxLength": longest}

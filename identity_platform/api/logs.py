@@ -41,7 +41,7 @@ def _name_exception(_: Any, __: str, event: MutableMapping[str, Any]) -> Mutable
     return event
 
 
-def _line(event: Any, **_: Any) -> str:
+def _line(event: Any, **_: object) -> str:
     return orjson.dumps(event, default=str).decode()
 
 
@@ -62,7 +62,7 @@ def write_line(line: str) -> None:
 class LineLogger:
     """The logger that structlog writes to. Logger names are not part of a line."""
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, *_: object) -> None:
         pass
 
     def msg(self, message: str) -> None:

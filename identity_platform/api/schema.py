@@ -12,7 +12,7 @@ from identity_platform.api import errors
 from identity_platform.api.views import Contract
 
 
-class RegistryProblem(serializers.Serializer[Any]):
+class RegistryProblem(serializers.Serializer[object]):
     """The error in the registry's envelope."""
 
     code = serializers.CharField(help_text="Stable, for programs.")
@@ -20,13 +20,13 @@ class RegistryProblem(serializers.Serializer[Any]):
     details = serializers.DictField(required=False, help_text="Figures, or a field's messages.")
 
 
-class RegistryErrorBody(serializers.Serializer[Any]):
+class RegistryErrorBody(serializers.Serializer[object]):
     """Envelope under /exsvc/."""
 
     error = RegistryProblem()
 
 
-class ErrorBody(serializers.Serializer[Any]):
+class ErrorBody(serializers.Serializer[object]):
     """Envelope everywhere else."""
 
     error = serializers.CharField(help_text="Reason phrase of the status.")
@@ -35,7 +35,7 @@ class ErrorBody(serializers.Serializer[Any]):
     details = serializers.DictField(required=False, help_text="A field's messages.")
 
 
-class OAuthErrorBody(serializers.Serializer[Any]):
+class OAuthErrorBody(serializers.Serializer[object]):
     """RFC 6749 section 5.2."""
 
     error = serializers.CharField()
@@ -255,13 +255,13 @@ class ContractSchema(AutoSchema):
         text = error.message.replace("{retry_after}", "60")
         return f"`{error.code}`: {text}" if self.path.startswith("/exsvc/") else text
 
-    def _envelope(self) -> type[serializers.Serializer[Any]]:
+    def _envelope(self) -> type[serializers.Serializer[object]]:
         if self.path.startswith("/exsvc/"):
             return RegistryErrorBody
         return OAuthErrorBody if self.path.startswith("/authmgr/token") else ErrorBody
 
 
-def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
     """Add the tags in order, the security scheme and the format of ids in paths.
 
     drf-spectacular adds the scheme (RFC 6750) only if it finds the authentication class itself, and here each operation

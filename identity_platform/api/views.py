@@ -12,7 +12,7 @@ from identity_platform.api.errors import ApiError, MethodNotAllowed, ValidationF
 from identity_platform.api.parsers import query_parameters
 
 View = TypeVar("View", bound=Callable[..., Any])
-Shape = type[serializers.BaseSerializer[Any]]
+Shape = type[serializers.BaseSerializer[object]]
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,10 @@ class ApiViewSet(ViewSet):
             raise ValidationFailed(details=_messages(problem.detail)) from None
 
 
-_shapes: dict[Shape, serializers.BaseSerializer[Any]] = {}
+_shapes: dict[Shape, serializers.BaseSerializer[object]] = {}
 
 
-def _kept(shape: Shape) -> serializers.BaseSerializer[Any]:
+def _kept(shape: Shape) -> serializers.BaseSerializer[object]:
     """Return one serializer per class for all requests and threads, because creating one copies all its fields.
 
     So a serializer keeps nothing of a request: it has no context, no initial data and no instance.

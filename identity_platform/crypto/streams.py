@@ -61,7 +61,7 @@ class SealingWriter(io.RawIOBase):
         self._out.write(self._cipher.encrypt(_nonce(self._number, last=last), chunk, self._header))
         self._number += 1
 
-    def __exit__(self, kind: Any, *_: Any) -> None:
+    def __exit__(self, kind: Any, *_: object) -> None:
         # After an error the last chunk stays out: what was written does not open.
         if kind is None:
             self._seal(len(self._waiting), last=True)

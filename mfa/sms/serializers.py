@@ -1,7 +1,5 @@
 """Request and response bodies of SMS."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
@@ -11,7 +9,7 @@ from mfa.totp.serializers import COMPLETES, LoginTokens
 from userflow.signin.proof_fields import ProofFields
 
 
-class SmsUser(serializers.Serializer[Any]):
+class SmsUser(serializers.Serializer[object]):
     client_id = Identifier()
     email = EmailAddress()
     tenant_id = Identifier()
@@ -36,7 +34,7 @@ class SmsVerify(SmsRequestCode):
     code = SixDigits()
 
 
-class SmsSentOut(serializers.Serializer[Any]):
+class SmsSentOut(serializers.Serializer[object]):
     attempts_remaining = serializers.IntegerField()
     expires_in_minutes = serializers.IntegerField()
     message = serializers.CharField()

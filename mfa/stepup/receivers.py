@@ -24,7 +24,7 @@ _AMR: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def check_factor_proof(
-    sender: object, *, principal: Principal, kind: str, value: Any, user_agent: str, **_: Any
+    sender: object, *, principal: Principal, kind: str, value: Any, user_agent: str, **_: object
 ) -> tuple[str, ...]:
     """Receive `userflow.signals.factor_proof`: check the caller's own factor; return the amr that it proves.
 

@@ -1,7 +1,5 @@
 """Request and response bodies of step-up."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Text
@@ -14,7 +12,7 @@ class StepUpIn(FactorProofFields):
     password = Text(max_length=1024, required=False, help_text="Only of a user who has no second factor.")
 
 
-class StepUpOut(serializers.Serializer[Any]):
+class StepUpOut(serializers.Serializer[object]):
     access_token = serializers.CharField(help_text="Of the same session; its refresh token stays valid.")
     token_type = serializers.CharField()
     expires_in = serializers.IntegerField()

@@ -1,7 +1,5 @@
 """Request and response bodies of TOTP."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
@@ -12,7 +10,7 @@ from userflow.signin.proof_fields import ProofFields
 COMPLETES = "Ticket of the login that must enroll first: the new factor completes it."
 
 
-class AdminTotpBegin(serializers.Serializer[Any]):
+class AdminTotpBegin(serializers.Serializer[object]):
     email = EmailAddress()
 
 
@@ -54,7 +52,7 @@ class AdminTotpVerify(AdminTotpBegin):
     code = SixDigits(required=False)
     backup_code = BackupCodeText(required=False, help_text="Looked at where there is no `code`.")
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         if "code" not in attrs and "backup_code" not in attrs:
             raise serializers.ValidationError({"code": ["Send a code or a backup_code."]})
         return attrs
@@ -74,7 +72,7 @@ class TotpVerifyLogin(AdminTotpVerifyLogin):
     client_id = Identifier(required=False)
 
 
-class LoginTokens(serializers.Serializer[Any]):
+class LoginTokens(serializers.Serializer[object]):
     """What a success with `mfa_token` returns besides."""
 
     access_token = serializers.CharField(required=False)
@@ -83,7 +81,7 @@ class LoginTokens(serializers.Serializer[Any]):
     expires_in = serializers.IntegerField(required=False)
 
 
-class TotpBeginOut(serializers.Serializer[Any]):
+class TotpBeginOut(serializers.Serializer[object]):
     account = serializers.CharField()
     issuer = serializers.CharField()
     manual_entry = serializers.CharField(help_text="The secret in groups of four.")
@@ -92,7 +90,7 @@ class TotpBeginOut(serializers.Serializer[Any]):
     secret = serializers.CharField()
 
 
-class BackupCodesOut(serializers.Serializer[Any]):
+class BackupCodesOut(serializers.Serializer[object]):
     backup_codes = serializers.ListField(child=serializers.CharField())
     message = serializers.CharField()
     success = serializers.BooleanField()
@@ -102,7 +100,7 @@ class TotpConfirmedOut(LoginTokens, BackupCodesOut):
     """The backup codes, and with `mfa_token` the login's tokens."""
 
 
-class TotpDoneOut(serializers.Serializer[Any]):
+class TotpDoneOut(serializers.Serializer[object]):
     message = serializers.CharField()
     success = serializers.BooleanField()
 

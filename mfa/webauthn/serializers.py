@@ -1,7 +1,5 @@
 """Request and response bodies of WebAuthn."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
@@ -10,7 +8,7 @@ from mfa.totp.serializers import COMPLETES, LoginTokens
 from userflow.signin.proof_fields import PublicKeyCredential
 
 
-class AdminNamedIn(serializers.Serializer[Any]):
+class AdminNamedIn(serializers.Serializer[object]):
     email = EmailAddress()
 
 
@@ -28,7 +26,7 @@ class AdminAssertionIn(AdminNamedIn):
     mfa_token = Text(max_length=128, required=False, help_text="Ticket of a login that waits for its second step.")
 
 
-class EndUserNamedIn(serializers.Serializer[Any]):
+class EndUserNamedIn(serializers.Serializer[object]):
     email = EmailAddress()
     tenant_id = Identifier()
 
@@ -53,13 +51,13 @@ class EndUserPasskeyIn(EndUserCredentialIn):
     mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 
 
-class EndUserBeginIn(serializers.Serializer[Any]):
+class EndUserBeginIn(serializers.Serializer[object]):
     email = EmailAddress(required=False, help_text="Without it a passkey sign-in begins.")
     tenant_id = Identifier()
     client_id = Identifier(required=False, help_text="Of a passkey sign-in: the client to sign in to.")
 
 
-class EndUserAssertionIn(serializers.Serializer[Any]):
+class EndUserAssertionIn(serializers.Serializer[object]):
     email = EmailAddress(required=False, help_text="May be left out in a passkey sign-in only.")
     tenant_id = Identifier()
     response = PublicKeyCredential()
@@ -67,35 +65,35 @@ class EndUserAssertionIn(serializers.Serializer[Any]):
     mfa_token = Text(max_length=128, required=False, help_text="Ticket of a login that waits for its second step.")
 
 
-class RelyingPartyOut(serializers.Serializer[Any]):
+class RelyingPartyOut(serializers.Serializer[object]):
     id = serializers.CharField()
     name = serializers.CharField()
 
 
-class PasskeyUserOut(serializers.Serializer[Any]):
+class PasskeyUserOut(serializers.Serializer[object]):
     id = serializers.CharField(help_text="User handle, base64url.")
     name = serializers.CharField()
     displayName = serializers.CharField()
 
 
-class ParameterOut(serializers.Serializer[Any]):
+class ParameterOut(serializers.Serializer[object]):
     type = serializers.CharField()
     alg = serializers.IntegerField()
 
 
-class DescriptorOut(serializers.Serializer[Any]):
+class DescriptorOut(serializers.Serializer[object]):
     id = serializers.CharField(help_text="Credential id, base64url.")
     type = serializers.CharField()
     transports = serializers.ListField(child=serializers.CharField(), required=False)
 
 
-class SelectionOut(serializers.Serializer[Any]):
+class SelectionOut(serializers.Serializer[object]):
     residentKey = serializers.CharField()
     requireResidentKey = serializers.BooleanField()
     userVerification = serializers.CharField()
 
 
-class CreationOptionsOut(serializers.Serializer[Any]):
+class CreationOptionsOut(serializers.Serializer[object]):
     """For PublicKeyCredential.parseCreationOptionsFromJSON()."""
 
     rp = RelyingPartyOut()
@@ -108,7 +106,7 @@ class CreationOptionsOut(serializers.Serializer[Any]):
     attestation = serializers.CharField()
 
 
-class RequestOptionsOut(serializers.Serializer[Any]):
+class RequestOptionsOut(serializers.Serializer[object]):
     """For PublicKeyCredential.parseRequestOptionsFromJSON()."""
 
     challenge = serializers.CharField()
@@ -131,7 +129,7 @@ class EnrolledAndSignedInOut(EnrolledOut):
     expires_in = serializers.IntegerField()
 
 
-class VerifiedOut(serializers.Serializer[Any]):
+class VerifiedOut(serializers.Serializer[object]):
     success = serializers.BooleanField()
     user_id = serializers.UUIDField()
     access_token = serializers.CharField(required=False, help_text="Where this completes a sign-in.")
@@ -140,9 +138,9 @@ class VerifiedOut(serializers.Serializer[Any]):
     expires_in = serializers.IntegerField(required=False)
 
 
-class RelatedOriginsQuery(serializers.Serializer[Any]):
+class RelatedOriginsQuery(serializers.Serializer[object]):
     tenant_id = Identifier(required=False, help_text="For a tenant that passes this path on from its own domain.")
 
 
-class RelatedOriginsOut(serializers.Serializer[Any]):
+class RelatedOriginsOut(serializers.Serializer[object]):
     origins = serializers.ListField(child=serializers.CharField())

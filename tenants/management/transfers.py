@@ -61,7 +61,7 @@ class ImportCommand(BaseCommand):
             "--restart", action="store_true", help="Forget an interrupted import: begin with the first row."
         )
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         if not 1 <= options["batch_size"] <= LARGEST_BATCH:
             raise CommandError(f"--batch-size must be between 1 and {LARGEST_BATCH}.", returncode=terminal.NOT_TRIED)
         chosen = Options(

@@ -37,7 +37,7 @@ def profile(user: AdminUser) -> dict[str, Any]:
     }
 
 
-class AdminUserOut(serializers.Serializer[Any]):
+class AdminUserOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     username = serializers.CharField()
     email = serializers.CharField()
@@ -54,7 +54,7 @@ class AdminProfileOut(AdminUserOut):
     mfa_methods = serializers.ListField(child=serializers.CharField())
 
 
-class AdminUserIn(serializers.Serializer[Any]):
+class AdminUserIn(serializers.Serializer[object]):
     username = Text(trim=True, max_length=LONGEST_NAME)
     email = EmailAddress()
     password = Text(max_length=1024)
@@ -83,12 +83,12 @@ class AdminListOut(PaginationOut):
     items = AdminProfileOut(many=True)
 
 
-class AdminActiveIn(serializers.Serializer[Any]):
+class AdminActiveIn(serializers.Serializer[object]):
     user_id = Identifier()
     active = Boolean()
 
 
-class AdminActiveOut(serializers.Serializer[Any]):
+class AdminActiveOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     active = serializers.BooleanField()

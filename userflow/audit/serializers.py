@@ -1,7 +1,5 @@
 """Serializers of the audit log."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, QueryInteger, Text, Timestamp
@@ -29,7 +27,7 @@ class AuditQuery(NamedTenant):
 AuditQuery._declared_fields["from"] = Timestamp(required=False, help_text="At or after this moment.")
 
 
-class EventOut(serializers.Serializer[Any]):
+class EventOut(serializers.Serializer[object]):
     id = serializers.IntegerField()
     at = serializers.DateTimeField()
     action = serializers.CharField()
@@ -44,7 +42,7 @@ class EventOut(serializers.Serializer[Any]):
     tenant_id = serializers.UUIDField(required=False, allow_null=True, help_text="Only in the platform's audit log.")
 
 
-class AuditOut(serializers.Serializer[Any]):
+class AuditOut(serializers.Serializer[object]):
     events = EventOut(many=True)
     limit = serializers.IntegerField()
     next_cursor = serializers.IntegerField(allow_null=True, help_text="Send it as `cursor`; null at the end.")

@@ -37,13 +37,13 @@ def record(client: Client) -> dict[str, Any]:
 class Type(Text):
     """`public` or `confidential`."""
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         value = super().to_internal_value(data)
         if value not in (PUBLIC, CONFIDENTIAL):
             raise serializers.ValidationError(f"Send {PUBLIC} or {CONFIDENTIAL}.")
         return value
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {"type": "string", "enum": [PUBLIC, CONFIDENTIAL]}
 
 
@@ -51,7 +51,7 @@ def _entries(longest: int) -> Items:
     return Items(Text(max_length=longest), most=MOST_ENTRIES, required=False)
 
 
-class ClientChanges(serializers.Serializer[Any]):
+class ClientChanges(serializers.Serializer[object]):
     name = Text(max_length=255, required=False, trim=True)
     type = Type(required=False, help_text="Must be the current type; it cannot change.")
     active = Boolean(required=False)
@@ -80,13 +80,13 @@ class ClientListQuery(PageQuery):
         return [tag.strip() for tag in value.split(",") if tag.strip()]
 
 
-class SecretIn(serializers.Serializer[Any]):
+class SecretIn(serializers.Serializer[object]):
     overlap_seconds = Integer(
         required=False, min_value=0, max_value=30 * 86400, help_text="How long the current secret stays valid."
     )
 
 
-class ClientOut(serializers.Serializer[Any]):
+class ClientOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     client_id = serializers.UUIDField(help_text="The same as id.")
     tenant_id = serializers.UUIDField()
@@ -114,11 +114,11 @@ class RotatedOut(NewClientOut):
     previous_secret_expires_at = serializers.DateTimeField(allow_null=True)
 
 
-class ClientListOut(serializers.Serializer[Any]):
+class ClientListOut(serializers.Serializer[object]):
     clients = ClientOut(many=True)
     pagination = PaginationOut()
 
 
-class DeletedOut(serializers.Serializer[Any]):
+class DeletedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     id = serializers.UUIDField()

@@ -1,13 +1,11 @@
 """Serializers of e-mail verification."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
 
 
-class VerifyIn(serializers.Serializer[Any]):
+class VerifyIn(serializers.Serializer[object]):
     """A token alone, or tenant, address and code."""
 
     token = Text(max_length=128, required=False, help_text="From the link in the mail.")
@@ -20,7 +18,7 @@ class VerifyIn(serializers.Serializer[Any]):
         help_text="Keeps what was set up before the first verification, like a Bearer token or an enrollment ticket.",
     )
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         if "token" not in attrs:
             missing = [name for name in ("tenant_id", "email", "code") if name not in attrs]
             if missing:
@@ -30,27 +28,27 @@ class VerifyIn(serializers.Serializer[Any]):
         return attrs
 
 
-class EmailVerifiedOut(serializers.Serializer[Any]):
+class EmailVerifiedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     email = serializers.CharField()
     verified = serializers.BooleanField()
 
 
-class UndoIn(serializers.Serializer[Any]):
+class UndoIn(serializers.Serializer[object]):
     token = Text(max_length=128, help_text="From the link in the mail.")
 
 
-class EmailUndoneOut(serializers.Serializer[Any]):
+class EmailUndoneOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     email = serializers.CharField()
 
 
-class ResendIn(serializers.Serializer[Any]):
+class ResendIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     email = EmailAddress()
 
 
-class ResentOut(serializers.Serializer[Any]):
+class ResentOut(serializers.Serializer[object]):
     message = serializers.CharField()

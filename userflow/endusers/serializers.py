@@ -1,7 +1,5 @@
 """Serializers of end users."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Integer, JsonObject, QueryBoolean, Text
@@ -23,7 +21,7 @@ def _provider_filter() -> Text:
     return Text(max_length=63, required=False, help_text="Exact provider, case-insensitive.")
 
 
-class Limited(serializers.Serializer[Any]):
+class Limited(serializers.Serializer[object]):
     """Page limit; a larger value is reduced to the maximum."""
 
     def validate_limit(self, value: int) -> int:
@@ -62,7 +60,7 @@ class AdminEndUserListIn(Limited):
     limit = Integer(required=False, default=10, min_value=1)
 
 
-class EndUserOut(serializers.Serializer[Any]):
+class EndUserOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     email = serializers.CharField()
     name = serializers.CharField()
@@ -85,7 +83,7 @@ class EndUserListOut(PaginationOut):
     users = EndUserOut(many=True)
 
 
-class RegisterIn(serializers.Serializer[Any]):
+class RegisterIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     client_id = Identifier()
     email = EmailAddress()
@@ -98,7 +96,7 @@ class RegisterIn(serializers.Serializer[Any]):
         return LOCAL if value.lower() == LOCAL else value
 
 
-class RegisterOut(serializers.Serializer[Any]):
+class RegisterOut(serializers.Serializer[object]):
     user_id = serializers.UUIDField()
     email = serializers.CharField()
     tenant_id = serializers.UUIDField()
@@ -112,7 +110,7 @@ class EndUserChanges(ProofFields):
     metadata = JsonObject(required=False)
 
 
-class EndUserChangedOut(serializers.Serializer[Any]):
+class EndUserChangedOut(serializers.Serializer[object]):
     user_id = serializers.UUIDField()
     email = serializers.CharField()
     name = serializers.CharField()
@@ -120,45 +118,45 @@ class EndUserChangedOut(serializers.Serializer[Any]):
     message = serializers.CharField()
 
 
-class StatusIn(serializers.Serializer[Any]):
+class StatusIn(serializers.Serializer[object]):
     active = Boolean()
 
 
-class EndUserActiveIn(serializers.Serializer[Any]):
+class EndUserActiveIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     user_id = Identifier()
     active = Boolean()
 
 
-class ActivityOut(serializers.Serializer[Any]):
+class ActivityOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     active = serializers.BooleanField()
     updated_at = serializers.DateTimeField()
 
 
-class UserInTenantIn(serializers.Serializer[Any]):
+class UserInTenantIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     user_id = Identifier()
 
 
-class DeactivatedOut(serializers.Serializer[Any]):
+class DeactivatedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     active = serializers.BooleanField()
 
 
-class ErasedOut(serializers.Serializer[Any]):
+class ErasedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     deleted = serializers.DictField(child=serializers.IntegerField())
 
 
-class MappingQuery(serializers.Serializer[Any]):
+class MappingQuery(serializers.Serializer[object]):
     tenant_id = Identifier()
 
 
-class MappingOut(serializers.Serializer[Any]):
+class MappingOut(serializers.Serializer[object]):
     tenant_id = serializers.UUIDField()
     database_host = serializers.CharField()
     database_name = serializers.CharField()

@@ -24,7 +24,7 @@ def record(group: Group) -> dict[str, Any]:
     }
 
 
-class GroupOut(serializers.Serializer[Any]):
+class GroupOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
@@ -54,12 +54,12 @@ class GroupChanges(NamedTenant):
     roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Role names; replaces all.")
 
 
-class JoinedOut(serializers.Serializer[Any]):
+class JoinedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     group_id = serializers.UUIDField()
     changed = serializers.IntegerField(help_text="Number of users that changed.")
 
 
-class GroupDeletedOut(serializers.Serializer[Any]):
+class GroupDeletedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     id = serializers.UUIDField()

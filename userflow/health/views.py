@@ -1,7 +1,5 @@
 """Probes for load balancers and orchestrators: public, without limits."""
 
-from typing import Any
-
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -11,7 +9,7 @@ from userflow.health import probes
 from userflow.sessions.permissions import Anyone
 
 
-class StatusOut(serializers.Serializer[Any]):
+class StatusOut(serializers.Serializer[object]):
     status = serializers.CharField()
 
 

@@ -32,7 +32,7 @@ def record(shown: Shown) -> dict[str, Any]:
     }
 
 
-class InvitationOut(serializers.Serializer[Any]):
+class InvitationOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     kind = serializers.CharField(help_text="admin or end_user")
     email = serializers.CharField()
@@ -56,7 +56,7 @@ class InvitationListOut(PaginationOut):
     invitations = InvitationOut(many=True)
 
 
-class InvitationIn(serializers.Serializer[Any]):
+class InvitationIn(serializers.Serializer[object]):
     email = EmailAddress()
     kind = Choice(KINDS)
     roles = Items(
@@ -68,14 +68,14 @@ class InvitationIn(serializers.Serializer[Any]):
     tenant_id = Identifier(required=False, help_text="For operators.")
     client_id = Identifier(required=False, help_text="For end users. Default: the default client.")
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         """Reject an empty list of roles: it must not become the default role, which has the most permissions."""
         if attrs["kind"] == ADMIN and attrs.get("roles") == []:
             raise serializers.ValidationError({"roles": "An admin user needs a role. Name one or omit `roles`."})
         return attrs
 
 
-class AcceptIn(serializers.Serializer[Any]):
+class AcceptIn(serializers.Serializer[object]):
     token = Text(max_length=128)
     password = Text(max_length=1024)
     username = Text(
@@ -84,7 +84,7 @@ class AcceptIn(serializers.Serializer[Any]):
     name = Text(max_length=255, required=False, allow_blank=True)
 
 
-class AcceptedOut(serializers.Serializer[Any]):
+class AcceptedOut(serializers.Serializer[object]):
     user_id = serializers.UUIDField()
     kind = serializers.CharField()
     email = serializers.CharField()

@@ -1,7 +1,5 @@
 """Serializers of password change and reset."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
@@ -12,22 +10,22 @@ class ChangeIn(ProofFields):
     new_password = Text(max_length=1024)
 
 
-class AdminForgotIn(serializers.Serializer[Any]):
+class AdminForgotIn(serializers.Serializer[object]):
     email = EmailAddress()
 
 
-class EndUserForgotIn(serializers.Serializer[Any]):
+class EndUserForgotIn(serializers.Serializer[object]):
     email = EmailAddress()
     client_id = Identifier(required=False, help_text="A client of the tenant. Required without `tenant_id`.")
     tenant_id = Identifier(required=False)
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         if "client_id" not in attrs and "tenant_id" not in attrs:
             raise serializers.ValidationError({"client_id": ["Send `client_id` or `tenant_id`."]})
         return attrs
 
 
-class ResetIn(serializers.Serializer[Any]):
+class ResetIn(serializers.Serializer[object]):
     token = Text(max_length=255, help_text="From the mail.")
     password = Text(max_length=1024)
 
@@ -36,7 +34,7 @@ class EndUserResetIn(ResetIn):
     tenant_id = Identifier(required=False, help_text="If sent, must be the token's tenant.")
 
 
-class MessageOut(serializers.Serializer[Any]):
+class MessageOut(serializers.Serializer[object]):
     message = serializers.CharField()
 
 

@@ -1,7 +1,5 @@
 """Serializers of profiles: one response for both kinds of users, each with the fields of its record."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, JsonObject, Text
@@ -25,7 +23,7 @@ class ProfileChanges(AdminProfileChanges, EndUserProfileChanges):
     """All fields of both kinds of users, for the API document; each kind is validated by its own serializer."""
 
 
-class ProfileOut(serializers.Serializer[Any]):
+class ProfileOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     kind = serializers.CharField()
     tenant_id = serializers.UUIDField(allow_null=True)

@@ -22,13 +22,13 @@ class Permission(Text):
         "form": "Send resource:action, each of letters, digits, '.', '_' and '-', such as invoices:approve."
     }
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         text = super().to_internal_value(data)
         if _PERMISSION.fullmatch(text) is None:
             self.fail("form")
         return text
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {"type": "string", "pattern": f"^{_PERMISSION.pattern}$"}
 
 
@@ -45,7 +45,7 @@ def record(role: Role) -> dict[str, Any]:
     }
 
 
-class RoleOut(serializers.Serializer[Any]):
+class RoleOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
@@ -80,7 +80,7 @@ class UserIdsIn(NamedTenant):
     user_ids = Items(Identifier(), most=MOST_AT_ONCE, allow_empty=False, help_text="All are changed, or none.")
 
 
-class MemberOut(serializers.Serializer[Any]):
+class MemberOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     email = serializers.CharField()
     name = serializers.CharField(allow_blank=True)
@@ -92,12 +92,12 @@ class MemberListOut(PaginationOut):
     users = MemberOut(many=True)
 
 
-class BoundOut(serializers.Serializer[Any]):
+class BoundOut(serializers.Serializer[object]):
     message = serializers.CharField()
     role_id = serializers.UUIDField()
     changed = serializers.IntegerField(help_text="Number of users that changed.")
 
 
-class RoleDeletedOut(serializers.Serializer[Any]):
+class RoleDeletedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     id = serializers.UUIDField()

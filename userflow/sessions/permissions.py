@@ -23,14 +23,14 @@ from userflow.sessions.verify import tenant_of_call
 class NoCaller(BasePermission):
     """The default: an endpoint without a permission class rejects every caller."""
 
-    def has_permission(self, request: Request, view: Any) -> bool:
+    def has_permission(self, request: Request, view: object) -> bool:
         raise NotAllowed
 
 
 class Anyone(BasePermission):
     """Public endpoints. A token, if one is sent, must not conflict with the tenant in the request."""
 
-    def has_permission(self, request: Request, view: Any) -> bool:
+    def has_permission(self, request: Request, view: object) -> bool:
         if isinstance(request.user, Principal):
             reject_foreign_tenant(request.user, request, view)
         return True
@@ -39,7 +39,7 @@ class Anyone(BasePermission):
 class SignedIn(BasePermission):
     """Any valid access token."""
 
-    def has_permission(self, request: Request, view: Any) -> bool:
+    def has_permission(self, request: Request, view: object) -> bool:
         reject_foreign_tenant(principal_at(request), request, view)
         return True
 
@@ -53,7 +53,7 @@ def needs(permission: str, *kinds: str) -> type[BasePermission]:
     allowed = kinds or (OPERATOR, ADMIN, CLIENT)
 
     class Needs(BasePermission):
-        def has_permission(self, request: Request, view: Any) -> bool:
+        def has_permission(self, request: Request, view: object) -> bool:
             principal = principal_at(request)
             require(principal, permission, *allowed)
             reject_foreign_tenant(principal, request, view)

@@ -1,13 +1,11 @@
 """Serializers of the OAuth endpoints."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Text
 
 
-class ClientProof(serializers.Serializer[Any]):
+class ClientProof(serializers.Serializer[object]):
     """RFC 6749 section 2.3.1, second form; the first one is HTTP Basic."""
 
     client_id = Text(max_length=255, required=False)
@@ -20,7 +18,7 @@ class TokenIn(ClientProof):
     scope = Text(max_length=4096, required=False, help_text="Separated by blanks; a subset of the client's scopes.")
 
 
-class TokenOut(serializers.Serializer[Any]):
+class TokenOut(serializers.Serializer[object]):
     access_token = serializers.CharField()
     refresh_token = serializers.CharField(required=False)
     token_type = serializers.CharField()
@@ -33,11 +31,11 @@ class TokenNamed(ClientProof):
     token_type_hint = Text(max_length=64, required=False, help_text="Accepted and ignored.")
 
 
-class RevokedOut(serializers.Serializer[Any]):
+class RevokedOut(serializers.Serializer[object]):
     """An empty object."""
 
 
-class IntrospectionOut(serializers.Serializer[Any]):
+class IntrospectionOut(serializers.Serializer[object]):
     active = serializers.BooleanField()
     scope = serializers.CharField(required=False)
     client_id = serializers.UUIDField(required=False)
@@ -60,11 +58,11 @@ class IntrospectionOut(serializers.Serializer[Any]):
     permissions = serializers.ListField(child=serializers.CharField(), required=False)
 
 
-class JwksOut(serializers.Serializer[Any]):
+class JwksOut(serializers.Serializer[object]):
     keys = serializers.ListField(child=serializers.DictField())
 
 
-class MetadataOut(serializers.Serializer[Any]):
+class MetadataOut(serializers.Serializer[object]):
     """RFC 8414 section 2."""
 
     issuer = serializers.CharField()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -19,14 +19,14 @@ _SIX_DIGITS = re.compile(r"[0-9]{6}")
 class SixDigits(Text):
     """A code of exactly six ASCII digits in a string."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {"invalid": "Send six digits in a string."}
+    default_error_messages = {"invalid": "Send six digits in a string."}
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str) or not _SIX_DIGITS.fullmatch(data):
             self.fail("invalid")
         return data
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {"type": "string", "pattern": "^[0-9]{6}$"}
 
 
@@ -40,7 +40,7 @@ class PublicKeyCredential(JsonObject):
     def __init__(self, **options: Any) -> None:
         super().__init__(max_bytes=LONGEST_RESPONSE, max_depth=12, **options)
 
-    def to_internal_value(self, data: Any) -> dict[str, Any]:
+    def to_internal_value(self, data: object) -> dict[str, Any]:
         if isinstance(data, str):
             if not data:
                 self.fail("invalid")
@@ -53,7 +53,7 @@ class PublicKeyCredential(JsonObject):
             self.fail("invalid")
         return found
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         example = {"id": "…", "rawId": "…", "type": "public-key", "response": {"clientDataJSON": "…"}}
         return {
             "oneOf": [
@@ -67,7 +67,7 @@ class PublicKeyCredential(JsonObject):
         }
 
 
-class FactorProofFields(serializers.Serializer[Any]):
+class FactorProofFields(serializers.Serializer[object]):
     """The proof by a factor."""
 
     code = SixDigits(required=False, help_text="From the authenticator app.")

@@ -10,12 +10,12 @@ from identity_platform.api.page_shapes import PageQuery, PaginationOut
 from userflow.accounts.session_models import UserSession
 
 
-class AdminLoginIn(serializers.Serializer[Any]):
+class AdminLoginIn(serializers.Serializer[object]):
     username = Text(max_length=254, help_text="Username or e-mail address.")
     password = Text(max_length=1024)
 
 
-class EndUserLoginIn(serializers.Serializer[Any]):
+class EndUserLoginIn(serializers.Serializer[object]):
     client_id = Identifier()
     client_secret = Text(
         max_length=255, required=False, help_text="For a confidential client; or send it by HTTP Basic."
@@ -25,7 +25,7 @@ class EndUserLoginIn(serializers.Serializer[Any]):
     tenant_id = Identifier(required=False)
 
 
-class SignInOut(serializers.Serializer[Any]):
+class SignInOut(serializers.Serializer[object]):
     mfa_required = serializers.BooleanField()
     access_token = serializers.CharField(required=False, help_text="JWT; absent while a second step is missing.")
     refresh_token = serializers.CharField(required=False)
@@ -41,7 +41,7 @@ class SignInOut(serializers.Serializer[Any]):
     )
 
 
-class AdminBrief(serializers.Serializer[Any]):
+class AdminBrief(serializers.Serializer[object]):
     id = serializers.UUIDField()
     username = serializers.CharField()
     email = serializers.CharField()
@@ -51,7 +51,7 @@ class AdminLoginOut(SignInOut):
     user = AdminBrief(required=False)
 
 
-class EndUserBrief(serializers.Serializer[Any]):
+class EndUserBrief(serializers.Serializer[object]):
     id = serializers.UUIDField()
     email = serializers.CharField()
     name = serializers.CharField()
@@ -63,16 +63,16 @@ class EndUserLoginOut(SignInOut):
     client_id = serializers.UUIDField(required=False)
 
 
-class LogoutIn(serializers.Serializer[Any]):
+class LogoutIn(serializers.Serializer[object]):
     all = Boolean(required=False, default=False, help_text="True: every session of the caller.")
 
 
-class LogoutOut(serializers.Serializer[Any]):
+class LogoutOut(serializers.Serializer[object]):
     message = serializers.CharField()
     sessions_ended = serializers.IntegerField()
 
 
-class SessionNamedQuery(serializers.Serializer[Any]):
+class SessionNamedQuery(serializers.Serializer[object]):
     user_id = Identifier(required=False, help_text="The user; the caller if omitted.")
     tenant_id = Identifier(required=False, help_text="For operators: the user's tenant.")
 
@@ -85,7 +85,7 @@ class SessionListQuery(SessionNamedQuery, PageQuery):
     pass
 
 
-class SessionOut(serializers.Serializer[Any]):
+class SessionOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     user_id = serializers.UUIDField()
     client_id = serializers.UUIDField(allow_null=True)
@@ -104,12 +104,12 @@ class SessionListOut(PaginationOut):
     sessions = SessionOut(many=True)
 
 
-class SessionEndedOut(serializers.Serializer[Any]):
+class SessionEndedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     id = serializers.UUIDField()
 
 
-class SessionsEndedOut(serializers.Serializer[Any]):
+class SessionsEndedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     sessions_ended = serializers.IntegerField()

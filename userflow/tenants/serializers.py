@@ -29,31 +29,31 @@ def record(tenant: Tenant, client_id: Any) -> dict[str, Any]:
 class SettingsIn(JsonObject):
     """Settings to set; null restores a default. `tenants.settings` validates them."""
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {**json_schema(nullable=True), "additionalProperties": False}
 
 
 class SettingsOut(JsonObject):
     """The tenant's own settings."""
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return json_schema(nullable=False)
 
 
 class EffectiveSettings(JsonObject):
     """Every setting with its effective value: the tenant's, else the default."""
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return json_schema(nullable=False, complete=True)
 
 
-class DatabaseOut(serializers.Serializer[Any]):
+class DatabaseOut(serializers.Serializer[object]):
     host = serializers.CharField()
     name = serializers.CharField()
     status = serializers.CharField()
 
 
-class TenantOut(serializers.Serializer[Any]):
+class TenantOut(serializers.Serializer[object]):
     tenant_id = serializers.UUIDField()
     name = serializers.CharField()
     slug = serializers.CharField()
@@ -74,30 +74,30 @@ class TenantListOut(PaginationOut):
     tenants = TenantOut(many=True)
 
 
-class TenantIn(serializers.Serializer[Any]):
+class TenantIn(serializers.Serializer[object]):
     name = Text(max_length=255, trim=True)
     slug = Text(max_length=50, required=False)
     settings = SettingsIn(required=False)
 
 
-class TenantChanges(serializers.Serializer[Any]):
+class TenantChanges(serializers.Serializer[object]):
     name = Text(max_length=255, trim=True, required=False)
     slug = Text(max_length=50, required=False)
     status = Text(max_length=16, required=False, help_text="active or suspended")
     settings = SettingsIn(required=False, help_text="Merged into the current settings; null restores a default.")
 
 
-class SettingsChanges(serializers.Serializer[Any]):
+class SettingsChanges(serializers.Serializer[object]):
     settings = SettingsIn(help_text="Merged into the current settings; null restores a default.")
 
 
-class TenantSettingsOut(serializers.Serializer[Any]):
+class TenantSettingsOut(serializers.Serializer[object]):
     tenant_id = serializers.UUIDField()
     settings = SettingsOut(help_text="The tenant's own settings.")
     effective = EffectiveSettings(help_text="Every setting with its effective value.")
 
 
-class TenantDeletion(serializers.Serializer[Any]):
+class TenantDeletion(serializers.Serializer[object]):
     confirm = Text(max_length=63, help_text="The tenant's slug.")
     final_backup = Boolean(
         required=False,
@@ -106,7 +106,7 @@ class TenantDeletion(serializers.Serializer[Any]):
     )
 
 
-class TenantDeletedOut(serializers.Serializer[Any]):
+class TenantDeletedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     tenant_id = serializers.UUIDField()
     final_backup_until = serializers.DateTimeField(

@@ -1,6 +1,6 @@
 """The fields of a row: of end users, and of roles and groups, which an export writes before the users."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from rest_framework import serializers
 
@@ -27,7 +27,7 @@ LONGEST_ROLE, LONGEST_GROUP = 63, 255
 class PasswordHash(Text):
     """A hash that `foreign_hashes` verifies; a more costly one would slow every sign-in of the user down."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {
+    default_error_messages = {
         "unknown": "Not a bcrypt, scrypt, PBKDF2 or argon2 hash in a usual spelling, or one that costs too much to verify."
     }
 
@@ -42,7 +42,7 @@ class PasswordHash(Text):
 class Names(StrictField, serializers.ListField):
     """A list of names."""
 
-    default_error_messages: ClassVar[dict[str, Any]] = {
+    default_error_messages = {
         "not_a_list": "Send a list of names.",
         "max_length": "Send at most {max_length} names.",
     }

@@ -1,7 +1,5 @@
 """Request and response fields of imports and exports over REST."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, Choice, Identifier, Integer, Items, JsonObject, StrictField
@@ -47,7 +45,7 @@ class ImportIn(serializers.Serializer[object]):
         required=False, default=False, help_text="Create the missing roles and groups that rows name."
     )
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         """One source of rows, not two."""
         if ("rows" in attrs) == ("content" in attrs):
             raise serializers.ValidationError({"rows": ["Send either rows or content."]})

@@ -1,7 +1,5 @@
 """Serializers of the validation endpoints."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Items, Text
@@ -9,7 +7,7 @@ from identity_platform.api.fields import Items, Text
 ALL, ANY = "all", "any"
 
 
-class ScopeQuery(serializers.Serializer[Any]):
+class ScopeQuery(serializers.Serializer[object]):
     scope = Text(max_length=4096, help_text="One scope, or several separated by spaces; all are required.")
 
     def validate_scope(self, value: str) -> list[str]:
@@ -19,29 +17,29 @@ class ScopeQuery(serializers.Serializer[Any]):
         return scopes
 
 
-class ResourceQuery(serializers.Serializer[Any]):
+class ResourceQuery(serializers.Serializer[object]):
     resource = Text(max_length=128, help_text="A resource (any action on it is enough) or resource:action.")
 
 
 class Mode(Text):
     """`all` or `any`."""
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         value = super().to_internal_value(data)
         if value not in (ALL, ANY):
             raise serializers.ValidationError(f"Send {ALL} or {ANY}.")
         return value
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         return {"type": "string", "enum": [ALL, ANY]}
 
 
-class PermissionsIn(serializers.Serializer[Any]):
+class PermissionsIn(serializers.Serializer[object]):
     permissions = Items(Text(max_length=128), most=100, allow_empty=False)
     mode = Mode(required=False, default=ALL)
 
 
-class ValidOut(serializers.Serializer[Any]):
+class ValidOut(serializers.Serializer[object]):
     message = serializers.CharField()
     sub = serializers.UUIDField()
     kind = serializers.CharField()
@@ -54,7 +52,7 @@ class ValidOut(serializers.Serializer[Any]):
     expires_at = serializers.DateTimeField()
 
 
-class HoldsOut(serializers.Serializer[Any]):
+class HoldsOut(serializers.Serializer[object]):
     message = serializers.CharField()
     required = serializers.ListField(  # type: ignore[assignment]  # a field of the response, not the flag of Field
         child=serializers.CharField()

@@ -1,7 +1,5 @@
 """Request and response fields of webhooks."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, Choice, HttpUrl, Items, QueryChoice, QueryInteger, Text, Timestamp
@@ -130,7 +128,7 @@ class WebhookReplayIn(NamedTenant):
     since = Timestamp(required=False, help_text="Messages created since this time.")
     status = Choice(STATUSES, required=False, help_text="Only messages with this status.")
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         if not attrs.keys() & {"message_ids", "since", "status"}:
             raise serializers.ValidationError({"message_ids": ["Send message_ids, since or status."]})
         return attrs

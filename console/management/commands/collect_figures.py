@@ -37,7 +37,7 @@ class Command(BaseCommand):
             help=f"Events younger than this wait for the next run (default {SETTLED_SECONDS}).",
         )
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         if options["jobs"] < 1:
             raise CommandError("--jobs must be at least 1.", returncode=terminal.NOT_TRIED)
         with terminal.progress(self.stdout, "Collecting") as (begun, step):

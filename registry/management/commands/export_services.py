@@ -24,7 +24,7 @@ class Command(BaseCommand):
         parser.add_argument("--with-secrets", action="store_true", help="Open the credentials and write their secrets.")
         parser.add_argument("--yes", action="store_true", help="Do not ask.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         secrets = options["with_secrets"]
         if secrets:
             self._be_sure(options)

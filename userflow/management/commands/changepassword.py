@@ -23,7 +23,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("username", help="username or e-mail address of the admin user")
 
-    def handle(self, *args: Any, username: str, **options: Any) -> None:
+    def handle(self, *args: object, username: str, **options: Any) -> None:
         for _ in range(ATTEMPTS):
             try:
                 password = getpass.getpass(f"New password of {username}: ")

@@ -33,7 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("--server", help="Database server. Default: the one with the most free capacity.")
         parser.add_argument("--json", action="store_true", help="Print one JSON object instead of a table.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         if bool(options["admin_username"]) != bool(options["admin_email"]):
             raise CommandError("Send --admin-username and --admin-email together.", returncode=NOT_TRIED)
         name = _validated("name", TenantIn().fields["name"], options["name"])

@@ -25,7 +25,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--once", action="store_true", help="Send due messages and exit.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         ending = threading.Event()
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):

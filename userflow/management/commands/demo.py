@@ -15,7 +15,7 @@ class Command(BaseCommand):
         "only. Example: demo"
     )
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         if not settings.EMBEDDED:
             raise CommandError("The demo exists only in embedded mode, but DATABASE_URL is set.", returncode=NOT_TRIED)
         self.stdout.write("\n".join(demo_exports.lines()))

@@ -35,7 +35,7 @@ class Command(BaseCommand):
         parser.add_argument("--from", dest="since", type=_moment, help="At or after this moment (default UTC).")
         parser.add_argument("--to", dest="until", type=_moment, help="Before this moment.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         filters = Filters(since=options["since"], until=options["until"])
         try:
             name = "platform" if options["platform"] else options["tenant"]

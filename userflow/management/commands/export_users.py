@@ -24,7 +24,7 @@ class Command(BaseCommand):
         transfers.add_export_arguments(parser)
         parser.add_argument("--without-hashes", action="store_true", help="Leave the password hashes out.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         hashes = not options["without_hashes"]
         try:
             transfers.export(

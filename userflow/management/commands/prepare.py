@@ -35,7 +35,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--no-demo", action="store_true", help="Create no operator and no demo tenant.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         # Two hosts of one platform may start at the same time; the second finds everything done. A session lock needs a
         # direct connection: a pooler may switch connections between statements.
         with direct_to_global() as raw:

@@ -27,7 +27,7 @@ class Command(BaseCommand):
             "must sign in again.",
         )
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: Any) -> None:
         if options["withdraw"]:
             if not signing.withdraw_signing_key(kid=options["withdraw"]):
                 raise CommandError(
