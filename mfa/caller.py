@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 from tenants.context import current_tenant
@@ -26,7 +25,7 @@ class Caller:
     # The secret of a confidential client, for a sign-in without the ticket of a login.
     client_secret: str | None = None
     # The proof for a change of the caller's own factors (userflow.signin.proofs).
-    proof: Mapping[str, Any] = field(default_factory=dict)
+    proof: Mapping[str, object] = field(default_factory=dict)
 
 
 def is_this_user(realm: Realm, user: Account, principal: Principal | None) -> bool:

@@ -233,7 +233,7 @@ def list_factors(
         }
 
 
-def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, Any], user_agent: str = "") -> str:
+def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, object], user_agent: str = "") -> str:
     """Remove one of the caller's own factors; return its kind. The backup codes go with TOTP.
 
     Raises InsufficientAuthentication (401), UnknownFactor (404), LastFactor (409), and the errors of `check_proof`.

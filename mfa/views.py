@@ -48,7 +48,7 @@ class FactorViewSet(ApiViewSet):
     permission_classes = [Anyone]
 
     def caller(
-        self, tenant_id: UUID | None = None, ticket: str | None = None, *, proof: Mapping[str, Any] | None = None
+        self, tenant_id: UUID | None = None, ticket: str | None = None, *, proof: Mapping[str, object] | None = None
     ) -> Caller:
         """Return the proofs of this request; `ticket` is the field `enrollment_ticket`, `proof` is for own changes.
 

@@ -77,7 +77,7 @@ def _field(origin: Origin, method: str, route: str) -> str:
     return orjson.dumps([tenant_id, origin.actor_kind, origin.actor_id, method, route]).decode()
 
 
-def _write(field: str, count: int, facts: Mapping[str, Any]) -> None:
+def _write(field: str, count: int, facts: Mapping[str, object]) -> None:
     """Write the event to the trail of the principal's tenant; for operators, to the platform's."""
     tenant_id, _, _, method, route = orjson.loads(field)
     details = {"method": method, "route": route, **facts, "count": count}

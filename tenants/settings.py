@@ -65,7 +65,7 @@ class Default(NamedTuple):
     """The value that applies while the tenant has not set one."""
 
     # Takes what the tenant has set and the tenant's name.
-    of: Callable[[Mapping[str, Any], str], Any]
+    of: Callable[[Mapping[str, object], str], Any]
     text: str
 
 
@@ -77,7 +77,7 @@ def _platform(variable: str) -> Default:
     return Default(lambda _own, _name: getattr(platform, variable), f"the platform's `{variable}`")
 
 
-def _origins(own: Mapping[str, Any], _name: str) -> list[str]:
+def _origins(own: Mapping[str, object], _name: str) -> list[str]:
     rp_id = own.get("webauthn_rp_id")
     # The platform's origins cannot use a tenant's own RP ID.
     return [f"https://{rp_id}"] if rp_id and rp_id != platform.WEBAUTHN_RP_ID else list(platform.WEBAUTHN_ORIGINS)
@@ -261,18 +261,18 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 }
 
 
-def value_of(own: Mapping[str, Any], name: str, *, tenant_name: str = "") -> Any:
+def value_of(own: Mapping[str, object], name: str, *, tenant_name: str = "") -> Any:
     """The value that applies in a tenant: `own`, what it has set, or the default."""
     stated = own.get(name)
     return stated if stated is not None else SETTINGS[name].default.of(own, tenant_name)
 
 
-def effective(own: Mapping[str, Any], *, tenant_name: str) -> dict[str, Any]:
+def effective(own: Mapping[str, object], *, tenant_name: str) -> dict[str, Any]:
     """Every setting with the value that applies."""
     return {name: value_of(own, name, tenant_name=tenant_name) for name in SETTINGS}
 
 
-def validated(stated: Mapping[str, Any]) -> dict[str, Any]:
+def validated(stated: Mapping[str, object]) -> dict[str, Any]:
     """The settings in `stated` that are not null.
 
     Raises ValidationFailed, which names every unknown setting and every invalid value.
@@ -280,7 +280,7 @@ def validated(stated: Mapping[str, Any]) -> dict[str, Any]:
     return merged({}, stated)
 
 
-def merged(before: Mapping[str, Any], stated: Mapping[str, Any], *, by_operator: bool = True) -> dict[str, Any]:
+def merged(before: Mapping[str, object], stated: Mapping[str, object], *, by_operator: bool = True) -> dict[str, Any]:
     """The settings `before` with the changes in `stated`; null restores the default. Raises ValidationFailed.
 
     A setting that a newer release has stored stays as it is. A tenant's own admin cannot go beyond what the platform, or
@@ -310,7 +310,7 @@ def merged(before: Mapping[str, Any], stated: Mapping[str, Any], *, by_operator:
     return after
 
 
-def _beyond(name: str, value: Any, before: Mapping[str, Any]) -> str | None:
+def _beyond(name: str, value: Any, before: Mapping[str, object]) -> str | None:
     setting = SETTINGS[name]
     return setting.limit(value, value_of({}, name), value_of(before, name)) if setting.limit else None
 

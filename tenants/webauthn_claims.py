@@ -41,7 +41,7 @@ def platform_names() -> set[str]:
     return rp_ids | {_name_of(origin) for origin in origins}
 
 
-def claim(tenant_id: UUID, *, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+def claim(tenant_id: UUID, *, before: Mapping[str, object], after: Mapping[str, object]) -> None:
     """Claim the names of the settings `after` for the tenant and free those of `before` that it no longer uses.
 
     Call it in the transaction that stores the settings. The primary key of the claims decides between tenants that claim

@@ -65,7 +65,7 @@ def settle(seconds: float = 10.0) -> bool:
     return True
 
 
-def send(template: str, *, to: str, facts: Mapping[str, Any]) -> None:
+def send(template: str, *, to: str, facts: Mapping[str, object]) -> None:
     """Send templates/email/`template`.txt to one recipient now. Errors are logged, never raised."""
     subject = render_to_string(f"email/{template}.subject.txt", facts).strip()
     text = render_to_string(f"email/{template}.txt", facts)
@@ -77,7 +77,7 @@ def send(template: str, *, to: str, facts: Mapping[str, Any]) -> None:
         log.warning("mail_not_sent", template=template, kind=type(problem).__name__)
 
 
-def tell(template: str, *, to: str, facts: Mapping[str, Any], after: str, tenant_id: UUID | None = None) -> None:
+def tell(template: str, *, to: str, facts: Mapping[str, object], after: str, tenant_id: UUID | None = None) -> None:
     """Send once the running transaction of the alias `after` is committed; a mail that cannot be sent is only logged.
 
     Mails of one kind to one address are limited by LIMITS["mail"]: addresses may be unverified, so repeated changes could

@@ -118,7 +118,7 @@ class ProofConfirmView(ConfirmView):
         }
 
 
-def proof_in(request: HttpRequest, typed: Mapping[str, Any]) -> dict[str, str]:
+def proof_in(request: HttpRequest, typed: Mapping[str, object]) -> dict[str, str]:
     """Return the proof in the form, or the token of a recent step-up, which works once."""
     given = {name: str(typed[name]) for name in ("current_password", "code") if typed.get(name)}
     if given:

@@ -3,7 +3,6 @@
 import functools
 import ipaddress
 from collections.abc import Mapping
-from typing import Any
 
 # For a peer without an address: a proxy that connects over a Unix socket.
 NO_ADDRESS = "0.0.0.0"  # noqa: S104  # nothing binds to it
@@ -12,7 +11,7 @@ _LONGEST_ADDRESS = 64
 _FORWARDING = frozenset({"HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP"})
 
 
-def client_address(request_meta: Mapping[str, Any], hops: int) -> str:
+def client_address(request_meta: Mapping[str, object], hops: int) -> str:
     """Return the peer's address, or behind `hops` own proxies the address that the outermost of them saw.
 
     Each proxy appends the address of its peer to X-Forwarded-For, so the caller's address is the `hops`-th from the
@@ -24,7 +23,7 @@ def client_address(request_meta: Mapping[str, Any], hops: int) -> str:
     return _normalised(str(request_meta.get("REMOTE_ADDR", ""))[: _LONGEST_ADDRESS + 1]) or NO_ADDRESS
 
 
-def is_callers_own(request_meta: Mapping[str, Any], hops: int) -> bool:
+def is_callers_own(request_meta: Mapping[str, object], hops: int) -> bool:
     """Return whether `client_address` is the caller's own address and not that of a proxy that many callers share.
 
     Without own proxies a forwarding header means that a proxy is not configured, or that the caller forged it.
@@ -36,7 +35,7 @@ def is_callers_own(request_meta: Mapping[str, Any], hops: int) -> bool:
     return _normalised(str(request_meta.get("REMOTE_ADDR", ""))[: _LONGEST_ADDRESS + 1]) is not None
 
 
-def _forwarded(request_meta: Mapping[str, Any], hops: int) -> str | None:
+def _forwarded(request_meta: Mapping[str, object], hops: int) -> str | None:
     seen = str(request_meta.get("HTTP_X_FORWARDED_FOR", "")).rsplit(",", hops)
     return _normalised(seen[-hops][: _LONGEST_ADDRESS + 1]) if len(seen) >= hops else None
 

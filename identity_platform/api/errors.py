@@ -96,7 +96,7 @@ class InsufficientScope(NotAllowed):
     """
 
     def __init__(
-        self, message: str | None = None, *, details: Mapping[str, Any] | None = None, scope: str | None = None
+        self, message: str | None = None, *, details: Mapping[str, object] | None = None, scope: str | None = None
     ) -> None:
         challenge = 'Bearer error="insufficient_scope"' + (f', scope="{scope}"' if scope else "")
         super().__init__(message, details=details, headers={"WWW-Authenticate": challenge})

@@ -55,7 +55,7 @@ def envelope(path: str, error: errors.ApiError) -> dict[str, Any]:
     return body
 
 
-def _each(details: Mapping[str, Any]) -> Iterator[str]:
+def _each(details: Mapping[str, object]) -> Iterator[str]:
     for name, told in details.items():
         for sentence in told if isinstance(told, list) else [told]:
             yield f"{name}: {sentence}"

@@ -19,7 +19,7 @@ STANDARD_ERROR = 2
 SILENCED = ("django.db.backends", "django.request", "django.security.DisallowedHost", "faker", "urllib3")
 
 
-def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def hide_secrets(_: Any, __: str, event: MutableMapping[str, object]) -> MutableMapping[str, object]:
     """Mask values whose name says that they are secret."""
     for name in event:
         if name != "event" and SECRET_NAME.search(name):
@@ -27,13 +27,13 @@ def hide_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMap
     return event
 
 
-def _drop_request(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def _drop_request(_: Any, __: str, event: MutableMapping[str, object]) -> MutableMapping[str, object]:
     """Drop the request that Django's loggers add: its text contains the path and the query."""
     event.pop("request", None)
     return event
 
 
-def _name_exception(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def _name_exception(_: Any, __: str, event: MutableMapping[str, object]) -> MutableMapping[str, object]:
     """Log only the type of a library's exception: its text may quote statements, paths and values."""
     problem = event.pop("exc_info", None)
     if problem:

@@ -52,7 +52,7 @@ class StrictJSONParser(BaseParser):
         self,
         stream: IO[Any],
         media_type: str | None = None,
-        parser_context: Mapping[str, Any] | None = None,
+        parser_context: Mapping[str, object] | None = None,
     ) -> dict[str, Any]:
         """Read the body as an object; an empty body is an empty object.
 
@@ -71,7 +71,7 @@ class StrictFormParser(BaseParser):
         self,
         stream: IO[Any],
         media_type: str | None = None,
-        parser_context: Mapping[str, Any] | None = None,
+        parser_context: Mapping[str, object] | None = None,
     ) -> dict[str, str]:
         """Read the parameters; one without a value counts as not sent (RFC 6749 section 3.2).
 

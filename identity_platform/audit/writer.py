@@ -27,7 +27,7 @@ _FOR_EACH_ON_PLATFORM = (
 
 
 def _values(
-    action: str, outcome: str, target: tuple[str, object] | None, details: Mapping[str, Any] | None
+    action: str, outcome: str, target: tuple[str, object] | None, details: Mapping[str, object] | None
 ) -> list[Any]:
     origin = current_origin()
     kind, target_id = target or ("", "")
@@ -60,7 +60,7 @@ def record_for_tenant(
 
 
 def record_for_each_in_tenant(
-    action: str, *, kind: str, ids: Collection[object], details: Mapping[str, Any] | None = None
+    action: str, *, kind: str, ids: Collection[object], details: Mapping[str, object] | None = None
 ) -> None:
     """Write one event for each target of a kind, in one statement, so that a user's id finds all the user's events."""
     values = _values(action, "success", (kind, ""), details)

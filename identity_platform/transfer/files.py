@@ -54,7 +54,7 @@ class RowWriter:
         if self.csv is not None:
             self.csv.writerow(columns)
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: Mapping[str, object]) -> None:
         """One row; members without a value are left out."""
         if self.csv is None:
             said = {name: value for name, value in row.items() if value is not None}

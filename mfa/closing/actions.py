@@ -1,7 +1,6 @@
 """Close one's own account."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from identity_platform.api.errors import NotAllowed
 from mfa.errors import AccountDeletionOff
@@ -12,7 +11,7 @@ from userflow.sessions.assurance import Action
 from userflow.signin.proofs import prove_own_change
 
 
-def close_account(*, principal: Principal, proof: Mapping[str, Any], user_agent: str = "") -> dict[str, int]:
+def close_account(*, principal: Principal, proof: Mapping[str, object], user_agent: str = "") -> dict[str, int]:
     """Erase the calling end user; return the number of deleted records of each kind.
 
     Raises NotAllowed (any other caller), AccountDeletionOff (tenant setting `account_deletion`),

@@ -17,7 +17,7 @@ STEP_UP_PROOFS: Final = (PASSWORD, *FACTOR_PROOFS)
 __all__ = ["STEP_UP_PROOFS", "StepUp", "access_token_for", "options_for_step_up", "proof_token_for", "step_up"]
 
 
-def step_up(*, principal: Principal, proof: Mapping[str, Any], user_agent: str = "") -> StepUp:
+def step_up(*, principal: Principal, proof: Mapping[str, object], user_agent: str = "") -> StepUp:
     """Check exactly one of `STEP_UP_PROOFS`, and store in the caller's session what it proves.
 
     A user who has a factor cannot step up with the password alone: a stolen token and the password would pass for the

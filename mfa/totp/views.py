@@ -26,7 +26,7 @@ class TotpEndpoints(FactorViewSet):
 
     realm: ClassVar[Realm]
 
-    def arguments(self, asked: dict[str, Any], *, proof: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def arguments(self, asked: dict[str, Any], *, proof: Mapping[str, object] | None = None) -> dict[str, Any]:
         """Return realm, tenant and proofs for the action, with the other fields of the request."""
         tenant_id = asked.pop("tenant_id", None)
         caller = self.caller(tenant_id, asked.pop("enrollment_ticket", None), proof=proof)

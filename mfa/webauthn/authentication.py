@@ -84,7 +84,7 @@ def finish_authentication(
     realm: Realm,
     tenant_id: UUID | None,
     email: str | None,
-    response: Mapping[str, Any],
+    response: Mapping[str, object],
     caller: Caller,
     mfa_token: str | None = None,
 ) -> Verified:
@@ -111,7 +111,7 @@ def finish_authentication(
 
 
 def verify_own_passkey(
-    *, realm: Realm, tenant_id: UUID | None, response: Mapping[str, Any], caller: Caller
+    *, realm: Realm, tenant_id: UUID | None, response: Mapping[str, object], caller: Caller
 ) -> Verified:
     """Verify the use of one of the caller's own passkeys; it opens no session.
 
@@ -123,7 +123,7 @@ def verify_own_passkey(
 
 
 def _finish_named(
-    realm: Realm, email: str | None, response: Mapping[str, Any], caller: Caller, mfa_token: str | None
+    realm: Realm, email: str | None, response: Mapping[str, object], caller: Caller, mfa_token: str | None
 ) -> Verified:
     user = find_user(realm, email, caller, mfa_token=mfa_token)
     try:
@@ -151,7 +151,7 @@ def _finish_named(
         raise _rejected(realm, user, problem) from problem
 
 
-def _finish_unnamed(realm: Realm, response: Mapping[str, Any], caller: Caller) -> Verified:
+def _finish_unnamed(realm: Realm, response: Mapping[str, object], caller: Caller) -> Verified:
     # The user is not locked here: a signature cannot be guessed, and everyone who knows a credential id could lock its owner
     # out.
     user = None
@@ -183,12 +183,12 @@ class _Stated:
     challenge: bytes
 
     @classmethod
-    def by(cls, response: Mapping[str, Any]) -> "_Stated":
+    def by(cls, response: Mapping[str, object]) -> "_Stated":
         """Raise CeremonyFailed if the response states no challenge."""
         return cls(_credential_id(response), responses.challenge_of(response))
 
 
-def _credential_id(response: Mapping[str, Any]) -> bytes | None:
+def _credential_id(response: Mapping[str, object]) -> bytes | None:
     with suppress(CeremonyFailed):
         return responses.credential_id_of(response)
     return None
@@ -200,7 +200,7 @@ def _verified(
     passkey: UserPasskey | None,
     consumed: ConsumedChallenge,
     stated: _Stated,
-    response: Mapping[str, Any],
+    response: Mapping[str, object],
     caller: Caller,
 ) -> Verified:
     """Verify the response, count the use and open the session that it completes, if any. Raises CeremonyFailed."""

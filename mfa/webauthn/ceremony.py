@@ -160,7 +160,7 @@ def _descriptor(handle: KeyHandle) -> PublicKeyCredentialDescriptor:
 
 
 def verify_registration(
-    *, response: Mapping[str, Any], expected_challenge: bytes, rp: RelyingParty, require_verification: bool
+    *, response: Mapping[str, object], expected_challenge: bytes, rp: RelyingParty, require_verification: bool
 ) -> NewPasskey:
     """Verify a registration (Level 3 section 7.1) against the challenge, relying party id and origins that are expected.
 
@@ -209,7 +209,7 @@ def verify_registration(
 
 def verify_assertion(
     *,
-    response: Mapping[str, Any],
+    response: Mapping[str, object],
     expected_challenge: bytes,
     rp: RelyingParty,
     passkey: KnownPasskey,
@@ -258,7 +258,7 @@ def verify_assertion(
     )
 
 
-def _reject_foreign_page(client_data: Mapping[str, Any]) -> None:
+def _reject_foreign_page(client_data: Mapping[str, object]) -> None:
     """Reject ceremonies that are embedded in a page of another origin (sections 7.1 steps 10-11 and 7.2 steps 13-14)."""
     if client_data.get("crossOrigin", False) is not False or "topOrigin" in client_data:
         raise CeremonyFailed("cross-origin")

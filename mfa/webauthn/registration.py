@@ -72,7 +72,7 @@ def finish_registration(
     realm: Realm,
     tenant_id: UUID | None,
     email: str,
-    response: Mapping[str, Any],
+    response: Mapping[str, object],
     caller: Caller,
     name: str = "",
     mfa_token: str | None = None,
@@ -96,7 +96,7 @@ def finish_registration(
 
 
 def finish_registration_and_sign_in(
-    *, tenant_id: UUID, email: str, response: Mapping[str, Any], caller: Caller
+    *, tenant_id: UUID, email: str, response: Mapping[str, object], caller: Caller
 ) -> Enrolled:
     """The general finishRegistration: store an end user's passkey and sign the user in with it.
 
@@ -128,7 +128,7 @@ def finish_registration_and_sign_in(
     return Enrolled(user, responses.base64url(new.credential_id), tokens)
 
 
-def _verified_registration(realm: Realm, user: Account, response: Mapping[str, Any]) -> NewPasskey:
+def _verified_registration(realm: Realm, user: Account, response: Mapping[str, object]) -> NewPasskey:
     """Consume the challenge and verify the response. Raises PasskeyRejected."""
     try:
         challenge = responses.challenge_of(response)

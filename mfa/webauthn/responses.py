@@ -22,12 +22,12 @@ class CeremonyFailed(Exception):
         super().__init__(reason)
 
 
-def challenge_of(response: Mapping[str, Any]) -> bytes:
+def challenge_of(response: Mapping[str, object]) -> bytes:
     """Return the challenge that a response states, to look it up; nothing is verified. Raises CeremonyFailed if none."""
     return bytes_of(client_data_of(part_of(inner_of(response), "clientDataJSON")).get("challenge"), "challenge")
 
 
-def credential_id_of(response: Mapping[str, Any]) -> bytes:
+def credential_id_of(response: Mapping[str, object]) -> bytes:
     """Return the credential id that a response names. Raises CeremonyFailed."""
     credential_id = bytes_of(response.get("rawId"), "rawId")
     if bytes_of(response.get("id"), "id") != credential_id:
@@ -37,7 +37,7 @@ def credential_id_of(response: Mapping[str, Any]) -> bytes:
     return credential_id
 
 
-def inner_of(response: Mapping[str, Any]) -> Mapping[str, Any]:
+def inner_of(response: Mapping[str, object]) -> Mapping[str, object]:
     """Return the authenticator's part of a public-key credential (section 5.1)."""
     inner = response.get("response")
     if not isinstance(inner, Mapping):
@@ -47,7 +47,7 @@ def inner_of(response: Mapping[str, Any]) -> Mapping[str, Any]:
     return inner
 
 
-def part_of(inner: Mapping[str, Any], name: str) -> bytes:
+def part_of(inner: Mapping[str, object], name: str) -> bytes:
     """Return one field of that part, decoded."""
     return bytes_of(inner.get(name), name)
 

@@ -56,7 +56,7 @@ def session_limits(kind: str, tenant_settings: Mapping[str, Any]) -> SessionLimi
     )
 
 
-def required_acr(kind: str, tenant_settings: Mapping[str, Any]) -> str:
+def required_acr(kind: str, tenant_settings: Mapping[str, object]) -> str:
     """Return the assurance level that the policy now in force requires for this kind of principal."""
     if kind == principals.CLIENT:
         return AAL1

@@ -145,7 +145,7 @@ def update_admin_user(
     user_id: UUID,
     by: Principal,
     changes: dict[str, Any],
-    proof: Mapping[str, Any] | None = None,
+    proof: Mapping[str, object] | None = None,
     user_agent: str = "",
 ) -> AdminUser:
     """Change `username`, `email`, `first_name`, `last_name`, `roles`: fields that are present. `proof` is for the caller's

@@ -172,7 +172,7 @@ def update_end_user(
     user_id: UUID,
     by: Principal,
     changes: dict[str, Any],
-    proof: Mapping[str, Any] | None = None,
+    proof: Mapping[str, object] | None = None,
     user_agent: str = "",
 ) -> EndUser:
     """Change `name`, `email`, `metadata` (replaced as a whole), if given. `proof` is for the caller's own address.

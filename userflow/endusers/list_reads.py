@@ -8,7 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import orjson
 import structlog
@@ -30,7 +30,7 @@ _recorded: OrderedDict[bytes, int] = OrderedDict()
 _lock = threading.Lock()
 
 
-def record_list_read(filters: Mapping[str, Any]) -> None:
+def record_list_read(filters: Mapping[str, object]) -> None:
     """Record that the caller reads the list of the entered tenant, unless this hour's event exists.
 
     The event contains the names of the filters, never their values, which may be personal data. If the database is

@@ -37,7 +37,7 @@ _INSERT_ONE = (
 _HAS_SUBSCRIBERS = f"SELECT EXISTS (SELECT FROM userflow_webhookendpoint e WHERE {_LISTENING})"
 
 
-def publish(event: str, data: Mapping[str, Any]) -> None:
+def publish(event: str, data: Mapping[str, object]) -> None:
     """Write a message to each endpoint that subscribes to `event`. Call it inside `in_tenant` and `tenant_atomic`, after
     the change.
 
@@ -50,7 +50,7 @@ def publish(event: str, data: Mapping[str, Any]) -> None:
     _write(_INSERT, [*message, list(filters_for(event))])
 
 
-def publish_for_each(event: str, rows: Iterable[Mapping[str, Any]]) -> None:
+def publish_for_each(event: str, rows: Iterable[Mapping[str, object]]) -> None:
     """Publish one message for each of `rows` (each as `data` of `publish`), in their order.
 
     For bulk writers: one statement for 500 rows, and one in all if no endpoint subscribes; `rows` is not consumed then, so it
@@ -72,7 +72,7 @@ def publish_for_each(event: str, rows: Iterable[Mapping[str, Any]]) -> None:
         _write_each(event, batch, wanted)
 
 
-def publish_to(endpoint_id: UUID, event: str, data: Mapping[str, Any]) -> str:
+def publish_to(endpoint_id: UUID, event: str, data: Mapping[str, object]) -> str:
     """Write a message to one endpoint, regardless of its events; return the `webhook-id`."""
     message_id, *rest = _message(event, data)
     _write(_INSERT_ONE, [endpoint_id, message_id, *rest])
@@ -103,7 +103,7 @@ def new_message_id() -> str:
     return f"msg_{secrets.token_urlsafe(16)}"
 
 
-def body_of(event: str, data: Mapping[str, Any]) -> str:
+def body_of(event: str, data: Mapping[str, object]) -> str:
     """Return the payload (Standard Webhooks, "Payload structure"): type, timestamp, data."""
     moment = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     shown = {"tenant_id": current_tenant().tenant_id, **data}

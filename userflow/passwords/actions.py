@@ -46,7 +46,9 @@ MINUTES = int(tickets.LIFETIME[tickets.PASSWORD_RESET].total_seconds() // 60)
 # --- change ----------------------------------------------------------------------------------------------------------
 
 
-def change_password(*, principal: Principal, proof: Mapping[str, Any], new_password: str, user_agent: str = "") -> int:
+def change_password(
+    *, principal: Principal, proof: Mapping[str, object], new_password: str, user_agent: str = ""
+) -> int:
     """Replace the caller's password; every other session ends. Return the number of sessions that ended.
 
     Raises InsufficientAuthentication, the errors of `check_proof`, WeakPassword, NoPasswordHere, NotAllowed (a client),
@@ -67,7 +69,7 @@ def _change(
     realm: Realm,
     principal: Principal,
     tenant: lookup.TenantContext | None,
-    proof: Mapping[str, Any],
+    proof: Mapping[str, object],
     new: str,
     user_agent: str,
 ) -> int:

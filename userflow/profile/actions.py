@@ -51,7 +51,7 @@ def read_profile(*, of: Principal) -> dict[str, Any]:
 
 
 def update_profile(
-    *, of: Principal, changes: dict[str, Any], proof: Mapping[str, Any] | None = None, user_agent: str = ""
+    *, of: Principal, changes: dict[str, Any], proof: Mapping[str, object] | None = None, user_agent: str = ""
 ) -> dict[str, Any]:
     """Change the given fields and return the profile. `proof` is for a new `email`.
 

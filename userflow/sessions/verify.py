@@ -78,7 +78,7 @@ def _admin(claims: Claims) -> Principal:
     )
 
 
-def _check_limits(kind: str, tenant_settings: Mapping[str, Any], *, age: float, unused: float) -> None:
+def _check_limits(kind: str, tenant_settings: Mapping[str, object], *, age: float, unused: float) -> None:
     if not session_limits(kind, tenant_settings).allow(age=age, unused=unused):
         raise SessionInactive
 
@@ -147,7 +147,7 @@ def _principal(
     claims: Claims,
     roles: tuple[str, ...],
     permissions: frozenset[str],
-    tenant_settings: Mapping[str, Any],
+    tenant_settings: Mapping[str, object],
     user: UserFields,
     groups: tuple[str, ...] = (),
     must_verify_email: bool = False,

@@ -83,16 +83,16 @@ class ProofFields(FactorProofFields):
     proof_token = Text(max_length=128, required=False, help_text="From /authmgr/step-up.")
 
 
-def proof_of(request: Request, fields: Mapping[str, Any]) -> dict[str, Any]:
+def proof_of(request: Request, fields: Mapping[str, object]) -> dict[str, Any]:
     """Return the arguments `proof` and `user_agent` of an action, from a request and its fields."""
     return {"proof": proof_in(fields), "user_agent": request.META.get("HTTP_USER_AGENT", "")}
 
 
-def proof_in(fields: Mapping[str, Any], *, but: str = "") -> dict[str, Any]:
+def proof_in(fields: Mapping[str, object], *, but: str = "") -> dict[str, Any]:
     """Return the fields of the proof among those of a request, except `but`, which means something else there."""
     return {name: value for name, value in fields.items() if name in PROOFS and name != but}
 
 
-def without_proof(fields: Mapping[str, Any], *, but: str = "") -> dict[str, Any]:
+def without_proof(fields: Mapping[str, object], *, but: str = "") -> dict[str, Any]:
     """Return the other fields of the request."""
     return {name: value for name, value in fields.items() if name not in PROOFS or name == but}

@@ -49,7 +49,7 @@ def check_proof(*, principal: Principal, proof: Mapping[str, Any], user_agent: s
 
 
 def prove_own_change(
-    action: Action, *, principal: Principal, proof: Mapping[str, Any] | None, user_agent: str = ""
+    action: Action, *, principal: Principal, proof: Mapping[str, object] | None, user_agent: str = ""
 ) -> None:
     """Require what the action table asks for a change of the caller's own sign-in: the assurance of the session, then the
     proof in the request. Raises InsufficientAuthentication and the errors of `check_proof`."""

@@ -18,5 +18,5 @@ class Command(ImportCommand):
     )
     what = "rows"
 
-    def bring_in(self, stated: Mapping[str, Any], **how: Any) -> tuple[Tally, Report]:
+    def bring_in(self, stated: Mapping[str, object], **how: Any) -> tuple[Tally, Report]:
         return import_services(**how)
