@@ -125,7 +125,8 @@ def admin_token(tenant_id: UUID) -> str:
         name = f"admin-{tenant_id.hex[:12]}"
         user, _ = create_admin_user(tenant_id=tenant_id, username=name, email=f"{name}@example.com", password=PASSWORD)
     with ADMINS.atomic():
-        pair = issue.open_session(ADMINS, admin_subject(user), amr=PASSWORD_AMR, tenant=lookup.find(tenant_id))
+        tenant = lookup.find(tenant_id)
+        pair = issue.open_session(ADMINS, admin_subject(user), amr=PASSWORD_AMR, tenant=tenant, password=user.password)
     return pair.access_token
 
 

@@ -13,6 +13,7 @@ from userflow.accounts.models import Account, AdminUser, Client, EndUser
 from userflow.accounts.realms import Realm
 from userflow.accounts.session_models import UserTicket
 from userflow.credentials import tickets
+from userflow.credentials.attempts import Counter
 from userflow.errors import NotSignedInByTicket
 from userflow.sessions.client_authentication import is_authenticated, reject_sign_in
 from userflow.sessions.issue import TokenPair, TokenSubject
@@ -35,10 +36,19 @@ class SessionGrant:
     amr: tuple[str, ...]
     user_agent: str
 
-    def open(self, realm: Realm, user: Account) -> TokenPair:
-        """Open the session of the locked user in the realm's transaction. Raises EmailNotVerified, WrongCredentials."""
+    def open(self, realm: Realm, user: Account, *, cleared: Counter | None = None) -> TokenPair:
+        """Open the session of the locked user in the realm's transaction, and clear the counter of attempts `cleared`.
+
+        Raises EmailNotVerified, WrongCredentials.
+        """
         return actions.complete_sign_in(
-            realm, user, self.subject, amr=self.amr, tenant=self.tenant, user_agent=self.user_agent
+            realm,
+            user,
+            self.subject,
+            amr=self.amr,
+            tenant=self.tenant,
+            user_agent=self.user_agent,
+            cleared=cleared,
         )
 
 

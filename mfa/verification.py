@@ -13,6 +13,7 @@ from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import UserTicket
 from userflow.credentials import attempts, tickets
+from userflow.credentials.attempts import Counter
 from userflow.errors import NotSignedInByTicket
 from userflow.sessions.issue import TokenPair
 
@@ -74,9 +75,9 @@ def consume_factor(
         if attempt.login is not None:
             tickets.consume_ticket(realm, attempt.login)
         consume(user)
-        attempts.clear(realm, user.pk, factor=kind, caller=attempt.budget)
         if grant is not None:
-            return grant.open(realm, user)
+            return grant.open(realm, user, cleared=Counter(kind, attempt.budget))
+        attempts.clear(realm, user.pk, factor=kind, caller=attempt.budget)
         record(realm, user, "factor.verified", kind, **(details or {}))
         return None
 

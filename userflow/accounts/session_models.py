@@ -258,5 +258,6 @@ class EndUserEnrollmentWindow(EnrollmentWindow, TenantModel):
 
 
 UserSession = AdminSession | EndUserSession
+UserRefreshToken = AdminRefreshToken | EndUserRefreshToken
 UserTicket = AdminTicket | EndUserTicket
 UserWindow = AdminEnrollmentWindow | EndUserEnrollmentWindow

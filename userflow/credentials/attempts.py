@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NoReturn
 from uuid import UUID
@@ -62,6 +63,14 @@ RULE: Final[dict[str, str | int]] = {
     "first_lock": str(FIRST_LOCK),
     "longest_lock": str(LONGEST_LOCK),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A user's counter of attempts at a factor: one for each budget (`caller`)."""
+
+    factor: str
+    caller: str
 
 
 def subject_of(realm: Realm, who: object) -> str:

@@ -17,8 +17,10 @@ from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import UserSession
 from userflow.accounts.session_policy import SessionLimits, acr_of, session_limits
+from userflow.credentials.attempts import Counter
 from userflow.errors import WrongCredentials
-from userflow.sessions.queries import roles_and_groups
+from userflow.sessions import queries
+from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import new_refresh_token
 from userflow.sessions.token_classes import AccessToken
 
@@ -77,35 +79,31 @@ def open_session(
     *,
     amr: tuple[str, ...],
     tenant: lookup.TenantContext | None,
+    password: str,
     user_agent: str = "",
-    password: str | None = None,
     password_only: bool = False,
+    cleared: Counter | None = None,
 ) -> TokenPair:
-    """Open a session of the subject; return its first pair of tokens, with the roles and groups as stored now.
+    """Open a session of the subject and audit the sign-in; return its first pair of tokens, with the rights as stored now.
 
-    `password` is the hash that the sign-in has compared. Raises WrongCredentials, with nothing written, when it was
-    replaced since, the user was deactivated, or with `password_only` has a factor by now. Call it in the realm's transaction.
+    `password` is the hash that the sign-in has compared, `cleared` the counter of attempts that its success clears. Raises
+    WrongCredentials, with nothing written, when the password was replaced since, the user was deactivated, or with
+    `password_only` has a factor by now. Call it in the realm's transaction.
     """
     realm.require_transaction()
     session, refresh_token = new_session(realm, subject, amr=amr, tenant=tenant, user_agent=user_agent)
-    users = realm.users._default_manager.filter(pk=subject.user_id, active=True)
-    if password is not None:
-        users = users.filter(password=password)
-    if password_only:
-        users = users.filter(mfa_methods=[])
-    # The user first: this row lock makes a change of password at the same moment wait, or be seen here. No session that the
-    # old password has earned stays valid after the new one is set.
-    if not users.update(last_login=session.auth_time):
-        raise WrongCredentials
-    session.save(force_insert=True)
-    realm.refresh_tokens._default_manager.create(digest=hash_token(refresh_token), session_id=session.pk)
-    roles, permissions, groups = roles_and_groups(realm, subject.user_id)
-    return first_tokens(
+    rights = queries.open_session(
+        realm,
         session,
-        replace(subject, roles=roles, permissions=tuple(sorted(permissions)), groups=groups),
-        refresh_token,
-        tenant,
+        realm.refresh_tokens(digest=hash_token(refresh_token), session_id=session.pk),
+        tenant_id=subject.tenant_id,
+        password=password,
+        password_only=password_only,
+        cleared=cleared,
     )
+    if rights is None:
+        raise WrongCredentials
+    return first_tokens(session, subject, rights, refresh_token, tenant)
 
 
 def new_session(
@@ -128,11 +126,16 @@ def new_session(
 
 
 def first_tokens(
-    session: UserSession, subject: TokenSubject, refresh_token: str, tenant: lookup.TenantContext | None
+    session: UserSession,
+    subject: TokenSubject,
+    rights: Rights,
+    refresh_token: str,
+    tenant: lookup.TenantContext | None,
 ) -> TokenPair:
-    """Return the tokens of a session that was just stored; the subject has its roles and groups."""
+    """Return the tokens of a session that was just stored, with the rights of its user."""
+    holder = replace(subject, roles=rights.roles, permissions=rights.permissions, groups=rights.groups)
     access, seconds = access_token(
-        subject, session.pk, amr=tuple(session.amr), auth_time=session.auth_time, ends=session.expires_at, tenant=tenant
+        holder, session.pk, amr=tuple(session.amr), auth_time=session.auth_time, ends=session.expires_at, tenant=tenant
     )
     return TokenPair(access, refresh_token, seconds, session.pk)
 

@@ -18,6 +18,7 @@ from userflow.accounts.models import Account, AdminUser, EndUser, admins_named, 
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_policy import AAL2, required_acr
 from userflow.credentials import attempts, email_verification, passwords, tickets
+from userflow.credentials.attempts import Counter
 from userflow.errors import EmailNotVerified, HashersBusy, WrongCredentials
 from userflow.sessions import issue
 from userflow.sessions.client_authentication import PROOF_COLUMNS, is_authenticated, reject_sign_in
@@ -221,9 +222,15 @@ def _after_password(
         return result(tokens=done.tokens, enrollment_ticket=done.enrollment_ticket)
     with realm.atomic():
         tokens = complete_sign_in(
-            realm, user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, password_only=True
+            realm,
+            user,
+            subject,
+            amr=PASSWORD_AMR,
+            tenant=tenant,
+            user_agent=user_agent,
+            password_only=True,
+            cleared=Counter(attempts.PASSWORD, caller),
         )
-        attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
         opened = tickets.open_enrollment(realm, user, cause=tickets.LOGIN)
     return result(tokens=tokens, enrollment_ticket=opened)
 
@@ -251,15 +258,16 @@ def complete_sign_in(
     tenant: lookup.TenantContext | None,
     user_agent: str = "",
     password_only: bool = False,
+    cleared: Counter | None = None,
 ) -> TokenPair:
     """Open the session of a sign-in whose steps are complete, and audit it. Call it in the realm's transaction.
 
-    With `password_only` a user who has a factor by now gets no session. Raises WrongCredentials then, and EmailNotVerified
-    if the tenant requires a verified address, also for a passkey.
+    `cleared` is the counter of attempts at the last step. With `password_only` a user who has a factor by now gets no
+    session. Raises WrongCredentials then, and EmailNotVerified if the tenant requires a verified address, also for a passkey.
     """
     if email_verification.is_unverified(user, tenant):
         raise EmailNotVerified
-    tokens = issue.open_session(
+    return issue.open_session(
         realm,
         subject,
         amr=amr,
@@ -267,6 +275,5 @@ def complete_sign_in(
         user_agent=user_agent,
         password=user.password,
         password_only=password_only,
+        cleared=cleared,
     )
-    realm.record("signin.succeeded", target=("user", user.pk), tenant_id=subject.tenant_id, details={"amr": amr})
-    return tokens

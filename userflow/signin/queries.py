@@ -4,15 +4,14 @@ The first is committed before the password is compared. The second is a transact
 password earns is written, or nothing. Values of new rows come from unsaved models, so that defaults stand in the models.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import orjson
-from django.db import connections, models
+from django.db import connections
 
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
+from identity_platform.postgresql.values import SqlValue
 from tenants import lookup
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
@@ -21,7 +20,7 @@ from userflow.credentials import attempts, tickets
 from userflow.errors import WrongCredentials
 from userflow.sessions import issue
 from userflow.sessions.issue import TokenPair, TokenSubject
-from userflow.sessions.queries import groups_in, roles_in
+from userflow.sessions.queries import column_values, rights_in
 
 # Columns that a login reads; Django would load any other one on access.
 _COLUMNS = ("id", "email", "name", "active", "password", "mfa_methods", "email_verified_at")
@@ -163,11 +162,11 @@ def complete_login(
     window = tickets.new_window(END_USERS, user, cause=tickets.LOGIN)
     ticket, enrollment = tickets.new_ticket(END_USERS, user, tickets.ENROLLMENT)
     origin = current_origin()
-    values = {
-        **_values_of(session, "session"),
-        **_values_of(EndUserRefreshToken(digest=hash_token(refresh_token)), "refresh"),
-        **_values_of(window, "window"),
-        **_values_of(ticket, "ticket"),
+    values: dict[str, SqlValue] = {
+        **column_values(session, "session"),
+        **column_values(EndUserRefreshToken(digest=hash_token(refresh_token)), "refresh"),
+        **column_values(window, "window"),
+        **column_values(ticket, "ticket"),
         "password": user.password,
         "factor": attempts.PASSWORD,
         "caller": caller,
@@ -181,15 +180,5 @@ def complete_login(
         row = cursor.fetchone()
     if row is None:
         raise WrongCredentials
-    roles, permissions = roles_in(row[0])
-    subject = replace(subject, roles=roles, permissions=tuple(sorted(permissions)), groups=groups_in(row[1]))
-    return CompletedLogin(issue.first_tokens(session, subject, refresh_token, tenant), enrollment)
-
-
-def _values_of(row: models.Model, prefix: str) -> Mapping[str, Any]:
-    """Return the column values of an unsaved row as Django would insert them, named `prefix_column`."""
-    connection = connections["tenant"]
-    return {
-        f"{prefix}_{field.column}": field.get_db_prep_save(field.pre_save(row, add=True), connection)
-        for field in row._meta.concrete_fields
-    }
+    tokens = issue.first_tokens(session, subject, rights_in(*row), refresh_token, tenant)
+    return CompletedLogin(tokens, enrollment)

@@ -1,0 +1,7 @@
+"""The types of values that statements take as parameters."""
+
+from datetime import date
+from decimal import Decimal
+from uuid import UUID
+
+SqlValue = bool | int | float | Decimal | str | bytes | date | UUID | list[str] | list[UUID] | None
