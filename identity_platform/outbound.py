@@ -306,7 +306,7 @@ class GuardedSession(requests.Session):
         if reach.plain_http:
             self.mount("http://", _Adapter(reach, self._watch))
 
-    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+    def send(self, request: requests.PreparedRequest, **options: object) -> requests.Response:
         _parts(request.url or "")
         options["allow_redirects"] = False
         try:

@@ -445,7 +445,7 @@ DEFAULT_FROM_EMAIL = text("EMAIL_FROM", "Identity platform <no-reply@localhost>"
 
 # --- REST framework and its documentation ----------------------------------------------------------------------------
 
-REST_FRAMEWORK: dict[str, Any] = {
+REST_FRAMEWORK: dict[str, object] = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["userflow.sessions.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["userflow.sessions.permissions.NoCaller"],
     "DEFAULT_PARSER_CLASSES": ["identity_platform.api.parsers.StrictJSONParser"],
@@ -456,7 +456,7 @@ REST_FRAMEWORK: dict[str, Any] = {
     "UNAUTHENTICATED_USER": None,
     "UNAUTHENTICATED_TOKEN": None,
 }
-SPECTACULAR_SETTINGS: dict[str, Any] = {
+SPECTACULAR_SETTINGS: dict[str, object] = {
     "TITLE": "Identity platform",
     "DESCRIPTION": (
         "Tenants with databases of their own, their people, services and factors. "
@@ -486,4 +486,4 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 
 LOG_LEVEL = (text("LOG_LEVEL") or "INFO").upper()
 LOGGING_CONFIG = "identity_platform.api.logs.configure"
-LOGGING: dict[str, Any] = {"level": LOG_LEVEL}
+LOGGING: dict[str, object] = {"level": LOG_LEVEL}

@@ -5,7 +5,7 @@ A confirmation runs in one `realm.atomic()`: `locked = lock_and_check(realm, use
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 from uuid import UUID
 
 from django.db.models import Q
@@ -139,7 +139,7 @@ def finalize(
     kind: str,
     proof: Proof | Literal["admin", "first_link"],
     factor_id: UUID | None = None,
-    **details: Any,
+    **details: object,
 ) -> None:
     """Finish a change in its transaction: store `mfa_methods`, write the audit event, mail the user after the commit.
 
@@ -208,9 +208,15 @@ def end_enrollment(realm: Realm, user: Account) -> None:
     realm.tickets._default_manager.filter(user_id=user.pk, purpose__in=(tickets.ENROLLMENT, tickets.PASS)).delete()
 
 
+class FactorList(TypedDict):
+    factors: list[dict[str, object]]
+    methods: list[str]
+    backup_codes_remaining: int
+
+
 def list_factors(
     *, realm: Realm, tenant_id: UUID | None, user_id: UUID, purpose: Purpose = Purpose.WRITE
-) -> dict[str, Any]:
+) -> FactorList:
     """Return the user's factors with `methods` and `backup_codes_remaining`; no secret, no full phone number.
 
     `purpose` is what the tenant is entered for: operators look into one that its own people cannot use. Raises

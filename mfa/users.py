@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 from uuid import UUID
 
 from identity_platform.api.email_addresses import email_key
@@ -105,7 +105,7 @@ def active_client(client_id: UUID | None, tenant_id: UUID) -> Client | None:
     return Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).first()
 
 
-def settings_of(realm: Realm, user: Account) -> dict[str, Any]:
+def settings_of(realm: Realm, user: Account) -> dict[str, object]:
     """Return the tenant settings that apply to the user; none for operators."""
     if isinstance(user, EndUser):
         return current_tenant().settings

@@ -99,7 +99,7 @@ def create_service(*, tenant_id: UUID, **fields: Any) -> Service:
     return service
 
 
-def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, Any]) -> Service:
+def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, object]) -> Service:
     """Change the given fields; metadata is replaced as a whole. Raises ServiceNotFound, ServiceExists."""
     with _raising(ServiceExists), transaction.atomic():
         service = _locked(tenant_id, service_id)

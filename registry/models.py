@@ -1,7 +1,6 @@
 """External services of a tenant and the secrets bound to them, in the global database."""
 
 import uuid
-from typing import Any
 
 from django.db import models
 from django.db.models.functions import Lower
@@ -29,7 +28,7 @@ class Service(models.Model):
     status = models.CharField(max_length=16, choices=[(s, s) for s in STATUSES], default=ACTIVE)
     base_url = models.CharField(max_length=2048)
     api_version = models.CharField(max_length=255, blank=True, default="")
-    metadata: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict, blank=True)
+    metadata: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -78,7 +77,7 @@ class ServiceCredential(models.Model):
     type = models.CharField(max_length=16, choices=[(t, t) for t in CREDENTIAL_TYPES], default=API_KEY)
     status = models.CharField(max_length=16, choices=[(ACTIVE, ACTIVE), (REVOKED, REVOKED)], default=ACTIVE)
     secret = models.BinaryField(editable=False)
-    metadata: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict, blank=True)
+    metadata: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
     expires_at = models.DateTimeField(null=True)

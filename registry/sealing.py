@@ -1,6 +1,5 @@
 """Seal the secrets of service credentials for one tenant, service and row."""
 
-from typing import Any
 from uuid import UUID
 
 import orjson
@@ -8,7 +7,7 @@ import orjson
 from identity_platform.crypto import SealContext, seal, unseal
 
 # A string or a JSON object.
-Secret = str | dict[str, Any]
+Secret = str | dict[str, object]
 
 
 def _place(tenant_id: UUID, service_id: UUID, credential_id: UUID) -> SealContext:

@@ -43,7 +43,7 @@ class Secret(StrictField, serializers.Field[Any, Any, Any, Any]):
         "max_bytes": "Send at most {max_bytes} bytes.",
     }
 
-    def to_internal_value(self, data: object) -> str | dict[str, Any]:
+    def to_internal_value(self, data: object) -> str | dict[str, object]:
         if not isinstance(data, str | dict):
             self.fail("invalid")
         if data == "":

@@ -68,14 +68,14 @@ class RegistryViewSet(ApiViewSet):
     # The permission that an action needs.
     permissions: ClassVar[dict[str, str]] = {}
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         self._meter(request)
         super().initial(request, *args, **kwargs)
 
     def get_permissions(self) -> Sequence[BasePermission]:
         return [needs(self.permissions[self.action], *KINDS)()]
 
-    def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
+    def finalize_response(self, request: Any, response: Any, *args: object, **kwargs: object) -> Any:
         answer = super().finalize_response(request, response, *args, **kwargs)
         if self.usage is not None:
             for name, value in limits.headers_of(self.usage).items():

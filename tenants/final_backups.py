@@ -128,7 +128,7 @@ def _rows_of(tenant_id: UUID) -> str:
     return str(serializers.serialize("json", everything))
 
 
-def _batches(keys: set[Any]) -> Iterator[list[Any]]:
+def _batches(keys: set[Any]) -> Iterator[list[object]]:
     """Yield the keys in lists that fit into one statement: PostgreSQL takes 65,535 parameters."""
     left = iter(keys)
     while some := list(islice(left, 10_000)):
@@ -164,7 +164,7 @@ def deleted_tenant_of(file: Path) -> TenantDatabase:
     return mapping
 
 
-def unpack(file: Path, tenant_id: UUID, folder: Path) -> tuple[Path, dict[str, Any], str]:
+def unpack(file: Path, tenant_id: UUID, folder: Path) -> tuple[Path, dict[str, object], str]:
     """Decrypt a final backup into the folder; return its dump, its manifest and its rows.
 
     Raises BackupUnfit, DataKeyLocked, OSError.

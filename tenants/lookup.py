@@ -80,7 +80,7 @@ def from_row(row: Any) -> TenantContext:
     )
 
 
-def decoded(value: Any) -> dict[str, Any]:
+def decoded(value: Any) -> dict[str, object]:
     """Return a jsonb value as a dict. Django's adapters leave it as text on plain cursors."""
     if isinstance(value, str):
         return dict(orjson.loads(value))

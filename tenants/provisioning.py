@@ -87,7 +87,7 @@ def create_tenant(
     return tenant
 
 
-def _reserve(server: DatabaseServer, name: str, slug: str | None, own: dict[str, Any]) -> Tenant:
+def _reserve(server: DatabaseServer, name: str, slug: str | None, own: dict[str, object]) -> Tenant:
     """Write the tenant's rows, in the caller's transaction. Raises SlugTaken."""
     generated = slug or slug_of(name)
     # A stated slug is taken as it is.

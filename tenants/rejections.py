@@ -7,7 +7,7 @@ minute. While Valkey is unavailable each process writes its own first event of a
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import orjson
@@ -62,8 +62,8 @@ def _record(request: HttpRequest, problem: ApiError | None) -> None:
         log.warning("rejection_not_audited", kind=type(failure).__qualname__)
 
 
-def _facts(problem: ApiError | None, origin: Origin) -> dict[str, Any]:
-    facts: dict[str, Any] = {"reason": type(problem).__name__ if problem else "PermissionDenied"}
+def _facts(problem: ApiError | None, origin: Origin) -> dict[str, object]:
+    facts: dict[str, object] = {"reason": type(problem).__name__ if problem else "PermissionDenied"}
     if isinstance(problem, InsufficientScope) and problem.scope:
         facts["permission"] = problem.scope
     if isinstance(problem, TenantMismatch) and problem.tenant_id not in (None, origin.actor_tenant_id):

@@ -112,7 +112,7 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
         try:
             name = _copy_into(target, mapping.pk, dump)
             _close(DatabaseTarget.for_maintenance(target, name))
-            _put_back(mapping.pk, manifest, rows, slug or manifest["slug"], server=target, name=name)
+            _put_back(mapping.pk, manifest, rows, slug or str(manifest["slug"]), server=target, name=name)
         finally:
             # A copy that has become the tenant's database is no longer listed.
             drop_copies(mapping.pk)

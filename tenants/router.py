@@ -1,7 +1,5 @@
 """Route tenant models to tenant databases and all others to the global database."""
 
-from typing import Any
-
 from django.apps import apps
 from django.db.models import Model
 
@@ -19,16 +17,16 @@ def lives_in_tenant(model: type[Model]) -> bool:
 class TenantRouter:
     """Django's database router (topics/db/multi-db)."""
 
-    def db_for_read(self, model: type[Model], **hints: Any) -> str:
+    def db_for_read(self, model: type[Model], **hints: object) -> str:
         return TENANT_ALIAS if lives_in_tenant(model) else GLOBAL_ALIAS
 
     db_for_write = db_for_read
 
-    def allow_relation(self, one: Model, other: Model, **hints: Any) -> bool:
+    def allow_relation(self, one: Model, other: Model, **hints: object) -> bool:
         """Reject relations across databases."""
         return lives_in_tenant(type(one)) == lives_in_tenant(type(other))
 
-    def allow_migrate(self, db: str, app_label: str, model_name: str | None = None, **hints: Any) -> bool:
+    def allow_migrate(self, db: str, app_label: str, model_name: str | None = None, **hints: object) -> bool:
         """Create each table in one kind of database. Data migrations declare theirs with `hints={"tenant": True}`.
 
         False for the tenant alias outside a tenant: `makemigrations` and a bare `migrate` ask for every alias.

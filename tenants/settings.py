@@ -267,12 +267,12 @@ def value_of(own: Mapping[str, object], name: str, *, tenant_name: str = "") -> 
     return stated if stated is not None else SETTINGS[name].default.of(own, tenant_name)
 
 
-def effective(own: Mapping[str, object], *, tenant_name: str) -> dict[str, Any]:
+def effective(own: Mapping[str, object], *, tenant_name: str) -> dict[str, object]:
     """Every setting with the value that applies."""
     return {name: value_of(own, name, tenant_name=tenant_name) for name in SETTINGS}
 
 
-def validated(stated: Mapping[str, object]) -> dict[str, Any]:
+def validated(stated: Mapping[str, object]) -> dict[str, object]:
     """The settings in `stated` that are not null.
 
     Raises ValidationFailed, which names every unknown setting and every invalid value.
@@ -280,7 +280,9 @@ def validated(stated: Mapping[str, object]) -> dict[str, Any]:
     return merged({}, stated)
 
 
-def merged(before: Mapping[str, object], stated: Mapping[str, object], *, by_operator: bool = True) -> dict[str, Any]:
+def merged(
+    before: Mapping[str, object], stated: Mapping[str, object], *, by_operator: bool = True
+) -> dict[str, object]:
     """The settings `before` with the changes in `stated`; null restores the default. Raises ValidationFailed.
 
     A setting that a newer release has stored stays as it is. A tenant's own admin cannot go beyond what the platform, or
@@ -323,7 +325,7 @@ def _messages(detail: Any) -> list[str]:
     return list(dict.fromkeys(message for inner in found for message in _messages(inner)))
 
 
-def json_schema(*, nullable: bool, complete: bool = False) -> dict[str, Any]:
+def json_schema(*, nullable: bool, complete: bool = False) -> dict[str, object]:
     """The JSON Schema (OpenAPI 3.1) of a settings object.
 
     `nullable`: every setting can be null. `complete`: every setting is present, with its default if it is not set.
@@ -338,7 +340,7 @@ def json_schema(*, nullable: bool, complete: bool = False) -> dict[str, Any]:
     return {"type": "object", "properties": plain, "required": list(SETTINGS)}
 
 
-def _property(setting: Setting, *, nullable: bool) -> dict[str, Any]:
+def _property(setting: Setting, *, nullable: bool) -> dict[str, object]:
     found = setting.field.openapi()
     if isinstance(setting.field, Text):
         found["maxLength"] = setting.field.max_length

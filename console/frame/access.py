@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from django.contrib import messages
@@ -110,7 +110,7 @@ def _standing(request: HttpRequest) -> Staff | None:
         kept[SEEN] = moment
         note_console_use(principal)
     # Other columns are fetched when they are accessed.
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         "id": principal.id,
         "username": principal.user["username"],
         "email": principal.user["email"],
@@ -145,7 +145,7 @@ def needs(permission: str, *, operators_only: bool = False) -> Callable[[Page], 
 
     def decorate(page: Page) -> Page:
         @wraps(page)
-        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
             staff = require(request, permission)
             if operators_only and not staff.is_operator:
                 raise PermissionDenied(_("This page is for operators."))

@@ -116,7 +116,7 @@ class ConfirmView(AnyFormView):
         """Return the response after success: a redirect, or the page of a secret that is shown once."""
         return HttpResponseRedirect(self.get_success_url())
 
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         self.staff = staff_at(request)
         for permission in self.permissions:
             require(request, permission)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.core.exceptions import PermissionDenied
@@ -24,7 +23,7 @@ def with_error_pages(site: AdminSite, page: Callable[..., HttpResponse]) -> Call
     """
 
     @wraps(page)
-    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         try:
             return page(request, *args, **kwargs)
         except NoTenantChosen:

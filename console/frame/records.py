@@ -54,7 +54,7 @@ class Table:
     note: Text = ""
 
     @property
-    def lines(self) -> list[dict[str, Any]]:
+    def lines(self) -> list[dict[str, object]]:
         """Return the rows for the template: each cell with its header, and the buttons of the row."""
         actions = self.actions or [()] * len(self.rows)
         return [

@@ -42,9 +42,9 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
 
         return new_password(request)
 
-    def get_urls(self) -> list[Any]:
+    def get_urls(self) -> list[object]:
         """Leave out Django's pages that look up any object of any model."""
-        urls: list[Any] = super().get_urls()
+        urls: list[object] = super().get_urls()
         return [url for url in urls if getattr(url, "name", None) not in ("view_on_site", "autocomplete")]
 
     def extra_urls(self) -> list[URLPattern]:

@@ -7,7 +7,7 @@ rendered for, and is rejected if another tenant has been chosen since: no action
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Final
+from typing import Final
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -45,7 +45,7 @@ def tenant_page(*permissions: str) -> Callable[[Page], Page]:
 
     def decorate(page: Page) -> Page:
         @wraps(page)
-        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
             for permission in permissions:
                 require(request, permission)
             return render_in_tenant(request, lambda tenant: page(request, tenant, *args, **kwargs))

@@ -47,7 +47,7 @@ class Record:
     user: EndUser
     client: str
     pending_email: str
-    factors: Fields
+    factors: factors.FactorList
     groups: list[GroupMembership] | None
     roles: list[HeldRole] | None
     # Each permission, the roles that give it, and whether it is a permission of the platform.

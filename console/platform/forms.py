@@ -115,7 +115,7 @@ class OwnRecordForm(AdminForm, ProofForm):
 
     field_order = ("username", "email", "first_name", "last_name", "current_password", "code")
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, **options: object) -> None:
         super().__init__(*args, choices=None, **options)
         if "current_password" in self.fields:
             self.fields["current_password"].help_text = _("Required for a new e-mail address.")

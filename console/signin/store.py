@@ -39,7 +39,7 @@ class SessionStore(DatabaseStore):
         """Return whether a session has this key."""
         return bool(session_key and self.model.objects.filter(session_key=_hashed(session_key)).exists())
 
-    def create_model_instance(self, data: dict[str, Any]) -> Any:
+    def create_model_instance(self, data: dict[str, object]) -> Any:
         """Return the row to save."""
         stored = _hashed(self._get_or_create_session_key())  # type: ignore[attr-defined]  # left out of the stubs
         content = self.serializer().dumps(data)

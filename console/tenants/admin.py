@@ -48,7 +48,7 @@ class TenantAdmin(ConsoleModelAdmin):
         staff = staff_or_none(request)
         return staff is not None and pages.may_look(staff)
 
-    def get_list_filter(self, request: HttpRequest) -> list[Any]:
+    def get_list_filter(self, request: HttpRequest) -> list[object]:
         return [StateFilter, ServerFilter, SchemaFilter] if staff_at(request).is_operator else []
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Tenant]:

@@ -33,7 +33,7 @@ MOST_LOCAL_KEYS = 50_000
 class RateLimitCache(BaseCache):
     """Counters in Valkey, and in this process while Valkey is unavailable."""
 
-    def __init__(self, server: str | list[str], params: dict[str, Any]) -> None:
+    def __init__(self, server: str | list[str], params: dict[str, object]) -> None:
         super().__init__(params)
         url = server if isinstance(server, str) else server[0]
         self._client = redis.Redis(connection_pool=valkey.pool(url))

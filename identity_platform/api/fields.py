@@ -108,8 +108,8 @@ class StrictFieldSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-unt
     target_class = StrictField
     match_subclasses = True
 
-    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
-        schema: dict[str, Any] = self.target.openapi()
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, object]:
+        schema: dict[str, object] = self.target.openapi()
         return schema
 
 
@@ -225,7 +225,7 @@ class QueryInteger(Integer):
     default_error_messages = {"invalid": "Send a whole number in the digits 0 to 9."}
 
     def __init__(
-        self, *, min_value: int = 0, max_value: int = LARGEST_INTEGER, clamp: bool = False, **options: Any
+        self, *, min_value: int = 0, max_value: int = LARGEST_INTEGER, clamp: bool = False, **options: object
     ) -> None:
         self.ceiling = max_value
         self.clamp = clamp
@@ -280,7 +280,7 @@ def _zeros(number: float) -> int:
     return abs(int(exponent or 0))
 
 
-class JsonObject(StrictField, serializers.Field[dict[str, Any], dict[str, Any], dict[str, Any], Any]):
+class JsonObject(StrictField, serializers.Field[dict[str, object], dict[str, object], dict[str, object], Any]):
     """A JSON object of free form, bounded in bytes (as UTF-8 JSON without blanks, its numbers without exponents) and in
     depth (itself is level 1)."""
 
@@ -295,7 +295,7 @@ class JsonObject(StrictField, serializers.Field[dict[str, Any], dict[str, Any], 
         self.max_depth = max_depth
         super().__init__(**options)
 
-    def to_internal_value(self, data: object) -> dict[str, Any]:
+    def to_internal_value(self, data: object) -> dict[str, object]:
         if not isinstance(data, dict):
             self.fail("invalid")
         level: list[Any] = [data]
@@ -316,7 +316,7 @@ class JsonObject(StrictField, serializers.Field[dict[str, Any], dict[str, Any], 
             self.fail("max_bytes", max_bytes=self.max_bytes)
         return data
 
-    def to_representation(self, value: dict[str, Any]) -> dict[str, Any]:
+    def to_representation(self, value: dict[str, object]) -> dict[str, object]:
         return value
 
     def openapi(self) -> dict[str, object]:

@@ -32,10 +32,10 @@ DEEPEST_FRAMES = 40
 OAUTH_ERRORS = {401: "invalid_client", 403: "unauthorized_client", 429: "temporarily_unavailable", 500: "server_error"}
 
 
-def envelope(path: str, error: errors.ApiError) -> dict[str, Any]:
+def envelope(path: str, error: errors.ApiError) -> dict[str, object]:
     """Return the body of an error at `path`: the registry's, OAuth's (RFC 6749 section 5.2) or the common one."""
     if path.startswith("/exsvc/"):
-        inner: dict[str, Any] = {"code": error.code, "message": error.text}
+        inner: dict[str, object] = {"code": error.code, "message": error.text}
         if error.details:
             inner["details"] = error.details
         return {"error": inner}
@@ -99,7 +99,7 @@ def as_api_error(problem: BaseException) -> errors.ApiError:
             return errors.ServerFault()
 
 
-def about_database(problem: BaseException) -> dict[str, Any]:
+def about_database(problem: BaseException) -> dict[str, object]:
     """Return the server, the tenant (None: the global database) and the SQLSTATE of a database error."""
     driver = problem.__cause__ if isinstance(problem.__cause__, DriverError) else problem
     server, tenant = getattr(driver, "place", (None, None))
@@ -146,7 +146,7 @@ def read_only(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespon
     """Allow GET and HEAD only. Other methods get a 405 in our envelope, not in the library's."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         if request.method not in ("GET", "HEAD"):
             return plain_response(request.path, errors.MethodNotAllowed(headers={"Allow": "GET, HEAD"}))
         return view(request, *args, **kwargs)

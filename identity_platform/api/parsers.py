@@ -53,7 +53,7 @@ class StrictJSONParser(BaseParser):
         stream: IO[Any],
         media_type: str | None = None,
         parser_context: Mapping[str, object] | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Read the body as an object; an empty body is an empty object.
 
         Raises UnsupportedMediaType (another type or charset), BodyTooLarge, and MalformedBody for anything else.
@@ -131,7 +131,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
 _TOO_DEEP = f"The body is nested more than {DEEPEST} levels deep."
 
 
-def _walk(body: dict[str, Any]) -> None:
+def _walk(body: dict[str, object]) -> None:
     """Reject deep nesting, NUL and lone surrogates, and name the field. A loop, because it guards against recursion."""
     levels: list[Iterator[tuple[str | int, Any]]] = [iter(body.items())]
     path: list[str | int] = []
@@ -169,7 +169,7 @@ def _shown(name: str) -> str:
     return name if _SHOWABLE.fullmatch(name) else "?"
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         counts = Counter(name for name, _ in pairs)

@@ -169,12 +169,12 @@ class ContractSchema(AutoSchema):
         finally:
             self.method = stated
 
-    def get_auth(self) -> list[dict[str, Any]]:
-        bearer: list[dict[str, Any]] = [{"bearer": []}]
+    def get_auth(self) -> list[dict[str, object]]:
+        bearer: list[dict[str, object]] = [{"bearer": []}]
         return {"required": bearer, "optional": [*bearer, {}], "none": []}[self.contract.token]
 
     def get_override_parameters(self) -> list[Any]:
-        found: list[Any] = [self.contract.query] if self.contract.query else []
+        found: list[object] = [self.contract.query] if self.contract.query else []
         found += [
             OpenApiParameter(name, str, OpenApiParameter.HEADER, description=meaning)
             for name, meaning in self.contract.headers.items()
@@ -219,7 +219,7 @@ class ContractSchema(AutoSchema):
         )
         return found
 
-    def get_extensions(self) -> dict[str, Any]:
+    def get_extensions(self) -> dict[str, object]:
         """List the rows of the action table that the operation checks (`userflow.sessions.assurance`)."""
         return {"x-assurance": [str(row) for row in self.contract.assurance]} if self.contract.assurance else {}
 

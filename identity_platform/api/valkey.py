@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from typing import Any
 
 import redis
 from django.conf import settings
@@ -86,7 +85,7 @@ def breaker(url: str) -> CircuitBreaker:
     return _breakers.setdefault(url, CircuitBreaker())
 
 
-def _options(timeout: float) -> dict[str, Any]:
+def _options(timeout: float) -> dict[str, object]:
     return {
         "socket_timeout": timeout,
         "socket_connect_timeout": timeout,

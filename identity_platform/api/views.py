@@ -83,7 +83,7 @@ class ApiViewSet(ViewSet):
         """Return none: `Allow` belongs to 405 (RFC 9110 section 15.5.6), and one renderer needs no `Vary`."""
         return {}
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         """Check the method first: 405 comes before 401, because the methods of a path are no secret.
 
         DRF's own steps without formats, versions and throttles, which are not used here: on a read they cost as much as
@@ -95,7 +95,7 @@ class ApiViewSet(ViewSet):
         self.perform_authentication(request)
         self.check_permissions(request)
 
-    def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+    def http_method_not_allowed(self, request: Any, *args: object, **kwargs: object) -> Any:
         raise MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
 
     def valid(self, shape: Shape) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class ApiViewSet(ViewSet):
         """Validate the query string, likewise."""
         return self._checked(shape, query_parameters(self.request))
 
-    def _checked(self, shape: Shape, data: Any) -> dict[str, Any]:
+    def _checked(self, shape: Shape, data: Any) -> dict[str, object]:
         try:
             return dict(_kept(shape).run_validation(data))
         except serializers.ValidationError as problem:

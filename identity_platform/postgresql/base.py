@@ -73,7 +73,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         """The names of server and tenant; no tenant means the global database."""
         return MAIN_SERVER, None
 
-    def get_connection_params(self) -> dict[str, Any]:
+    def get_connection_params(self) -> dict[str, object]:
         params: dict[str, Any] = super().get_connection_params()
         if self.settings_dict["OPTIONS"].get("server_side_binding") is True:
             params["cursor_factory"] = BoundByServer

@@ -219,7 +219,7 @@ class _Granian(MPServer):
         self._listener = listener
         self.main_loop_interrupt = _WakeupQueue()  # type: ignore[assignment]  # all that granian asks of it
 
-    def signal_handler_interrupt(self, *args: Any, **kwargs: Any) -> None:
+    def signal_handler_interrupt(self, *args: object, **kwargs: object) -> None:
         # A worker inherits this handler and keeps it until it installs its own: told to stop by then, it has nothing to
         # finish. Taken as if it were the parent, the signal would be lost and the worker killed ten seconds later.
         if os.getpid() != self.pid:

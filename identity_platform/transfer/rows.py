@@ -156,7 +156,7 @@ def _json_rows(lines: _Lines, known: frozenset[str]) -> Iterator[Row]:
         yield row_of(number, lines.offset, members, known)
 
 
-def row_of(line: int, end: int, members: dict[str, Any], known: frozenset[str]) -> Row:
+def row_of(line: int, end: int, members: dict[str, object], known: frozenset[str]) -> Row:
     """Return the row of a JSON object. Unknown fields are faults, and null counts as absent."""
     strange = [name for name in members if name not in known]
     if strange:

@@ -90,7 +90,7 @@ class Batch:
         self.tally.failed += len({fault.line for fault in faults})
 
 
-def begin(runs: "models.QuerySet[Any]", owner: dict[str, Any], *, digest: str, options: Options) -> Any:
+def begin(runs: "models.QuerySet[Any]", owner: dict[str, object], *, digest: str, options: Options) -> Any:
     """The run of this file: a new one, or the interrupted one, held by us from now on. Call it in a transaction.
 
     `runs` are those of one tenant, `owner` the columns that say so. Raises ImportRunning, NothingToResume.

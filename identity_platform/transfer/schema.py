@@ -25,7 +25,7 @@ def boolean(text: str) -> bool:
     raise ValueError("Write true or false.")
 
 
-def name_list(text: str) -> list[Any]:
+def name_list(text: str) -> list[object]:
     """Read a JSON array of names, or names separated by semicolons."""
     if text.lstrip().startswith("["):
         try:
@@ -36,7 +36,7 @@ def name_list(text: str) -> list[Any]:
     return [name for piece in text.split(";") if (name := piece.strip())]
 
 
-def json_cell(text: str) -> dict[str, Any]:
+def json_cell(text: str) -> dict[str, object]:
     """Read a JSON object."""
     try:
         return json_object(text.encode("utf-8", "surrogatepass"))

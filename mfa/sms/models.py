@@ -2,7 +2,6 @@
 
 import uuid
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db import models
 
@@ -35,7 +34,7 @@ class Phone(TenantModel):
         """What responses show of the number."""
         return f"***-***-{self.last_four}"
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the phone as lists of factors show it."""
         return {
             "id": self.id,

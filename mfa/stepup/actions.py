@@ -1,7 +1,7 @@
 """Step-up: a signed-in user proves the session again, with a factor if the user has one (RFC 9470)."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from mfa.webauthn.authentication import begin_own_authentication
@@ -38,7 +38,7 @@ def step_up(*, principal: Principal, proof: Mapping[str, object], user_agent: st
     return raise_session(principal=principal, verified=verified)
 
 
-def options_for_step_up(*, principal: Principal) -> dict[str, Any]:
+def options_for_step_up(*, principal: Principal) -> dict[str, object]:
     """Request options for one use of the caller's passkeys within five minutes.
 
     Raises NotAllowed (a client), NoPasskey, NoRelyingParty (400), TooManyFromAddress (429).

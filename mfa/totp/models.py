@@ -2,7 +2,6 @@
 
 import uuid
 from datetime import datetime
-from typing import Any
 
 from django.db import models
 from django.db.models import Q
@@ -34,7 +33,7 @@ class TotpSecret(models.Model):
         """Not confirmed in time."""
         return Q(confirmed_at=None, expires_at__lt=moment)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the authenticator as lists of factors show it."""
         return {
             "id": self.id,

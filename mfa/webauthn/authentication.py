@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from identity_platform.api.errors import ValidationFailed
@@ -43,7 +42,7 @@ class Verified:
 
 def begin_authentication(
     *, realm: Realm, tenant_id: UUID | None, email: str | None, client_id: UUID | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return request options for one use of a passkey within five minutes.
 
     With an address they are for that user's passkeys. Without one they begin a passkey sign-in: the authenticator knows the
@@ -60,7 +59,7 @@ def begin_authentication(
     return ceremony.request_options(rp=rp, challenge=challenge, allow=(), verification="required")
 
 
-def begin_own_authentication(*, realm: Realm, tenant_id: UUID | None, user_id: UUID) -> dict[str, Any]:
+def begin_own_authentication(*, realm: Realm, tenant_id: UUID | None, user_id: UUID) -> dict[str, object]:
     """Return request options for one use of this signed-in user's passkeys within five minutes.
 
     Raises NoPasskey, NoRelyingParty (400), TooManyFromAddress (429).
@@ -70,7 +69,7 @@ def begin_own_authentication(*, realm: Realm, tenant_id: UUID | None, user_id: U
         return _request_options(realm, realm.users(pk=user_id))
 
 
-def _request_options(realm: Realm, user: Account) -> dict[str, Any]:
+def _request_options(realm: Realm, user: Account) -> dict[str, object]:
     rp = relying_party(realm)
     enrolled = queries.handles_of(user)
     if not enrolled:

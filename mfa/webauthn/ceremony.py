@@ -109,7 +109,7 @@ def creation_options(
     display_name: str,
     exclude: Iterable[KeyHandle],
     verification: Verification,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return options for PublicKeyCredential.parseCreationOptionsFromJSON() (Level 3 section 5.1.8).
 
     Discoverable credentials are preferred, attestation is not asked for, and the user's own passkeys are excluded.
@@ -136,7 +136,7 @@ def creation_options(
 
 def request_options(
     *, rp: RelyingParty, challenge: bytes, allow: Iterable[KeyHandle], verification: Verification
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return options for PublicKeyCredential.parseRequestOptionsFromJSON() (Level 3 section 5.1.9).
 
     An empty `allow` asks for any discoverable credential of the relying party.

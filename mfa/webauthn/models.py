@@ -2,7 +2,6 @@
 
 import uuid
 from datetime import datetime
-from typing import Any
 
 from django.db import models
 
@@ -36,7 +35,7 @@ class Passkey(models.Model):
     def __str__(self) -> str:
         return str(self.id)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the passkey as lists of factors show it."""
         return {
             "id": self.pk,
@@ -56,7 +55,7 @@ class AdminPasskey(Passkey):
     class Meta:
         verbose_name = "admin webauthn credential"
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the passkey as lists of factors show it, by the name that its owner gave it if any."""
         shown = super().summary()
         return {**shown, "name": self.name or shown["name"]}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.db import IntegrityError
@@ -42,7 +42,7 @@ class Enrolled:
     tokens: TokenPair | None = None
 
 
-def begin_registration(*, realm: Realm, tenant_id: UUID | None, email: str, caller: Caller) -> dict[str, Any]:
+def begin_registration(*, realm: Realm, tenant_id: UUID | None, email: str, caller: Caller) -> dict[str, object]:
     """Creation options for a new passkey of the user, good for five minutes and one answer.
 
     Raises UnknownEmail (404), TooManyPasskeys, NoRelyingParty (400), and what `enrollment_proof` raises; then nothing is

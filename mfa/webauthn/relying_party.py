@@ -1,6 +1,6 @@
 """The relying party of passkeys: from the tenant's settings, else from the platform's."""
 
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.conf import settings
@@ -35,12 +35,12 @@ def relying_party(realm: Realm, *, name: str = "") -> RelyingParty:
     return RelyingParty(rp_id, name or rp_id, tuple(origins))
 
 
-def _id(own: dict[str, Any]) -> str | None:
+def _id(own: dict[str, object]) -> str | None:
     rp_id: str | None = value_of(own, "webauthn_rp_id")
     return rp_id
 
 
-def _origins(own: dict[str, Any]) -> list[str]:
+def _origins(own: dict[str, object]) -> list[str]:
     return list(value_of(own, "webauthn_origins"))
 
 
@@ -70,7 +70,7 @@ def _pages(origins: list[str]) -> list[str]:
 
 
 def reject_rp_id_change(
-    sender: object, *, tenant_id: UUID, before: dict[str, Any], after: dict[str, Any], **_: object
+    sender: object, *, tenant_id: UUID, before: dict[str, object], after: dict[str, object], **_: object
 ) -> None:
     """Raise RelyingPartyInUse (400) if passkeys exist under the relying party id that would change.
 

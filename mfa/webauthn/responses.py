@@ -74,7 +74,7 @@ def base64url(value: bytes) -> str:
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
-def client_data_of(raw: bytes) -> dict[str, Any]:
+def client_data_of(raw: bytes) -> dict[str, object]:
     """Parse the client data (section 5.8.1) strictly: two readers must not see two different origins."""
     try:
         found = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
@@ -85,14 +85,14 @@ def client_data_of(raw: bytes) -> dict[str, Any]:
     return found
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a field occurs twice")
     return found
 
 
-def plain(credential_id: bytes, **parts: bytes) -> dict[str, Any]:
+def plain(credential_id: bytes, **parts: bytes) -> dict[str, object]:
     """Return the response with only the fields that the library reads."""
     named = base64url(credential_id)
     return {

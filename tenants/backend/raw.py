@@ -64,7 +64,7 @@ class BoundByServer(base.BoundByServer):
     connection, and with many tenants plan every statement five times on each.
     """
 
-    def execute(self, query: Any, params: Any = None, **how: Any) -> Self:
+    def execute(self, query: Any, params: Any = None, **how: object) -> Self:
         _track(self.connection, query)
         # A text without parameters may contain several statements, which cannot be prepared.
         if params and _is_repeated(query):

@@ -32,7 +32,7 @@ class OperatorCommand(BaseCommand):
     `handle` declares its options as keyword arguments.
     """
 
-    def execute(self, *args: Any, **options: Any) -> str | None:
+    def execute(self, *args: Any, **options: object) -> str | None:
         try:
             return super().execute(*args, **options)
         except ApiError as error:

@@ -134,7 +134,7 @@ class ImportCommand(BaseCommand):
             for file in files:
                 file.close()
 
-    def bring_in(self, stated: Mapping[str, Any], **how: Any) -> tuple[Tally, Report]:
+    def bring_in(self, stated: Mapping[str, Any], **how: object) -> tuple[Tally, Report]:
         """Call the action that imports."""
         raise NotImplementedError
 

@@ -1,12 +1,12 @@
 """The payload of events about end users: the fields that the API shows, never a hash or a secret."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from userflow.accounts.models import EndUser
 
 
-def person(user: "EndUser", **more: Any) -> dict[str, Any]:
+def person(user: "EndUser", **more: object) -> dict[str, object]:
     """Return an end user as GET /uflow/user/enduser/{tenant_id}/{user_id} shows it, with `user_id` for `id`, and `more`."""
     return {
         "user_id": user.pk,

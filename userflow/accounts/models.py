@@ -1,6 +1,7 @@
 """End users, their roles and groups (in the tenant's database); clients and admin users (in the global one)."""
 
 import uuid
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
@@ -29,7 +30,7 @@ class EndUser(TenantModel):
     provider = models.CharField(max_length=63, default="local")
     client_id = models.UUIDField(null=True)
     password = models.CharField(max_length=512, blank=True, default="")
-    metadata: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict)
+    metadata: "models.JSONField[Mapping[str, object], dict[str, object]]" = models.JSONField(default=dict)
     mfa_methods: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     email_verified_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -241,7 +242,7 @@ class AdminRole(models.Model):
 class AdminUserManager(BaseUserManager["AdminUser"]):
     """What Django's `createsuperuser` needs."""
 
-    def create_superuser(self, username: str, email: str, password: str | None = None, **extra: Any) -> "AdminUser":
+    def create_superuser(self, username: str, email: str, password: str | None = None, **extra: object) -> "AdminUser":
         """An operator, from the command line. Raises Django's ValidationError, which the command shows as one line."""
         # The command validates only interactive input, and lets the operator bypass the check.
         validate_password(password or "")

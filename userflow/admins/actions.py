@@ -96,7 +96,7 @@ def reject_reserved_address(key: str) -> None:
         raise AdminNameTaken
 
 
-def _save(user: AdminUser, **how: Any) -> None:
+def _save(user: AdminUser, **how: object) -> None:
     try:
         with transaction.atomic():
             user.save(**how)

@@ -48,7 +48,7 @@ def page_of_events(
     filters: Filters,
     before: int | None = None,
     purpose: Purpose = Purpose.READ,
-) -> tuple[list[dict[str, Any]], int | None]:
+) -> tuple[list[dict[str, object]], int | None]:
     """Return one page of an audit log, newest first, with events before `before`, and the cursor of the next page.
 
     `trail` TENANT is the tenant's own log. PLATFORM is the platform's log, limited to events about `tenant_id` if given.
@@ -62,7 +62,7 @@ def page_of_events(
         return _page(TenantEvent.objects.all(), filters, before, limit)
 
 
-def _page(events: Any, filters: Filters, before: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+def _page(events: Any, filters: Filters, before: int | None, limit: int) -> tuple[list[dict[str, object]], int | None]:
     found = _matching(events, filters)
     if before is not None:
         found = found.filter(id__lt=before)
@@ -100,7 +100,7 @@ def export_events(*, tenant_id: UUID | None, filters: Filters, trail: str = TENA
         yield from _everything(TenantEvent.objects.all(), filters)
 
 
-def _everything(events: Any, filters: Filters) -> Iterator[dict[str, Any]]:
+def _everything(events: Any, filters: Filters) -> Iterator[dict[str, object]]:
     found = _matching(events, filters)
     columns = (*_COLUMNS, "tenant_id") if events.model is PlatformEvent else _COLUMNS
     last = 0

@@ -254,7 +254,7 @@ def _locked(tenant_id: UUID, client_id: UUID) -> Client:
     return client
 
 
-def _record(action: str, client: Client, details: dict[str, Any] | None = None) -> None:
+def _record(action: str, client: Client, details: dict[str, object] | None = None) -> None:
     record_for_platform(action, tenant_id=client.tenant_id, target=("client", client.pk), details=details)
 
 

@@ -237,7 +237,7 @@ def _target(kind: str, present: Target, stated: dict[str, Any]) -> Target:
     return target
 
 
-def _set_target(config: DirectoryConfig, changes: dict[str, Any]) -> None:
+def _set_target(config: DirectoryConfig, changes: dict[str, object]) -> None:
     """Change the target. Raises ValidationFailed if it changes without a new secret."""
     target = _target(config.kind, config.target, changes)
     if target != config.target and "secret" not in changes:

@@ -136,7 +136,7 @@ def _may_register(by: Principal | None, provider: str, *, is_open: bool) -> bool
 
 
 def list_end_users(
-    *, tenant_id: UUID, page: int, limit: int, filters: dict[str, Any], purpose: Purpose = Purpose.READ
+    *, tenant_id: UUID, page: int, limit: int, filters: dict[str, object], purpose: Purpose = Purpose.READ
 ) -> Page:
     """Return one page of a tenant's end users, newest first; `rows` is ready JSON.
 
@@ -335,7 +335,7 @@ def _kind(model: Any) -> str:
     return name.removeprefix("end user ").replace(" ", "_")
 
 
-def database_mapping(*, tenant_id: UUID) -> dict[str, Any]:
+def database_mapping(*, tenant_id: UUID) -> dict[str, object]:
     """Return the database mapping of the specification. Raises UnknownTenant."""
     lookup.find(tenant_id)
     mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)

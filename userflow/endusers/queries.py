@@ -100,7 +100,7 @@ def page_of_end_users(*, filters: dict[str, Any], page: int, limit: int) -> tupl
     return total, orjson.Fragment(_in_utc(rows))
 
 
-def _rows(where: str, values: list[Any], part: Slice) -> Query:
+def _rows(where: str, values: list[object], part: Slice) -> Query:
     # The limit is part of the statement: the server would plan a statement with an unknown limit each time.
     sql = (
         f"SELECT coalesce(json_agg(u), '[]')::text FROM"
@@ -109,7 +109,7 @@ def _rows(where: str, values: list[Any], part: Slice) -> Query:
     return Query(sql, [*values, part.offset])
 
 
-def _far_rows(where: str, values: list[Any], part: Slice) -> Query:
+def _far_rows(where: str, values: list[object], part: Slice) -> Query:
     """Look the ids up in an index alone and read only these rows."""
     order = _OLDEST if part.backwards else _NEWEST
     sql = (

@@ -185,7 +185,7 @@ def _permissions(roles: Any) -> set[str]:
     return {permission for role in roles for permission in role.permissions}
 
 
-def _data(group: Group, roles: Iterable[Role], **more: Any) -> dict[str, Any]:
+def _data(group: Group, roles: Iterable[Role], **more: object) -> dict[str, object]:
     """Return the event payload of a group."""
     names = sorted(role.name for role in roles)
     return {"group_id": group.pk, "name": group.name, "description": group.description, "roles": names, **more}

@@ -248,7 +248,7 @@ def _reject_closed(row: Row) -> None:
         raise InvitationClosed
 
 
-def _common(by: Principal, email: str, token: str) -> dict[str, Any]:
+def _common(by: Principal, email: str, token: str) -> dict[str, object]:
     return {
         "email": email,
         "email_key": email_key(email),

@@ -1,6 +1,5 @@
 """Audit events and outbox payloads of invitations."""
 
-from typing import Any
 from uuid import UUID
 
 from userflow.accounts.realms import Realm
@@ -13,7 +12,7 @@ def record(realm: Realm, action: str, row: Row, tenant_id: UUID | None, **detail
     realm.record(action, target=("invitation", row.pk), tenant_id=tenant_id, details={"kind": row.kind, **details})
 
 
-def event_data(row: EndUserInvitation, **more: object) -> dict[str, Any]:
+def event_data(row: EndUserInvitation, **more: object) -> dict[str, object]:
     """Return the payload of an invitation's events, without the token: only the invited user receives it."""
     shown = {"invitation_id": row.pk, "email": row.email, "client_id": row.client_id, "expires_at": row.expires_at}
     return {**shown, **more}

@@ -334,7 +334,7 @@ def _set(
     return ended
 
 
-def _facts(tenant: lookup.TenantContext | None) -> dict[str, Any]:
+def _facts(tenant: lookup.TenantContext | None) -> dict[str, object]:
     issuer = tenant.setting("issuer_name") if tenant else PLATFORM
     # Not the user's name: an attacker who registers another person's address could write a message there.
     return {"issuer": issuer}

@@ -26,7 +26,7 @@ ADMIN_COLUMNS = (
 )
 
 
-def read_profile(*, of: Principal) -> dict[str, Any]:
+def read_profile(*, of: Principal) -> dict[str, object]:
     """Return the caller's record with roles, groups, permissions and factors. Raises NotAllowed (a client has no user)."""
     _require_user(of)
     record: dict[str, Any] | None

@@ -1,6 +1,5 @@
 """The profile of an end user, a hot read, in one statement."""
 
-from typing import Any
 from uuid import UUID
 
 import orjson
@@ -13,7 +12,7 @@ _PROFILE = (
 )
 
 
-def end_user_profile(user_id: UUID) -> dict[str, Any] | None:
+def end_user_profile(user_id: UUID) -> dict[str, object] | None:
     """Return the record of an end user of the entered tenant, or None."""
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_PROFILE, [user_id])

@@ -173,7 +173,7 @@ def unbind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Col
     return len(had)
 
 
-def _data(role: Role, **more: Any) -> dict[str, Any]:
+def _data(role: Role, **more: object) -> dict[str, object]:
     """Return the event payload of a role."""
     return {
         "role_id": role.pk,

@@ -163,7 +163,7 @@ def access_token(
     return str(access), seconds
 
 
-def _groups_claim(groups: tuple[str, ...]) -> dict[str, Any]:
+def _groups_claim(groups: tuple[str, ...]) -> dict[str, object]:
     """Return the claim `groups`, or `hasgroups` if the names would make the token too long for a header.
 
     Proxies accept header lines of 8 KiB; members of many groups could not use their tokens. Entra ID uses the same claim for

@@ -1,7 +1,6 @@
 """Signing keys of access and refresh tokens."""
 
 from datetime import datetime
-from typing import Any
 
 from django.db import models
 
@@ -10,7 +9,7 @@ class SigningKey(models.Model):
     """An ES256 key pair (RFC 7518 section 3.4); the private key is sealed under the platform's data key."""
 
     kid = models.CharField(max_length=43, primary_key=True, help_text="JWK thumbprint, RFC 7638.")
-    public_jwk: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField()
+    public_jwk: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField()
     private_sealed = models.BinaryField(editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     # Later than the creation, so that verifiers have time to fetch the public key.

@@ -43,7 +43,7 @@ class KeySet:
     signing_kid: str
     signing_key: ec.EllipticCurvePrivateKey
     public_keys: dict[str, ec.EllipticCurvePublicKey]
-    jwks: list[dict[str, Any]]
+    jwks: list[dict[str, object]]
     read_at: float
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 from uuid import UUID
 
 from identity_platform.audit.origin import set_actor
@@ -22,10 +21,10 @@ from userflow.sessions.issue import TokenPair
 from userflow.sessions.revocation import revoke_client_token
 from userflow.sessions.token_classes import InvalidToken, claims_of
 
-INACTIVE: dict[str, Any] = {"active": False}
+INACTIVE: dict[str, object] = {"active": False}
 
 
-def issue_client_token(*, client: KnownClient, scope: str | None) -> dict[str, Any]:
+def issue_client_token(*, client: KnownClient, scope: str | None) -> dict[str, object]:
     """Return the response with a confidential client's own access token (RFC 6749 section 4.4).
 
     `scope` is separated by blanks; without it the token has all scopes of the client. Raises UnauthorizedClient (a public
@@ -96,7 +95,7 @@ def _end_session(claims: Claims) -> None:
             realm.record("session.revoked", target=("session", claims["sid"]), tenant_id=tenant_id)
 
 
-def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, Any]:
+def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, object]:
     """Return the state of a token (RFC 7662 section 2.2), for clients and admins of its tenant and for operators.
 
     Everything else is `{"active": false}`, and so is a token of a session below the level that the policy in force

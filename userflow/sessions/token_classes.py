@@ -37,7 +37,7 @@ class RotatingBackend(TokenBackend):
         header = {"kid": keys.signing_kid, "typ": HEADER_TYPE}
         return jwt.encode(claims, keys.signing_key, algorithm=self.algorithm, headers=header)
 
-    def decode(self, token: Any, verify: bool = True) -> dict[str, Any]:
+    def decode(self, token: Any, verify: bool = True) -> dict[str, object]:
         try:
             header = jwt.get_unverified_header(token)
             # RFC 9068 section 4: with or without the `application/` prefix, in any case.
@@ -45,7 +45,7 @@ class RotatingBackend(TokenBackend):
                 raise ValueError("not an access token")
             kid = header["kid"]
             key = signing.key_set(knowing=kid).public_keys[kid]
-            claims: dict[str, Any] = jwt.decode(
+            claims: dict[str, object] = jwt.decode(
                 token,
                 key,
                 algorithms=[self.algorithm],

@@ -37,10 +37,10 @@ LONGEST_RESPONSE = 256 * 1024
 class PublicKeyCredential(JsonObject):
     """The result of `PublicKeyCredential.toJSON()` (Level 3 section 5.1): a JSON object, or that object in a string."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: object) -> None:
         super().__init__(max_bytes=LONGEST_RESPONSE, max_depth=12, **options)
 
-    def to_internal_value(self, data: object) -> dict[str, Any]:
+    def to_internal_value(self, data: object) -> dict[str, object]:
         if isinstance(data, str):
             if not data:
                 self.fail("invalid")
@@ -88,7 +88,7 @@ def proof_of(request: Request, fields: Mapping[str, object]) -> dict[str, Any]:
     return {"proof": proof_in(fields), "user_agent": request.META.get("HTTP_USER_AGENT", "")}
 
 
-def proof_in(fields: Mapping[str, object], *, but: str = "") -> dict[str, Any]:
+def proof_in(fields: Mapping[str, object], *, but: str = "") -> dict[str, object]:
     """Return the fields of the proof among those of a request, except `but`, which means something else there."""
     return {name: value for name, value in fields.items() if name in PROOFS and name != but}
 

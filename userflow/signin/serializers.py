@@ -1,6 +1,5 @@
 """Serializers of sign-in and sessions."""
 
-from typing import Any
 from uuid import UUID
 
 from rest_framework import serializers
@@ -115,7 +114,7 @@ class SessionsEndedOut(serializers.Serializer[object]):
     sessions_ended = serializers.IntegerField()
 
 
-def session_record(session: UserSession, *, current: UUID | None) -> dict[str, Any]:
+def session_record(session: UserSession, *, current: UUID | None) -> dict[str, object]:
     """Return a session as the API shows it."""
     fields = ("user_id", "client_id", "amr", "acr", "auth_time", "created_at", "last_used_at", "expires_at", "address")
     return {

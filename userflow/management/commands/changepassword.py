@@ -1,7 +1,6 @@
 """`changepassword`: set an admin user's password; replaces Django's command of this name."""
 
 import getpass
-from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
@@ -23,7 +22,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("username", help="username or e-mail address of the admin user")
 
-    def handle(self, *args: object, username: str, **options: Any) -> None:
+    def handle(self, *args: object, username: str, **options: object) -> None:
         for _ in range(ATTEMPTS):
             try:
                 password = getpass.getpass(f"New password of {username}: ")

@@ -1,7 +1,5 @@
 """`demo`: print the `export` lines of the first start again."""
 
-from typing import Any
-
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
@@ -15,7 +13,7 @@ class Command(BaseCommand):
         "only. Example: demo"
     )
 
-    def handle(self, *args: object, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         if not settings.EMBEDDED:
             raise CommandError("The demo exists only in embedded mode, but DATABASE_URL is set.", returncode=NOT_TRIED)
         self.stdout.write("\n".join(demo_exports.lines()))

@@ -1,7 +1,6 @@
 """`export_users`: export a tenant's end users with password hashes to a file."""
 
 from argparse import ArgumentParser
-from typing import Any
 
 from django.core.management.base import BaseCommand
 
@@ -24,7 +23,7 @@ class Command(BaseCommand):
         transfers.add_export_arguments(parser)
         parser.add_argument("--without-hashes", action="store_true", help="Leave the password hashes out.")
 
-    def handle(self, *args: object, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         hashes = not options["without_hashes"]
         try:
             transfers.export(

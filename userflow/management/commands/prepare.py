@@ -2,7 +2,6 @@
 
 import os
 from argparse import ArgumentParser
-from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
@@ -35,7 +34,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--no-demo", action="store_true", help="Create no operator and no demo tenant.")
 
-    def handle(self, *args: object, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         # Two hosts of one platform may start at the same time; the second finds everything done. A session lock needs a
         # direct connection: a pooler may switch connections between statements.
         with direct_to_global() as raw:

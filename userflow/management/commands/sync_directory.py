@@ -42,7 +42,7 @@ class Command(BaseCommand):
         parser.add_argument("--force", action="store_true", help="Switch people off however many they are.")
         parser.add_argument("--json", action="store_true", help="Print one JSON object a directory and a line.")
 
-    def handle(self, *args: object, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         if options["config"] and not options["tenant"]:
             raise CommandError("--config goes with a tenant.", returncode=terminal.NOT_TRIED)
         try:
