@@ -1,6 +1,6 @@
-"""Real databases for every test process; tenants are made by provisioning itself. Nothing is rolled back or patched.
+"""Fixtures: real databases, and tenants created by provisioning.
 
-Tests commit, as requests do, and keep out of each other's way by names of their own.
+Tests commit, as requests do; nothing is rolled back or patched. Unique names keep tests independent.
 """
 
 import os
@@ -23,23 +23,23 @@ from tenants import databases
 from tests.environment import DATABASE
 from tests.world import PASSWORD, Api, TestTenant, build_tenant, populate, sign_in_admin
 
-# No deadline, which a busy machine misses, and the same examples each time: as Hypothesis does it under CI by itself.
+# No deadline, which a busy machine misses, and the same examples each time: Hypothesis' own profile for CI.
 hypothesis_settings.load_profile("ci")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _longer_valkey_timeout() -> None:
-    """Limits that count on after a moment in which the machine stood still: after 0.25 s they would begin again at 1.
+    """Wait longer for the shared Valkey than production does, so that a slow machine does not reset rate limits.
 
-    Servers of a test's own, which it lets hang, are waited for as in production.
+    Servers that a test starts and lets hang keep the timeout of production.
     """
-    usual = settings.REDIS_TIMEOUT_SECONDS
+    timeout = settings.REDIS_TIMEOUT_SECONDS
     settings.REDIS_TIMEOUT_SECONDS = 10
     valkey.pool(settings.REDIS_URL)
-    settings.REDIS_TIMEOUT_SECONDS = usual
+    settings.REDIS_TIMEOUT_SECONDS = timeout
 
 
-def _administer(*statements: sql.Composable) -> None:
+def _run_as_admin(*statements: sql.Composable) -> None:
     admin = settings.DATABASE_ADMIN
     parts = {"user": admin["USER"], "password": admin["PASSWORD"], "host": admin["HOST"], "port": admin["PORT"]}
     known = {name: value for name, value in parts.items() if value}
@@ -50,33 +50,33 @@ def _administer(*statements: sql.Composable) -> None:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_blocker: Any) -> Iterator[None]:
-    """A global database of this process's own, prepared by the command that production runs."""
-    _administer(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(DATABASE)))
+    """Create a global database for this process and prepare it with the command that production runs."""
+    _run_as_admin(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(DATABASE)))
     settings.DATABASES["default"]["NAME"] = DATABASE
     connection.settings_dict["NAME"] = DATABASE
     with django_db_blocker.unblock():
         call_command("prepare", no_demo=True)
         yield
     connections.close_all()
-    if not _servers_go_with_the_run():
-        _clean_up()
+    if not _servers_are_temporary():
+        _drop_databases()
 
 
-def _servers_go_with_the_run() -> bool:
+def _servers_are_temporary() -> bool:
     """Whether the servers are temporary: dropping hundreds of databases takes minutes on a busy machine."""
     temporary = Path(os.environ.get("IDENTITY_VAR", "")).name.startswith(TEMPORARY_PREFIX)
     return (settings.EMBEDDED and temporary) or os.environ.get("IDENTITY_TEST_SERVERS") == "temporary"
 
 
-def _clean_up() -> None:
+def _drop_databases() -> None:
     admin = settings.DATABASE_ADMIN
     known = {n: admin[k] for n, k in (("user", "USER"), ("password", "PASSWORD"), ("host", "HOST"), ("port", "PORT"))}
     with psycopg.connect(dbname=admin["NAME"], autocommit=True, **{n: v for n, v in known.items() if v}) as raw:
-        mine = raw.execute(
+        created = raw.execute(
             "SELECT datname FROM pg_database WHERE datname = %s OR starts_with(datname, %s)",
             [DATABASE, settings.TENANT_DATABASE_PREFIX],
         ).fetchall()
-        for (name,) in mine:
+        for (name,) in created:
             databases.drop(raw, name)
 
 
@@ -88,13 +88,13 @@ def _databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
 
 @pytest.fixture
 def api() -> Api:
-    """An API client without a token."""
+    """Return an API client without a token."""
     return Api()
 
 
 @pytest.fixture(scope="session")
 def operator_name(django_db_setup: None) -> str:
-    """An operator's username; the password is world.PASSWORD."""
+    """Create an operator and return the username; the password is `world.PASSWORD`."""
     from userflow.admins.actions import create_admin_user
 
     name = f"operator-{secrets.token_hex(4)}"
@@ -104,40 +104,40 @@ def operator_name(django_db_setup: None) -> str:
 
 @pytest.fixture
 def operator(operator_name: str) -> Api:
-    """An API client with an operator's token."""
+    """Return an API client with an operator's token."""
     return Api(token=sign_in_admin(operator_name)["access_token"])
 
 
 @pytest.fixture(scope="session")
 def tenant(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
-    """A tenant that many tests share; what a test writes there has a name of its own."""
+    """Return a tenant that many tests share; tests write records with unique names."""
     with django_db_blocker.unblock():
-        return _keep(populate(build_tenant("tenant")))
+        return _register_shared(populate(build_tenant("tenant")))
 
 
 @pytest.fixture(scope="session")
 def other_tenant(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
-    """A second tenant: no test of isolation without it."""
+    """Return a second shared tenant, for tests of isolation."""
     with django_db_blocker.unblock():
-        return _keep(populate(build_tenant("other")))
+        return _register_shared(populate(build_tenant("other")))
 
 
 _shared: list[TestTenant] = []
 
 
-def _keep(shared: TestTenant) -> TestTenant:
+def _register_shared(shared: TestTenant) -> TestTenant:
     _shared.append(shared)
     return shared
 
 
 @pytest.fixture(autouse=True)
 def fresh_tokens() -> None:
-    """Sign the admins of the shared tenants in again before their last proof is too old for sensitive actions."""
+    """Renew the tokens of shared admins before their proof is too old for sensitive actions."""
     for shared in _shared:
         shared.renew_token()
 
 
 @pytest.fixture
 def new_tenant(django_db_setup: None) -> Callable[[], TestTenant]:
-    """Makes tenants of a test's own."""
+    """Return a function that creates a tenant for one test."""
     return lambda: build_tenant("own")

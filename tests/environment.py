@@ -1,4 +1,4 @@
-"""Loaded before Django's settings (pyproject.toml): gives each test process names of its own on the shared servers."""
+"""Loaded before Django's settings (pyproject.toml): gives each test process unique names on the shared servers."""
 
 import os
 import secrets
@@ -10,12 +10,11 @@ os.environ["CACHE_KEY_PREFIX"] = f"test-{RUN}-{WORKER}"
 os.environ["TENANT_DATABASE_PREFIX"] = f"t{RUN}{WORKER}_"
 os.environ.setdefault("WEB_WORKERS", "2")
 os.environ.setdefault("LOG_LEVEL", "WARNING")
-# Tests sign in more often in a minute than one address may; the tests of the limits send from addresses of their own.
 os.environ.setdefault("HASHES_AT_ONCE", "2")
-# Messages by SMS land in a file that the tests read, on any servers.
+# SMS messages go to a file that the tests read.
 os.environ.setdefault("SMS_BACKEND", "mfa.sms.gateway.FileGateway")
-# Most tests that delete a tenant want no backup of it; those of final backups set the days themselves.
+# Deleting a tenant makes no final backup; tests of backups set the days themselves.
 os.environ.setdefault("DELETED_TENANT_BACKUP_DAYS", "0")
-# Half of them may wait for a hash; tests of races send twenty requests at once, each in a thread of its own.
+# Half of them may wait for a hash; tests of races send twenty requests at the same time, each in its own thread.
 os.environ.setdefault("WEB_THREADS", "64")
 DATABASE = f"identity_test_{RUN}_{WORKER}"

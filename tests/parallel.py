@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 from django.db import connections
 
 T = TypeVar("T")
-# How often a race is run. The run of `.ci/run` on other servers repeats the tests and takes fewer rounds.
+# How often a race is repeated. `.ci/run` uses fewer rounds for its second run, on other servers.
 ROUNDS: Final = int(os.environ.get("TEST_RACE_ROUNDS", "200"))
 
 
-def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Return the results of calls that start at the same moment, each in a thread of its own."""
+def run_concurrently(calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Start the calls together, each in its own thread, and return their results in order."""
     start = Barrier(len(calls))
 
     def run(call: Callable[[], T]) -> T:
@@ -22,7 +22,7 @@ def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
         try:
             return call()
         finally:
-            # Threads of a test end; a server's keep their connections.
+            # A thread of a server would keep its connections; these threads end.
             connections.close_all()
 
     with ThreadPoolExecutor(len(calls)) as pool:

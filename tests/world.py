@@ -1,4 +1,4 @@
-"""Tools of the tests: an HTTP client for the API, and tenants with users, created through the platform's own actions."""
+"""An HTTP client for the API, and tenants with users created through the platform's own actions."""
 
 import ipaddress
 import json
@@ -24,7 +24,7 @@ from userflow.tenants.actions import NewTenant, open_tenant
 PASSWORD = "correct horse 9 battery"
 
 
-# Shared by all clients: each new handler would load every middleware again, and walk all static files for it.
+# Shared by all clients: each new handler loads every middleware, and the static files are listed for it.
 _handler = ClientHandler(enforce_csrf_checks=False)
 
 
@@ -34,35 +34,35 @@ def _client() -> Client:
     return client
 
 
-def window_left(key: str, period: int) -> float:
-    """For how many seconds the present window of a limit goes on counting for `key`."""
+def seconds_left_in_window(key: str, period: int) -> float:
+    """Return the seconds until the current rate-limit window of `key` ends."""
     return float(_get_window(key, period) - time.time())
 
 
-_given: set[str] = set()
+_used_ips: set[str] = set()
 
 
-def some_address() -> str:
-    """An address of the private ranges that no other test has.
+def unique_ip() -> str:
+    """Return a private address that no other test uses.
 
-    The windows in which limits count for it have just begun or last for long, so that none ends in the middle of a test.
+    No rate-limit window of the address ends within the next 40 seconds, so none ends in the middle of a test.
     """
     for _ in range(1000):
-        # Not of `random`, which Hypothesis seeds: each of its examples would come from the same address.
+        # Not `random`: Hypothesis seeds it, so every example would get the same address.
         address = str(ipaddress.IPv4Address(0x0A000000 + secrets.randbits(24)))
-        lasting = all(window_left(network_of(address), period) > 40 for period in (60, 600, 3600))
-        if lasting and address not in _given:
+        is_stable = all(seconds_left_in_window(network_of(address), period) > 40 for period in (60, 600, 3600))
+        if is_stable and address not in _used_ips:
             break
-    _given.add(address)
+    _used_ips.add(address)
     return address
 
 
 @dataclass
 class Api:
-    """A client of the public API: JSON over HTTP, in this process, from an IP address of its own."""
+    """A client of the public API: JSON over HTTP, in this process, from its own IP address."""
 
     token: str | None = None
-    address: str = field(default_factory=some_address)
+    address: str = field(default_factory=unique_ip)
     client: Client = field(default_factory=_client)
 
     def call(
@@ -77,40 +77,40 @@ class Api:
         headers: dict[str, str] | None = None,
         query: dict[str, Any] | None = None,
     ) -> Any:
-        """Send one request; `body` as JSON, or `raw` as it is. The response has `.json()`, `.status_code`, `.headers`."""
-        sent = dict(headers or {})
+        """Send one request with `body` as JSON, or with `raw` unchanged."""
+        all_headers = dict(headers or {})
         bearer = token if token is not None else self.token
         if bearer:
-            sent.setdefault("Authorization", f"Bearer {bearer}")
+            all_headers.setdefault("Authorization", f"Bearer {bearer}")
         data: Any = raw if raw is not None else ("" if body is None else json.dumps(body))
         return self.client.generic(
             method.upper(),
             path,
             data,
             content_type=content_type if data else "",
-            headers=sent,
+            headers=all_headers,
             query_params=query or {},
             REMOTE_ADDR=self.address,
         )
 
-    def get(self, path: str, query: dict[str, Any] | None = None, **how: Any) -> Any:
-        return self.call("GET", path, query=query, **how)
+    def get(self, path: str, query: dict[str, Any] | None = None, **options: Any) -> Any:
+        return self.call("GET", path, query=query, **options)
 
-    def post(self, path: str, body: Any = None, **how: Any) -> Any:
-        return self.call("POST", path, body, **how)
+    def post(self, path: str, body: Any = None, **options: Any) -> Any:
+        return self.call("POST", path, body, **options)
 
-    def put(self, path: str, body: Any = None, **how: Any) -> Any:
-        return self.call("PUT", path, body, **how)
+    def put(self, path: str, body: Any = None, **options: Any) -> Any:
+        return self.call("PUT", path, body, **options)
 
-    def patch(self, path: str, body: Any = None, **how: Any) -> Any:
-        return self.call("PATCH", path, body, **how)
+    def patch(self, path: str, body: Any = None, **options: Any) -> Any:
+        return self.call("PATCH", path, body, **options)
 
-    def delete(self, path: str, body: Any = None, **how: Any) -> Any:
-        return self.call("DELETE", path, body, **how)
+    def delete(self, path: str, body: Any = None, **options: Any) -> Any:
+        return self.call("DELETE", path, body, **options)
 
 
 @dataclass(frozen=True)
-class Person:
+class User:
     """An end user or admin user who can sign in."""
 
     id: UUID
@@ -121,18 +121,18 @@ class Person:
 
 @dataclass
 class TestTenant:
-    """A tenant with its default client and one admin, and what tests do in it."""
+    """A tenant with its default client and one admin."""
 
     __test__ = False
 
-    made: NewTenant
-    admin: Person
+    opened: NewTenant
+    admin: User
     api: Api
     signed_in_at: float = field(default_factory=time.monotonic)
 
     @property
     def row(self) -> Tenant:
-        return self.made.tenant
+        return self.opened.tenant
 
     @property
     def id(self) -> UUID:
@@ -148,15 +148,15 @@ class TestTenant:
 
     @property
     def client_id(self) -> UUID:
-        return self.made.client_id
+        return self.opened.client_id
 
     def renew_token(self) -> None:
-        """Sign the admin in again if the last sign-in is older than seven minutes."""
+        """Sign the admin in again if the last sign-in is more than seven minutes ago."""
         if time.monotonic() - self.signed_in_at > 7 * 60:
             self.api.token = sign_in_admin(self.admin.username)["access_token"]
             self.signed_in_at = time.monotonic()
 
-    def register(self, email: str | None = None, **members: Any) -> Person:
+    def register(self, email: str | None = None, **fields: Any) -> User:
         """Register an end user through the public API."""
         address = email or f"user-{secrets.token_hex(6)}@example.com"
         body = {
@@ -165,93 +165,95 @@ class TestTenant:
             "email": address,
             "password": PASSWORD,
             "name": "Some One",
-            **members,
+            **fields,
         }
-        answer = Api().post("/uflow/user/clients/register", body)
-        assert answer.status_code == 201, answer.content
-        return Person(UUID(answer.json()["user_id"]), address)
+        response = Api().post("/uflow/user/clients/register", body)
+        assert response.status_code == 201, response.content
+        return User(UUID(response.json()["user_id"]), address)
 
-    def sign_in(self, person: Person) -> dict[str, Any]:
+    def sign_in(self, person: User) -> dict[str, Any]:
         """Return an end user's login response."""
         body = {"client_id": str(self.client_id), "email": person.email, "password": person.password}
-        answer = Api().post("/uflow/auth/enduser/login", body)
-        assert answer.status_code == 200, answer.content
-        return dict(answer.json())
+        response = Api().post("/uflow/auth/enduser/login", body)
+        assert response.status_code == 200, response.content
+        return dict(response.json())
 
-    def as_user(self, person: Person) -> Api:
-        """An API client with an end user's token."""
+    def as_user(self, person: User) -> Api:
+        """Return an API client with an end user's token."""
         return Api(token=self.sign_in(person)["access_token"])
 
 
 def sign_in_admin(username: str, password: str = PASSWORD) -> dict[str, Any]:
     """Return an admin user's login response."""
-    answer = Api().post("/uflow/admin/auth/login", {"username": username, "password": password})
-    assert answer.status_code == 200, answer.content
-    return dict(answer.json())
+    response = Api().post("/uflow/admin/auth/login", {"username": username, "password": password})
+    assert response.status_code == 200, response.content
+    return dict(response.json())
 
 
 def build_tenant(name: str = "tenant") -> TestTenant:
-    """A new tenant, its database ready, its admin signed in."""
+    """Create a tenant with its database, and sign its admin in."""
     mark = secrets.token_hex(5)
-    admin = Person(uuid4(), f"admin-{mark}@example.com", f"admin-{mark}")
-    made = open_tenant(
+    admin = User(uuid4(), f"admin-{mark}@example.com", f"admin-{mark}")
+    opened = open_tenant(
         name=f"{name} {mark}",
         slug=f"{name}-{mark}",
         admin={"username": admin.username, "email": admin.email, "password": PASSWORD},
     )
-    assert made.admin is not None
+    assert opened.admin is not None
     token = sign_in_admin(admin.username)["access_token"]
-    return TestTenant(made, Person(made.admin.pk, admin.email, admin.username), Api(token=token))
+    return TestTenant(opened, User(opened.admin.pk, admin.email, admin.username), Api(token=token))
 
 
 def populate(tenant: TestTenant) -> TestTenant:
-    """Give a shared tenant two of each thing, so that a query that lacks a condition returns too many rows."""
+    """Create two of each kind of record, so that a query without a condition returns too many rows."""
     for _ in range(2):
         mark = secrets.token_hex(5)
-        service = {"name": f"service {mark}", "type": "crm", "base_url": "https://crm.example.com"}
-        made = created(tenant.api.post("/exsvc/api/v1/services", service))
-        created(tenant.api.post(f"/exsvc/api/v1/services/{made['id']}/credentials", {"name": "key", "secret": mark}))
+        body = {"name": f"service {mark}", "type": "crm", "base_url": "https://crm.example.com"}
+        service = assert_created(tenant.api.post("/exsvc/api/v1/services", body))
+        assert_created(
+            tenant.api.post(f"/exsvc/api/v1/services/{service['id']}/credentials", {"name": "key", "secret": mark})
+        )
         client = {"name": f"client {mark}", "type": "confidential", "scopes": ["services:read"]}
-        created(tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", client))
+        assert_created(tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", client))
         with override_settings(WEBHOOK_ALLOWED_NETWORKS=["127.0.0.0/8"], WEBHOOK_PLAIN_HTTP=True):
-            # For an event that no test of a shared tenant causes: nothing waits there to be sent.
+            # No test causes this event in a shared tenant, so nothing is delivered.
             endpoint = {"url": f"http://127.0.0.1:9/{mark}", "events": ["import.finished"]}
-            created(tenant.api.post("/uflow/webhooks/endpoints", endpoint))
+            assert_created(tenant.api.post("/uflow/webhooks/endpoints", endpoint))
         admin = {"username": f"colleague-{mark}", "email": f"colleague-{mark}@example.com", "password": PASSWORD}
-        created(tenant.api.post("/uflow/admin/users", {**admin, "first_name": "A", "last_name": "B"}))
+        assert_created(tenant.api.post("/uflow/admin/users", {**admin, "first_name": "A", "last_name": "B"}))
         sign_in_admin(admin["username"])
         tenant.sign_in(tenant.register())
     return tenant
 
 
-def created(answer: Any) -> dict[str, Any]:
-    """The body of a 201."""
-    assert answer.status_code == 201, answer.content
-    return dict(answer.json())
+def assert_created(response: Any) -> dict[str, Any]:
+    """Assert a 201 and return its body."""
+    assert response.status_code == 201, response.content
+    return dict(response.json())
 
 
 @dataclass
-class Statements:
-    """The SQL that ran, by home. BEGIN, COMMIT and savepoints are not in it."""
+class CapturedStatements:
+    """The SQL that ran, by database alias, without BEGIN, COMMIT and savepoints."""
 
-    shared: list[str] = field(default_factory=list)
-    own: list[str] = field(default_factory=list)
+    default: list[str] = field(default_factory=list)
+    tenant: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many ran on the global database and how many in tenant databases."""
-        return len(self.shared), len(self.own)
+        """Return the number of statements on the global database and on tenant databases."""
+        return len(self.default), len(self.tenant)
 
 
 @contextmanager
-def statements() -> Iterator[Statements]:
-    """Record the statements of this thread; needs no open connection, so no tenant has to be entered."""
-    # The process reads the signing keys again every few seconds: just now, and not in the middle.
+def capture_statements() -> Iterator[CapturedStatements]:
+    """Record the SQL of this thread. No tenant has to be open."""
+    # The process reloads the signing keys every few seconds: do it now, not while statements are counted.
     signing.forget()
     signing.key_set()
-    seen = Statements()
+    captured = CapturedStatements()
 
-    def recording(into: list[str]) -> Any:
+    def record_into(into: list[str]) -> Any:
         def run(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
             into.append(sql)
             return execute(sql, params, many, context)
@@ -259,7 +261,7 @@ def statements() -> Iterator[Statements]:
         return run
 
     with (
-        connections["default"].execute_wrapper(recording(seen.shared)),
-        connections["tenant"].execute_wrapper(recording(seen.own)),
+        connections["default"].execute_wrapper(record_into(captured.default)),
+        connections["tenant"].execute_wrapper(record_into(captured.tenant)),
     ):
-        yield seen
+        yield captured

@@ -25,8 +25,8 @@ def test_admin_enrolls_no_factor_for_an_end_user(
     token = {"tenant admin": tenant.api.token, "operator": operator.token}[by]
     # From the user's own address, too: a proof that is sent never falls through to the window.
     for api in (Api(token=token), Api(token=token, address=ann.api.address)):
-        answer = api.post(path, {**ann.named_with_client, "phone_number": some_phone()})
-        assert answer.status_code == 403, answer.content
+        response = api.post(path, {**ann.named_with_client, "phone_number": some_phone()})
+        assert response.status_code == 403, response.content
     assert ann.row().mfa_methods == []
 
 

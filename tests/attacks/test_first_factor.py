@@ -7,8 +7,10 @@ from tests.userflow.sessions.test_refresh import refresh
 from tests.world import Api
 
 
-def is_rejected(answer: Any) -> bool:
-    return bool(answer.status_code in (401, 403) and "secret" not in answer.json() and "challenge" not in answer.json())
+def is_rejected(response: Any) -> bool:
+    return bool(
+        response.status_code in (401, 403) and "secret" not in response.json() and "challenge" not in response.json()
+    )
 
 
 def test_window_closes_with_the_first_factor(victim: Victim) -> None:
@@ -35,24 +37,24 @@ def test_older_ticket_ends_with_the_first_factor(victim: Victim) -> None:
 def test_password_only_token_ends_with_the_first_factor(victim: Victim) -> None:
     victim.enroll_totp()
     stolen = Api(token=victim.token)
-    for answer in (
+    for response in (
         victim.begin_totp(token=victim.token),
         victim.begin_passkey(token=victim.token),
         stolen.post(f"{victim.totp}/disable", victim.naming),
         stolen.get("/webauthn/factors"),
         stolen.get("/authmgr/profile"),
     ):
-        assert is_rejected(answer), answer.content
+        assert is_rejected(response), response.content
     assert refresh(str(victim.login["refresh_token"])).json()["error"] == "invalid_grant"
     assert victim.methods() == ["totp", "backup_code"]
 
 
 def test_password_alone_gives_no_token_after_the_first_factor(victim: Victim) -> None:
     victim.enroll_totp()
-    answer = victim.sign_in(victim.api)
-    assert (answer.status_code, answer.json()["mfa_required"]) == (200, True)
-    assert "access_token" not in answer.json()
-    assert TICKET not in answer.headers
+    response = victim.sign_in(victim.api)
+    assert (response.status_code, response.json()["mfa_required"]) == (200, True)
+    assert "access_token" not in response.json()
+    assert TICKET not in response.headers
 
 
 def test_own_session_of_one_factor_adds_no_second_one(victim: Victim) -> None:

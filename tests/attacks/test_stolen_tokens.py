@@ -20,9 +20,9 @@ def stolen(victim: Victim, request: Any) -> Api:
     return Api(token=victim.token)
 
 
-def is_rejected(answer: Any) -> bool:
+def is_rejected(response: Any) -> bool:
     # 403: a directory's users have no password here that they could change.
-    return bool(answer.status_code in (400, 401, 403))
+    return bool(response.status_code in (400, 401, 403))
 
 
 def test_stolen_token_keeps_the_address(victim: Victim, stolen: Api) -> None:
@@ -35,8 +35,8 @@ def test_stolen_token_keeps_the_address(victim: Victim, stolen: Api) -> None:
 
 def test_stolen_token_keeps_the_password(victim: Victim, stolen: Api) -> None:
     for proof in ({}, {"current_password": THIEF}, {"proof_token": "A" * 43}):
-        answer = stolen.post("/authmgr/profile/password", {"new_password": THIEF, **proof})
-        assert is_rejected(answer), answer.content
+        response = stolen.post("/authmgr/profile/password", {"new_password": THIEF, **proof})
+        assert is_rejected(response), response.content
     assert victim.sign_in(Api()).status_code == 200
 
 

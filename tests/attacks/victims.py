@@ -59,9 +59,9 @@ class Victim:
 
     def signed_in(self) -> "Victim":
         """Sign in at the shared address."""
-        answer = self.sign_in(self.api)
-        assert answer.status_code == 200, answer.content
-        self.login, self.ticket = answer.json(), answer.headers[TICKET]
+        response = self.sign_in(self.api)
+        assert response.status_code == 200, response.content
+        self.login, self.ticket = response.json(), response.headers[TICKET]
         return self
 
     def begin_totp(self, **how: Any) -> Any:
@@ -106,15 +106,15 @@ def _address(kind: str) -> str:
 def registered_user(tenant: TestTenant, entra: Entra) -> Victim:
     email, api = _address("registered"), Api()
     body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email, "password": PASSWORD}
-    answer = api.post("/uflow/user/clients/register", body)
-    return _end_user(tenant, email, api, answer.headers[TICKET])
+    response = api.post("/uflow/user/clients/register", body)
+    return _end_user(tenant, email, api, response.headers[TICKET])
 
 
 def invited_user(tenant: TestTenant, entra: Entra) -> Victim:
     email, api = _address("invited"), Api()
     assert tenant.api.post("/uflow/admin/invitations", {"email": email, "kind": "end_user"}).status_code == 201
-    answer = api.post("/uflow/invitations/accept", {"token": token_in(mails_to(email)[-1]), "password": PASSWORD})
-    return _end_user(tenant, email, api, answer.headers[TICKET])
+    response = api.post("/uflow/invitations/accept", {"token": token_in(mails_to(email)[-1]), "password": PASSWORD})
+    return _end_user(tenant, email, api, response.headers[TICKET])
 
 
 def directory_user(tenant: TestTenant, entra: Entra) -> Victim:

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.mfa.people import a_step_lasts
-from tests.world import PASSWORD, Api, TestTenant, some_address
+from tests.world import PASSWORD, Api, TestTenant, unique_ip
 from userflow.accounts.models import AdminRole, AdminUser
 from userflow.accounts.session_models import AdminSession
 from userflow.admins.actions import create_admin_user
@@ -33,16 +33,16 @@ class Staff:
     # Of the authenticator app, in base32; empty without one.
     secret: str = ""
     backup_codes: list[str] = field(default_factory=list)
-    browser: Client = field(default_factory=lambda: Client(REMOTE_ADDR=some_address()))
+    browser: Client = field(default_factory=lambda: Client(REMOTE_ADDR=unique_ip()))
     steps_used: int = 0
 
     def sign_in(self, next_path: str = "/admin/") -> "Staff":
         """By password and, where one is enrolled, the authenticator app; afterwards the pages open."""
-        answer = self.send_password(next_path)
-        if answer.headers.get("Location") == "/admin/second-step/":
-            answer = self.browser.post("/admin/second-step/", {"code": self.code()})
-        assert answer.status_code == 302, answer.content.decode()
-        assert answer.headers["Location"] == next_path
+        response = self.send_password(next_path)
+        if response.headers.get("Location") == "/admin/second-step/":
+            response = self.browser.post("/admin/second-step/", {"code": self.code()})
+        assert response.status_code == 302, response.content.decode()
+        assert response.headers["Location"] == next_path
         return self
 
     def send_password(self, next_path: str = "/admin/", *, password: str | None = None) -> Any:
@@ -57,16 +57,16 @@ class Staff:
         assert begun.status_code == 200, begun.content
         self.secret = begun.json()["secret"]
         body = {"email": self.email, "secret": self.secret, "code": self.code()}
-        answer = api.post("/webauthn/admin/totp/confirmSetup", body)
-        assert answer.status_code == 200, answer.content
-        self.backup_codes = answer.json()["backup_codes"]
+        response = api.post("/webauthn/admin/totp/confirmSetup", body)
+        assert response.status_code == 200, response.content
+        self.backup_codes = response.json()["backup_codes"]
         return self
 
     def api_token(self) -> str:
         """An access token by password alone, of a user without a factor."""
-        answer = Api().post("/uflow/admin/auth/login", {"username": self.username, "password": self.password})
-        assert answer.status_code == 200, answer.content
-        return str(answer.json()["access_token"])
+        response = Api().post("/uflow/admin/auth/login", {"username": self.username, "password": self.password})
+        assert response.status_code == 200, response.content
+        return str(response.json()["access_token"])
 
     def code(self) -> str:
         """The next code that the server has not seen; three come one after the other, then half a minute must pass."""

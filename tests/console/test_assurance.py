@@ -90,17 +90,23 @@ def forms_of(staff: Staff, ids: dict[str, Any]) -> list[str]:
     """The names of all pages that show a form to the admin user, or take only POST."""
     found = []
     for name in pages(staff):
-        answer = staff.get(path_of(name, ids))
-        assert b'<select name="action"' not in answer.content, f"{name} is a list with actions: walk through them here"
+        response = staff.get(path_of(name, ids))
+        assert b'<select name="action"' not in response.content, (
+            f"{name} is a list with actions: walk through them here"
+        )
         # A page that asks for a step-up of the last minutes, however fresh the session is, is a form as well.
-        if answer.status_code == 405 or leads(answer) or (answer.status_code == 200 and FORM.search(answer.text)):
+        if (
+            response.status_code == 405
+            or leads(response)
+            or (response.status_code == 200 and FORM.search(response.text))
+        ):
             found.append(name)
     return found
 
 
-def leads(answer: Any) -> bool:
+def leads(response: Any) -> bool:
     """Whether the response leads to the step-up."""
-    return answer.status_code == 302 and answer.headers["Location"].startswith(STEP_UP)
+    return response.status_code == 302 and response.headers["Location"].startswith(STEP_UP)
 
 
 def is_aal1(staff: Staff) -> None:
@@ -174,9 +180,9 @@ def test_without_the_required_factor_no_page_opens(world: World, settings: Any, 
         if PAGES[name].public or name in ("my_sign_in", "new_backup_codes"):
             continue
         path, body = path_of(name, world.ids_of_a), {"form_tenant_id": str(world.a.id)}
-        for answer in (staff.get(path), staff.post(path, body)):
-            out = answer.status_code == 302 and answer.headers["Location"].startswith("/admin/login/")
-            wrong += [] if out or answer.status_code == 405 else [(name, answer.status_code)]
+        for response in (staff.get(path), staff.post(path, body)):
+            out = response.status_code == 302 and response.headers["Location"].startswith("/admin/login/")
+            wrong += [] if out or response.status_code == 405 else [(name, response.status_code)]
     assert not wrong, "\n".join(map(str, wrong))
     assert stored(world) == before
 

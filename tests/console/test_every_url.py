@@ -19,7 +19,7 @@ from tenants.models import DatabaseServer, Tenant, TenantDatabase
 from tenants.states import Purpose
 from tests.console.every_url import PAGES
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
-from tests.world import TestTenant, some_address, statements
+from tests.world import TestTenant, capture_statements, unique_ip
 from userflow.accounts.models import AdminRole, AdminUser, EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.accounts.models import Client as Application
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
@@ -137,8 +137,8 @@ def answers(browser: Client, name: str, ids: Ids, form_tenant_id: TestTenant) ->
     """How the page answers to a look and to an empty form, and where it leads."""
     found = []
     for method in ("get", "post"):
-        answer = getattr(browser, method)(path_of(name, ids), {"form_tenant_id": str(form_tenant_id.id)})
-        found.append((f"{method} {name}", answer.status_code, answer.headers.get("Location", "")))
+        response = getattr(browser, method)(path_of(name, ids), {"form_tenant_id": str(form_tenant_id.id)})
+        found.append((f"{method} {name}", response.status_code, response.headers.get("Location", "")))
     return found
 
 
@@ -161,7 +161,7 @@ def everything_of(tenant: TestTenant) -> list[Any]:
 
 
 def test_anonymous_request_redirects_to_sign_in(world: World) -> None:
-    anonymous = Client(REMOTE_ADDR=some_address(), raise_request_exception=False)
+    anonymous = Client(REMOTE_ADDR=unique_ip(), raise_request_exception=False)
     before = everything_of(world.a)
     for name, page in PAGES.items():
         for asked, status, to in answers(anonymous, name, world.ids_of_a, world.a):
@@ -250,8 +250,8 @@ def test_permitted_pages_never_fail(world: World, tenant_admin: bool) -> None:
     for name, page in PAGES.items():
         if page.public or page.needs == "never" or (page.operators and tenant_admin):
             continue
-        answer = person.get(path_of(name, world.ids_of_a))
-        wrong += those_not({200, 302, 404, 405} if page.own else {200, 302}, [(name, answer.status_code, "")])
+        response = person.get(path_of(name, world.ids_of_a))
+        wrong += those_not({200, 302, 404, 405} if page.own else {200, 302}, [(name, response.status_code, "")])
     assert wrong == []
 
 
@@ -263,16 +263,16 @@ def test_empty_forms_never_fail(world: World) -> None:
             if operator.get("/admin/").status_code != 200:
                 # One of the pages has ended the session.
                 operator = new_operator().sign_in().choose(world.a)
-            answer = operator.post(path_of(name, world.ids_of_a), {"form_tenant_id": str(world.a.id)})
-            wrong += those_not({200, 302, 400, 403, 404, 405, 409}, [(name, answer.status_code, "")])
+            response = operator.post(path_of(name, world.ids_of_a), {"form_tenant_id": str(world.a.id)})
+            wrong += those_not({200, 302, 400, 403, 404, 405, 409}, [(name, response.status_code, "")])
     assert wrong == []
 
 
 def test_pages_without_chosen_tenant_redirect_to_chooser(world: World) -> None:
     operator = new_operator().sign_in()
-    with statements() as seen:
+    with capture_statements() as seen:
         for name, page in PAGES.items():
             if page.within:
-                answer = operator.get(path_of(name, world.ids_of_a))
-                assert (answer.status_code, answer.headers["Location"][:20]) == (302, "/admin/inside/?next="), name
-    assert seen.own == []
+                response = operator.get(path_of(name, world.ids_of_a))
+                assert (response.status_code, response.headers["Location"][:20]) == (302, "/admin/inside/?next="), name
+    assert seen.tenant == []

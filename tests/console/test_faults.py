@@ -22,6 +22,6 @@ def test_write_during_migration_asks_to_retry() -> None:
     staff = new_operator()
     staff.browser.raise_request_exception = False
     with only_reading():
-        answer = staff.send_password()
-    assert (answer.status_code, "Try again" in answer.json()["message"]) == (503, True)
-    assert int(answer.headers["Retry-After"]) >= 1
+        response = staff.send_password()
+    assert (response.status_code, "Try again" in response.json()["message"]) == (503, True)
+    assert int(response.headers["Retry-After"]) >= 1

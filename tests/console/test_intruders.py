@@ -18,8 +18,8 @@ from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.test_own_sign_in import answered
 from tests.mfa.people import wrong_code
 from tests.mfa.webauthn.passkeys import new_authenticator
-from tests.parallel import at_once
-from tests.world import Api, TestTenant, some_address, statements
+from tests.parallel import run_concurrently
+from tests.world import Api, TestTenant, capture_statements, unique_ip
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 
 AT_ONCE = 6
@@ -27,7 +27,7 @@ AT_ONCE = 6
 
 def same_browser(staff: Staff) -> Client:
     """Another tab of the person's browser."""
-    tab = Client(REMOTE_ADDR=some_address())
+    tab = Client(REMOTE_ADDR=unique_ip())
     tab.cookies.load({name: morsel.value for name, morsel in staff.browser.cookies.items()})
     return tab
 
@@ -37,7 +37,9 @@ def test_concurrent_codes_open_one_session() -> None:
     staff.send_password()
     codes = [{"backup_code": code} for code in staff.backup_codes[:AT_ONCE]]
     tabs = [same_browser(staff) for _ in codes]
-    at_once([lambda t=tab, c=code: t.post("/admin/second-step/", c) for tab, code in zip(tabs, codes, strict=True)])
+    run_concurrently(
+        [lambda t=tab, c=code: t.post("/admin/second-step/", c) for tab, code in zip(tabs, codes, strict=True)]
+    )
     assert Counter(tab.get("/admin/").status_code for tab in tabs) == {200: 1, 302: AT_ONCE - 1}
     assert staff.row().sessions.filter(ended_at=None, amr__contains=["otp"]).count() == 1
 
@@ -95,7 +97,7 @@ def test_planted_session_key_is_replaced() -> None:
         seen.append(staff.browser.cookies[settings.SESSION_COOKIE_NAME].value)
     assert len(set(seen)) == 3
     for old in seen[:2]:
-        thief = Client(REMOTE_ADDR=some_address())
+        thief = Client(REMOTE_ADDR=unique_ip())
         thief.cookies[settings.SESSION_COOKIE_NAME] = old
         assert thief.get("/admin/").status_code == 302
 
@@ -104,22 +106,22 @@ def test_planted_session_key_is_replaced() -> None:
     "said", ["[" * 5000, '{"a":' * 5000, '{"id": NaN}', '{"a": 1, "a": 2}', "7", "\\", '"\\ud800"']
 )
 def test_passkey_response_must_be_an_object(said: str) -> None:
-    answer = Client(REMOTE_ADDR=some_address()).post("/admin/login/", {"credential": said})
-    assert answer.status_code == 400
-    assert "was not understood" in answer.content.decode()
+    response = Client(REMOTE_ADDR=unique_ip()).post("/admin/login/", {"credential": said})
+    assert response.status_code == 400
+    assert "was not understood" in response.content.decode()
 
 
 def test_unknown_wrong_and_inactive_get_same_response() -> None:
     staff, gone, unknown = new_operator(), new_operator(), new_operator()
     gone.row().__class__.objects.filter(pk=gone.id).update(active=False)
     unknown.username = f"no-such-user-{staff.id.hex}"
-    answers = [
+    responses = [
         staff.send_password(password="wrong wrong"),
         gone.send_password(),
         unknown.send_password(),
     ]
-    assert {answer.status_code for answer in answers} == {400}
-    assert all("The username or password is incorrect" in answer.content.decode() for answer in answers)
+    assert {response.status_code for response in responses} == {400}
+    assert all("The username or password is incorrect" in response.content.decode() for response in responses)
 
 
 def test_ending_the_session_elsewhere_ends_it_here(operator: Api) -> None:
@@ -205,12 +207,12 @@ def test_pending_sign_in_opens_no_page(tenant: TestTenant) -> None:
 def test_request_reads_user_in_one_statement(tenant: TestTenant) -> None:
     for staff in (new_operator().sign_in(), new_tenant_admin(tenant).sign_in()):
         staff.get("/admin/password_change/")
-        with statements() as seen:
+        with capture_statements() as seen:
             assert staff.get("/admin/password_change/").status_code == 200
-        about_people = [sql for sql in seen.shared if "userflow_" in sql]
+        about_people = [sql for sql in seen.default if "userflow_" in sql]
         assert len(about_people) == 1
         # And the session that the cookie names; a tenant admin's tenant is shown in the header.
-        assert len(seen.shared) == (3 if staff.tenant_id else 2)
+        assert len(seen.default) == (3 if staff.tenant_id else 2)
 
 
 def test_session_table_allows_no_takeover() -> None:
@@ -225,7 +227,7 @@ def test_session_table_allows_no_takeover() -> None:
     for key, data in rows:
         assert name not in key
         assert waiting not in data
-        thief = Client(REMOTE_ADDR=some_address())
+        thief = Client(REMOTE_ADDR=unique_ip())
         thief.cookies[settings.SESSION_COOKIE_NAME] = key
         assert thief.get("/admin/second-step/").headers["Location"] == "/admin/login/"
 

@@ -45,8 +45,8 @@ def test_lists_reject_lookups_on_password_hashes(tenant: TestTenant) -> None:
     with in_tenant(tenant.id):
         theirs = EndUser.objects.get(pk=person.id).password
     for path, whole in ((ADMINS, boss.row().password), (USERS, theirs)):
-        answers = [spy.get(path, password__startswith=start).status_code for start in (whole[:40], "wrong")]
-        assert answers == [400, 400]
+        responses = [spy.get(path, password__startswith=start).status_code for start in (whole[:40], "wrong")]
+        assert responses == [400, 400]
 
 
 @pytest.mark.parametrize("lookup", ["name__regex", "created_at__year", "metadata__x__regex", "id"])
@@ -136,7 +136,7 @@ def test_role_changes_require_step_up_on_every_page(tenant: TestTenant) -> None:
         operator.post(f"{LIST}{tenant.id}/settings/", evil),
         operator.post(f"/admin/console/job/{job.pk}/again/"),
     ]
-    assert {answer.headers["Location"].partition("?")[0] for answer in asked} == {"/admin/reauthenticate/"}
+    assert {response.headers["Location"].partition("?")[0] for response in asked} == {"/admin/reauthenticate/"}
     with in_tenant(tenant.id):
         assert not RoleBinding.objects.filter(role=role).exists()
     assert "password_reset_url" not in Tenant.objects.get(pk=tenant.id).settings

@@ -34,8 +34,8 @@ def add_passkey(staff: Staff, name: str = "") -> Authenticator:
     options = staff.post(f"{MINE}passkeys/options/")
     assert options.status_code == 200, options.content
     body = {"name": name, "credential": json.dumps(key.create(options.json()))}
-    answer = staff.post(f"{MINE}passkeys/add/", body)
-    assert answer.status_code == 302, answer.content.decode()
+    response = staff.post(f"{MINE}passkeys/add/", body)
+    assert response.status_code == 302, response.content.decode()
     return key
 
 
@@ -57,7 +57,7 @@ def test_a_suspended_tenants_passkey_is_not_accepted(new_tenant: Callable[[], Te
     # The second time the challenge is used up, so the response is rejected.
     right, wrong = staff.post("/admin/login/", said), staff.post("/admin/login/", said)
     assert right.status_code == wrong.status_code == 400
-    assert ["The passkey was not accepted" in answer.content.decode() for answer in (right, wrong)] == [True, True]
+    assert ["The passkey was not accepted" in response.content.decode() for response in (right, wrong)] == [True, True]
     assert "suspended" not in right.content.decode()
     assert other.post("/admin/login/", answered(other, other_key, "sign_in")).status_code == 302
 
@@ -110,8 +110,8 @@ def test_a_passkey_alone_is_enough() -> None:
     staff = new_operator().sign_in()
     key = add_passkey(staff)
     staff.post("/admin/logout/")
-    answer = staff.post("/admin/login/", {**answered(staff, key, "sign_in"), "next": MINE})
-    assert answer.headers["Location"] == MINE
+    response = staff.post("/admin/login/", {**answered(staff, key, "sign_in"), "next": MINE})
+    assert response.headers["Location"] == MINE
     staff.time_passes(20)
     staff.post("/admin/reauthenticate/", answered(staff, key, "reauthenticate"))
     assert staff.get(f"{MINE}passkeys/add/").status_code == 200
@@ -251,8 +251,8 @@ def test_expired_sign_in_enrolls_nothing(factor_wanted: None) -> None:
     staff = new_operator()
     staff.send_password()
     staff.row().tickets.filter(purpose="second_step").delete()
-    answer = set_up_app(staff)
-    assert answer.headers["Location"].startswith("/admin/login/")
+    response = set_up_app(staff)
+    assert response.headers["Location"].startswith("/admin/login/")
     assert staff.row().mfa_methods == []
     assert staff.get(MINE).headers["Location"].startswith("/admin/login/")
 

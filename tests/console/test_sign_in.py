@@ -3,7 +3,7 @@
 from django.test import Client
 
 from tests.console.staff import new_operator, new_tenant_admin
-from tests.world import Api, TestTenant, some_address
+from tests.world import Api, TestTenant, unique_ip
 
 
 def test_an_operator_signs_in_and_sees_the_index() -> None:
@@ -22,8 +22,8 @@ def test_second_factor_is_required_before_any_page() -> None:
     assert staff.send_password("/admin/x").headers["Location"] == "/admin/second-step/"
     assert staff.get("/admin/").status_code == 302
     assert staff.get("/admin/second-step/").status_code == 200
-    answer = staff.post("/admin/second-step/", {"code": staff.code()})
-    assert answer.headers["Location"] == "/admin/x"
+    response = staff.post("/admin/second-step/", {"code": staff.code()})
+    assert response.headers["Location"] == "/admin/x"
     assert staff.get("/admin/").status_code == 200
 
 
@@ -42,8 +42,8 @@ def test_reauthenticating_by_password() -> None:
     staff.time_passes(20)
     assert staff.get("/admin/reauthenticate/", next="/admin/x").status_code == 200
     assert staff.post("/admin/reauthenticate/", {"password": "wrong wrong", "next": "/admin/x"}).status_code == 400
-    answer = staff.post("/admin/reauthenticate/", {"password": staff.password, "next": "/admin/x"})
-    assert answer.headers["Location"] == "/admin/x"
+    response = staff.post("/admin/reauthenticate/", {"password": staff.password, "next": "/admin/x"})
+    assert response.headers["Location"] == "/admin/x"
 
 
 def test_reauthenticating_by_a_factor_takes_no_password() -> None:
@@ -73,7 +73,7 @@ def test_wrong_passwords_lock_console_and_api() -> None:
 
 def test_a_form_without_its_token_is_refused() -> None:
     staff = new_operator()
-    browser = Client(enforce_csrf_checks=True, REMOTE_ADDR=some_address())
+    browser = Client(enforce_csrf_checks=True, REMOTE_ADDR=unique_ip())
     body = {"username": staff.username, "password": staff.password}
     for path in ("/admin/login/", "/admin/second-step/", "/admin/passkey-options/", "/admin/forgotten/"):
         assert browser.post(path, body).status_code == 403

@@ -150,8 +150,8 @@ def test_networks_that_are_allowed_are_reached_and_only_there_without_tls(site: 
 @pytest.mark.parametrize("path", ["/moved", "/moved-odd", "/moved-long"])
 def test_a_redirect_is_an_answer_that_is_neither_followed_nor_read(site: str, path: str) -> None:
     with GuardedSession(LOOPBACK) as session:
-        answer = post(session, f"{site}{path}", body=b"{}", headers={}, seconds=20)
-    assert (answer.status, len(answer.beginning)) == (302, 4096 if path == "/moved-long" else 0)
+        response = post(session, f"{site}{path}", body=b"{}", headers={}, seconds=20)
+    assert (response.status, len(response.beginning)) == (302, 4096 if path == "/moved-long" else 0)
     assert Site.asked == [path]
 
 

@@ -23,7 +23,7 @@ from console.signin.models import BrowserSession
 from tests.machine.conftest import ROOT, Holder, Platform, within
 from tests.registry.conftest import as_client
 from tests.registry.processes import Server, environment
-from tests.tenants.conftest import straight_to
+from tests.tenants.conftest import connect_to
 from tests.world import PASSWORD, Api, TestTenant
 
 LINES, CLIENTS = 10_000, 24
@@ -170,8 +170,8 @@ def test_database_unavailable_names_server_tenant_and_error(server: Server, tena
     request_id = uuid4().hex
     path = f"/uflow/user/enduser/list?tenant_id={tenant.id}"
     with full_disk(tenant):
-        answer = server.call("GET", path, token=tenant.api.token, headers={"X-Request-ID": request_id})
-    assert answer.status_code == 503
+        response = server.call("GET", path, token=tenant.api.token, headers={"X-Request-ID": request_id})
+    assert response.status_code == 503
     line = logged(server, "database_unavailable", request_id=request_id)
     assert (line["server"], line["tenant"]) == ("main", str(tenant.id))
     assert (line["error"], line["sqlstate"]) == ("DiskFull", "53100")
@@ -186,7 +186,7 @@ def client_of(token: str | None) -> str:
 @contextmanager
 def full_disk(tenant: TestTenant) -> Iterator[None]:
     """Reading end users of this tenant fails as it does on a full disk."""
-    with straight_to(tenant.row) as raw:
+    with connect_to(tenant.row) as raw:
         raw.execute(
             "CREATE FUNCTION full_disk() RETURNS integer LANGUAGE plpgsql AS "
             "$$ BEGIN RAISE disk_full USING MESSAGE = 'hidden'; END $$"

@@ -86,8 +86,8 @@ def test_the_printed_address_is_the_issuers_and_where_passkeys_work(newcomer: di
     address = newcomer["BASE_URL"]
     assert address.startswith("http://localhost:")
     assert f"Serving on {address}/ " in (Path(newcomer["IDENTITY_VAR"]) / "printed").read_text()
-    with urllib.request.urlopen(f"{address}/.well-known/oauth-authorization-server") as answer:
-        assert json.load(answer)["issuer"] == address
+    with urllib.request.urlopen(f"{address}/.well-known/oauth-authorization-server") as response:
+        assert json.load(response)["issuer"] == address
     with urllib.request.urlopen(f"{address}/demo/") as page:
         assert 'data-rp-id="localhost"' in page.read().decode()
 

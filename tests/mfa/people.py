@@ -47,9 +47,9 @@ class TestUser:
     def sign_in(self, api: Api | None = None) -> Any:
         """The login's answer."""
         body = {"client_id": str(self.tenant.client_id), "email": self.email, "password": PASSWORD}
-        answer = (api or Api()).post("/uflow/auth/enduser/login", body)
-        assert answer.status_code == 200, answer.content
-        return answer
+        response = (api or Api()).post("/uflow/auth/enduser/login", body)
+        assert response.status_code == 200, response.content
+        return response
 
     def token(self) -> str:
         """A fresh access token of somebody without a factor; the login happens elsewhere."""
@@ -70,13 +70,13 @@ class TestUser:
         assert begun.status_code == 200, begun.content
         self.secret = begun.json()["secret"]
         self.spent = self.code()
-        answer = self.api.post(
+        response = self.api.post(
             "/webauthn/totp/confirmSetup",
             {**self.name, **self.proof(), "secret": self.secret, "code": self.spent},
             **how,
         )
-        assert answer.status_code == 200, answer.content
-        self.backup_codes = answer.json()["backup_codes"]
+        assert response.status_code == 200, response.content
+        self.backup_codes = response.json()["backup_codes"]
         return self
 
     def enrol_phone(self, **how: Any) -> "TestUser":
@@ -91,17 +91,17 @@ class TestUser:
             "phone_number": self.phone,
             "code": code_to(self.phone),
         }
-        answer = self.api.post("/webauthn/sms/confirmSetup", body, **how)
-        assert answer.status_code == 200, answer.content
+        response = self.api.post("/webauthn/sms/confirmSetup", body, **how)
+        assert response.status_code == 200, response.content
         self.minutes_pass(2)
         return self
 
     def raised(self, token: str) -> str:
         """An access token of the same session after a step-up, which uses up a backup code."""
         body = {"backup_code": self.backup_codes.pop()}
-        answer = Api().post("/authmgr/step-up", body, token=token)
-        assert answer.status_code == 200, answer.content
-        return str(answer.json()["access_token"])
+        response = Api().post("/authmgr/step-up", body, token=token)
+        assert response.status_code == 200, response.content
+        return str(response.json()["access_token"])
 
     def proof(self) -> dict[str, str]:
         """A proof for the body of a request, which counts where a factor is removed or replaced."""
@@ -149,9 +149,9 @@ def new_user(tenant: TestTenant, api: Api | None = None) -> TestUser:
     api = api or Api()
     email = f"mfa-{secrets.token_hex(6)}@example.com"
     body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email, "password": PASSWORD}
-    answer = api.post("/uflow/user/clients/register", body)
-    assert answer.status_code == 201, answer.content
-    return TestUser(tenant, email, UUID(answer.json()["user_id"]), api, answer.headers["X-Enrollment-Ticket"])
+    response = api.post("/uflow/user/clients/register", body)
+    assert response.status_code == 201, response.content
+    return TestUser(tenant, email, UUID(response.json()["user_id"]), api, response.headers["X-Enrollment-Ticket"])
 
 
 def old_user(tenant: TestTenant) -> TestUser:

@@ -11,7 +11,7 @@ from schemathesis import checks
 from schemathesis.specs.openapi import checks as openapi_checks
 
 from identity_platform.wsgi import application
-from tests.world import PASSWORD, TestTenant, build_tenant, sign_in_admin, some_address
+from tests.world import PASSWORD, TestTenant, build_tenant, sign_in_admin, unique_ip
 
 CHECKS = [
     checks.not_a_server_error,
@@ -47,7 +47,7 @@ def fuzzing_operator(django_db_setup: None, django_db_blocker: Any) -> str:
         return str(sign_in_admin(name)["access_token"])
 
 
-_ADDRESS = some_address()
+_ADDRESS = unique_ip()
 
 
 def from_an_address_of_its_own(environ: dict[str, Any], start: Any) -> Any:

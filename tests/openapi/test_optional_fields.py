@@ -58,8 +58,8 @@ def test_null_counts_as_absent(method: str, path: str, schema: dict[str, Any], t
     def result(body: dict[str, Any]) -> Any:
         # A token of its own each time: signing out is among the operations.
         token = sign_in_admin(tenant.admin.username)["access_token"]
-        answer = Api(token=token).call(method, place, body)
-        return answer.status_code, answer.json().get("code"), answer.json().get("details")
+        response = Api(token=token).call(method, place, body)
+        return response.status_code, response.json().get("code"), response.json().get("details")
 
     for body in nulls(schema):
         absent = {name: {} for name, value in body.items() if value is not None}

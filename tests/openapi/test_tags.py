@@ -34,15 +34,17 @@ def test_every_body_is_stated_in_one_form_and_that_of_the_token_endpoints_is_oau
 
 
 def test_answers_that_ask_to_wait_say_for_how_long() -> None:
-    answers = [
-        answer
+    responses = [
+        response
         for path in document()["paths"].values()
         for operation in path.values()
-        for status, answer in operation["responses"].items()
+        for status, response in operation["responses"].items()
         if status in ("429", "503")
     ]
-    assert answers
-    assert {answer["headers"].get("Retry-After", {}).get("schema", {}).get("type") for answer in answers} == {"integer"}
+    assert responses
+    assert {response["headers"].get("Retry-After", {}).get("schema", {}).get("type") for response in responses} == {
+        "integer"
+    }
 
 
 def test_answers_that_no_operation_states_stand_before_them_all() -> None:
@@ -74,9 +76,9 @@ def test_registry_documents_limit_headers_on_every_counted_response() -> None:
     limits = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
     for path, operations in document()["paths"].items():
         for operation in operations.values():
-            for status, answer in operation["responses"].items():
+            for status, response in operation["responses"].items():
                 counted = path.startswith("/exsvc/") and status != "401"
-                assert limits & set(answer["headers"]) == (limits if counted else set()), (path, status)
+                assert limits & set(response["headers"]) == (limits if counted else set()), (path, status)
     assert "429" in document()["paths"]["/exsvc/api/v1/services"]["get"]["responses"]
 
 
@@ -84,6 +86,8 @@ def test_401_and_403_document_the_challenge() -> None:
     for operations in document()["paths"].values():
         for operation in operations.values():
             stated = {
-                status for status, answer in operation["responses"].items() if "WWW-Authenticate" in answer["headers"]
+                status
+                for status, response in operation["responses"].items()
+                if "WWW-Authenticate" in response["headers"]
             }
             assert stated == {"401", "403"} & set(operation["responses"])

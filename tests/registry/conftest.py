@@ -13,7 +13,7 @@ import pytest
 
 from tenants.context import in_tenant
 from tests.registry.processes import Server
-from tests.world import Api, TestTenant, build_tenant, populate, window_left
+from tests.world import Api, TestTenant, build_tenant, populate, seconds_left_in_window
 from userflow.accounts.models import Role, RoleBinding
 
 SERVICES = "/exsvc/api/v1/services"
@@ -37,21 +37,21 @@ class Registry:
 
     def create(self, **members: Any) -> dict[str, Any]:
         """A new service's record."""
-        answer = self.api.post(SERVICES, new_service(**members))
-        assert answer.status_code == 201, answer.content
-        return dict(answer.json())
+        response = self.api.post(SERVICES, new_service(**members))
+        assert response.status_code == 201, response.content
+        return dict(response.json())
 
     def bind(self, service: dict[str, Any], secret: Any = "s3cret", **members: Any) -> dict[str, Any]:
         """A new credential's record."""
-        answer = self.api.post(credentials_of(service), {"name": some_name("key"), "secret": secret, **members})
-        assert answer.status_code == 201, answer.content
-        return dict(answer.json())
+        response = self.api.post(credentials_of(service), {"name": some_name("key"), "secret": secret, **members})
+        assert response.status_code == 201, response.content
+        return dict(response.json())
 
     def read(self, service: dict[str, Any], **query: Any) -> dict[str, Any]:
         """The credentials of a service."""
-        answer = self.api.get(credentials_of(service), query)
-        assert answer.status_code == 200, answer.content
-        return dict(answer.json())
+        response = self.api.get(credentials_of(service), query)
+        assert response.status_code == 200, response.content
+        return dict(response.json())
 
 
 def at(service: dict[str, Any]) -> str:
@@ -106,7 +106,7 @@ def other_tenant(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
 
 def with_room(new_tenant: Callable[[], TestTenant], seconds: int) -> TestTenant:
     """A tenant whose window of calls has just begun, or lasts for so long."""
-    while window_left(f"tenant:{(made := new_tenant()).id}", 60) < seconds:
+    while seconds_left_in_window(f"tenant:{(made := new_tenant()).id}", 60) < seconds:
         pass
     return made
 
@@ -116,7 +116,7 @@ def lasting(caller: Callable[[], Api], seconds: int) -> Api:
     while True:
         api = caller()
         claims = jwt.decode(str(api.token), options={"verify_signature": False})
-        if window_left(f"{claims['kind']}:{claims['tenant_id']}:{claims['sub']}", 60) >= seconds:
+        if seconds_left_in_window(f"{claims['kind']}:{claims['tenant_id']}:{claims['sub']}", 60) >= seconds:
             return api
 
 

@@ -116,8 +116,8 @@ class Server:
         if content is not None:
             sent["Content-Type"] = "application/json"
         line.request(method, path, content, sent)
-        answer = line.getresponse()
-        found = Answer(answer.status, dict(answer.getheaders()), answer.read())
+        response = line.getresponse()
+        found = Answer(response.status, dict(response.getheaders()), response.read())
         if connection is None:
             line.close()
         return found

@@ -24,7 +24,7 @@ from tests.registry.conftest import (
     new_service,
     some_name,
 )
-from tests.world import Api, TestTenant, statements
+from tests.world import Api, TestTenant, capture_statements
 
 MEMBERS = {
     "id",
@@ -40,15 +40,15 @@ MEMBERS = {
 }
 
 
-def code(answer: Any) -> tuple[int, str]:
-    return answer.status_code, answer.json()["error"]["code"]
+def code(response: Any) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["code"]
 
 
 def later(**time: float) -> str:
     return (datetime.now(UTC) + timedelta(**time)).isoformat()
 
 
-def trail(target: dict[str, Any]) -> list[tuple[str, str]]:
+def audit_events(target: dict[str, Any]) -> list[tuple[str, str]]:
     rows = PlatformEvent.objects.filter(target_id=target["id"]).order_by("id")
     return list(rows.values_list("action", "outcome"))
 
@@ -57,11 +57,11 @@ def trail(target: dict[str, Any]) -> list[tuple[str, str]]:
 def test_stored_secret_is_returned_unchanged(registry: Registry, secret: Any) -> None:
     service = registry.create()
     made = registry.bind(service, secret, type="oauth2", metadata={"owner": "ops"}, expires_at=later(days=1))
-    answer = registry.api.get(credentials_of(service))
-    assert answer.status_code == 200
-    assert answer.headers["Cache-Control"] == "no-store"
-    assert set(answer.headers) >= {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
-    found = answer.json()
+    response = registry.api.get(credentials_of(service))
+    assert response.status_code == 200
+    assert response.headers["Cache-Control"] == "no-store"
+    assert set(response.headers) >= {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
+    found = response.json()
     assert set(found) == {"service_id", "service_name", "service_type", "base_url", "credentials", "retrieved_at"}
     assert (found["service_id"], found["service_name"]) == (service["id"], service["name"])
     assert (found["service_type"], found["base_url"]) == (service["type"], service["base_url"])
@@ -77,7 +77,7 @@ def test_stored_secret_is_returned_unchanged(registry: Registry, secret: Any) ->
 def test_only_the_read_returns_the_secret(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service, "planted-once")
-    answers = [
+    responses = [
         registry.api.post(credentials_of(service), {"name": credential["name"], "secret": "planted-twice"}),
         registry.api.put(credential_at(service, credential), {"secret": "planted-thrice"}),
         registry.api.put(credential_at(service, credential), {"secret": "planted-last", "status": "planted-status"}),
@@ -86,8 +86,8 @@ def test_only_the_read_returns_the_secret(registry: Registry) -> None:
         registry.api.delete(at(service)),
         registry.api.delete(credential_at(service, credential)),
     ]
-    assert [answer.status_code for answer in answers] == [409, 200, 400, 200, 200, 409, 200]
-    assert not any(b"planted" in answer.content for answer in answers)
+    assert [response.status_code for response in responses] == [409, 200, 400, 200, 200, 409, 200]
+    assert not any(b"planted" in response.content for response in responses)
     assert "secret" not in credential
 
 
@@ -114,11 +114,11 @@ def test_unaudited_secret_is_not_returned(registry: Registry) -> None:
         broken = f"target_id <> '{credential['id']}'"
         cursor.execute(f"ALTER TABLE audit_platformevent ADD CONSTRAINT no_such_row CHECK ({broken}) NOT VALID")
         try:
-            answer = registry.api.get(credentials_of(service))
+            response = registry.api.get(credentials_of(service))
         finally:
             cursor.execute("ALTER TABLE audit_platformevent DROP CONSTRAINT no_such_row")
-    assert answer.status_code >= 500
-    assert b"stays-here" not in answer.content
+    assert response.status_code >= 500
+    assert b"stays-here" not in response.content
     assert ServiceCredential.objects.get(pk=credential["id"]).last_read_at is None
 
 
@@ -132,12 +132,12 @@ def test_read_sets_last_read_at(registry: Registry) -> None:
 def test_rotated_secret_replaces_the_old(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service, "old")
-    answer = registry.api.put(credential_at(service, credential), {"secret": {"new": 1}, "metadata": {"m": 1}})
-    assert answer.status_code == 200
-    assert answer.json() == {**credential, "metadata": {"m": 1}, "updated_at": answer.json()["updated_at"]}
-    assert answer.json()["updated_at"] > credential["updated_at"]
+    response = registry.api.put(credential_at(service, credential), {"secret": {"new": 1}, "metadata": {"m": 1}})
+    assert response.status_code == 200
+    assert response.json() == {**credential, "metadata": {"m": 1}, "updated_at": response.json()["updated_at"]}
+    assert response.json()["updated_at"] > credential["updated_at"]
     assert registry.read(service)["credentials"][0]["secret"] == {"new": 1}
-    assert trail(credential) == [
+    assert audit_events(credential) == [
         ("service_credential.created", "success"),
         ("service_credential.rotated", "success"),
         ("service_credential.read", "success"),
@@ -147,8 +147,8 @@ def test_rotated_secret_replaces_the_old(registry: Registry) -> None:
 def test_revoked_credential_has_no_secret_until_activated(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service, "kept")
-    answer = registry.api.put(credential_at(service, credential), {"status": "revoked"})
-    assert answer.json()["status"] == "revoked"
+    response = registry.api.put(credential_at(service, credential), {"status": "revoked"})
+    assert response.json()["status"] == "revoked"
     assert registry.read(service)["credentials"] == []
     (shown,) = registry.read(service, status="revoked")["credentials"]
     assert (shown["id"], shown["status"], shown["secret"]) == (credential["id"], "revoked", None)
@@ -159,8 +159,8 @@ def test_revoked_credential_has_no_secret_until_activated(registry: Registry) ->
 def test_expired_credential_returns_no_secret(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service, expires_at=later(hours=1))
-    answer = registry.api.put(credential_at(service, credential), {"expires_at": "2020-01-01T00:00:00Z"})
-    assert (answer.status_code, answer.json()["status"]) == (200, "expired")
+    response = registry.api.put(credential_at(service, credential), {"expires_at": "2020-01-01T00:00:00Z"})
+    assert (response.status_code, response.json()["status"]) == (200, "expired")
     assert registry.read(service)["credentials"] == []
     (shown,) = registry.read(service, status="expired")["credentials"]
     assert (shown["status"], shown["secret"], shown["last_read_at"]) == ("expired", None, None)
@@ -178,9 +178,9 @@ def test_expiry_can_be_removed(registry: Registry) -> None:
 def test_deleted_credential_is_404(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service)
-    answer = registry.api.delete(credential_at(service, credential))
-    assert answer.status_code == 200
-    assert answer.json() == {"message": answer.json()["message"], "id": credential["id"]}
+    response = registry.api.delete(credential_at(service, credential))
+    assert response.status_code == 200
+    assert response.json() == {"message": response.json()["message"], "id": credential["id"]}
     assert code(registry.api.delete(credential_at(service, credential))) == (404, "CREDENTIAL_NOT_FOUND")
     assert not ServiceCredential.objects.filter(pk=credential["id"]).exists()
 
@@ -196,9 +196,9 @@ def test_delete_service_with_active_credentials_is_409(registry: Registry) -> No
     service = registry.create()
     credentials = [registry.bind(service) for _ in range(3)]
     registry.api.put(credential_at(service, credentials[0]), {"status": "revoked"})
-    answer = registry.api.delete(at(service))
-    assert code(answer) == (409, "SERVICE_IN_USE")
-    assert answer.json()["error"]["details"] == {"active_credentials": 2}
+    response = registry.api.delete(at(service))
+    assert code(response) == (409, "SERVICE_IN_USE")
+    assert response.json()["error"]["details"] == {"active_credentials": 2}
     assert registry.api.get(at(service)).json() == service
     for credential in credentials[1:]:
         registry.api.put(credential_at(service, credential), {"status": "revoked"})
@@ -218,10 +218,10 @@ def test_delete_service_with_active_credentials_is_409(registry: Registry) -> No
 )
 def test_create_credential_names_invalid_fields(table: tuple[Registry, Any], member: str, value: object) -> None:
     registry, service = table
-    answer = registry.api.post(credentials_of(service), {"name": some_name(), "secret": "s3cret", member: value})
-    assert code(answer) == (400, "VALIDATION_ERROR")
-    assert list(answer.json()["error"]["details"]) == [member]
-    assert b"s3cret" not in answer.content
+    response = registry.api.post(credentials_of(service), {"name": some_name(), "secret": "s3cret", member: value})
+    assert code(response) == (400, "VALIDATION_ERROR")
+    assert list(response.json()["error"]["details"]) == [member]
+    assert b"s3cret" not in response.content
 
 
 @pytest.fixture(scope="module")
@@ -238,9 +238,9 @@ def test_update_credential_names_invalid_fields(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service)
     for wrong in ({"secret": ""}, {"secret": 5}, {"status": "expired"}, {"status": ""}, {"expires_at": "x"}):
-        answer = registry.api.put(credential_at(service, credential), wrong)
-        assert code(answer) == (400, "VALIDATION_ERROR")
-        assert list(answer.json()["error"]["details"]) == list(wrong)
+        response = registry.api.put(credential_at(service, credential), wrong)
+        assert code(response) == (400, "VALIDATION_ERROR")
+        assert list(response.json()["error"]["details"]) == list(wrong)
     assert registry.read(service)["credentials"][0]["secret"] == "s3cret"
     assert code(registry.api.get(credentials_of(service), {"status": "all"})) == (400, "VALIDATION_ERROR")
 
@@ -266,7 +266,7 @@ def test_read_secrets_query_count_is_constant(registry: Registry) -> None:
         registry.bind(many)
     counts = []
     for service in (one, many):
-        with statements() as seen:
+        with capture_statements() as seen:
             registry.read(service)
         counts.append(seen.counts)
     # The caller's state, the service, its credentials, the time of reading, the audit rows.
@@ -322,7 +322,7 @@ def test_token_without_scope_cannot_read_secrets(tenant: TestTenant) -> None:
 def test_end_user_permissions_come_from_roles(tenant: TestTenant, permission: str, passes: set[str]) -> None:
     caller = as_end_user(tenant, permission)
     service = {"id": str(uuid4())}
-    answers = {
+    responses = {
         "list": caller.get(SERVICES),
         "create": caller.post(SERVICES, new_service()),
         "retrieve": caller.get(at(service)),
@@ -333,8 +333,8 @@ def test_end_user_permissions_come_from_roles(tenant: TestTenant, permission: st
         "rotate": caller.put(credential_at(service, service), {}),
         "remove": caller.delete(credential_at(service, service)),
     }
-    assert {name for name, answer in answers.items() if answer.status_code != 403} == passes
-    assert all(code(answer) == (403, "FORBIDDEN") for name, answer in answers.items() if name not in passes)
+    assert {name for name, response in responses.items() if response.status_code != 403} == passes
+    assert all(code(response) == (403, "FORBIDDEN") for name, response in responses.items() if name not in passes)
 
 
 def test_removed_permission_ends_with_next_call(tenant: TestTenant) -> None:
@@ -361,8 +361,8 @@ def test_swapped_secrets_do_not_open(registry: Registry) -> None:
     assert [row["secret"] for row in found["credentials"]] == ["good"]
     assert found["unreadable"] == [first["id"]]
     assert registry.read(two)["credentials"] == []
-    assert trail(first)[-1] == ("service_credential.unreadable", "failed")
-    assert trail(good)[-1] == ("service_credential.read", "success")
+    assert audit_events(first)[-1] == ("service_credential.unreadable", "failed")
+    assert audit_events(good)[-1] == ("service_credential.read", "success")
     assert ServiceCredential.objects.get(pk=first["id"]).last_read_at is None
 
 
@@ -370,10 +370,10 @@ def test_row_moved_to_other_service_does_not_open(registry: Registry) -> None:
     one, mine = registry.create(), registry.create()
     credential = registry.bind(one, "theirs")
     ServiceCredential.objects.filter(pk=credential["id"]).update(service_id=mine["id"])
-    answer = registry.api.get(credentials_of(mine))
-    assert answer.json()["credentials"] == []
-    assert b"theirs" not in answer.content
-    assert trail(credential)[-1] == ("service_credential.unreadable", "failed")
+    response = registry.api.get(credentials_of(mine))
+    assert response.json()["credentials"] == []
+    assert b"theirs" not in response.content
+    assert audit_events(credential)[-1] == ("service_credential.unreadable", "failed")
 
 
 @pytest.mark.parametrize("moved", ["credential", "credential and its tenant", "service", "service and credential"])
@@ -389,12 +389,12 @@ def test_row_moved_to_other_tenant_does_not_open(registry: Registry, other_regis
         services.update(tenant_id=mine["tenant_id"])
     if moved.endswith(("its tenant", "and credential")):
         rows.update(tenant_id=mine["tenant_id"])
-    answer = other_registry.api.get(credentials_of(where))
-    assert answer.status_code == 200
-    assert answer.json()["credentials"] == []
-    assert answer.json()["unreadable"] == [credential["id"]]
-    assert b"theirs" not in answer.content
-    assert trail(credential)[-1] == ("service_credential.unreadable", "failed")
+    response = other_registry.api.get(credentials_of(where))
+    assert response.status_code == 200
+    assert response.json()["credentials"] == []
+    assert response.json()["unreadable"] == [credential["id"]]
+    assert b"theirs" not in response.content
+    assert audit_events(credential)[-1] == ("service_credential.unreadable", "failed")
 
 
 def test_unreadable_secret_can_be_replaced(registry: Registry) -> None:
@@ -427,30 +427,30 @@ def at_once(number: int, call: Any) -> list[Any]:
         return list(pool.map(run, range(number)))
 
 
-def statuses(answers: list[Any]) -> list[int]:
-    return sorted(answer.status_code for answer in answers)
+def statuses(responses: list[Any]) -> list[int]:
+    return sorted(response.status_code for response in responses)
 
 
 def test_parallel_creates_make_one_service(registry: Registry) -> None:
     body = new_service()
-    answers = at_once(20, lambda _: Api(token=registry.api.token).post(SERVICES, body))
-    assert statuses(answers) == [201] + [409] * 19
+    responses = at_once(20, lambda _: Api(token=registry.api.token).post(SERVICES, body))
+    assert statuses(responses) == [201] + [409] * 19
     assert registry.api.get(SERVICES).json()["pagination"]["total"] == 1
 
 
 def test_parallel_renames_rename_one_service(registry: Registry) -> None:
     services = [registry.create() for _ in range(20)]
     name = some_name("wanted")
-    answers = at_once(20, lambda n: Api(token=registry.api.token).put(at(services[n]), {"name": name}))
-    assert statuses(answers) == [200] + [409] * 19
+    responses = at_once(20, lambda n: Api(token=registry.api.token).put(at(services[n]), {"name": name}))
+    assert statuses(responses) == [200] + [409] * 19
     assert Service.objects.filter(name=name).count() == 1
 
 
 def test_parallel_creates_make_one_credential(registry: Registry) -> None:
     service = registry.create()
     body = {"name": some_name(), "secret": "x"}
-    answers = at_once(20, lambda _: Api(token=registry.api.token).post(credentials_of(service), body))
-    assert statuses(answers) == [201] + [409] * 19
+    responses = at_once(20, lambda _: Api(token=registry.api.token).post(credentials_of(service), body))
+    assert statuses(responses) == [201] + [409] * 19
 
 
 def test_create_credential_races_with_delete_service(registry: Registry) -> None:
@@ -470,7 +470,7 @@ def test_parallel_reads_do_not_deadlock(registry: Registry) -> None:
     service = registry.create()
     for _ in range(5):
         registry.bind(service)
-    answers = at_once(12, lambda _: Api(token=registry.api.token).get(credentials_of(service)))
-    assert statuses(answers) == [200] * 12
+    responses = at_once(12, lambda _: Api(token=registry.api.token).get(credentials_of(service)))
+    assert statuses(responses) == [200] * 12
     rows = PlatformEvent.objects.filter(action="service_credential.read", details__service_id=service["id"])
     assert rows.count() == 12 * 5

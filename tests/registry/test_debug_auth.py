@@ -27,10 +27,10 @@ CLAIMS = {
 
 
 def test_debug_auth_returns_claims_and_permissions(tenant: TestTenant) -> None:
-    answer = tenant.api.get(PATH)
-    assert answer.status_code == 200
-    assert answer.headers["Cache-Control"] == "no-store"
-    found = answer.json()
+    response = tenant.api.get(PATH)
+    assert response.status_code == 200
+    assert response.headers["Cache-Control"] == "no-store"
+    found = response.json()
     assert set(found) == {
         "claims",
         "header",

@@ -35,8 +35,8 @@ def test_id_of_other_tenant_is_like_an_unknown_id(
 
     def call(service_id: str, credential_id: str) -> tuple[int, bytes, set[str]]:
         place = f"{SERVICES}/{service_id}{path.format(credential=credential_id)}"
-        answer = tenant.api.call(method, place, body)
-        return answer.status_code, answer.content, set(answer.headers)
+        response = tenant.api.call(method, place, body)
+        return response.status_code, response.content, set(response.headers)
 
     foreign = call(service["id"], credential["id"])
     assert foreign == call(str(uuid4()), str(uuid4()))
@@ -51,8 +51,8 @@ def test_other_tenants_credential_is_404_via_own_service(tenant: TestTenant, oth
     service = mine.create()
 
     def call(method: str, credential_id: str) -> tuple[int, bytes]:
-        answer = tenant.api.call(method, f"{credentials_of(service)}/{credential_id}", {})
-        return answer.status_code, answer.content
+        response = tenant.api.call(method, f"{credentials_of(service)}/{credential_id}", {})
+        return response.status_code, response.content
 
     for method in ("PUT", "DELETE"):
         assert call(method, credential["id"]) == call(method, str(uuid4()))
@@ -64,8 +64,8 @@ def test_tenant_header_applies_to_operators_only(tenant: TestTenant, other_tenan
     forged = {"X-Tenant-ID": str(other_tenant.id)}
     callers = [tenant.api, as_client(tenant, "services:read"), as_end_user(tenant, "services:read")]
     for caller in callers:
-        answer = caller.get(SERVICES, headers=forged)
-        assert {service["tenant_id"] for service in answer.json()["services"]} <= {str(tenant.id)}
+        response = caller.get(SERVICES, headers=forged)
+        assert {service["tenant_id"] for service in response.json()["services"]} <= {str(tenant.id)}
         assert caller.get(at(theirs), headers=forged).status_code == 404
     made = Registry(Api(token=tenant.api.token)).api.post(
         SERVICES, {"name": f"n {uuid4()}", "type": "x", "base_url": "https://x.example"}, headers=forged
@@ -77,9 +77,9 @@ def test_lists_and_totals_hold_one_tenant_only(registry: Registry, other_registr
     mine = [registry.create(type="payment") for _ in range(2)]
     [other_registry.create(type="payment") for _ in range(3)]
     for query in ({}, {"type": "PAYMENT"}, {"status": "active"}):
-        answer = registry.api.get(SERVICES, query).json()
-        assert {service["id"] for service in answer["services"]} == {service["id"] for service in mine}
-        assert answer["pagination"]["total"] == 2
+        response = registry.api.get(SERVICES, query).json()
+        assert {service["id"] for service in response["services"]} == {service["id"] for service in mine}
+        assert response["pagination"]["total"] == 2
 
 
 def test_upper_case_id_is_accepted(registry: Registry) -> None:

@@ -80,10 +80,10 @@ def asking(server: Server, registries: list[Registry], paths: list[str]) -> Iter
         number = 0
         while not done.is_set():
             place = number % len(paths)
-            answer = server.call("GET", paths[place], token=registries[place].api.token)
-            seen[answer.status_code] += 1
-            if answer.status_code == 200:
-                assert answer.json()["credentials"][0]["secret"] == f"secret {place}"
+            response = server.call("GET", paths[place], token=registries[place].api.token)
+            seen[response.status_code] += 1
+            if response.status_code == 200:
+                assert response.json()["credentials"][0]["secret"] == f"secret {place}"
             number += 1
             time.sleep(0.25)
 
@@ -131,8 +131,8 @@ def test_encryption_key_rotation_end_to_end(
         # ... a server that starts now, with keys of both kinds before it, works ...
         second = serve(workers=1, ENCRYPTION_KEYS=f"{new},{old}")
         for number, path in enumerate(paths):
-            answer = second.call("GET", path, token=registries[number].api.token)
-            assert answer.json()["credentials"][0]["secret"] == f"secret {number}"
+            response = second.call("GET", path, token=registries[number].api.token)
+            assert response.json()["credentials"][0]["secret"] == f"secret {number}"
         # ... and the next run does the rest and only that.
         again = command(ring=f"{new},{old}")
         assert again.returncode == 0, again.stderr
@@ -144,8 +144,8 @@ def test_encryption_key_rotation_end_to_end(
     # The old key is thrown away: a process that never knew it opens everything.
     third = serve(workers=1, ENCRYPTION_KEYS=new)
     for number, path in enumerate(paths):
-        answer = third.call("GET", path, token=registries[number].api.token)
-        assert answer.json()["credentials"][0]["secret"] == f"secret {number}"
+        response = third.call("GET", path, token=registries[number].api.token)
+        assert response.json()["credentials"][0]["secret"] == f"secret {number}"
     assert command("--check", ring=new).returncode == 0
     assert all_secrets() == sealed, "A rotation encrypts data keys again; stored secrets do not change."
     row = PlatformEvent.objects.filter(action="encryption_keys.rotated", target_id=new_id).latest("id")
@@ -190,10 +190,10 @@ def test_process_without_key_returns_503(serve: Callable[..., Server], registry:
         about = server.call("GET", "/exsvc/api/v1/services", token=registry.api.token)
     finally:
         row.update(ring_key_id=old.partition(":")[0])
-    for answer in (read, bound):
-        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "UNAVAILABLE")
-        assert answer.headers["Retry-After"]
-        assert answer.headers["X-RateLimit-Limit"] == "100"
+    for response in (read, bound):
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "UNAVAILABLE")
+        assert response.headers["Retry-After"]
+        assert response.headers["X-RateLimit-Limit"] == "100"
     assert about.status_code == 200
     assert "data_key_locked" in server.log.read_text()
     assert server.call("GET", credentials_of(service), token=registry.api.token).status_code == 200

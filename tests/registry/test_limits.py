@@ -20,7 +20,7 @@ from identity_platform.api.ratelimit import peek
 from tests.identity_platform.api.private_valkey import Valkey
 from tests.registry.conftest import SERVICES, Registry, as_client, as_end_user, at, lasting, with_room
 from tests.registry.processes import Answer, Server
-from tests.world import Api, TestTenant, some_address
+from tests.world import Api, TestTenant, unique_ip
 
 CALLS, LINES = 500, 20
 
@@ -42,40 +42,40 @@ def test_exactly_100_of_500_parallel_calls_pass(
     ends = peek(group="registry", key=f"tenant:{tenant.id}", limit=100, period=60).reset_at
 
     def flood(line_number: int) -> list[Answer]:
-        line, answers = server.line(), []
+        line, responses = server.line(), []
         for number in range(CALLS // LINES):
             # What a caller writes into headers must neither free it from its limit nor spend another tenant's.
             forged = {
                 "X-Forwarded-For": f"198.51.100.{number}",
                 "X-Tenant-ID": str(other.id if number % 2 else uuid4()),
             }
-            answers.append(server.call("GET", SERVICES, token=tenant.api.token, headers=forged, connection=line))
+            responses.append(server.call("GET", SERVICES, token=tenant.api.token, headers=forged, connection=line))
         line.close()
-        return answers
+        return responses
 
     with ThreadPoolExecutor(LINES + 1) as pool:
         floods = [pool.submit(flood, number) for number in range(LINES)]
         beside = [server.call("GET", SERVICES, token=other.api.token) for _ in range(10)]
-        answers = [answer for done in floods for answer in done.result()]
+        responses = [response for done in floods for response in done.result()]
 
     assert time.time() < ends, "The window ended meanwhile: this run shows nothing."
-    assert Counter(answer.status_code for answer in answers) == {200: 100, 429: 400}
-    passed = [answer for answer in answers if answer.status_code == 200]
-    assert {answer.json()["pagination"]["total"] for answer in passed} == {0}
-    assert sorted(int(answer.headers["X-RateLimit-Remaining"]) for answer in passed) == list(range(100))
-    for answer in answers:
-        assert answer.headers["X-RateLimit-Limit"] == "100"
-        assert abs(int(answer.headers["X-RateLimit-Reset"]) - ends) <= 1
-    for answer in answers:
-        if answer.status_code == 429:
-            assert answer.headers["Retry-After"] == "60"
-            assert answer.headers["X-RateLimit-Remaining"] == "0"
-            assert answer.json()["error"]["code"] == "RATE_LIMITED"
-    assert [answer.status_code for answer in beside] == [200] * 10
-    remaining = [left(answer) for answer in beside]
+    assert Counter(response.status_code for response in responses) == {200: 100, 429: 400}
+    passed = [response for response in responses if response.status_code == 200]
+    assert {response.json()["pagination"]["total"] for response in passed} == {0}
+    assert sorted(int(response.headers["X-RateLimit-Remaining"]) for response in passed) == list(range(100))
+    for response in responses:
+        assert response.headers["X-RateLimit-Limit"] == "100"
+        assert abs(int(response.headers["X-RateLimit-Reset"]) - ends) <= 1
+    for response in responses:
+        if response.status_code == 429:
+            assert response.headers["Retry-After"] == "60"
+            assert response.headers["X-RateLimit-Remaining"] == "0"
+            assert response.json()["error"]["code"] == "RATE_LIMITED"
+    assert [response.status_code for response in beside] == [200] * 10
+    remaining = [left(response) for response in beside]
     assert remaining == list(range(remaining[0], remaining[0] - 10, -1))
     assert remaining[0] >= 98
-    assert {answer.json()["pagination"]["total"] for answer in beside} == {1}
+    assert {response.json()["pagination"]["total"] for response in beside} == {1}
 
 
 @pytest.fixture
@@ -84,15 +84,15 @@ def five(settings: Settings) -> None:
     settings.LIMITS = {**settings.LIMITS, "registry": (5, 60), "anonymous_registry": (3, 60)}
 
 
-def left(answer: Any) -> int:
-    return int(answer.headers["X-RateLimit-Remaining"])
+def left(response: Any) -> int:
+    return int(response.headers["X-RateLimit-Remaining"])
 
 
 def test_rate_limit_headers_on_every_response(registry: Registry) -> None:
     service = registry.create()
     registry.bind(service)
     api, name = registry.api, service["name"]
-    answers = [
+    responses = [
         api.get(at(service)),
         api.post(SERVICES, raw=b"{"),
         api.post(SERVICES, raw=b"{}", content_type="text/plain"),
@@ -103,11 +103,11 @@ def test_rate_limit_headers_on_every_response(registry: Registry) -> None:
         api.post(SERVICES, {"name": name, "type": "x", "base_url": "https://x.example"}),
         api.delete(at(service)),
     ]
-    assert [answer.status_code for answer in answers] == [200, 400, 415, 200, 400, 404, 405, 409, 409]
-    assert [left(answer) for answer in answers] == list(range(97, 88, -1))
-    for answer in answers:
-        assert answer.headers["X-RateLimit-Limit"] == "100"
-        assert 0 <= int(answer.headers["X-RateLimit-Reset"]) - time.time() <= 61
+    assert [response.status_code for response in responses] == [200, 400, 415, 200, 400, 404, 405, 409, 409]
+    assert [left(response) for response in responses] == list(range(97, 88, -1))
+    for response in responses:
+        assert response.headers["X-RateLimit-Limit"] == "100"
+        assert 0 <= int(response.headers["X-RateLimit-Reset"]) - time.time() <= 61
 
 
 def test_rate_limit_headers_on_internal_error(registry: Registry) -> None:
@@ -116,12 +116,12 @@ def test_rate_limit_headers_on_internal_error(registry: Registry) -> None:
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE registry_service RENAME COLUMN description TO away")
         try:
-            answer = registry.api.get(SERVICES)
+            response = registry.api.get(SERVICES)
         finally:
             cursor.execute("ALTER TABLE registry_service RENAME COLUMN away TO description")
-    assert answer.status_code == 500
-    assert answer.json()["error"]["code"] == "INTERNAL_ERROR"
-    assert left(answer) == 99
+    assert response.status_code == 500
+    assert response.json()["error"]["code"] == "INTERNAL_ERROR"
+    assert left(response) == 99
 
 
 @pytest.mark.usefixtures("five")
@@ -134,9 +134,9 @@ def test_callers_of_one_tenant_share_its_limit(new_tenant: Callable[[], TestTena
         403,
     ]
     for caller in callers:
-        answer = caller.get(SERVICES)
-        assert (answer.status_code, answer.headers["Retry-After"]) == (429, "60")
-        assert answer.json()["error"]["code"] == "RATE_LIMITED"
+        response = caller.get(SERVICES)
+        assert (response.status_code, response.headers["Retry-After"]) == (429, "60")
+        assert response.json()["error"]["code"] == "RATE_LIMITED"
     assert left(other.api.get(SERVICES)) == 4
     # An operator who acts for the tenant has a limit of its own and uses none of the tenant's.
     acting = {"X-Tenant-ID": str(tenant.id)}
@@ -174,7 +174,7 @@ def test_anonymous_calls_are_limited_by_address(registry: Registry, authorizatio
     anonymous = Api()
 
     def call() -> Any:
-        headers = {"X-Forwarded-For": some_address()} | ({"Authorization": authorization} if authorization else {})
+        headers = {"X-Forwarded-For": unique_ip()} | ({"Authorization": authorization} if authorization else {})
         return anonymous.get(SERVICES, headers=headers)
 
     assert [call().status_code for _ in range(5)] == [401, 401, 401, 429, 429]
@@ -191,8 +191,8 @@ def test_suspended_tenant_is_rejected(new_tenant: Callable[[], TestTenant]) -> N
 
     tenant = new_tenant()
     suspend_tenant(tenant_id=tenant.id)
-    answer = tenant.api.get(SERVICES)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "FORBIDDEN")
+    response = tenant.api.get(SERVICES)
+    assert (response.status_code, response.json()["error"]["code"]) == (403, "FORBIDDEN")
 
 
 # --- without Valkey --------------------------------------------------------------------------------------------------
@@ -225,12 +225,12 @@ def test_limit_without_valkey_is_per_process(registry: Registry, valkey: Valkey,
     before = fallbacks()
     getattr(valkey, fault)()
     began = time.monotonic()
-    answers = [registry.api.get(SERVICES) for _ in range(7)]
+    responses = [registry.api.get(SERVICES) for _ in range(7)]
     assert time.monotonic() - began < 15
     if fault == "hang":
         valkey.resume()
-    assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 2
-    assert [left(answer) for answer in answers] == [4, 3, 2, 1, 0, 0, 0]
+    assert [response.status_code for response in responses] == [200] * 5 + [429] * 2
+    assert [left(response) for response in responses] == [4, 3, 2, 1, 0, 0, 0]
     assert fallbacks() >= before + 7
     assert REGISTRY.get_sample_value("identity_ratelimit_degraded", {}) is not None
 
@@ -240,5 +240,5 @@ def test_flushed_valkey_starts_a_new_window(registry: Registry, valkey: Valkey) 
     registry.create()
     assert [registry.api.get(SERVICES).status_code for _ in range(6)][-1] == 429
     valkey.client().flushall()
-    answer = registry.api.get(SERVICES)
-    assert (answer.status_code, left(answer)) == (200, 4)
+    response = registry.api.get(SERVICES)
+    assert (response.status_code, left(response)) == (200, 4)

@@ -5,29 +5,29 @@ from uuid import uuid4
 
 from registry.models import ServiceCredential
 from tests.registry.conftest import Registry, as_client, at, credential_at, credentials_of
-from tests.registry.test_credentials import MEMBERS, code, trail
-from tests.world import TestTenant, statements
+from tests.registry.test_credentials import MEMBERS, audit_events, code
+from tests.world import TestTenant, capture_statements
 
 
 def test_one_credential_is_read_with_its_secret(registry: Registry) -> None:
     service = registry.create()
     registry.bind(service, "another")
     credential = registry.bind(service, {"user": "u", "key": "k"})
-    answer = registry.api.get(credential_at(service, credential))
-    assert answer.status_code == 200
-    assert set(answer.json()) == MEMBERS | {"service_id"}
-    assert (answer.json()["id"], answer.json()["secret"]) == (credential["id"], {"user": "u", "key": "k"})
-    assert answer.headers["Cache-Control"] == "no-store"
+    response = registry.api.get(credential_at(service, credential))
+    assert response.status_code == 200
+    assert set(response.json()) == MEMBERS | {"service_id"}
+    assert (response.json()["id"], response.json()["secret"]) == (credential["id"], {"user": "u", "key": "k"})
+    assert response.headers["Cache-Control"] == "no-store"
 
 
 def test_reading_one_credential_is_audited_and_counted(registry: Registry) -> None:
     service = registry.create()
     one, two = registry.bind(service), registry.bind(service)
     before = registry.api.get(at(service)).headers["X-RateLimit-Remaining"]
-    answer = registry.api.get(credential_at(service, one))
-    assert int(answer.headers["X-RateLimit-Remaining"]) == int(before) - 1
-    assert trail(one)[-1] == ("service_credential.read", "success")
-    assert [action for action, _ in trail(two)] == ["service_credential.created"]
+    response = registry.api.get(credential_at(service, one))
+    assert int(response.headers["X-RateLimit-Remaining"]) == int(before) - 1
+    assert audit_events(one)[-1] == ("service_credential.read", "success")
+    assert [action for action, _ in audit_events(two)] == ["service_credential.created"]
     assert ServiceCredential.objects.get(pk=one["id"]).last_read_at is not None
     assert ServiceCredential.objects.get(pk=two["id"]).last_read_at is None
 
@@ -36,9 +36,9 @@ def test_one_revoked_credential_has_no_secret(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service)
     registry.api.put(credential_at(service, credential), {"status": "revoked"})
-    answer = registry.api.get(credential_at(service, credential)).json()
-    assert (answer["status"], answer["secret"], answer["last_read_at"]) == ("revoked", None, None)
-    assert "service_credential.read" not in [action for action, _ in trail(credential)]
+    response = registry.api.get(credential_at(service, credential)).json()
+    assert (response["status"], response["secret"], response["last_read_at"]) == ("revoked", None, None)
+    assert "service_credential.read" not in [action for action, _ in audit_events(credential)]
 
 
 def test_one_credential_of_another_service_or_tenant_is_404(registry: Registry, other_registry: Registry) -> None:
@@ -50,7 +50,7 @@ def test_one_credential_of_another_service_or_tenant_is_404(registry: Registry, 
     for service in (theirs, unknown, {"id": "x"}):
         assert code(registry.api.get(credential_at(service, foreign))) == (404, "SERVICE_NOT_FOUND")
     assert code(other_registry.api.get(credential_at(mine, credential))) == (404, "SERVICE_NOT_FOUND")
-    assert trail(foreign) == [("service_credential.created", "success")]
+    assert audit_events(foreign) == [("service_credential.created", "success")]
 
 
 def test_one_credential_requires_permission(tenant: TestTenant) -> None:
@@ -66,7 +66,7 @@ def test_one_altered_credential_is_409_and_audited(registry: Registry) -> None:
     credential = registry.bind(service)
     ServiceCredential.objects.filter(pk=credential["id"]).update(secret=b"\x01damaged")
     assert registry.api.get(credential_at(service, credential)).status_code == 409
-    assert trail(credential)[-1] == ("service_credential.unreadable", "failed")
+    assert audit_events(credential)[-1] == ("service_credential.unreadable", "failed")
 
 
 def test_one_credential_costs_as_much_as_the_list(registry: Registry) -> None:
@@ -75,7 +75,7 @@ def test_one_credential_costs_as_much_as_the_list(registry: Registry) -> None:
     counts = []
     for path in (credentials_of(service), credential_at(service, credential)):
         registry.api.get(path)
-        with statements() as seen:
+        with capture_statements() as seen:
             registry.api.get(path)
         counts.append(seen.counts)
     assert counts[0] == counts[1]
@@ -89,9 +89,9 @@ def test_inactive_service_returns_no_secret(registry: Registry) -> None:
     refused: list[Any] = [
         registry.api.get(path) for path in (credentials_of(service), credential_at(service, credential))
     ]
-    assert [code(answer) for answer in refused] == [(409, "SERVICE_INACTIVE")] * 2
-    assert not [answer for answer in refused if b"kept-in" in answer.content]
-    assert "service_credential.read" not in [action for action, _ in trail(credential)]
+    assert [code(response) for response in refused] == [(409, "SERVICE_INACTIVE")] * 2
+    assert not [response for response in refused if b"kept-in" in response.content]
+    assert "service_credential.read" not in [action for action, _ in audit_events(credential)]
     # What holds no secret is still shown.
     assert [row["id"] for row in registry.read(service, status="revoked")["credentials"]] == [revoked["id"]]
     assert registry.api.get(credential_at(service, revoked)).json()["secret"] is None

@@ -64,9 +64,9 @@ def plant(registry: Registry, send: Callable[..., Any], hidden: list[str]) -> No
                 send("POST", credentials_of(service), {"name": "", "secret": shape, "expires_at": "x"})
             case 4:
                 send("POST", credentials_of({"id": "unknown"}), {"name": name, "secret": [secret]})
-    answer = send("GET", credentials_of(service))
-    assert answer.status_code == 200
-    assert sum(secret in answer.content.decode() for secret in hidden) == sum(n % 5 < 3 for n in range(len(hidden)))
+    response = send("GET", credentials_of(service))
+    assert response.status_code == 200
+    assert sum(secret in response.content.decode() for secret in hidden) == sum(n % 5 < 3 for n in range(len(hidden)))
     send("GET", at(service))
     send("GET", SERVICES)
     send("DELETE", at(service))
@@ -136,17 +136,17 @@ def test_database_error_does_not_repeat_a_secret(serve: Callable[..., Server], r
     with psycopg.connect(_url(), autocommit=True) as raw:
         raw.execute("ALTER TABLE registry_servicecredential RENAME COLUMN metadata TO away")
         try:
-            answer = server.call(
+            response = server.call(
                 "POST", credentials_of(service), {"name": "x", "secret": secret}, token=registry.api.token
             )
         finally:
             raw.execute("ALTER TABLE registry_servicecredential RENAME COLUMN away TO metadata")
     server.end()
-    assert answer.status_code == 500
-    assert answer.json()["error"]["code"] == "INTERNAL_ERROR"
+    assert response.status_code == 500
+    assert response.json()["error"]["code"] == "INTERNAL_ERROR"
     log = server.log.read_text()
     assert "fault" in log
-    assert not [form for form in forms_of(secret) if form in log or form.encode() in answer.content]
+    assert not [form for form in forms_of(secret) if form in log or form.encode() in response.content]
 
 
 def _url() -> str:

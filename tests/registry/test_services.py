@@ -13,31 +13,31 @@ from django.db.models import Count
 from registry.models import Service, ServiceCount, ServiceCredential
 from tenants.provisioning import delete_tenant
 from tests.registry.conftest import SERVICES, Registry, at, credential_at, new_service, some_name
-from tests.world import Api, TestTenant, statements
+from tests.world import Api, TestTenant, capture_statements
 
 RATE_HEADERS = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 
 
-def code(answer: Any) -> str:
-    assert set(answer.json()) == {"error"}
-    assert set(answer.json()["error"]) <= {"code", "message", "details"}
-    return str(answer.json()["error"]["code"])
+def code(response: Any) -> str:
+    assert set(response.json()) == {"error"}
+    assert set(response.json()["error"]) <= {"code", "message", "details"}
+    return str(response.json()["error"]["code"])
 
 
 def test_created_service_is_returned_as_sent(registry: Registry) -> None:
     sent = new_service(
         description="Card payments\nin euro", api_version="2024-06", status="inactive", metadata={"a": [1, None, True]}
     )
-    answer = registry.api.post(SERVICES, sent)
-    assert answer.status_code == 201
-    record = answer.json()
+    response = registry.api.post(SERVICES, sent)
+    assert response.status_code == 201
+    record = response.json()
     assert {name: record[name] for name in sent} == sent
     assert set(record) - set(sent) == {"id", "tenant_id", "created_at", "updated_at"}
     assert record["created_at"].endswith("Z")
     read = registry.api.get(at(record))
     assert read.status_code == 200
     assert read.json() == record
-    assert set(answer.headers) >= RATE_HEADERS
+    assert set(response.headers) >= RATE_HEADERS
     assert set(read.headers) >= RATE_HEADERS
 
 
@@ -66,10 +66,10 @@ def test_create_service_ignores_tenant_id_and_times(registry: Registry, tenant: 
 def test_service_name_is_unique_in_tenant(registry: Registry, other_registry: Registry) -> None:
     name = some_name()
     registry.create(name=name)
-    answer = registry.api.post(SERVICES, new_service(name=f" {name} "))
-    assert (answer.status_code, code(answer)) == (409, "SERVICE_EXISTS")
-    assert "details" not in answer.json()["error"]
-    assert set(answer.headers) >= RATE_HEADERS
+    response = registry.api.post(SERVICES, new_service(name=f" {name} "))
+    assert (response.status_code, code(response)) == (409, "SERVICE_EXISTS")
+    assert "details" not in response.json()["error"]
+    assert set(response.headers) >= RATE_HEADERS
     other_registry.create(name=name)
     registry.create(name=name.upper())
 
@@ -77,11 +77,11 @@ def test_service_name_is_unique_in_tenant(registry: Registry, other_registry: Re
 def test_update_service_changes_given_fields_only(registry: Registry) -> None:
     before = registry.create(description="old", metadata={"old": 1, "kept": 2})
     changes = {"status": "inactive", "metadata": {"new": 1}}
-    answer = registry.api.put(at(before), changes)
-    assert answer.status_code == 200
-    assert answer.json() == {**before, **changes, "updated_at": answer.json()["updated_at"]}
-    assert answer.json()["updated_at"] > before["updated_at"]
-    assert registry.api.get(at(before)).json() == answer.json()
+    response = registry.api.put(at(before), changes)
+    assert response.status_code == 200
+    assert response.json() == {**before, **changes, "updated_at": response.json()["updated_at"]}
+    assert response.json()["updated_at"] > before["updated_at"]
+    assert registry.api.get(at(before)).json() == response.json()
 
 
 def test_update_service_changes_every_field(registry: Registry) -> None:
@@ -112,18 +112,18 @@ def test_numbers_beyond_64_bits_survive(registry: Registry) -> None:
 
 def test_rename_service_to_taken_name_is_409(registry: Registry) -> None:
     one, other = registry.create(), registry.create()
-    answer = registry.api.put(at(one), {"name": other["name"], "type": "changed"})
-    assert (answer.status_code, code(answer)) == (409, "SERVICE_EXISTS")
+    response = registry.api.put(at(one), {"name": other["name"], "type": "changed"})
+    assert (response.status_code, code(response)) == (409, "SERVICE_EXISTS")
     assert registry.api.get(at(one)).json() == one
     assert registry.api.put(at(one), {"name": one["name"]}).status_code == 200
 
 
 def test_deleted_service_is_404(registry: Registry) -> None:
     record = registry.create()
-    answer = registry.api.delete(at(record))
-    assert answer.status_code == 200
-    assert answer.json() == {"message": answer.json()["message"], "id": record["id"]}
-    assert set(answer.headers) >= RATE_HEADERS
+    response = registry.api.delete(at(record))
+    assert response.status_code == 200
+    assert response.json() == {"message": response.json()["message"], "id": record["id"]}
+    assert set(response.headers) >= RATE_HEADERS
     assert registry.api.get(at(record)).status_code == 404
     assert registry.create(name=record["name"])["id"] != record["id"]
 
@@ -131,9 +131,9 @@ def test_deleted_service_is_404(registry: Registry) -> None:
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 @pytest.mark.parametrize("unknown", ["11111111-2222-4333-8444-555555555555", "1", "%00", "x" * 300, "null"])
 def test_unknown_service_id_is_404(tenant: TestTenant, method: str, unknown: str) -> None:
-    answer = tenant.api.call(method, f"{SERVICES}/{unknown}", {} if method == "PUT" else None)
-    assert (answer.status_code, code(answer)) == (404, "SERVICE_NOT_FOUND")
-    assert "details" not in answer.json()["error"]
+    response = tenant.api.call(method, f"{SERVICES}/{unknown}", {} if method == "PUT" else None)
+    assert (response.status_code, code(response)) == (404, "SERVICE_NOT_FOUND")
+    assert "details" not in response.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -169,15 +169,15 @@ def new_tenant_once(django_db_setup: None, django_db_blocker: Any) -> TestTenant
 def test_update_service_names_invalid_field(registry: Registry) -> None:
     before = registry.create()
     for wrong in ({"name": ""}, {"status": "gone"}, {"base_url": "x"}, {"metadata": []}, {"type": 5}):
-        answer = registry.api.put(at(before), wrong)
-        assert (answer.status_code, code(answer)) == (400, "VALIDATION_ERROR")
-        assert list(answer.json()["error"]["details"]) == list(wrong)
+        response = registry.api.put(at(before), wrong)
+        assert (response.status_code, code(response)) == (400, "VALIDATION_ERROR")
+        assert list(response.json()["error"]["details"]) == list(wrong)
     assert registry.api.get(at(before)).json() == before
 
 
 def test_create_service_names_all_missing_fields(registry: Registry) -> None:
-    answer = registry.api.post(SERVICES, {})
-    assert set(answer.json()["error"]["details"]) == {"name", "type", "base_url"}
+    response = registry.api.post(SERVICES, {})
+    assert set(response.json()["error"]["details"]) == {"name", "type", "base_url"}
 
 
 @pytest.mark.parametrize(
@@ -191,17 +191,17 @@ def test_create_service_names_all_missing_fields(registry: Registry) -> None:
     ],
 )
 def test_malformed_body_returns_error_envelope(tenant: TestTenant, raw: bytes, content_type: str, status: int) -> None:
-    answer = tenant.api.post(SERVICES, raw=raw, content_type=content_type)
-    assert answer.status_code == status
-    assert code(answer)
+    response = tenant.api.post(SERVICES, raw=raw, content_type=content_type)
+    assert response.status_code == status
+    assert code(response)
 
 
 # --- the list --------------------------------------------------------------------------------------------------------
 
 
-def names(answer: Any) -> list[str]:
-    assert answer.status_code == 200, answer.content
-    return [service["name"] for service in answer.json()["services"]]
+def names(response: Any) -> list[str]:
+    assert response.status_code == 200, response.content
+    return [service["name"] for service in response.json()["services"]]
 
 
 def test_service_list_pages_newest_first(registry: Registry) -> None:
@@ -234,9 +234,9 @@ def test_service_list_filters_by_type_and_status(registry: Registry) -> None:
             registry.create(name=f"{type} {status}", type=type, status=status)
 
     def total(**query: Any) -> int:
-        answer = registry.api.get(SERVICES, query)
-        assert len(names(answer)) == answer.json()["pagination"]["total"]
-        return len(names(answer))
+        response = registry.api.get(SERVICES, query)
+        assert len(names(response)) == response.json()["pagination"]["total"]
+        return len(names(response))
 
     assert total() == 8
     assert total(status="active") == total(status="ACTIVE") == 4
@@ -247,8 +247,8 @@ def test_service_list_filters_by_type_and_status(registry: Registry) -> None:
     for part in ("pay", "payment_", "%", "_", "payment%", "nothing"):
         assert total(type=part) == 0
     registry.create(name="Payment too", type="Payment", status="inactive")
-    answer = registry.api.get(SERVICES, {"type": "payment", "status": "inactive"})
-    assert names(answer) == ["Payment too", "payment inactive"]
+    response = registry.api.get(SERVICES, {"type": "payment", "status": "inactive"})
+    assert names(response) == ["Payment too", "payment inactive"]
 
 
 def test_list_finds_a_service_by_its_name(registry: Registry, other_registry: Registry) -> None:
@@ -258,9 +258,9 @@ def test_list_finds_a_service_by_its_name(registry: Registry, other_registry: Re
     registry.create(name="Stripe_EU")
 
     def found(**query: Any) -> list[str]:
-        answer = registry.api.get(SERVICES, query)
-        assert answer.json()["pagination"]["total"] == len(answer.json()["services"])
-        return [record["id"] for record in answer.json()["services"]]
+        response = registry.api.get(SERVICES, query)
+        assert response.json()["pagination"]["total"] == len(response.json()["services"])
+        return [record["id"] for record in response.json()["services"]]
 
     assert found(name="stripe") == [second["id"], first["id"]]
     assert found(name="stripe", type="PAYMENT") == found(name="stripe", status="active") == [first["id"]]
@@ -313,16 +313,16 @@ def test_service_totals_follow_changes(registry: Registry) -> None:
     ],
 )
 def test_service_list_rejects_invalid_query(tenant: TestTenant, query: dict[str, str]) -> None:
-    answer = tenant.api.get(SERVICES, query)
-    assert (answer.status_code, code(answer)) == (400, "VALIDATION_ERROR")
-    assert list(answer.json()["error"]["details"]) == list(query)
+    response = tenant.api.get(SERVICES, query)
+    assert (response.status_code, code(response)) == (400, "VALIDATION_ERROR")
+    assert list(response.json()["error"]["details"]) == list(query)
 
 
 def test_service_list_caps_limit_and_accepts_far_pages(tenant: TestTenant) -> None:
-    answer = tenant.api.get(SERVICES, {"page": "9" * 40, "limit": "1000"})
-    assert answer.status_code == 200
-    assert answer.json()["services"] == []
-    assert answer.json()["pagination"]["limit"] == 100
+    response = tenant.api.get(SERVICES, {"page": "9" * 40, "limit": "1000"})
+    assert response.status_code == 200
+    assert response.json()["services"] == []
+    assert response.json()["pagination"]["limit"] == 100
 
 
 # --- who may --------------------------------------------------------------------------------------------------------
@@ -344,17 +344,17 @@ def test_service_list_caps_limit_and_accepts_far_pages(tenant: TestTenant) -> No
 )
 def test_registry_requires_a_valid_token(api: Api, method: str, path: str, header: str | None, challenge: str) -> None:
     sent = {"Authorization": header} if header else {}
-    answer = api.call(method, SERVICES + path, headers=sent)
-    assert (answer.status_code, code(answer)) == (401, "UNAUTHORIZED")
-    assert answer.headers["WWW-Authenticate"] == challenge
-    assert not RATE_HEADERS & set(answer.headers)
+    response = api.call(method, SERVICES + path, headers=sent)
+    assert (response.status_code, code(response)) == (401, "UNAUTHORIZED")
+    assert response.headers["WWW-Authenticate"] == challenge
+    assert not RATE_HEADERS & set(response.headers)
 
 
 def test_unsupported_method_is_405(registry: Registry, api: Api) -> None:
     for caller in (registry.api, api):
-        answer = caller.patch(SERVICES, {})
-        assert (answer.status_code, code(answer)) == (405, "METHOD_NOT_ALLOWED")
-        assert set(answer.headers["Allow"].split(", ")) >= {"GET", "POST"}
+        response = caller.patch(SERVICES, {})
+        assert (response.status_code, code(response)) == (405, "METHOD_NOT_ALLOWED")
+        assert set(response.headers["Allow"].split(", ")) >= {"GET", "POST"}
     assert set(registry.api.patch(SERVICES, {}).headers) >= RATE_HEADERS
 
 
@@ -393,7 +393,7 @@ def test_query_counts(new_tenant: Callable[[], TestTenant]) -> None:
     record = registry.create()
 
     def count(method: str, path: str, body: object = None) -> tuple[int, int]:
-        with statements() as seen:
+        with capture_statements() as seen:
             assert registry.api.call(method, path, body).status_code < 300
         return seen.counts
 

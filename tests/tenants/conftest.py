@@ -138,7 +138,7 @@ def second_url() -> Iterator[str]:
 def second(second_url: str) -> Iterator[DatabaseServer]:
     """That server, with so much room that new tenants are created there during the test."""
     name = f"second-{secrets.token_hex(3)}"
-    said_by("add_database_server", name, second_url, capacity=100_000)
+    run_command("add_database_server", name, second_url, capacity=100_000)
     server = DatabaseServer.objects.get(name=name)
     yield server
     server.refresh_from_db()
@@ -159,7 +159,7 @@ def throw_away(tenant: Tenant) -> None:
         provisioning.delete_tenant(tenant_id=tenant.pk)
 
 
-def straight_to(tenant: Tenant) -> "psycopg.Connection[Any]":
+def connect_to(tenant: Tenant) -> "psycopg.Connection[Any]":
     """Open a direct connection to a tenant's database."""
     mapping = TenantDatabase.objects.select_related("server").get(pk=tenant.pk)
     params = servers.parameters(mapping.server_id, mapping.server.revision, direct=True)
@@ -179,7 +179,7 @@ def databases_on(server: DatabaseServer) -> set[str]:
         return databases.names(raw)
 
 
-def said_by(*command: str, **options: Any) -> str:
+def run_command(*command: str, **options: Any) -> str:
     """Return the output of a management command."""
     from io import StringIO
 

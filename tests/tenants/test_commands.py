@@ -25,7 +25,7 @@ from tenants.management import terminal
 from tenants.models import Tenant, TenantDatabase, WarmDatabase
 from tenants.schema import schema_version
 from tests.environment import DATABASE
-from tests.tenants.conftest import ROOT, AnotherProcess, databases_on, said_by
+from tests.tenants.conftest import ROOT, AnotherProcess, databases_on, run_command
 
 COMMANDS = [path.stem for path in (ROOT / "tenants/management/commands").glob("[a-z]*.py")]
 WORKER = """
@@ -62,8 +62,8 @@ def test_command_help_has_example(name: str) -> None:
 
 def test_list_tenants_as_table_and_json(new_bare_tenant: Callable[[], Tenant]) -> None:
     tenant = new_bare_tenant()
-    said_by("suspend_tenant", tenant.slug)
-    [listed] = [row for row in json.loads(said_by("list_tenants", "--json")) if row["slug"] == tenant.slug]
+    run_command("suspend_tenant", tenant.slug)
+    [listed] = [row for row in json.loads(run_command("list_tenants", "--json")) if row["slug"] == tenant.slug]
     assert listed == {
         "slug": tenant.slug,
         "tenant_id": str(tenant.pk),
@@ -75,17 +75,17 @@ def test_list_tenants_as_table_and_json(new_bare_tenant: Callable[[], Tenant]) -
         "current": True,
         "reason": "",
     }
-    assert f"{tenant.slug}\t{tenant.pk}\tsuspended\tmain" in said_by("list_tenants")
-    assert tenant.slug not in said_by("list_tenants", "--status", "active")
+    assert f"{tenant.slug}\t{tenant.pk}\tsuspended\tmain" in run_command("list_tenants")
+    assert tenant.slug not in run_command("list_tenants", "--status", "active")
 
 
 def test_delete_asks_for_slug(new_bare_tenant: Callable[[], Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
     tenant = new_bare_tenant()
     with typing("yes", monkeypatch), pytest.raises(CommandError, match="nothing was changed") as error:
-        said_by("delete_tenant", tenant.slug)
+        run_command("delete_tenant", tenant.slug)
     assert (error.value.returncode, status_of(tenant)) == (2, "active")
     with typing(tenant.slug, monkeypatch):
-        said_by("delete_tenant", tenant.slug)
+        run_command("delete_tenant", tenant.slug)
     assert status_of(tenant) == "deleted"
 
 
@@ -126,7 +126,7 @@ def test_worker_refills_pool_and_stops_on_signal(number: int, no_spares: None) -
     assert "expired_rows_stay" not in complained
     assert len(first & second) == 1
     assert second <= databases_on(main_server())
-    said_by("delete_tenant", f"claims-{worker.pid}-{number}", yes=True)
+    run_command("delete_tenant", f"claims-{worker.pid}-{number}", yes=True)
 
 
 def spares_within(seconds: float, wanted: int) -> set[str]:
@@ -159,13 +159,13 @@ def test_two_workers_do_not_overfill_pool(no_spares: None, another_process: Anot
 )
 def test_create_rejects_invalid_values(words: list[str], complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint) as rejected:
-        said_by("create_tenant", *words)
+        run_command("create_tenant", *words)
     assert rejected.value.returncode == 2
 
 
 def test_list_rejects_unknown_state() -> None:
     with pytest.raises(CommandError, match="invalid choice: 'asleep'"):
-        said_by("list_tenants", "--status", "asleep")
+        run_command("list_tenants", "--status", "asleep")
 
 
 @pytest.mark.parametrize("command", ["backup_tenant", "export_users", "import_users"])
@@ -173,7 +173,7 @@ def test_commands_reject_pipes_as_files(command: str, new_bare_tenant: Callable[
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
     with pytest.raises(CommandError, match="no regular file") as rejected:
-        said_by(command, new_bare_tenant().slug, str(pipe))
+        run_command(command, new_bare_tenant().slug, str(pipe))
     assert rejected.value.returncode == 2
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]

@@ -13,9 +13,9 @@ from django.utils.timezone import now
 from tenants import audit_trails, databases, final_backups, retention
 from tenants.capacity import main_server
 from tenants.models import DataKey, FinalBackup, Tenant, TenantDatabase, WarmDatabase
-from tests.tenants.conftest import AnotherProcess, said_by, throw_away
+from tests.tenants.conftest import AnotherProcess, run_command, throw_away
 from tests.tenants.test_killed_jobs import wrong_with
-from tests.world import Api, Person, TestTenant, build_tenant, sign_in_admin
+from tests.world import Api, TestTenant, User, build_tenant, sign_in_admin
 from userflow.models import AdminUser, Client
 
 
@@ -47,7 +47,7 @@ def file_of(tenant: TestTenant) -> Path:
 
 
 def delete(tenant: TestTenant, **options: Any) -> str:
-    return said_by("delete_tenant", tenant.slug, yes=True, **options)
+    return run_command("delete_tenant", tenant.slug, yes=True, **options)
 
 
 def states(tenant: TestTenant) -> tuple[str, bool]:
@@ -56,7 +56,7 @@ def states(tenant: TestTenant) -> tuple[str, bool]:
     return status, DataKey.objects.filter(owner=str(tenant.id)).exists()
 
 
-def test_delete_keeps_encrypted_backup_and_reports_it(folder: Path, populated: tuple[TestTenant, Person, str]) -> None:
+def test_delete_keeps_encrypted_backup_and_reports_it(folder: Path, populated: tuple[TestTenant, User, str]) -> None:
     tenant, person, _ = populated
     said = delete(tenant)
     file = file_of(tenant)
@@ -69,14 +69,14 @@ def test_delete_keeps_encrypted_backup_and_reports_it(folder: Path, populated: t
     assert not AdminUser.objects.filter(tenant_id=tenant.id).exists()
 
 
-def test_restore_deleted_restores_everything(folder: Path, populated: tuple[TestTenant, Person, str]) -> None:
+def test_restore_deleted_restores_everything(folder: Path, populated: tuple[TestTenant, User, str]) -> None:
     tenant, person, path = populated
     slug, before = tenant.slug, tenant.sign_in(person)
     assert Api(token=before["access_token"]).get("/authmgr/validate").status_code == 200
     delete(tenant)
     file = file_of(tenant)
-    assert f"{slug} is suspended" in said_by("restore_deleted_tenant", str(file))
-    said_by("resume_tenant", slug)
+    assert f"{slug} is suspended" in run_command("restore_deleted_tenant", str(file))
+    run_command("resume_tenant", slug)
     row = Tenant.objects.get(pk=tenant.id)
     assert (row.slug, row.name) == (slug, tenant.name)
     assert tenant.sign_in(person)["access_token"]
@@ -108,7 +108,7 @@ def test_delete_keeps_backup_of_very_many_services(folder: Path, new_tenant: Cal
     assert rows.count('"registry.service"') == number
 
 
-def test_an_expired_backup_is_deleted_with_its_key(folder: Path, populated: tuple[TestTenant, Person, str]) -> None:
+def test_an_expired_backup_is_deleted_with_its_key(folder: Path, populated: tuple[TestTenant, User, str]) -> None:
     tenant, *_ = populated
     delete(tenant)
     file = file_of(tenant)
@@ -120,10 +120,10 @@ def test_an_expired_backup_is_deleted_with_its_key(folder: Path, populated: tupl
     assert retention.purge(audit_trails.THE_PLATFORM).rows["final backups"] == 1
     assert (file.exists(), states(tenant)) == (False, ("deleted", False))
     with pytest.raises(CommandError, match="no longer be restored"):
-        said_by("restore_deleted_tenant", str(copy))
+        run_command("restore_deleted_tenant", str(copy))
 
 
-def test_purge_removes_files_without_key(folder: Path, populated: tuple[TestTenant, Person, str]) -> None:
+def test_purge_removes_files_without_key(folder: Path, populated: tuple[TestTenant, User, str]) -> None:
     tenant, *_ = populated
     delete(tenant)
     file = file_of(tenant)
@@ -183,7 +183,7 @@ def deleting_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.mark.parametrize("step", ["written out", "backed up", "deleting", "dropped"])
 def test_a_killed_deletion_is_finished_with_its_backup(
-    step: str, populated: tuple[TestTenant, Person, str], deleting_process: AnotherProcess
+    step: str, populated: tuple[TestTenant, User, str], deleting_process: AnotherProcess
 ) -> None:
     tenant, person, _ = populated
     slug = tenant.slug
@@ -191,14 +191,14 @@ def test_a_killed_deletion_is_finished_with_its_backup(
     delete(tenant)
     assert states(tenant) == ("deleted", True)
     assert wrong_with(slug, tenant.row.database.name) == []
-    said_by("restore_deleted_tenant", str(file_of(tenant)))
-    said_by("resume_tenant", slug)
+    run_command("restore_deleted_tenant", str(file_of(tenant)))
+    run_command("resume_tenant", slug)
     assert tenant.sign_in(person)["access_token"]
 
 
 @pytest.mark.parametrize("step", ["reserved", "created", "read in", "switched"])
 def test_a_killed_restore_of_a_deleted_tenant_is_repeated(
-    step: str, populated: tuple[TestTenant, Person, str], deleting_process: AnotherProcess
+    step: str, populated: tuple[TestTenant, User, str], deleting_process: AnotherProcess
 ) -> None:
     tenant, person, _ = populated
     slug = tenant.slug
@@ -206,10 +206,10 @@ def test_a_killed_restore_of_a_deleted_tenant_is_repeated(
     file = str(file_of(tenant))
     assert deleting_process.run("restore_deleted_tenant", file, kill_after=step).code == 9
     if step != "switched":
-        said_by("restore_deleted_tenant", file)
+        run_command("restore_deleted_tenant", file)
     assert [found for found in wrong_with(slug) if "orphan" in found] == []
     assert not WarmDatabase.objects.filter(schema_version=f"for {tenant.id}").exists()
-    said_by("resume_tenant", slug)
+    run_command("resume_tenant", slug)
     assert tenant.sign_in(person)["access_token"]
 
 
@@ -224,12 +224,12 @@ def test_restore_deleted_rejects_other_files(
         other = tmp_path / name
         other.write_bytes(content)
         with pytest.raises(CommandError) as rejected:
-            said_by("restore_deleted_tenant", str(other))
+            run_command("restore_deleted_tenant", str(other))
         assert rejected.value.returncode == 2
     for broken in (b"", content[:-1], content[:200] + b"\x00" + content[201:]):
         file.write_bytes(broken)
         with pytest.raises(CommandError, match="cannot be decrypted"):
-            said_by("restore_deleted_tenant", str(file))
+            run_command("restore_deleted_tenant", str(file))
     assert states(gone) == ("deleted", True)
 
 
@@ -237,11 +237,11 @@ def test_restore_deleted_needs_a_free_slug(folder: Path, new_tenant: Callable[[]
     tenant = new_tenant()
     slug = tenant.slug
     delete(tenant)
-    said_by("create_tenant", "Successor", "--slug", slug)
+    run_command("create_tenant", "Successor", "--slug", slug)
     with pytest.raises(CommandError, match="--slug"):
-        said_by("restore_deleted_tenant", str(file_of(tenant)))
+        run_command("restore_deleted_tenant", str(file_of(tenant)))
     assert not WarmDatabase.objects.filter(schema_version=f"for {tenant.id}").exists()
-    said_by("restore_deleted_tenant", str(file_of(tenant)), slug=f"{slug}-2")
+    run_command("restore_deleted_tenant", str(file_of(tenant)), slug=f"{slug}-2")
     assert Tenant.objects.get(pk=tenant.id).slug == f"{slug}-2"
 
 

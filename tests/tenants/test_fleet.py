@@ -14,7 +14,7 @@ from tenants.capacity import main_server
 from tenants.models import DatabaseServer, Tenant, TenantDatabase
 from tenants.schema import schema_version
 from tenants.servers import seal_url
-from tests.tenants.conftest import AnotherProcess, make_tenants, said_by, straight_to
+from tests.tenants.conftest import AnotherProcess, connect_to, make_tenants, run_command
 
 # So many tenants take their time on a busy machine.
 pytestmark = pytest.mark.timeout(300)
@@ -33,7 +33,7 @@ def many_tenants(django_db_setup: None, django_db_blocker: Any) -> list[Tenant]:
 def ships(many_tenants: list[Tenant]) -> list[Tenant]:
     """The 100 tenants that the new release migrates. The 37th already has its new table."""
     ships = many_tenants[:FLEET]
-    with straight_to(ships[STUBBORN - 1]) as raw:
+    with connect_to(ships[STUBBORN - 1]) as raw:
         raw.execute(f"CREATE TABLE {TABLE} (x int)")
     return ships
 
@@ -54,7 +54,7 @@ def mapping_of(ship: Tenant) -> TenantDatabase:
 
 
 def has_table(ship: Tenant) -> bool:
-    with straight_to(ship) as raw:
+    with connect_to(ship) as raw:
         return raw.execute("SELECT to_regclass(%s) IS NOT NULL", [TABLE]).fetchone() == (True,)
 
 
@@ -67,7 +67,7 @@ def test_one_failing_tenant_of_a_hundred_stops_no_other(ships: list[Tenant], new
     left = mapping_of(stubborn)
     assert (left.status, left.schema_version) == ("active", schema_version())
     assert "DuplicateTable" in left.reason
-    with straight_to(stubborn) as raw:
+    with connect_to(stubborn) as raw:
         assert raw.execute("SELECT count(*) FROM django_migrations WHERE app = 'newer_release'").fetchone() == (0,)
     assert all(has_table(ship) for ship in ships)
     assert TenantDatabase.objects.filter(pk__in=[s.pk for s in ships]).exclude(status="active").count() == 0
@@ -76,7 +76,7 @@ def test_one_failing_tenant_of_a_hundred_stops_no_other(ships: list[Tenant], new
     assert again.code == 1
     assert again.said.splitlines()[0].startswith(f"1/1 {stubborn.slug} failed")
 
-    with straight_to(stubborn) as raw:
+    with connect_to(stubborn) as raw:
         raw.execute(f"DROP TABLE {TABLE}")
     mended = newer_release.run("migrate_tenants", *only(ships))
     assert (mended.code, mapping_of(stubborn).reason) == (0, "")
@@ -86,7 +86,7 @@ def test_one_failing_tenant_of_a_hundred_stops_no_other(ships: list[Tenant], new
 
 def test_failing_canary_stops_run(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
     canary, *others = many_tenants[FLEET : FLEET + 3]
-    with straight_to(canary) as raw:
+    with connect_to(canary) as raw:
         raw.execute(f"CREATE TABLE {TABLE} (x int)")
     ended = newer_release.run("migrate_tenants", *only([canary, *others]))
     assert ended.code == 1
@@ -99,11 +99,11 @@ def test_failing_canary_stops_run(many_tenants: list[Tenant], newer_release: Ano
 
 def test_migrate_keeps_suspended_tenant_suspended(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
     tenant = many_tenants[FLEET + 10]
-    said_by("suspend_tenant", tenant.slug)
+    run_command("suspend_tenant", tenant.slug)
     assert newer_release.run("migrate_tenants", "--only", tenant.slug).code == 0
     assert mapping_of(tenant).status == "suspended"
     assert has_table(tenant)
-    said_by("resume_tenant", tenant.slug)
+    run_command("resume_tenant", tenant.slug)
 
 
 @pytest.mark.parametrize(("step", "number"), [("migrating", 20), ("migrated", 21)])
@@ -178,7 +178,7 @@ def test_migrate_without_work_is_one_statement(django_db_setup: None) -> None:
     TenantDatabase.objects.filter(pk__in=behind).update(schema_version=schema_version(), status="suspended")
     try:
         with CaptureQueriesContext(connection) as statements:
-            assert said_by("migrate_tenants") == "0 migrated, 0 skipped, 0 failed.\n"
+            assert run_command("migrate_tenants") == "0 migrated, 0 skipped, 0 failed.\n"
         assert len(statements) == 1
     finally:
         for pk, (version, status) in behind.items():

@@ -2,7 +2,7 @@
 
 from tenants import databases, provisioning, warm_pool
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
-from tests.tenants.conftest import databases_on, invalidate, said_by
+from tests.tenants.conftest import databases_on, invalidate, run_command
 from tests.tenants.test_repairs import check
 
 
@@ -60,6 +60,6 @@ def test_refill_recreates_invalid_spare(second: DatabaseServer) -> None:
 def test_delete_tenant_drops_an_invalid_database(second: DatabaseServer) -> None:
     tenant = tenant_on(second, "Invalid")
     invalidate(second, tenant.database.name)
-    said_by("delete_tenant", tenant.slug, yes=True)
+    run_command("delete_tenant", tenant.slug, yes=True)
     assert tenant.database.name not in databases_on(second)
     assert TenantDatabase.objects.get(pk=tenant.pk).status == "deleted"

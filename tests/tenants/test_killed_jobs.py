@@ -10,7 +10,7 @@ from tenants.capacity import main_server
 from tenants.errors import UnknownTenant
 from tenants.models import Tenant, TenantDatabase, WarmDatabase
 from tenants.queries import tenant_named
-from tests.tenants.conftest import AnotherProcess, databases_on, said_by, throw_away
+from tests.tenants.conftest import AnotherProcess, databases_on, run_command, throw_away
 from tests.world import Api, sign_in_admin
 from userflow.models import Client
 
@@ -33,7 +33,7 @@ def test_killed_provisioning_is_finished_by_same_command(
     command += ["--admin-username", admin, "--admin-email", f"{admin}@example.com"]
     assert another_process.run(*command, kill_after=step).code == 9
     assert TenantDatabase.objects.get(tenant__slug=slug).status == "provisioning"
-    made = json.loads(said_by(*command))
+    made = json.loads(run_command(*command))
     assert made["database"]["status"] == "active"
     assert sign_in_admin(admin, made["admin"]["password"])["user"]["username"] == admin
     assert Tenant.objects.filter(slug=slug).count() == Client.objects.filter(tenant__slug=slug).count() == 1
@@ -65,7 +65,7 @@ def test_killed_provisioning_can_be_deleted(no_spares: None, another_process: An
     slug = f"killed-{secrets.token_hex(4)}"
     another_process.run("create_tenant", "Killed", "--slug", slug, kill_after="copied")
     database = TenantDatabase.objects.get(tenant__slug=slug).name
-    said_by("delete_tenant", slug, yes=True)
+    run_command("delete_tenant", slug, yes=True)
     assert database not in databases_on(main_server())
 
 
@@ -75,7 +75,7 @@ def test_killed_deletion_is_finished_by_same_command(step: str, another_process:
     tenant = provisioning.create_tenant(name="Killed", slug=slug)
     assert another_process.run("delete_tenant", slug, "--yes", kill_after=step).code == 9
     assert wrong_with(slug) == [f"interrupted deletion {slug}"]
-    said_by("delete_tenant", slug, yes=True)
+    run_command("delete_tenant", slug, yes=True)
     assert TenantDatabase.objects.get(pk=tenant.pk).status == "deleted"
     assert tenant.database.name not in databases_on(main_server())
     assert wrong_with(slug) == []

@@ -86,7 +86,7 @@ def test_locked_tenant_data_key_is_503_everywhere(
     other_tenant: TestTenant,
     lock: Callable[[str], None],
 ) -> None:
-    tenant, neighbour = new_tenant(), other_tenant.register()
+    tenant, other_user = new_tenant(), other_tenant.register()
     user, phoned = new_user(tenant).enrol_totp(), new_user(tenant).enrol_phone()
     plain = tenant.register()
     calls = secret_calls(tenant, user, phoned, tenant.sign_in(plain)["refresh_token"])
@@ -96,7 +96,7 @@ def test_locked_tenant_data_key_is_503_everywhere(
     assert all(response.headers["Retry-After"] == "30" for response in responses.values())
     assert responses["credential read"].json()["error"]["code"] == "UNAVAILABLE"
     assert responses["refresh"].json()["error"] == "temporarily_unavailable"
-    assert login(other_tenant, neighbour.email).status_code == 200
+    assert login(other_tenant, other_user.email).status_code == 200
 
 
 def test_locked_data_key_uses_no_attempts(new_tenant: Callable[[], TestTenant], lock: Callable[[str], None]) -> None:

@@ -9,9 +9,9 @@ from tenants.models import TenantDatabase
 from tenants.provisioning import resume_tenant, suspend_tenant
 from tests.mfa.people import new_user
 from tests.userflow.mailbox import mails_to
-from tests.world import PASSWORD, Api, Person, TestTenant, build_tenant
+from tests.world import PASSWORD, Api, TestTenant, User, build_tenant
 
-Change = Callable[[Api, TestTenant, Person], Any]
+Change = Callable[[Api, TestTenant, User], Any]
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def closed(django_db_setup: None, django_db_blocker: Any) -> Iterator[TestTenant
 
 
 @pytest.fixture
-def user(closed: TestTenant) -> Iterator[Person]:
+def user(closed: TestTenant) -> Iterator[User]:
     """A user of the tenant, which is suspended until the end of the test; another active user remains."""
     closed.register()
     person = closed.register()
@@ -31,11 +31,11 @@ def user(closed: TestTenant) -> Iterator[Person]:
     resume_tenant(tenant_id=closed.id)
 
 
-def named(tenant: TestTenant, person: Person) -> dict[str, str]:
+def named(tenant: TestTenant, person: User) -> dict[str, str]:
     return {"tenant_id": str(tenant.id), "user_id": str(person.id)}
 
 
-def record(tenant: TestTenant, person: Person) -> str:
+def record(tenant: TestTenant, person: User) -> str:
     return f"/uflow/user/enduser/{tenant.id}/{person.id}"
 
 
@@ -53,12 +53,12 @@ CHANGES: dict[str, Change] = {
 
 @pytest.mark.parametrize("change", list(CHANGES))
 def test_operator_changes_users_of_suspended_tenant(
-    change: str, closed: TestTenant, user: Person, other_tenant: TestTenant, operator: Api
+    change: str, closed: TestTenant, user: User, other_tenant: TestTenant, operator: Api
 ) -> None:
-    neighbour = other_tenant.register()
+    other_user = other_tenant.register()
     assert CHANGES[change](closed.api, closed, user).status_code == 403
     assert CHANGES[change](other_tenant.api, closed, user).status_code == 403
-    assert CHANGES[change](operator, closed, neighbour).status_code == 404
+    assert CHANGES[change](operator, closed, other_user).status_code == 404
     response = CHANGES[change](operator, closed, user)
     assert response.status_code == 200, response.content
     found = operator.get(record(closed, user))
@@ -119,7 +119,7 @@ def test_operator_edits_admins_of_suspended_tenant(new_tenant: Callable[[], Test
     assert tenant.api.put(f"/uflow/admin/users/{second}", {"first_name": "Own"}).status_code == 403
 
 
-def test_operator_changes_in_suspended_tenant_are_audited(closed: TestTenant, user: Person, operator: Api) -> None:
+def test_operator_changes_in_suspended_tenant_are_audited(closed: TestTenant, user: User, operator: Api) -> None:
     CHANGES["soft delete"](operator, closed, user)
     query = {"tenant_id": str(closed.id), "target": str(user.id)}
     events = operator.get("/uflow/admin/audit", query).json()["events"]

@@ -14,7 +14,7 @@ from tenants.capacity import main_server
 from tenants.context import in_tenant
 from tenants.errors import NoRoom
 from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase, WarmDatabase
-from tests.tenants.conftest import databases_on, straight_to, throw_away
+from tests.tenants.conftest import connect_to, databases_on, throw_away
 from tests.world import Api, TestTenant
 from userflow.errors import AdminNameTaken
 from userflow.models import AdminUser, EndUser
@@ -125,7 +125,7 @@ def test_delete_removes_one_tenant_and_keeps_others(
 ) -> None:
     tenant, others = new_tenant(), AdminUser.objects.filter(tenant_id=other_tenant.id).count()
     person = tenant.register()
-    with straight_to(tenant.row):  # a pooler's connection, for one
+    with connect_to(tenant.row):  # a pooler's connection, for one
         provisioning.delete_tenant(tenant_id=tenant.id)
     assert tenant.row.database.name not in databases_on(main_server())
     assert not AdminUser.objects.filter(tenant_id=tenant.id).exists()

@@ -19,9 +19,9 @@ from tenants.context import in_tenant
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.states import Purpose
 from tests.machine.conftest import within
-from tests.tenants.conftest import AnotherProcess, databases_on, said_by, straight_to, throw_away
+from tests.tenants.conftest import AnotherProcess, connect_to, databases_on, run_command, throw_away
 from tests.userflow.mailbox import mails_to, token_in
-from tests.world import Api, Person, TestTenant, build_tenant
+from tests.world import Api, TestTenant, User, build_tenant
 from userflow.events.models import WebhookEndpoint
 from userflow.models import EndUser
 from userflow.webhooks.signing import open_secret
@@ -54,12 +54,12 @@ def wrong() -> list[str]:
 def test_restore_returns_to_backup(settled: TestTenant, tmp_path: Path) -> None:
     kept, file, before = settled.register(), tmp_path / "settled.zip", mapping_of(settled).name
     opened = open_things(settled, kept)
-    said_by("backup_tenant", settled.slug, str(file))
+    run_command("backup_tenant", settled.slug, str(file))
     assert Api(token=opened["access"]).post("/authmgr/logout", {"all": True}).status_code == 200
     late = settled.register()
     with in_tenant(settled.id):
         EndUser.objects.filter(pk=kept.id).update(name="Changed Since")
-    said_by("restore_tenant", settled.slug, str(file), yes=True)
+    run_command("restore_tenant", settled.slug, str(file), yes=True)
     assert people(settled) == {kept.id}
     assert settled.sign_in(kept)["access_token"]
     rejected = Api().post(
@@ -74,7 +74,7 @@ def test_restore_returns_to_backup(settled: TestTenant, tmp_path: Path) -> None:
     assert tried(opened) == {"access": 401, "refresh": 400, "reset": 400, "invitation": 400}
 
 
-def open_things(tenant: TestTenant, person: Person) -> dict[str, str]:
+def open_things(tenant: TestTenant, person: User) -> dict[str, str]:
     """A session, a link to set a password, and an invitation, each by its token."""
     signed_in = tenant.sign_in(person)
     forgot = {"email": person.email, "tenant_id": str(tenant.id)}
@@ -105,7 +105,7 @@ def tried(opened: dict[str, str]) -> dict[str, int]:
 
 def test_backup_file_is_private(settled: TestTenant, tmp_path: Path) -> None:
     file = tmp_path / "settled.zip"
-    said_by("backup_tenant", settled.slug, str(file))
+    run_command("backup_tenant", settled.slug, str(file))
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["settled.zip"]
 
@@ -117,25 +117,25 @@ def test_next_backup_removes_leftovers_of_killed_backup(
     yesterday, today, people = tmp_path / "yesterday.zip", tmp_path / "today.zip", tmp_path / "people.jsonl"
     assert another_process.run("backup_tenant", slug, str(yesterday), kill_after="written out").code == 9
     (dump,) = tmp_path.rglob("*.dump")
-    said_by("export_users", slug, str(people))
+    run_command("export_users", slug, str(people))
     assert dump.exists()  # on a disk that is shared it may be another machine's, which is at work
     for path in (dump, dump.with_name(".lock"), dump.parent):
         os.utime(path, (0, 0))
-    with at_the_step("written out", lambda: said_by("export_users", slug, str(people))):
-        said_by("backup_tenant", slug, str(today))
+    with at_the_step("written out", lambda: run_command("export_users", slug, str(people))):
+        run_command("backup_tenant", slug, str(today))
     # The second one was at work while the third began, and kept its own.
     assert sorted(tmp_path.iterdir()) == [people, today]
 
 
 def test_restore_recovers_lost_database(settled: TestTenant, tmp_path: Path) -> None:
     person, file = settled.register(), tmp_path / "settled.zip"
-    said_by("backup_tenant", settled.slug, str(file))
+    run_command("backup_tenant", settled.slug, str(file))
     with databases.maintenance_connection(main_server()) as raw:
         databases.drop(raw, mapping_of(settled).name)
     with pytest.raises(SystemExit):
-        said_by("check_tenants", repair=True, yes=True)
+        run_command("check_tenants", repair=True, yes=True)
     assert mapping_of(settled).status == "failed"
-    said_by("restore_tenant", settled.slug, str(file), yes=True)
+    run_command("restore_tenant", settled.slug, str(file), yes=True)
     assert (mapping_of(settled).status, mapping_of(settled).reason) == ("active", "")
     assert settled.sign_in(person)["access_token"]
 
@@ -144,11 +144,11 @@ def test_restore_rejects_foreign_backup_and_other_files(
     settled: TestTenant, other_tenant: TestTenant, tmp_path: Path
 ) -> None:
     others, nonsense = tmp_path / "others.zip", tmp_path / "nonsense.zip"
-    said_by("backup_tenant", other_tenant.slug, str(others))
+    run_command("backup_tenant", other_tenant.slug, str(others))
     nonsense.write_bytes(b"PK nothing")
     for file in (others, nonsense, tmp_path / "there-is-none.zip"):
         with pytest.raises(CommandError, match="backup") as error:
-            said_by("restore_tenant", settled.slug, str(file), yes=True)
+            run_command("restore_tenant", settled.slug, str(file), yes=True)
         assert error.value.returncode == 2
     assert mapping_of(settled).status == "active"
 
@@ -156,7 +156,7 @@ def test_restore_rejects_foreign_backup_and_other_files(
 def test_moved_tenant_works_with_its_users(settled: TestTenant, second: DatabaseServer) -> None:
     person, before = settled.register(), mapping_of(settled).name
     token = settled.as_user(person)
-    said_by("move_tenant", settled.slug, second.name)
+    run_command("move_tenant", settled.slug, second.name)
     after = mapping_of(settled)
     assert (after.server, after.status) == (second, "active")
     assert after.name in databases_on(second)
@@ -168,10 +168,10 @@ def test_moved_tenant_works_with_its_users(settled: TestTenant, second: Database
 
 def test_move_keeps_suspended_tenant_suspended(settled: TestTenant, second: DatabaseServer) -> None:
     person = settled.register()
-    said_by("suspend_tenant", settled.slug)
-    said_by("move_tenant", settled.slug, second.name)
+    run_command("suspend_tenant", settled.slug)
+    run_command("move_tenant", settled.slug, second.name)
     assert (mapping_of(settled).server, mapping_of(settled).status) == (second, "suspended")
-    said_by("resume_tenant", settled.slug)
+    run_command("resume_tenant", settled.slug)
     assert settled.sign_in(person)["access_token"]
 
 
@@ -215,7 +215,7 @@ def test_move_keeps_every_acknowledged_write(settled: TestTenant, second: Databa
         try:
             # The move may be over before a slow machine has written anything.
             assert within(60, lambda: len(written) > 0)
-            said_by("move_tenant", settled.slug, second.name)
+            run_command("move_tenant", settled.slug, second.name)
         finally:
             over.set()
         assert [writer.result() for writer in writers] == [None, None]
@@ -232,29 +232,29 @@ def test_move_keeps_every_acknowledged_write(settled: TestTenant, second: Databa
 def test_trail_sealed_during_move_of_suspended_tenant_is_intact(settled: TestTenant, second: DatabaseServer) -> None:
     slug = settled.slug
     settled.register()
-    said_by("suspend_tenant", slug)
+    run_command("suspend_tenant", slug)
 
     def audit(command: str) -> int:
         with pytest.raises(SystemExit) as ended:
-            said_by(command, slug)
+            run_command(command, slug)
         return int(ended.value.code or 0)
 
     with at_the_step("written out", lambda: audit("seal_audit")):
-        said_by("move_tenant", slug, second.name)
+        run_command("move_tenant", slug, second.name)
     assert (audit("seal_audit"), audit("verify_audit")) == (0, 0)
 
 
 def test_resume_is_rejected_during_move(settled: TestTenant, second: DatabaseServer) -> None:
     slug = settled.slug
-    said_by("suspend_tenant", slug)
+    run_command("suspend_tenant", slug)
 
     def resume() -> None:
         with pytest.raises(CommandError, match="Another job"):
-            said_by("resume_tenant", slug)
+            run_command("resume_tenant", slug)
 
     with at_the_step("written out", resume):
-        said_by("move_tenant", slug, second.name)
-    said_by("resume_tenant", slug)
+        run_command("move_tenant", slug, second.name)
+    run_command("resume_tenant", slug)
     assert settled.register().id in people(settled)
 
 
@@ -263,32 +263,32 @@ def test_repair_makes_suspended_tenant_writable_again(
     settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess, repair: bool
 ) -> None:
     slug = settled.slug
-    said_by("suspend_tenant", slug)
+    run_command("suspend_tenant", slug)
     another_process.run("move_tenant", slug, second.name, kill_after="written out")
     assert wrong() == ["interrupted move"]
     if repair:
-        said_by("check_tenants", repair=True, yes=True)
+        run_command("check_tenants", repair=True, yes=True)
         assert (mapping_of(settled).status, wrong()) == ("suspended", [])
-    said_by("resume_tenant", slug)
+    run_command("resume_tenant", slug)
     assert (settled.register().id in people(settled), wrong()) == (True, [])
 
 
 def test_move_to_current_server_is_rejected(settled: TestTenant) -> None:
     with pytest.raises(CommandError, match="already"):
-        said_by("move_tenant", settled.slug, "main")
+        run_command("move_tenant", settled.slug, "main")
     assert mapping_of(settled).status == "active"
 
 
 def test_failed_move_changes_nothing(settled: TestTenant, second: DatabaseServer) -> None:
     person, spares = settled.register(), WarmDatabase.objects.count()
     # A row that its own table's rule would not take any more: reading in ends with an error.
-    with straight_to(settled.row) as raw:
+    with connect_to(settled.row) as raw:
         raw.execute("CREATE FUNCTION broken() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1'")
         raw.execute("CREATE TABLE odd (x int CHECK (broken() = x))")
         raw.execute("INSERT INTO odd VALUES (1)")
         raw.execute("CREATE OR REPLACE FUNCTION broken() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2'")
     with pytest.raises(CommandError, match="pg_restore") as error:
-        said_by("move_tenant", settled.slug, second.name)
+        run_command("move_tenant", settled.slug, second.name)
     assert error.value.returncode == 2
     assert (mapping_of(settled).server, mapping_of(settled).status) == (main_server(), "active")
     assert WarmDatabase.objects.count() == spares
@@ -312,7 +312,7 @@ def test_move_rejects_copy_with_fewer_rows(settled: TestTenant, second: Database
             raw.execute(lose, [person.id] if "%s" in lose else None)
 
     with at_the_step("read in", lose_it), pytest.raises(CommandError, match="fewer rows than the original") as error:
-        said_by("move_tenant", settled.slug, second.name)
+        run_command("move_tenant", settled.slug, second.name)
     assert error.value.returncode == 2
     assert (mapping_of(settled).server, mapping_of(settled).name) == (main_server(), before)
     assert before in databases_on(main_server())
@@ -329,11 +329,11 @@ def test_writes_are_rejected_during_move(
     mine = f"/uflow/user/enduser/{settled.id}/{person.id}"
     assert user.get(mine).status_code == 200
     assert user.put(mine, {"name": "Lost Change"}).status_code == 503
-    with straight_to(settled.row) as raw:
+    with connect_to(settled.row) as raw:
         assert raw.execute("SHOW default_transaction_read_only").fetchone() == ("on",)
     with pytest.raises(SystemExit):
-        said_by("check_tenants")
-    said_by("move_tenant", settled.slug, second.name)
+        run_command("check_tenants")
+    run_command("move_tenant", settled.slug, second.name)
     assert user.put(mine, {"name": "Kept Change"}).status_code == 200
 
 
@@ -357,7 +357,7 @@ def test_job_after_restore_uses_restored_database(
     late: str, settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess, tmp_path: Path
 ) -> None:
     slug, file = settled.slug, str(tmp_path / "settled.zip")
-    said_by("backup_tenant", slug, file)
+    run_command("backup_tenant", slug, file)
     words = [late, slug, *([file, "--yes"] if late == "restore_tenant" else [second.name])]
     with ThreadPoolExecutor(1) as pool:
         waiting: list[Any] = []
@@ -367,7 +367,7 @@ def test_job_after_restore_uses_restored_database(
             within(10, lambda: waits_for_a_lock() or waiting[0].done())
 
         with at_the_step("read in", begin):
-            said_by("restore_tenant", slug, file, yes=True)
+            run_command("restore_tenant", slug, file, yes=True)
         ended = waiting[0].result()
     # On a slow machine it has given up waiting: then it says so, and nothing of it is there.
     assert ended.code == 0 or "Another job" in ended.said
@@ -383,11 +383,11 @@ def waits_for_a_lock() -> bool:
 
 def test_repair_keeps_tenant_restored_while_operator_was_asked(settled: TestTenant, tmp_path: Path) -> None:
     slug, file = settled.slug, str(tmp_path / "settled.zip")
-    said_by("backup_tenant", slug, file)
+    run_command("backup_tenant", slug, file)
     with databases.maintenance_connection(main_server()) as raw:
         databases.drop(raw, mapping_of(settled).name)
     (missing,) = [finding for finding in repairs.find_problems() if finding.subject == slug]
-    said_by("restore_tenant", slug, file, yes=True)
+    run_command("restore_tenant", slug, file, yes=True)
     repairs.repair(missing)
     assert mapping_of(settled).status == "active"
 
@@ -397,7 +397,7 @@ def test_repair_undoes_killed_move(
 ) -> None:
     another_process.run("move_tenant", settled.slug, second.name, kill_after="read in")
     assert sorted(wrong()) == ["interrupted move", "leftover copy"]
-    said_by("check_tenants", repair=True, yes=True)
+    run_command("check_tenants", repair=True, yes=True)
     assert (mapping_of(settled).server, mapping_of(settled).status) == (main_server(), "active")
     assert settled.register().id in people(settled)
     assert wrong() == []

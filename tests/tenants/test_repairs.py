@@ -11,7 +11,7 @@ from tenants import databases, repairs, warm_pool
 from tenants.capacity import main_server
 from tenants.databases import template_prefix
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
-from tests.tenants.conftest import databases_on, said_by
+from tests.tenants.conftest import databases_on, run_command
 
 
 def found_about(subject: str) -> list[str]:
@@ -84,7 +84,7 @@ def test_missing_database_marks_tenant_failed_until_it_returns(
 
 def test_suspended_tenant_without_database_stays_suspended(new_bare_tenant: Callable[[], Tenant]) -> None:
     tenant = new_bare_tenant()
-    said_by("suspend_tenant", tenant.slug)
+    run_command("suspend_tenant", tenant.slug)
     drop_database(tenant.database.name)
     check(repair=True, yes=True)
     mapping = TenantDatabase.objects.get(pk=tenant.pk)

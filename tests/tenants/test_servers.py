@@ -14,7 +14,7 @@ from tenants.checks import budget_fits
 from tenants.context import in_tenant
 from tenants.models import DatabaseServer, Tenant, WarmDatabase
 from tenants.servers import seal_url
-from tests.tenants.conftest import databases_on, said_by, throw_away
+from tests.tenants.conftest import databases_on, run_command, throw_away
 from tests.world import Api, TestTenant
 from userflow.models import EndUser
 
@@ -36,7 +36,7 @@ def test_create_uses_server_with_most_room(
 
 def test_create_on_named_server(second: DatabaseServer) -> None:
     slug = f"named-{secrets.token_hex(3)}"
-    said_by("create_tenant", "Named", "--slug", slug, "--server", "main")
+    run_command("create_tenant", "Named", "--slug", slug, "--server", "main")
     tenant = Tenant.objects.get(slug=slug)
     assert tenant.database.server == main_server()
     throw_away(tenant)
@@ -45,7 +45,7 @@ def test_create_on_named_server(second: DatabaseServer) -> None:
 
 
 def test_each_server_has_its_own_spares(second: DatabaseServer) -> None:
-    said_by("tenant_worker", "--once", "--size", "2")
+    run_command("tenant_worker", "--once", "--size", "2")
     spares = WarmDatabase.objects.filter(server=second, ready=True)
     assert set(spares.values_list("name", flat=True)) <= databases_on(second)
     assert spares.count() == 2
@@ -69,7 +69,7 @@ def test_replaced_server_url_applies_to_next_request(
 ) -> None:
     tenant = new_tenant()
     assert name_of_connection(tenant) == "identity"
-    said_by("add_database_server", second.name, f"{second_url}&application_name=elsewhere", replace=True)
+    run_command("add_database_server", second.name, f"{second_url}&application_name=elsewhere", replace=True)
     assert tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(tenant.id)}).status_code == 200
     assert name_of_connection(tenant) == "elsewhere"
 
@@ -148,31 +148,33 @@ def test_check_warns_of_a_server_it_cannot_reach(second: DatabaseServer, setting
 
 
 def test_replace_keeps_values_not_given(second: DatabaseServer, second_url: str) -> None:
-    said_by("add_database_server", second.name, second_url, admin_url=f"{second_url}&application_name=a", replace=True)
-    said_by("change_database_server", second.name, capacity=42, accepts=False)
-    said_by("add_database_server", second.name, f"{second_url}&application_name=b", replace=True)
+    run_command(
+        "add_database_server", second.name, second_url, admin_url=f"{second_url}&application_name=a", replace=True
+    )
+    run_command("change_database_server", second.name, capacity=42, accepts=False)
+    run_command("add_database_server", second.name, f"{second_url}&application_name=b", replace=True)
     kept = DatabaseServer.objects.get(pk=second.pk)
     assert (kept.capacity, kept.accepts_tenants, kept.admin_url_sealed is None) == (42, False, False)
-    said_by("add_database_server", second.name, second_url, capacity=7, admin_url="", replace=True)
+    run_command("add_database_server", second.name, second_url, capacity=7, admin_url="", replace=True)
     kept.refresh_from_db()
     assert (kept.capacity, kept.admin_url_sealed) == (7, None)
 
 
 def test_new_server_has_capacity_of_1000(second_url: str) -> None:
     name = f"default-{secrets.token_hex(3)}"
-    assert "up to 1000 tenants" in said_by("add_database_server", name, second_url)
+    assert "up to 1000 tenants" in run_command("add_database_server", name, second_url)
     DatabaseServer.objects.get(name=name).delete()
 
 
 def test_full_or_closed_server_gets_no_tenant(second: DatabaseServer) -> None:
-    assert said_by("change_database_server", second.name, capacity=0) == f"{second.name} takes up to 0 tenants.\n"
+    assert run_command("change_database_server", second.name, capacity=0) == f"{second.name} takes up to 0 tenants.\n"
     assert provisioning_goes_to() == main_server()
-    said_by("change_database_server", second.name, capacity=100_000, accepts=False)
+    run_command("change_database_server", second.name, capacity=100_000, accepts=False)
     assert provisioning_goes_to() == main_server()
-    said_by("change_database_server", second.name, accepts=True)
+    run_command("change_database_server", second.name, accepts=True)
     assert provisioning_goes_to() == second
     with pytest.raises(CommandError, match="No database server"):
-        said_by("change_database_server", "nowhere", capacity=1)
+        run_command("change_database_server", "nowhere", capacity=1)
 
 
 def provisioning_goes_to() -> DatabaseServer:

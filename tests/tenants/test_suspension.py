@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from django.core.management import CommandError
 
-from tests.tenants.conftest import said_by
-from tests.world import Api, Person, TestTenant
+from tests.tenants.conftest import run_command
+from tests.world import Api, TestTenant, User
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def resume(tenant: TestTenant, operator: Api) -> None:
     assert (response.status_code, response.json()["status"]) == (200, "active")
 
 
-def login(tenant: TestTenant, person: Person) -> int:
+def login(tenant: TestTenant, person: User) -> int:
     body = {"client_id": str(tenant.client_id), "email": person.email, "password": person.password}
     return int(Api().post("/uflow/auth/enduser/login", body).status_code)
 
@@ -91,22 +91,22 @@ def test_operator_reads_suspended_tenant(shut: TestTenant, operator: Api) -> Non
 
 def test_suspend_and_resume_commands(shut: TestTenant) -> None:
     slug = shut.slug
-    assert said_by("suspend_tenant", slug) == f"{slug} is suspended.\n"
+    assert run_command("suspend_tenant", slug) == f"{slug} is suspended.\n"
     assert shut.api.get("/uflow/admin/users/me").status_code == 403
-    assert said_by("resume_tenant", slug) == f"{slug} is active again.\n"
+    assert run_command("resume_tenant", slug) == f"{slug} is active again.\n"
     assert shut.api.get("/uflow/admin/users/me").status_code == 200
 
 
 @pytest.mark.parametrize("command", ["suspend_tenant", "resume_tenant", "delete_tenant"])
 def test_migrate_rejects_unknown_slug(command: str) -> None:
     with pytest.raises(CommandError, match="No tenant has the slug nobody") as error:
-        said_by(command, "nobody")
+        run_command(command, "nobody")
     assert error.value.returncode == 2
 
 
 def test_deleted_tenant_cannot_be_resumed(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
-    said_by("suspend_tenant", tenant.slug)
-    said_by("delete_tenant", tenant.slug, yes=True)
+    run_command("suspend_tenant", tenant.slug)
+    run_command("delete_tenant", tenant.slug, yes=True)
     with pytest.raises(CommandError, match="No tenant"):
-        said_by("resume_tenant", tenant.slug)
+        run_command("resume_tenant", tenant.slug)

@@ -59,20 +59,20 @@ def says(browser: webdriver.Chrome, name: str, text: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_runs_its_own_script_only(api: Api, page: str) -> None:
-    answer = api.get(page)
-    assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-store")
-    policy = answer.headers["Content-Security-Policy"]
+    response = api.get(page)
+    assert (response.status_code, response.headers["Cache-Control"]) == (200, "no-store")
+    policy = response.headers["Content-Security-Policy"]
     nonce = re.search(r"script-src 'nonce-([A-Za-z0-9_-]+)'", policy)
     assert nonce
-    assert answer.content.count(f'nonce="{nonce[1]}"'.encode()) == 2
+    assert response.content.count(f'nonce="{nonce[1]}"'.encode()) == 2
     assert "unsafe" not in policy
     assert api.get(page).headers["Content-Security-Policy"] != policy
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_takes_nothing(api: Api, page: str) -> None:
-    answer = api.post(page, {"password": NEW})
-    assert (answer.status_code, answer.json()["error"]) == (405, "Method Not Allowed")
+    response = api.post(page, {"password": NEW})
+    assert (response.status_code, response.json()["error"]) == (405, "Method Not Allowed")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -84,8 +84,8 @@ class Place:
         sent = json.dumps(body).encode() if body is not None else None
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
         request = Request(self.url + path, data=sent, headers=headers, method=method)
-        with urlopen(request, timeout=30) as answer:
-            return json.load(answer)
+        with urlopen(request, timeout=30) as response:
+            return json.load(response)
 
     def add_rows(self, tenant: dict[str, Any]) -> dict[str, Any]:
         """What a tenant has in daily use: people, one of them with an authenticator app, and a service with a key."""

@@ -42,7 +42,7 @@ def test_an_operators_day(place: Place, acme: dict[str, Any], visit: Callable[[s
     ann.reads("active")
 
     ann.opens(f"/admin/tenants/tenant/{acme['tenant_id']}/change/").reads("Acme Ltd")
-    look_into(ann, acme)
+    open_tenant_pages(ann, acme)
     a_day_inside_a_tenant(ann, camera)
 
     ann.opens("/admin/platform/audit/")
@@ -93,7 +93,7 @@ def test_an_auditors_day(place: Place, acme: dict[str, Any], visit: Callable[[st
     assert "Reveal" not in cleo.page
 
 
-def look_into(visitor: Visitor, tenant: dict[str, Any]) -> None:
+def open_tenant_pages(visitor: Visitor, tenant: dict[str, Any]) -> None:
     """Choose a tenant by its name."""
     visitor.opens("/admin/inside/")
     visitor.fills("Name or slug", tenant["slug"])

@@ -15,15 +15,15 @@ from console.metrics.models import PlatformDay, TenantDay, TenantFigures
 from tenants import databases
 from tenants.capacity import main_server
 from tenants.models import TenantDatabase
-from tests.tenants.conftest import said_by, straight_to
-from tests.world import Api, Person, TestTenant
+from tests.tenants.conftest import connect_to, run_command
+from tests.world import Api, TestTenant, User
 
 COUNTED = ("sign_ins", "failures", "new_users", "registry_calls", "registry_refused")
 NONE = dict.fromkeys(COUNTED, 0)
 
 
 def collect(*tenants: TestTenant) -> str:
-    return str(said_by("collect_figures", tenant=[tenant.slug for tenant in tenants], settled=0))
+    return str(run_command("collect_figures", tenant=[tenant.slug for tenant in tenants], settled=0))
 
 
 def figures(tenant: TestTenant) -> TenantFigures:
@@ -37,7 +37,7 @@ def today(tenant: TestTenant) -> dict[str, int]:
     return {name: sum(getattr(day, name) for day in days) for name in COUNTED}
 
 
-def wrong_password(tenant: TestTenant, person: Person) -> None:
+def wrong_password(tenant: TestTenant, person: User) -> None:
     body = {"client_id": str(tenant.client_id), "email": person.email, "password": "wrong wrong wrong"}
     assert Api().post("/uflow/auth/enduser/login", body).status_code == 401
 
@@ -89,7 +89,7 @@ def test_concurrent_collections_count_once(new_tenant: Callable[[], TestTenant])
 def test_collect_leaves_unsettled_events_for_next_run(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     tenant.sign_in(tenant.register())
-    said_by("collect_figures", tenant=[tenant.slug], settled=600)
+    run_command("collect_figures", tenant=[tenant.slug], settled=600)
     assert today(tenant) == {**NONE, "new_users": 1}
     collect(tenant)
     assert today(tenant)["sign_ins"] == 1
@@ -138,7 +138,7 @@ def test_collect_has_own_statement_timeout(new_tenant: Callable[[], TestTenant])
     with databases.maintenance_connection(main_server()) as raw:
         raw.execute(sql.SQL("ALTER DATABASE {} SET statement_timeout = '300ms'").format(sql.Identifier(name)))
         databases.end_sessions(raw, name)
-    with straight_to(tenant.row) as raw, ThreadPoolExecutor(1) as pool:
+    with connect_to(tenant.row) as raw, ThreadPoolExecutor(1) as pool:
         # Millions of people are slow to count; so is one behind a lock.
         with raw.transaction():
             raw.execute("LOCK TABLE userflow_enduser")
@@ -159,18 +159,18 @@ def test_collect_rejects_unknown_tenant() -> None:
 def test_older_than_skips_recent_tenants(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     slug = tenant.slug
-    assert said_by("collect_figures", tenant=[slug], older_than=3600).startswith("1/1")
-    assert "0 up to date" in said_by("collect_figures", tenant=[slug], older_than=3600)
+    assert run_command("collect_figures", tenant=[slug], older_than=3600).startswith("1/1")
+    assert "0 up to date" in run_command("collect_figures", tenant=[slug], older_than=3600)
 
 
 def test_registry_calls_are_counted_by_tenant(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     tenant, other = new_tenant(), new_tenant()
-    answers = [tenant.api.get("/exsvc/api/v1/services").status_code for _ in range(103)]
+    responses = [tenant.api.get("/exsvc/api/v1/services").status_code for _ in range(103)]
     other.api.get("/exsvc/api/v1/services")
     collect(tenant, other)
     day = today(tenant)
     # Pending errors are written together with the next call.
-    assert (day["registry_calls"], day["registry_refused"]) == (103, answers.count(429))
+    assert (day["registry_calls"], day["registry_refused"]) == (103, responses.count(429))
     assert today(other)["registry_calls"] == 1
     collect(tenant, other)
     assert today(tenant)["registry_calls"] == 103
@@ -191,7 +191,7 @@ def test_metrics_are_deleted_with_tenant(new_tenant: Callable[[], TestTenant], o
     tenant = new_tenant()
     tenant.register()
     collect(tenant)
-    answer = operator.delete(f"/uflow/admin/tenants/{tenant.id}", {"confirm": tenant.slug})
-    assert answer.status_code == 200
+    response = operator.delete(f"/uflow/admin/tenants/{tenant.id}", {"confirm": tenant.slug})
+    assert response.status_code == 200
     assert not TenantFigures.objects.filter(pk=tenant.id).exists()
     assert not TenantDay.objects.filter(tenant_id=tenant.id).exists()

@@ -12,8 +12,8 @@ from console.metrics import queries
 from console.metrics.models import TenantFigures
 from tenants.models import DatabaseServer
 from tests.console.staff import new_operator, new_tenant_admin
-from tests.tenants.conftest import said_by
-from tests.world import TestTenant, statements
+from tests.tenants.conftest import run_command
+from tests.world import TestTenant, capture_statements
 from userflow.directory.models import DirectoryConfig, DirectoryRun
 
 HOME = "/admin/"
@@ -24,7 +24,7 @@ QUICK = 0.6
 
 def collected(tenant: TestTenant) -> TestTenant:
     tenant.sign_in(tenant.register())
-    said_by("collect_figures", tenant=[tenant.slug], settled=0)
+    run_command("collect_figures", tenant=[tenant.slug], settled=0)
     return tenant
 
 
@@ -76,7 +76,7 @@ def test_failing_databases_are_named_with_reason_and_link(new_tenant: Callable[[
 def test_a_tenant_admin_sees_the_own_tenant_only(new_tenant: Callable[[], TestTenant]) -> None:
     tenant, other = collected(new_tenant()), collected(new_tenant())
     tenant.register()
-    said_by("collect_figures", tenant=[tenant.slug], settled=0)
+    run_command("collect_figures", tenant=[tenant.slug], settled=0)
     shown = new_tenant_admin(tenant).sign_in().get(HOME).content.decode()
     for foreign in (str(other.id), other.slug, "Slowest databases", "Tenants active", "bin/manage"):
         assert foreign not in shown
@@ -183,10 +183,10 @@ def test_dashboard_and_list_stay_quick_with_ten_thousand_tenants(
         page()
         for staff in (operator, admin):
             staff.just_seen()
-        with statements() as seen:
+        with capture_statements() as seen:
             page()
-        assert len(seen.shared) <= most, f"{name}:\n" + "\n".join(seen.shared)
-        assert seen.own == []
+        assert len(seen.default) <= most, f"{name}:\n" + "\n".join(seen.default)
+        assert seen.tenant == []
         took = fastest(page)
         assert took < QUICK, f"{name} took {took:.3f} s"
-        print(f"{name}: {len(seen.shared)} statements, {took * 1000:.0f} ms")
+        print(f"{name}: {len(seen.default)} statements, {took * 1000:.0f} ms")

@@ -16,17 +16,17 @@ SESSIONS = "/admin/userflow/endusersession/"
 PEOPLE = "/admin/inside/people/"
 
 
-def look_into(tenant: TestTenant, staff: Staff) -> Staff:
+def open_tenant_pages(tenant: TestTenant, staff: Staff) -> Staff:
     """Choose the tenant."""
-    answer = staff.post(CHOOSER, {"tenant": str(tenant.id)})
-    assert answer.status_code == 302, answer.content.decode()
+    response = staff.post(CHOOSER, {"tenant": str(tenant.id)})
+    assert response.status_code == 302, response.content.decode()
     return staff
 
 
 def operator_in(tenant: TestTenant, *permissions: str) -> Staff:
     """An operator, signed in, who looks into the tenant; with `permissions` one who holds exactly these to look there."""
     held = ("tenants:read", *permissions) if permissions else ()
-    return look_into(tenant, new_operator(*held).sign_in())
+    return open_tenant_pages(tenant, new_operator(*held).sign_in())
 
 
 def send(staff: Staff, tenant: TestTenant, path: str, **members: Any) -> Any:
@@ -34,14 +34,14 @@ def send(staff: Staff, tenant: TestTenant, path: str, **members: Any) -> Any:
     return staff.post(path, {"form_tenant_id": str(tenant.id), **members})
 
 
-def text_of(answer: Any) -> str:
+def text_of(response: Any) -> str:
     """The page, which must be one."""
-    page: str = answer.content.decode()
+    page: str = response.content.decode()
     assert "<html" in page
     return page
 
 
-def trail(tenant: TestTenant, action: str) -> list[TenantEvent]:
+def tenant_events(tenant: TestTenant, action: str) -> list[TenantEvent]:
     """The tenant's events of this action, the newest first."""
     with in_tenant(tenant.id, Purpose.INSPECT):
         return list(TenantEvent.objects.filter(action=action).order_by("-id"))

@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.console.people.browsing import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, trail
+from tests.console.people.browsing import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, tenant_events
 from tests.console.staff import new_operator
 from tests.machine.conftest import within
 from tests.mfa.people import new_user
@@ -88,7 +88,7 @@ def test_support_finds_user_and_resets_factors(
     press(browser, "Remove all factors")
     shows(browser, "All second factors are removed")
     assert any("removed by an administrator" in sent.body for sent in mails_to(person.email))
-    assert trail(tenant, "factor.reset")[0].target_id == str(person.id)
+    assert tenant_events(tenant, "factor.reset")[0].target_id == str(person.id)
     press(browser, "Exit tenant")
     shows(browser, "Name or slug of the tenant")
 

@@ -6,7 +6,16 @@ from uuid import uuid4
 
 import pytest
 
-from tests.console.people.browsing import CHOOSER, PEOPLE, USERS, look_into, operator_in, send, text_of, trail
+from tests.console.people.browsing import (
+    CHOOSER,
+    PEOPLE,
+    USERS,
+    open_tenant_pages,
+    operator_in,
+    send,
+    tenant_events,
+    text_of,
+)
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.world import TestTenant
 
@@ -17,8 +26,8 @@ def test_operator_finds_and_opens_tenant(tenant: TestTenant, other_tenant: TestT
         page = text_of(staff.get(CHOOSER, q=words))
         assert str(tenant.id) in page
         assert str(other_tenant.id) not in page
-    answer = staff.post(CHOOSER, {"tenant": str(tenant.id)})
-    assert (answer.status_code, answer.headers["Location"]) == (302, USERS)
+    response = staff.post(CHOOSER, {"tenant": str(tenant.id)})
+    assert (response.status_code, response.headers["Location"]) == (302, USERS)
     assert tenant.name in text_of(staff.get("/admin/"))
 
 
@@ -31,8 +40,8 @@ def test_a_link_proposes_a_tenant_and_changes_nothing(tenant: TestTenant) -> Non
 
 def test_chooser_returns_to_requested_page(tenant: TestTenant) -> None:
     staff = new_operator().sign_in()
-    answer = staff.post(CHOOSER, {"tenant": str(tenant.id), "next": "/admin/userflow/role/"})
-    assert answer.headers["Location"] == "/admin/userflow/role/"
+    response = staff.post(CHOOSER, {"tenant": str(tenant.id), "next": "/admin/userflow/role/"})
+    assert response.headers["Location"] == "/admin/userflow/role/"
 
 
 @pytest.mark.parametrize("away", ["https://evil.example/admin/", "//evil.example/admin/", "/docs/", "javascript:1"])
@@ -42,7 +51,7 @@ def test_chooser_ignores_external_next_path(tenant: TestTenant, away: str) -> No
 
 
 def test_chooser_lists_recent_tenants_and_exits(tenant: TestTenant, other_tenant: TestTenant) -> None:
-    staff = look_into(other_tenant, operator_in(tenant))
+    staff = open_tenant_pages(other_tenant, operator_in(tenant))
     page = text_of(staff.get(CHOOSER))
     assert page.index(str(other_tenant.slug)) < page.index(str(tenant.slug))
     staff.post(CHOOSER, {"tenant": ""})
@@ -78,11 +87,11 @@ def test_form_of_other_tenant_is_rejected(tenant: TestTenant, other_tenant: Test
     staff = operator_in(tenant)
     path = f"{PEOPLE}{person.id}/edit/"
     assert f'name="form_tenant_id" value="{tenant.id}"' in text_of(staff.get(path))
-    look_into(other_tenant, staff)
-    answer = send(staff, tenant, path, name="Another Name", email=person.email)
-    assert answer.status_code == 409
-    assert f"Go back to {tenant.name}" in text_of(answer)
-    look_into(tenant, staff)
+    open_tenant_pages(other_tenant, staff)
+    response = send(staff, tenant, path, name="Another Name", email=person.email)
+    assert response.status_code == 409
+    assert f"Go back to {tenant.name}" in text_of(response)
+    open_tenant_pages(tenant, staff)
     assert "Another Name" not in text_of(staff.get(f"{PEOPLE}{person.id}/"))
 
 
@@ -91,7 +100,7 @@ def test_form_without_tenant_id_is_rejected(tenant: TestTenant) -> None:
     staff = new_tenant_admin(tenant).sign_in()
     for body in ({}, {"form_tenant_id": ""}, {"form_tenant_id": "nonsense"}, {"form_tenant_id": str(uuid4())}):
         assert staff.post(f"{PEOPLE}{person.id}/activity/", body).status_code == 409
-    assert not [event for event in trail(tenant, "end_user.deactivated") if event.target_id == str(person.id)]
+    assert not [event for event in tenant_events(tenant, "end_user.deactivated") if event.target_id == str(person.id)]
 
 
 def test_chooser_lists_newest_tenants_on_first_visit(new_tenant: Callable[[], TestTenant]) -> None:

@@ -9,7 +9,7 @@ from django.db import connections
 from tenants.context import in_tenant, tenant_atomic
 from tests.console.people.browsing import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, operator_in
 from tests.console.staff import Staff
-from tests.world import TestTenant, statements
+from tests.world import TestTenant, capture_statements
 
 MANY = 3_000
 CROWD = """
@@ -84,7 +84,7 @@ def crowded(tenant: TestTenant, number: int) -> dict[str, Any]:
 def cost(staff: Staff, path: str) -> tuple[int, int]:
     """Statements in the global and in the tenant's database."""
     staff.just_seen()
-    with statements() as seen:
+    with capture_statements() as seen:
         assert staff.browser.get(path).status_code == 200
     return seen.counts
 

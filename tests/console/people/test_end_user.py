@@ -8,11 +8,11 @@ from uuid import uuid4
 import pytest
 
 from tenants.context import in_tenant
-from tests.console.people.browsing import PEOPLE, USERS, operator_in, send, text_of, trail
+from tests.console.people.browsing import PEOPLE, USERS, operator_in, send, tenant_events, text_of
 from tests.console.staff import Staff, new_auditor, new_tenant_admin
 from tests.mfa.people import TestUser, new_user
 from tests.userflow.mailbox import mails_to
-from tests.world import Api, Person, TestTenant
+from tests.world import Api, TestTenant, User
 from userflow.accounts.models import EndUser
 
 # What stands behind the page, and what it needs beside endusers:read.
@@ -33,11 +33,11 @@ def staff(tenant: TestTenant) -> Staff:
     return operator_in(tenant)
 
 
-def page_of(person: Person | TestUser) -> str:
+def page_of(person: User | TestUser) -> str:
     return f"{PEOPLE}{person.id}/"
 
 
-def stored(tenant: TestTenant, person: Person | TestUser) -> EndUser | None:
+def stored(tenant: TestTenant, person: User | TestUser) -> EndUser | None:
     with in_tenant(tenant.id):
         return EndUser.objects.filter(pk=person.id).first()
 
@@ -57,7 +57,7 @@ def test_end_user_page_shows_related_rows(tenant: TestTenant, staff: Staff) -> N
     page = text_of(staff.get(page_of(person)))
     for shown in ("Ada Lovelace", person.email, group["name"], role["name"], "ledger:close", "signin.succeeded"):
         assert shown in page, shown
-    (event,) = [event for event in trail(tenant, "end_user.viewed") if event.target_id == str(person.id)]
+    (event,) = [event for event in tenant_events(tenant, "end_user.viewed") if event.target_id == str(person.id)]
     assert (event.actor_id, event.details) == (str(staff.id), {"console": True})
 
 
@@ -97,7 +97,7 @@ def test_end_users_of_other_tenant_are_404(tenant: TestTenant, other_tenant: Tes
         assert send(staff, tenant, f"{page_of(foreign_user)}{path}", typed=foreign_user.email).status_code == 404
         assert send(staff, other_tenant, f"{page_of(foreign_user)}{path}", typed=foreign_user.email).status_code == 409
     assert stored(other_tenant, foreign_user) is not None
-    assert not [event for event in trail(tenant, "end_user.viewed") if event.target_id == str(foreign_user.id)]
+    assert not [event for event in tenant_events(tenant, "end_user.viewed") if event.target_id == str(foreign_user.id)]
 
 
 @pytest.mark.parametrize("path", ["", *CHANGES])
@@ -124,12 +124,12 @@ def test_changes_by_url_require_permission(tenant: TestTenant, path: str, permis
 def test_name_address_and_metadata_are_changed(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     new = f"new-{person.email}"
-    answer = send(staff, tenant, f"{page_of(person)}edit/", name="Ada", email=new.upper(), metadata='{"desk": 7}')
-    assert answer.headers["Location"] == page_of(person)
+    response = send(staff, tenant, f"{page_of(person)}edit/", name="Ada", email=new.upper(), metadata='{"desk": 7}')
+    assert response.headers["Location"] == page_of(person)
     user = stored(tenant, person)
     assert user is not None
     assert (user.name, user.email_key, user.metadata) == ("Ada", new, {"desk": 7})
-    event = next(event for event in trail(tenant, "end_user.updated") if event.target_id == str(person.id))
+    event = next(event for event in tenant_events(tenant, "end_user.updated") if event.target_id == str(person.id))
     assert (event.actor_kind, event.actor_id) == ("operator", str(staff.id))
 
 
@@ -146,18 +146,18 @@ def test_name_address_and_metadata_are_changed(tenant: TestTenant, staff: Staff)
 def test_edit_user_shows_validation_errors(tenant: TestTenant, staff: Staff, field: str, value: str) -> None:
     person = tenant.register()
     body = {"name": "Ada", "email": person.email, "metadata": "{}", field: value}
-    answer = send(staff, tenant, f"{page_of(person)}edit/", **body)
-    assert answer.status_code == 400
-    assert "errorlist" in text_of(answer) or "text-red-" in text_of(answer)
+    response = send(staff, tenant, f"{page_of(person)}edit/", **body)
+    assert response.status_code == 400
+    assert "errorlist" in text_of(response) or "text-red-" in text_of(response)
 
 
 def test_edit_user_rejects_taken_address_and_keeps_input(tenant: TestTenant, staff: Staff) -> None:
     person, other = tenant.register(), tenant.register()
     tenant.sign_in(other)
-    answer = send(staff, tenant, f"{page_of(person)}edit/", name="Typed Name", email=other.email, metadata="{}")
-    assert answer.status_code == 400
-    assert "A user with this e-mail address already exists" in text_of(answer)
-    assert "Typed Name" in text_of(answer)
+    response = send(staff, tenant, f"{page_of(person)}edit/", name="Typed Name", email=other.email, metadata="{}")
+    assert response.status_code == 400
+    assert "A user with this e-mail address already exists" in text_of(response)
+    assert "Typed Name" in text_of(response)
 
 
 def test_end_user_is_deactivated_and_activated(tenant: TestTenant, staff: Staff) -> None:
@@ -180,8 +180,8 @@ def test_sessions_are_ended_one_by_one_and_all(tenant: TestTenant, staff: Staff)
     first, second, third = (tenant.sign_in(person) for _ in range(3))
     send(staff, tenant, f"{page_of(person)}sessions/{session_of(first)}/end/")
     assert [alive(tenant, signed_in) for signed_in in (first, second, third)] == [False, True, True]
-    answer = send(staff, tenant, f"{page_of(person)}sessions/end/")
-    assert answer.status_code == 302
+    response = send(staff, tenant, f"{page_of(person)}sessions/end/")
+    assert response.status_code == 302
     assert [alive(tenant, signed_in) for signed_in in (first, second, third)] == [False, False, False]
     assert "No active sessions." in text_of(staff.get(page_of(person)))
 
@@ -198,8 +198,8 @@ def alive(tenant: TestTenant, signed_in: dict[str, Any]) -> bool:
 def test_end_session_rejects_session_of_other_user(tenant: TestTenant, staff: Staff) -> None:
     person, other = tenant.register(), tenant.register()
     session = tenant.sign_in(other)
-    answer = send(staff, tenant, f"{page_of(person)}sessions/{session_of(session)}/end/")
-    assert answer.status_code == 404
+    response = send(staff, tenant, f"{page_of(person)}sessions/{session_of(session)}/end/")
+    assert response.status_code == 404
     assert alive(tenant, session)
 
 
@@ -211,7 +211,7 @@ def test_reset_factors_notifies_user(tenant: TestTenant, staff: Staff) -> None:
     user = stored(tenant, person)
     assert user is not None
     assert user.mfa_methods == []
-    event = next(event for event in trail(tenant, "factor.reset") if event.target_id == str(person.id))
+    event = next(event for event in tenant_events(tenant, "factor.reset") if event.target_id == str(person.id))
     assert event.details["reason"] == "Phone lost, seen at the desk"
     assert any("removed by an administrator" in sent.body for sent in mails_to(person.email))
 
@@ -230,9 +230,9 @@ def test_erase_requires_typed_address(tenant: TestTenant, staff: Staff) -> None:
 def test_last_active_user_cannot_be_erased(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     person = tenant.register()
-    answer = send(operator_in(tenant), tenant, f"{page_of(person)}erase/", typed=person.email)
-    assert answer.status_code == 400
-    assert "The last active user of a tenant cannot be erased" in text_of(answer)
+    response = send(operator_in(tenant), tenant, f"{page_of(person)}erase/", typed=person.email)
+    assert response.status_code == 400
+    assert "The last active user of a tenant cannot be erased" in text_of(response)
 
 
 def test_groups_and_roles_are_changed(tenant: TestTenant, staff: Staff) -> None:
@@ -245,7 +245,7 @@ def test_groups_and_roles_are_changed(tenant: TestTenant, staff: Staff) -> None:
     assert group["name"] in page
     assert other["name"] not in page.split('id="timeline"')[0].split('id="groups"')[1]
     assert f"through {group['name']}" in page
-    joined = [event for event in trail(tenant, "group.joined") if event.target_id == str(person.id)]
+    joined = [event for event in tenant_events(tenant, "group.joined") if event.target_id == str(person.id)]
     assert {event.actor_id for event in joined} == {str(staff.id)}
 
 
@@ -268,9 +268,9 @@ def test_granting_unheld_permission_changes_nothing(tenant: TestTenant) -> None:
         ("groups/", [mild["id"], strong["id"]]),
         ("roles/", [mild_role["id"], strong_role["id"]]),
     ):
-        answer = send(staff, tenant, f"{page_of(person)}{path}", chosen=chosen, was="")
-        assert answer.status_code == 400
-        assert "you do not hold it yourself" in text_of(answer)
+        response = send(staff, tenant, f"{page_of(person)}{path}", chosen=chosen, was="")
+        assert response.status_code == 400
+        assert "you do not hold it yourself" in text_of(response)
     page = text_of(operator_in(tenant).get(page_of(person)))
     assert "No groups." in page
     assert mild_role["name"] not in page
@@ -288,7 +288,7 @@ def test_enrollment_pass_is_shown_once_or_mailed(tenant: TestTenant, staff: Staf
     begun = Api().post("/webauthn/totp/beginSetup", named, headers={"X-Enrollment-Ticket": token})
     assert begun.status_code == 200, begun.content
     assert send(staff, tenant, path, reason="new phone", deliver="mail").status_code == 302
-    issued = [event for event in trail(tenant, "enrollment_pass.issued") if event.target_id == str(person.id)]
+    issued = [event for event in tenant_events(tenant, "enrollment_pass.issued") if event.target_id == str(person.id)]
     assert {event.details["delivery"] for event in issued} == {"show", "mail"}
 
 
@@ -296,8 +296,8 @@ def test_assurance_table_actions_require_step_up(tenant: TestTenant, staff: Staf
     person = tenant.register()
     staff.time_passes(minutes=16)
     for path in ("factors/reset/", "edit/", "roles/", "sessions/end/"):
-        answer = send(staff, tenant, f"{page_of(person)}{path}", reason="lost")
-        assert answer.headers["Location"].startswith("/admin/reauthenticate/")
+        response = send(staff, tenant, f"{page_of(person)}{path}", reason="lost")
+        assert response.headers["Location"].startswith("/admin/reauthenticate/")
 
 
 def test_end_user_is_registered(tenant: TestTenant, staff: Staff) -> None:

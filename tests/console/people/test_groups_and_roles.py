@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.console.people.browsing import GROUPS, ROLES, look_into, operator_in, send, text_of, trail
+from tests.console.people.browsing import GROUPS, ROLES, open_tenant_pages, operator_in, send, tenant_events, text_of
 from tests.console.staff import Staff, new_tenant_admin
 from tests.world import TestTenant
 
@@ -23,9 +23,9 @@ def staff(tenant: TestTenant) -> Staff:
 
 def made(tenant: TestTenant, kind: str, **members: Any) -> dict[str, Any]:
     """A group or a role, over the API."""
-    answer = tenant.api.post(f"/authmgr/{kind}", {"name": f"{kind}-{secrets.token_hex(4)}", **members})
-    assert answer.status_code == 201, answer.content
-    return dict(answer.json())
+    response = tenant.api.post(f"/authmgr/{kind}", {"name": f"{kind}-{secrets.token_hex(4)}", **members})
+    assert response.status_code == 201, response.content
+    return dict(response.json())
 
 
 def join(tenant: TestTenant, kind: str, key: str, *people: Any) -> None:
@@ -43,7 +43,7 @@ def test_a_group_shows_its_roles_and_members(tenant: TestTenant, staff: Staff) -
     for shown in (group["name"], "Those who count", role["name"], person.email):
         assert shown in page
     assert outsider.email not in page
-    (event,) = [event for event in trail(tenant, "group.viewed") if event.target_id == group["id"]]
+    (event,) = [event for event in tenant_events(tenant, "group.viewed") if event.target_id == group["id"]]
     assert event.actor_id == str(staff.id)
 
 
@@ -55,7 +55,7 @@ def test_role_page_shows_permissions_groups_and_users(tenant: TestTenant, staff:
     page = text_of(staff.get(f"{INSIDE}roles/{role['id']}/"))
     for shown in (role["name"], "ledger:close", "endusers:read", group["name"], person.email):
         assert shown in page
-    assert [event for event in trail(tenant, "role.viewed") if event.target_id == role["id"]]
+    assert [event for event in tenant_events(tenant, "role.viewed") if event.target_id == role["id"]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,8 +110,8 @@ def test_role_and_group_are_created_edited_and_deleted(tenant: TestTenant, staff
     assert (changed["name"], changed["roles"]) == (f"{team}s", [])
     for kind, row, typed in (("groups", group, f"{team}s"), ("roles", role, name)):
         assert send(staff, tenant, f"{INSIDE}{kind}/{row['id']}/delete/", typed="another").status_code == 400
-        answer = send(staff, tenant, f"{INSIDE}{kind}/{row['id']}/delete/", typed=typed)
-        assert answer.headers["Location"] == {"groups": GROUPS, "roles": ROLES}[kind]
+        response = send(staff, tenant, f"{INSIDE}{kind}/{row['id']}/delete/", typed=typed)
+        assert response.headers["Location"] == {"groups": GROUPS, "roles": ROLES}[kind]
         assert tenant.api.get(f"/authmgr/{kind}/{row['id']}").status_code == 404
 
 
@@ -130,8 +130,8 @@ def test_action_errors_are_shown_at_the_form(tenant: TestTenant, staff: Staff, k
 def test_built_in_roles_are_not_deleted(tenant: TestTenant, staff: Staff) -> None:
     role = next(row for row in tenant.api.get("/authmgr/roles", {"name": "user"}).json()["roles"] if row["built_in"])
     assert "/delete/" not in text_of(staff.get(f"{INSIDE}roles/{role['id']}/"))
-    answer = send(staff, tenant, f"{INSIDE}roles/{role['id']}/delete/", typed=role["name"])
-    assert "Built-in roles cannot be deleted or renamed." in text_of(answer)
+    response = send(staff, tenant, f"{INSIDE}roles/{role['id']}/delete/", typed=role["name"])
+    assert "Built-in roles cannot be deleted or renamed." in text_of(response)
 
 
 def test_grant_beyond_own_permissions_is_rejected(tenant: TestTenant) -> None:
@@ -145,9 +145,9 @@ def test_grant_beyond_own_permissions_is_rejected(tenant: TestTenant) -> None:
         (f"roles/{strong['id']}/members/?q={person.email}", {"chosen": [str(person.id)]}),
         (f"groups/{group['id']}/members/?q={person.email}", {"chosen": [str(person.id)]}),
     ):
-        answer = send(weak, tenant, f"{INSIDE}{path}", **body)
-        assert answer.status_code == 400
-        assert "you do not hold it yourself" in text_of(answer), path
+        response = send(weak, tenant, f"{INSIDE}{path}", **body)
+        assert response.status_code == 400
+        assert "you do not hold it yourself" in text_of(response), path
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -176,6 +176,6 @@ def test_users_of_other_tenant_cannot_be_added(
 
 def test_group_form_of_other_tenant_is_rejected(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:
     group = made(tenant, "groups")
-    look_into(other_tenant, staff)
+    open_tenant_pages(other_tenant, staff)
     assert send(staff, tenant, f"{INSIDE}groups/{group['id']}/delete/", typed=group["name"]).status_code == 409
     assert tenant.api.get(f"/authmgr/groups/{group['id']}").status_code == 200

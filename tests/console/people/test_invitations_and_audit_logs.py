@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.console.people.browsing import operator_in, send, text_of, trail
+from tests.console.people.browsing import operator_in, send, tenant_events, text_of
 from tests.console.staff import Staff, new_tenant_admin
 from tests.userflow.mailbox import mails_to
 from tests.world import TestTenant
@@ -23,8 +23,8 @@ def staff(tenant: TestTenant) -> Staff:
 def invited(staff: Staff, tenant: TestTenant) -> tuple[str, str]:
     """The address and the invitation's id."""
     email = f"guest-{secrets.token_hex(5)}@example.com"
-    answer = send(staff, tenant, f"{INVITATIONS}new/", email=email, client_id=str(tenant.client_id))
-    assert answer.status_code == 302, answer.content.decode()
+    response = send(staff, tenant, f"{INVITATIONS}new/", email=email, client_id=str(tenant.client_id))
+    assert response.status_code == 302, response.content.decode()
     rows = tenant.api.get("/uflow/admin/invitations", {"limit": 100}).json()["invitations"]
     return email, next(row["id"] for row in rows if row["email"] == email)
 
@@ -41,14 +41,14 @@ def test_invitation_is_sent_resent_and_cancelled(tenant: TestTenant, staff: Staf
     closed = send(staff, tenant, f"{INVITATIONS}{key}/resend/")
     assert closed.status_code == 400
     assert "accepted or cancelled" in text_of(closed)
-    (event,) = [event for event in trail(tenant, "invitation.made") if event.target_id == key]
+    (event,) = [event for event in tenant_events(tenant, "invitation.made") if event.target_id == key]
     assert event.actor_id == str(staff.id)
 
 
 def test_the_form_rejects_a_second_open_invitation(tenant: TestTenant, staff: Staff) -> None:
     email, key = invited(staff, tenant)
-    answer = send(staff, tenant, f"{INVITATIONS}new/", email=email, client_id=str(tenant.client_id))
-    assert (answer.status_code, "This address has a pending invitation" in text_of(answer)) == (400, True)
+    response = send(staff, tenant, f"{INVITATIONS}new/", email=email, client_id=str(tenant.client_id))
+    assert (response.status_code, "This address has a pending invitation" in text_of(response)) == (400, True)
     send(staff, tenant, f"{INVITATIONS}{key}/cancel/")
     invited_again = send(staff, tenant, f"{INVITATIONS}new/", email=email, client_id=str(tenant.client_id))
     assert invited_again.status_code == 302
@@ -57,8 +57,8 @@ def test_the_form_rejects_a_second_open_invitation(tenant: TestTenant, staff: St
 def test_invite_rejects_existing_user(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     tenant.sign_in(person)
-    answer = send(staff, tenant, f"{INVITATIONS}new/", email=person.email, client_id=str(tenant.client_id))
-    assert "A user with this e-mail address already exists" in text_of(answer)
+    response = send(staff, tenant, f"{INVITATIONS}new/", email=person.email, client_id=str(tenant.client_id))
+    assert "A user with this e-mail address already exists" in text_of(response)
 
 
 def test_invitations_require_permission_and_own_tenant(

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.console.people.browsing import GROUPS, PEOPLE, ROLES, SESSIONS, USERS, look_into, operator_in, text_of, trail
+from tests.console.people.browsing import (
+    GROUPS,
+    PEOPLE,
+    ROLES,
+    SESSIONS,
+    USERS,
+    open_tenant_pages,
+    operator_in,
+    tenant_events,
+    text_of,
+)
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.world import TestTenant
 
@@ -40,9 +50,9 @@ def test_list_requires_its_permission(tenant: TestTenant, path: str) -> None:
 @pytest.mark.parametrize("path", LISTS)
 def test_list_without_tenant_redirects_to_chooser(tenant: TestTenant, path: str) -> None:
     staff = new_operator().sign_in()
-    answer = staff.get(path)
-    assert answer.status_code == 302
-    assert answer.headers["Location"].startswith("/admin/inside/?next=")
+    response = staff.get(path)
+    assert response.status_code == 302
+    assert response.headers["Location"].startswith("/admin/inside/?next=")
 
 
 @pytest.mark.parametrize("path", LISTS)
@@ -50,7 +60,7 @@ def test_list_views_are_audited(new_tenant: Callable[[], TestTenant], path: str)
     tenant = new_tenant()
     staff = operator_in(tenant)
     staff.get(path)
-    (event,) = trail(tenant, LISTS[path][1])
+    (event,) = tenant_events(tenant, LISTS[path][1])
     assert (event.actor_kind, event.actor_id) == ("operator", str(staff.id))
     assert event.details == {"console": True, "filters": []}
 
@@ -58,7 +68,7 @@ def test_list_views_are_audited(new_tenant: Callable[[], TestTenant], path: str)
 def test_audit_records_filter_names_not_values(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     operator_in(tenant).get(USERS, q="ada@example.com", active="yes", nonsense="ada")
-    (event,) = trail(tenant, "end_user.listed")
+    (event,) = tenant_events(tenant, "end_user.listed")
     assert event.details == {"console": True, "filters": ["q", "active"]}
 
 
@@ -77,7 +87,7 @@ def test_end_users_of_other_tenant_are_not_listed(tenant: TestTenant, other_tena
     foreign_user = other_tenant.register()
     page = f"{PEOPLE}{foreign_user.id}/"
     assert page not in text_of(staff.get(USERS, q=foreign_user.email))
-    assert page in text_of(look_into(other_tenant, staff).get(USERS, q=foreign_user.email))
+    assert page in text_of(open_tenant_pages(other_tenant, staff).get(USERS, q=foreign_user.email))
     assert page not in text_of(new_tenant_admin(tenant).sign_in().get(USERS, q=foreign_user.email))
 
 

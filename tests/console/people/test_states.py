@@ -44,8 +44,8 @@ def test_operators_change_users_of_a_suspended_tenant(new_tenant: Callable[[], T
         "erase": {"typed": person.email},
     }[page]
     assert send(admin, tenant, f"{PEOPLE}{person.id}/{page}/", **fields).headers["Location"].startswith("/admin/login")
-    answer = send(staff, tenant, f"{PEOPLE}{person.id}/{page}/", **fields)
-    assert answer.status_code == 302, text_of(answer)
+    response = send(staff, tenant, f"{PEOPLE}{person.id}/{page}/", **fields)
+    assert response.status_code == 302, text_of(response)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_tenant_without_database_shows_reason(new_tenant: Callable[[], TestTenan
     staff = operator_in(tenant)
     set_state(tenant, state)
     for path in LOOKS:
-        answer = staff.get(path)
-        assert answer.status_code == 503
-        assert words in text_of(answer)
-        assert "Choose another tenant" in text_of(answer)
+        response = staff.get(path)
+        assert response.status_code == 503
+        assert words in text_of(response)
+        assert "Choose another tenant" in text_of(response)
 
 
 def test_unreachable_database_shows_state_and_reason(
@@ -70,14 +70,14 @@ def test_unreachable_database_shows_state_and_reason(
     staff, admin = operator_in(tenant), new_tenant_admin(tenant).sign_in()
     set_state(tenant, "failed", name="no_such_database", reason="migration 0007 stopped")
     for path in LOOKS:
-        answer = staff.get(path)
-        assert answer.status_code == 503
-        assert "migration 0007 stopped" in text_of(answer)
-        assert "Fix the reason and run the operation again" in text_of(answer)
+        response = staff.get(path)
+        assert response.status_code == 503
+        assert "migration 0007 stopped" in text_of(response)
+        assert "Fix the reason and run the operation again" in text_of(response)
     # What went wrong inside is the operators' business.
-    answer = admin.get(USERS)
-    assert answer.status_code == 503
-    assert "migration 0007" not in text_of(answer)
+    response = admin.get(USERS)
+    assert response.status_code == 503
+    assert "migration 0007" not in text_of(response)
     set_state(tenant, "active")
     assert "Check its server" in text_of(staff.get(USERS))
 

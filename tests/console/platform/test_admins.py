@@ -11,7 +11,7 @@ from identity_platform.audit.models import PlatformEvent
 from tenants.provisioning import suspend_tenant
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
 from tests.userflow.mailbox import mails_to
-from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow.accounts.models import AdminUser
 from userflow.invitations.models import AdminInvitation
 
@@ -54,9 +54,9 @@ def last_event(user: Staff) -> str:
 
 def test_created_operator_signs_in(operator: Staff) -> None:
     asked = form(roles=["operator"])
-    answer = operator.post(f"{LIST}add/", asked)
+    response = operator.post(f"{LIST}add/", asked)
     user = AdminUser.objects.get(username=asked["username"])
-    assert (answer.status_code, answer.headers["Location"], user.tenant_id) == (302, at(user), None)
+    assert (response.status_code, response.headers["Location"], user.tenant_id) == (302, at(user), None)
     assert sign_in_admin(user.username)["access_token"]
 
 
@@ -105,16 +105,16 @@ def test_operators_change_admins_of_a_suspended_tenant(
     record = {"username": user.username, "email": user.email, "first_name": "Ann", "last_name": ""}
     body = {**record, "roles": ["auditor"], "reason": "asked for"}
     assert other.post(at(user, page), body).headers["Location"].startswith("/admin/login")
-    answer = operator.post(at(user, page), body)
-    assert (answer.status_code, answer.headers.get("Location")) == (302, at(user)), answer.text
+    response = operator.post(at(user, page), body)
+    assert (response.status_code, response.headers.get("Location")) == (302, at(user)), response.text
 
 
 def test_granting_unheld_permission_is_rejected(tenant: TestTenant) -> None:
     weak = new_tenant_admin(tenant, "admins:read", "admins:write", "audit:read").sign_in()
     user = new_tenant_admin(tenant, "audit:read")
     body = {"username": user.username, "email": user.email, "first_name": "", "last_name": ""}
-    answer = weak.post(at(user, "edit"), {**body, "roles": ["tenant-admin"]})
-    assert (answer.status_code, "not one of the available choices" in answer.text) == (400, True)
+    response = weak.post(at(user, "edit"), {**body, "roles": ["tenant-admin"]})
+    assert (response.status_code, "not one of the available choices" in response.text) == (400, True)
     stronger = new_tenant_admin(tenant)
     for page in ("deactivate", "reset-factors"):
         assert weak.post(at(stronger, page), {"reason": "so"}).status_code == 400
@@ -141,8 +141,8 @@ def test_admin_is_deactivated_and_activated(operator: Staff, tenant: TestTenant)
 def test_last_admin_and_own_account_cannot_be_deactivated(new_tenant: Any) -> None:
     tenant = new_tenant()
     operator = new_operator().sign_in()
-    answer = operator.post(f"{LIST}{tenant.admin.id}/deactivate/")
-    assert (answer.status_code, AdminUser.objects.get(pk=tenant.admin.id).active) == (400, True)
+    response = operator.post(f"{LIST}{tenant.admin.id}/deactivate/")
+    assert (response.status_code, AdminUser.objects.get(pk=tenant.admin.id).active) == (400, True)
     assert operator.post(at(operator, "deactivate")).status_code == 400
     assert operator.row().active
 
@@ -183,8 +183,8 @@ def test_sessions_are_shown_and_ended(operator: Staff, tenant: TestTenant) -> No
     token = user.api_token()
     # The random tokens of forms hold these letters now and then.
     assert not re.search(r"\botp\b", operator.get(at(user)).text)
-    answer = operator.post(at(user, "end-sessions"))
-    assert answer.status_code == 302
+    response = operator.post(at(user, "end-sessions"))
+    assert response.status_code == 302
     assert "2 sessions have ended." in operator.get(at(user)).text
     assert (user.get("/admin/").status_code, Api(token=token).get("/uflow/admin/users/me").status_code) == (302, 401)
 
@@ -194,8 +194,8 @@ def test_auditor_reads_and_changes_nothing(tenant: TestTenant) -> None:
     auditor = new_auditor(tenant).sign_in()
     assert auditor.get(at(user)).status_code == 200
     for page in ("edit", "activate", "deactivate", "reset-factors", "end-sessions"):
-        for answer in (auditor.get(at(user, page)), auditor.post(at(user, page), {"reason": "so"})):
-            assert answer.status_code == 403
+        for response in (auditor.get(at(user, page)), auditor.post(at(user, page), {"reason": "so"})):
+            assert response.status_code == 403
 
 
 def test_tenant_admin_sees_own_tenant_only(head: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
@@ -213,18 +213,18 @@ def test_the_list_costs_the_same_with_many_admins(new_tenant: Any) -> None:
     for _ in range(12):
         new_tenant_admin(tenant)
     head = new_tenant_admin(tenant).sign_in()
-    with statements() as seen:
+    with capture_statements() as seen:
         assert head.get(LIST).context["cl"].result_count == 14
     # Session, who asks, tenant; how many, the users with their tenants, and their roles.
-    assert seen.counts == (6, 0), "\n".join(seen.shared)
+    assert seen.counts == (6, 0), "\n".join(seen.default)
 
 
 def test_admin_page_costs_the_same_for_all_users(head: Staff, tenant: TestTenant) -> None:
     user = new_tenant_admin(tenant).sign_in()
-    with statements() as seen:
+    with capture_statements() as seen:
         assert head.get(at(user)).status_code == 200
     # Session, who asks; the user and its roles, the user's tenant, its sessions, its events; the tenant of the header.
-    assert seen.counts == (8, 0), "\n".join(seen.shared)
+    assert seen.counts == (8, 0), "\n".join(seen.default)
 
 
 def test_admin_invitation_is_resent_and_cancelled(operator: Staff, tenant: TestTenant) -> None:
@@ -253,8 +253,8 @@ def test_invitations_of_other_tenants_are_404(head: Staff, operator: Staff, othe
     row = AdminInvitation.objects.get(email=email)
     assert email not in head.get(INVITATIONS).text
     for page in ("change", "resend", "cancel"):
-        for answer in (head.get(f"{INVITATIONS}{row.pk}/{page}/"), head.post(f"{INVITATIONS}{row.pk}/{page}/")):
-            assert answer.status_code == 404
+        for response in (head.get(f"{INVITATIONS}{row.pk}/{page}/"), head.post(f"{INVITATIONS}{row.pk}/{page}/")):
+            assert response.status_code == 404
     row.refresh_from_db()
     assert row.cancelled_at is None
 
@@ -264,6 +264,6 @@ def test_tenant_admin_sees_tenant_roles_only(head: Staff, operator: Staff) -> No
         page = person.get("/admin/userflow/adminrole/")
         names = set(page.context["cl"].queryset.values_list("name", flat=True))
         assert ({"auditor", "tenant-admin"} <= names, "operator" in names) == (True, sees)
-    with statements() as seen:
+    with capture_statements() as seen:
         head.get("/admin/userflow/adminrole/")
-    assert seen.counts == (5, 0), "\n".join(seen.shared)
+    assert seen.counts == (5, 0), "\n".join(seen.default)

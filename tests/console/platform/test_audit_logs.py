@@ -12,7 +12,7 @@ from console.platform.audit_logs import as_csv
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.audit.writer import record_for_platform
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
-from tests.world import TestTenant, statements
+from tests.world import TestTenant, capture_statements
 
 TRAIL = "/admin/platform/audit/"
 EXPORT = f"{TRAIL}export/"
@@ -28,8 +28,8 @@ def happened(target: str, tenant: TestTenant | None = None, times: int = 1, acti
         record_for_platform(action, tenant_id=tenant.id if tenant else None, target=("thing", target))
 
 
-def lines(answer: Any) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]
+def lines(response: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in b"".join(response.streaming_content).splitlines()]
 
 
 def test_audit_trail_is_searched(operator: Staff, tenant: TestTenant) -> None:
@@ -74,9 +74,9 @@ def test_tenant_admin_sees_events_of_own_tenant(tenant: TestTenant, other_tenant
 def test_export_is_audited_and_filtered(operator: Staff) -> None:
     target = secrets.token_hex(8)
     happened(target, times=3)
-    answer = operator.post(EXPORT, {"target": target, "form": "jsonl"})
-    assert "attachment" in answer.headers["Content-Disposition"]
-    assert [event["target_id"] for event in lines(answer)] == [target] * 3
+    response = operator.post(EXPORT, {"target": target, "form": "jsonl"})
+    assert "attachment" in response.headers["Content-Disposition"]
+    assert [event["target_id"] for event in lines(response)] == [target] * 3
     event = PlatformEvent.objects.filter(action="audit.exported").latest("id")
     assert (event.actor_kind, event.actor_id) == ("operator", str(operator.id))
 
@@ -91,8 +91,8 @@ def test_export_requires_permission(tenant: TestTenant) -> None:
 def test_csv_export_escapes_formulas(operator: Staff) -> None:
     target = f"=HYPERLINK({secrets.token_hex(4)})"
     happened(target)
-    answer = operator.post(EXPORT, {"target": target, "form": "csv"})
-    rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
+    response = operator.post(EXPORT, {"target": target, "form": "csv"})
+    rows = list(csv.DictReader(io.StringIO(b"".join(response.streaming_content).decode())))
     assert [row["target_id"] for row in rows] == [f"'{target}"]
 
 
@@ -107,10 +107,10 @@ def test_deep_page_costs_the_same(operator: Staff) -> None:
     target = secrets.token_hex(8)
     happened(target, times=5)
     for query in ({}, {"target": target}, {"before": str(PlatformEvent.objects.latest("id").pk)}):
-        with statements() as seen:
+        with capture_statements() as seen:
             assert operator.get(TRAIL, **query).status_code == 200
         # Session, who asks; the page.
-        assert seen.counts == (3, 0), "\n".join(seen.shared)
+        assert seen.counts == (3, 0), "\n".join(seen.default)
 
 
 def test_platform_auditor_reads_whole_trail(tenant: TestTenant) -> None:

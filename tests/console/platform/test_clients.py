@@ -7,7 +7,7 @@ import pytest
 
 from identity_platform.audit.models import PlatformEvent
 from tests.console.staff import Staff, new_operator, new_tenant_admin
-from tests.world import Api, TestTenant, statements
+from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.models import Client
 
 LIST = "/admin/userflow/client/"
@@ -26,8 +26,8 @@ def made(head: Staff, **members: Any) -> tuple[Client, Any]:
     name = f"Client {secrets.token_hex(5)}"
     form_tenant_id = {"form_tenant_id": str(head.tenant_id)}
     body = {"name": name, "type": "confidential", "scopes": "services:read", **form_tenant_id, **members}
-    answer = head.post(f"{LIST}add/", body)
-    return Client.objects.get(name=name), answer
+    response = head.post(f"{LIST}add/", body)
+    return Client.objects.get(name=name), response
 
 
 def token_status(client: Client, secret: str) -> int:
@@ -36,19 +36,19 @@ def token_status(client: Client, secret: str) -> int:
 
 
 def test_add_client_shows_secret_once(head: Staff) -> None:
-    client, answer = made(head)
-    secret = answer.context["secret"]
-    assert secret in answer.text
-    assert "no-store" in answer.headers["Cache-Control"]
+    client, response = made(head)
+    secret = response.context["secret"]
+    assert secret in response.text
+    assert "no-store" in response.headers["Cache-Control"]
     assert token_status(client, secret) == 200
     written = [head.get(at(client)).text, head.get("/admin/").text, str(list(PlatformEvent.objects.values()))]
     assert [text for text in written if secret in text] == []
 
 
 def test_rotated_client_secret_takes_over(head: Staff) -> None:
-    client, answer = made(head)
+    client, response = made(head)
     rotated = head.post(at(client, "rotate"), {"overlap_hours": "0"})
-    assert token_status(client, answer.context["secret"]) == 401
+    assert token_status(client, response.context["secret"]) == 401
     assert token_status(client, rotated.context["secret"]) == 200
     head.time_passes(16)
     assert head.post(at(client, "rotate"), {"overlap_hours": "0"}).headers["Location"].startswith("/admin/reauth")
@@ -74,12 +74,12 @@ def test_client_is_edited_deactivated_and_deleted(head: Staff) -> None:
 
 def test_validation_errors_are_shown_at_the_field(head: Staff, tenant: TestTenant) -> None:
     body = {"form_tenant_id": str(tenant.id), "name": "x", "type": "public"}
-    answer = head.post(f"{LIST}add/", {**body, "scopes": "tenants:write"})
-    assert (answer.status_code, "scopes" in answer.context["form"].errors) == (400, True)
-    answer = head.post(f"{LIST}add/", {**body, "redirect_uris": "javascript:alert(1)"})
-    assert (answer.status_code, "redirect_uris" in answer.context["form"].errors) == (400, True)
-    answer = head.post(f"{LIST}{tenant.client_id}/delete/")
-    assert answer.status_code == 400
+    response = head.post(f"{LIST}add/", {**body, "scopes": "tenants:write"})
+    assert (response.status_code, "scopes" in response.context["form"].errors) == (400, True)
+    response = head.post(f"{LIST}add/", {**body, "redirect_uris": "javascript:alert(1)"})
+    assert (response.status_code, "redirect_uris" in response.context["form"].errors) == (400, True)
+    response = head.post(f"{LIST}{tenant.client_id}/delete/")
+    assert response.status_code == 400
 
 
 def test_clients_of_other_tenant_are_404(head: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
@@ -104,6 +104,6 @@ def test_lists_and_pages_cost_the_same_with_many(head: Staff, tenant: TestTenant
     for _ in range(5):
         Client.objects.create(tenant_id=tenant.id, name=secrets.token_hex(4))
     for path, costs in ((LIST, 5), (f"{LIST}{tenant.client_id}/change/", 4)):
-        with statements() as seen:
+        with capture_statements() as seen:
             assert head.get(path).status_code == 200
-        assert seen.counts == (costs, 0), "\n".join(seen.shared)
+        assert seen.counts == (costs, 0), "\n".join(seen.default)

@@ -11,7 +11,7 @@ from tests.userflow.directory.conftest import Directory
 from tests.userflow.directory.conftest import configured as configured
 from tests.userflow.directory.conftest import entra as entra
 from tests.userflow.directory.entra import Entra
-from tests.world import TestTenant, statements
+from tests.world import TestTenant, capture_statements
 from userflow.directory.models import DirectoryConfig, DirectoryRun
 
 LIST = "/admin/platform/directories/"
@@ -56,8 +56,8 @@ def test_directory_is_tested(head: Staff, home: TestTenant, directory: Directory
 
 def test_failed_run_shows_reason(head: Staff, home: TestTenant, directory: Directory, entra: Entra) -> None:
     entra.end()
-    answer = send(head, home, at(directory, "dry-run/"))
-    assert (answer.status_code, bool(answer.context["form"].non_field_errors())) == (400, True)
+    response = send(head, home, at(directory, "dry-run/"))
+    assert (response.status_code, bool(response.context["form"].non_field_errors())) == (400, True)
     assert "failed" in head.get(at(directory)).text
     run = DirectoryRun.objects.get(config_id=directory.made["id"])
     # Nothing was compared, so the page must not say that nothing would change.
@@ -82,7 +82,7 @@ def test_directories_of_other_tenant_are_404(directory: Directory, tenant: TestT
         assert directory.made["name"] not in person.get(LIST).text
         for page in ("", "dry-run/", "sync/", "try/", "change/", "delete/", f"runs/{run['id']}/"):
             found = [person.get(at(directory, page)), send(person, tenant, at(directory, page))]
-            assert {answer.status_code for answer in found} == {404}
+            assert {response.status_code for response in found} == {404}
     assert DirectoryRun.objects.filter(config_id=directory.made["id"]).count() == 1
 
 
@@ -103,9 +103,9 @@ def test_pages_cost_the_same_with_many_runs(head: Staff, home: TestTenant, direc
     )
     # Session, who asks, tenant; then the directories, their runs and how many there are.
     for path, costs in ((LIST, 6), (at(directory), 8)):
-        with statements() as seen:
+        with capture_statements() as seen:
             assert head.get(path).status_code == 200
-        assert seen.counts == (costs, 0), "\n".join(seen.shared)
+        assert seen.counts == (costs, 0), "\n".join(seen.default)
 
 
 def test_empty_list_says_what_to_do(head: Staff) -> None:

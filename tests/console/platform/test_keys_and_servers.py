@@ -9,7 +9,7 @@ from identity_platform.crypto import key_ring
 from tenants import keys
 from tenants.models import DatabaseServer, DataKey
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
-from tests.world import TestTenant, statements
+from tests.world import TestTenant, capture_statements
 from userflow.sessions.models import SigningKey
 from userflow.sessions.signing import signing_key_status
 
@@ -124,6 +124,6 @@ def test_pages_cost_the_same_with_many_rows(operator: Staff, spare_server: Datab
     for path, costs in ((SIGNING, 3), (ENCRYPTION, 3), (SERVERS, 3), (f"{SERVERS}{spare_server.pk}/", 4)):
         # How a server is reached is read once a process.
         operator.get(path)
-        with statements() as seen:
+        with capture_statements() as seen:
             assert operator.get(path).status_code == 200
-        assert seen.counts == (costs, 0), f"{path}\n" + "\n".join(seen.shared)
+        assert seen.counts == (costs, 0), f"{path}\n" + "\n".join(seen.default)

@@ -13,7 +13,7 @@ from tests.userflow.webhooks.conftest import _consumers_on_this_machine as _cons
 from tests.userflow.webhooks.conftest import consumer as consumer
 from tests.userflow.webhooks.conftest import deliver
 from tests.userflow.webhooks.consumer import Consumer
-from tests.world import TestTenant, statements
+from tests.world import TestTenant, capture_statements
 from userflow.events.models import DEAD, WebhookEndpoint, WebhookMessage
 from userflow.webhooks.actions import create_endpoint
 
@@ -45,10 +45,10 @@ def give_up(home: TestTenant, endpoint: WebhookEndpoint, number: int = 1) -> Non
 
 
 def test_add_endpoint_shows_secret_once(head: Staff, home: TestTenant, consumer: Consumer) -> None:
-    answer = send(head, home, f"{LIST}add/", url=consumer.url, events=["end_user.*"], enabled="on")
-    secret = answer.context["secret"]
-    assert secret in answer.text
-    assert "no-store" in answer.headers["Cache-Control"]
+    response = send(head, home, f"{LIST}add/", url=consumer.url, events=["end_user.*"], enabled="on")
+    secret = response.context["secret"]
+    assert secret in response.text
+    assert "no-store" in response.headers["Cache-Control"]
     page = head.get(LIST).text
     assert (consumer.url in page, "end_user.*" in page, secret in page) == (True, True, False)
     with in_tenant(home.id):
@@ -57,8 +57,8 @@ def test_add_endpoint_shows_secret_once(head: Staff, home: TestTenant, consumer:
 
 
 def test_add_endpoint_rejects_private_address(head: Staff, home: TestTenant) -> None:
-    answer = send(head, home, f"{LIST}add/", url="https://10.0.0.1/", events=["*"])
-    assert (answer.status_code, bool(answer.context["form"].errors["url"])) == (400, True)
+    response = send(head, home, f"{LIST}add/", url="https://10.0.0.1/", events=["*"])
+    assert (response.status_code, bool(response.context["form"].errors["url"])) == (400, True)
 
 
 def test_endpoint_is_edited_disabled_and_deleted(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
@@ -92,8 +92,8 @@ def test_dead_letters_are_shown_and_replayed(head: Staff, home: TestTenant, endp
 
 
 def test_form_of_other_tenant_is_rejected(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
-    answer = head.post(at(endpoint, "delete/"), {"form_tenant_id": str(uuid4())})
-    assert (answer.status_code, head.get(at(endpoint)).status_code) == (409, 200)
+    response = head.post(at(endpoint, "delete/"), {"form_tenant_id": str(uuid4())})
+    assert (response.status_code, head.get(at(endpoint)).status_code) == (409, 200)
 
 
 def test_endpoints_of_other_tenant_are_404(
@@ -105,7 +105,7 @@ def test_endpoints_of_other_tenant_are_404(
         assert endpoint.url not in person.get(LIST).text
         for page in ("", "edit/", "rotate/", "test/", "replay/", "delete/"):
             found = [person.get(at(endpoint, page)), send(person, tenant, at(endpoint, page), url="x")]
-            assert {answer.status_code for answer in found} == {404}
+            assert {response.status_code for response in found} == {404}
     assert head.get(at(endpoint)).status_code == 200
 
 
@@ -119,10 +119,10 @@ def test_read_permission_does_not_allow_changes(home: TestTenant, endpoint: Webh
 def test_pages_cost_the_same_with_many_messages(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
     for number, (path, own) in enumerate(((LIST, 1), (at(endpoint), 3))):
         give_up(home, endpoint, 10 * number)
-        with statements() as seen:
+        with capture_statements() as seen:
             assert head.get(path).status_code == 200
         # Session, who asks (with the tenant's context), tenant.
-        assert seen.counts == (3, own), "\n".join([*seen.shared, *seen.own])
+        assert seen.counts == (3, own), "\n".join([*seen.default, *seen.tenant])
 
 
 def test_empty_list_says_what_to_do(head: Staff) -> None:

@@ -15,7 +15,7 @@ from identity_platform.audit.models import PlatformEvent
 from registry.actions import create_credential, create_service, update_credential
 from registry.models import Service, ServiceCredential
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
-from tests.world import TestTenant, statements
+from tests.world import TestTenant, capture_statements
 
 KEEPER = ("services:read", "services:credentials")
 
@@ -95,8 +95,8 @@ def test_a_secret_may_be_an_object_or_have_several_lines(keeper: Staff, service:
     ],
 )
 def test_validation_errors_are_shown_at_the_field(keeper: Staff, service: Service, form: Any, says: str) -> None:
-    answer = add(keeper, service, **form)
-    assert (answer.status_code, says in answer.text) == (400, True)
+    response = add(keeper, service, **form)
+    assert (response.status_code, says in response.text) == (400, True)
     assert not service.credentials.exists()
 
 
@@ -120,7 +120,9 @@ def test_revealed_secret_is_on_one_page_only(
     after = [
         keeper.get(path) for path in (page_of(service), at(credential, "reveal"), "/admin/", "/admin/platform/audit/")
     ]
-    written = [answer.content.decode() for answer in after] + [str(answer.headers) for answer in [*after, shown]]
+    written = [response.content.decode() for response in after] + [
+        str(response.headers) for response in [*after, shown]
+    ]
     written += [
         str(keeper.browser.cookies),
         str([SessionStore().decode(row.session_data) for row in BrowserSession.objects.all()]),
@@ -143,9 +145,9 @@ def test_reveal_is_audited_with_reason(keeper: Staff, service: Service) -> None:
 def test_reveal_requires_step_up(keeper: Staff, service: Service) -> None:
     credential = bound(service, "kept-from-view")
     keeper.time_passes(16)
-    for answer in (keeper.get(at(credential, "reveal")), revealed(keeper, credential)):
-        assert answer.status_code == 302
-        assert answer.headers["Location"].startswith("/admin/reauthenticate/")
+    for response in (keeper.get(at(credential, "reveal")), revealed(keeper, credential)):
+        assert response.status_code == 302
+        assert response.headers["Location"].startswith("/admin/reauthenticate/")
     assert "service_credential.revealed" not in [action for action, _, _ in events(credential)]
 
 
@@ -159,16 +161,16 @@ def test_reveal_rejects_revoked_and_expired(keeper: Staff, service: Service) -> 
         update_credential(
             tenant_id=service.tenant_id, service_id=service.pk, credential_id=credential.pk, changes=change
         )
-        answer = revealed(keeper, credential)
-        assert (answer.status_code, "kept-" in answer.text) == (400, False)
+        response = revealed(keeper, credential)
+        assert (response.status_code, "kept-" in response.text) == (400, False)
 
 
 def test_reveal_rejects_inactive_service(keeper: Staff, service: Service) -> None:
     credential = bound(service, "kept-in")
     assert "/reveal/" in keeper.get(page_of(service)).text
     Service.objects.filter(pk=service.pk).update(status="inactive")
-    answer = revealed(keeper, credential)
-    assert (answer.status_code, "kept-in" in answer.text) == (400, False)
+    response = revealed(keeper, credential)
+    assert (response.status_code, "kept-in" in response.text) == (400, False)
     assert "/reveal/" not in keeper.get(page_of(service)).text
     assert [action for action, _, _ in events(credential)] == ["service_credential.created"]
 
@@ -179,8 +181,8 @@ def test_moved_secret_does_not_decrypt(keeper: Staff, service: Service, other_te
     )
     stolen, mine = bound(foreign, "of-other-tenant"), bound(service)
     ServiceCredential.objects.filter(pk=mine.pk).update(secret=bytes(stolen.secret))
-    answer = revealed(keeper, mine)
-    assert (answer.status_code, "of-other-tenant" in answer.text) == (400, False)
+    response = revealed(keeper, mine)
+    assert (response.status_code, "of-other-tenant" in response.text) == (400, False)
     assert events(mine)[-1][:2] == ("service_credential.unreadable", "failed")
 
 
@@ -189,8 +191,8 @@ def test_service_reader_sees_no_credential_actions(service: Service, tenant: Tes
     auditor = new_auditor(tenant).sign_in()
     assert "/reveal/" not in auditor.get(page_of(service)).text
     for page in ("reveal", "rotate", "revoke", "activate", "expiry", "delete"):
-        for answer in (auditor.get(at(credential, page)), auditor.post(at(credential, page), {"reason": "so"})):
-            assert answer.status_code == 403
+        for response in (auditor.get(at(credential, page)), auditor.post(at(credential, page), {"reason": "so"})):
+            assert response.status_code == 403
     assert service.credentials.get().status == "active"
 
 
@@ -205,16 +207,16 @@ def test_credentials_of_other_tenant_are_404(
     under_mine = at(credential, "reveal").replace(str(foreign.pk), str(service.pk))
     for person in (keeper, operator):
         for path in (at(credential, "reveal"), under_mine):
-            answer = person.post(path, {"reason": "so"})
-            assert (answer.status_code, "of-other-tenant" in answer.text) == (404, False)
+            response = person.post(path, {"reason": "so"})
+            assert (response.status_code, "of-other-tenant" in response.text) == (404, False)
     assert credential.last_read_at is None
 
 
 def test_a_services_page_costs_the_same_with_many_credentials(keeper: Staff, service: Service) -> None:
     for _ in range(20):
         bound(service)
-    with statements() as seen:
+    with capture_statements() as seen:
         assert keeper.get(page_of(service)).status_code == 200
     # Session, who asks (with the tenant's context), tenant; then the service and its credentials.
-    assert seen.counts == (5, 0), "\n".join(seen.shared)
-    assert not [statement for statement in seen.shared if '"secret"' in statement]
+    assert seen.counts == (5, 0), "\n".join(seen.default)
+    assert not [statement for statement in seen.default if '"secret"' in statement]

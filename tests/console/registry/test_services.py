@@ -9,7 +9,7 @@ import pytest
 from registry.actions import create_service
 from registry.models import Service
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
-from tests.world import TestTenant, statements
+from tests.world import TestTenant, capture_statements
 
 LIST = "/admin/registry/service/"
 FORM = {
@@ -55,9 +55,9 @@ def at(service: Service, page: str = "change/") -> str:
 
 def test_services_are_registered_changed_and_deleted(manager: Staff, tenant: TestTenant) -> None:
     name = f"Payments {secrets.token_hex(4)}"
-    answer = add(manager, tenant, name=name)
+    response = add(manager, tenant, name=name)
     service = Service.objects.get(tenant_id=tenant.id, name=name)
-    assert (answer.status_code, answer.headers["Location"]) == (302, at(service))
+    assert (response.status_code, response.headers["Location"]) == (302, at(service))
     assert (service.type, service.metadata) == ("payment", {"team": "till"})
     assert manager.post(at(service, "edit/"), {**FORM, "name": name, "status": "inactive"}).status_code == 302
     assert "inactive" in manager.get(at(service)).text
@@ -110,11 +110,11 @@ def test_a_list_costs_the_same_with_many_services(new_tenant: Any) -> None:
     at_work = service_manager(tenant)
     for _ in range(60):
         a_service(tenant)
-    with statements() as seen:
+    with capture_statements() as seen:
         page = at_work.get(LIST)
     assert page.context["cl"].paginator.count == 60
     # Session, who asks, tenant; the types of the filter, the total from the counters, the page itself.
-    assert seen.counts == (6, 0), "\n".join(seen.shared)
+    assert seen.counts == (6, 0), "\n".join(seen.default)
 
 
 def test_read_permission_does_not_allow_changes(tenant: TestTenant) -> None:
@@ -122,9 +122,9 @@ def test_read_permission_does_not_allow_changes(tenant: TestTenant) -> None:
     auditor = new_auditor(tenant).sign_in()
     assert auditor.get(at(service)).status_code == 200
     for page in (f"{LIST}add/", at(service, "edit/"), at(service, "delete/"), at(service, "credentials/add/")):
-        for answer in (auditor.get(page), auditor.post(page, FORM)):
-            assert answer.status_code == 403
-            assert "permission" in answer.text
+        for response in (auditor.get(page), auditor.post(page, FORM)):
+            assert response.status_code == 403
+            assert "permission" in response.text
     assert Service.objects.filter(pk=service.pk, status="active").exists()
 
 
@@ -134,8 +134,8 @@ def test_services_of_other_tenant_are_404(manager: Staff, tenant: TestTenant, ot
     for browser in (manager, operator):
         assert foreign.name not in browser.get(LIST).text
         for page in ("change/", "edit/", "delete/", "credentials/add/"):
-            for answer in (browser.get(at(foreign, page)), browser.post(at(foreign, page), FORM)):
-                assert answer.status_code == 404
+            for response in (browser.get(at(foreign, page)), browser.post(at(foreign, page), FORM)):
+                assert response.status_code == 404
     assert Service.objects.filter(pk=foreign.pk, name=foreign.name).exists()
     assert manager.get(f"{LIST}nonsense/change/").status_code == 404
 
@@ -143,6 +143,6 @@ def test_services_of_other_tenant_are_404(manager: Staff, tenant: TestTenant, ot
 def test_delete_rejects_service_with_active_credentials(manager: Staff, tenant: TestTenant) -> None:
     service = a_service(tenant)
     manager.post(at(service, "credentials/add/"), {"name": "live", "type": "api_key", "secret": "s3cret"})
-    answer = manager.post(at(service, "delete/"))
-    assert (answer.status_code, "Revoke or delete them first" in answer.text) == (400, True)
+    response = manager.post(at(service, "delete/"))
+    assert (response.status_code, "Revoke or delete them first" in response.text) == (400, True)
     assert Service.objects.filter(pk=service.pk).exists()

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.console.staff import new_operator, new_tenant_admin
-from tests.tenants.conftest import said_by
-from tests.world import TestTenant, statements
+from tests.tenants.conftest import run_command
+from tests.world import TestTenant, capture_statements
 
 LIST = "/admin/tenants/tenant/"
 
@@ -28,7 +28,7 @@ def test_operators_find_tenants_by_name_slug_and_id(tenant: TestTenant, other_te
 def test_the_list_shows_state_server_schema_size_and_users(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     tenant.register()
-    said_by("collect_figures", tenant=[tenant.slug], settled=0)
+    run_command("collect_figures", tenant=[tenant.slug], settled=0)
     shown = new_operator().sign_in().get(LIST, q=tenant.slug).content.decode()
     for word in ("active", "main", "current", "\N{NO-BREAK SPACE}MB"):
         assert word in shown
@@ -83,17 +83,17 @@ def test_a_tenant_admin_sees_the_own_tenant_only(tenant: TestTenant, other_tenan
     "tenant_id", ["00000000-0000-0000-0000-000000000000", "nonsense", "5d2c33e5-9a86-4c0e-8d57-c8df6a2f9b11"]
 )
 def test_unknown_tenant_gets_404_page(tenant_id: str) -> None:
-    answer = new_operator().sign_in().get(f"{LIST}{tenant_id}/change/")
-    assert answer.status_code == 404
-    assert "Go to the dashboard" in answer.content.decode()
+    response = new_operator().sign_in().get(f"{LIST}{tenant_id}/change/")
+    assert response.status_code == 404
+    assert "Go to the dashboard" in response.content.decode()
 
 
 def test_tenant_list_and_page_require_permission(tenant: TestTenant) -> None:
     operator = new_operator("audit:read").sign_in()
     for path in (LIST, page(tenant), "/admin/console/job/"):
-        answer = operator.get(path)
-        assert answer.status_code == 403
-        assert "Not allowed" in answer.content.decode()
+        response = operator.get(path)
+        assert response.status_code == 403
+        assert "Not allowed" in response.content.decode()
     assert LIST not in operator.get("/admin/").content.decode()
 
 
@@ -113,11 +113,11 @@ def test_anonymous_request_redirects_to_sign_in(tenant: TestTenant) -> None:
 def test_tenant_page_costs_the_same_with_many_rows(new_tenant: Callable[[], TestTenant]) -> None:
     operator, tenant = new_operator().sign_in(), new_tenant()
     operator.get(page(tenant))
-    with statements() as few:
+    with capture_statements() as few:
         operator.get(page(tenant))
     for _ in range(3):
         new_tenant_admin(tenant)
-    with statements() as many:
+    with capture_statements() as many:
         operator.get(page(tenant))
     assert many.counts == few.counts
     assert many.counts[0] <= 18

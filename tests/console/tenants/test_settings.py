@@ -74,9 +74,9 @@ def test_settings_are_saved_and_reset(operator: Staff, new_tenant: Callable[[], 
 )
 def test_settings_show_validation_errors(operator: Staff, tenant: TestTenant, name: str, value: str, says: str) -> None:
     before = settings_of(tenant)
-    answer = operator.post(page(tenant, "settings"), form(tenant, **{name: value}))
-    assert answer.status_code == 400
-    assert says in answer.content.decode()
+    response = operator.post(page(tenant, "settings"), form(tenant, **{name: value}))
+    assert response.status_code == 400
+    assert says in response.content.decode()
     assert settings_of(tenant) == before
 
 
@@ -87,8 +87,8 @@ def test_rename_tenant_rejects_taken_slug(
     slug = f"{own.slug}-x"
     operator.post(page(own, "settings"), form(own, name="Renamed", slug=slug))
     assert (Tenant.objects.get(pk=own.id).name, Tenant.objects.get(pk=own.id).slug) == ("Renamed", slug)
-    answer = operator.post(page(own, "settings"), form(own, slug=tenant.slug))
-    assert "Another tenant has this slug" in answer.content.decode()
+    response = operator.post(page(own, "settings"), form(own, slug=tenant.slug))
+    assert "Another tenant has this slug" in response.content.decode()
 
 
 def test_saving_without_a_change_writes_nothing(operator: Staff, tenant: TestTenant) -> None:

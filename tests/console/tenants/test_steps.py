@@ -36,10 +36,10 @@ def until_over(job: Job) -> Job:
     raise AssertionError(f"still {job.state}: {job.lines}")
 
 
-def job_of(answer: Any) -> Job:
+def job_of(response: Any) -> Job:
     """The job to whose page the answer leads."""
-    assert answer.status_code == 302, answer.content.decode()
-    return until_over(Job.objects.get(pk=answer.headers["Location"].split("/")[-3]))
+    assert response.status_code == 302, response.content.decode()
+    return until_over(Job.objects.get(pk=response.headers["Location"].split("/")[-3]))
 
 
 def state(tenant: TestTenant) -> str:
@@ -85,15 +85,15 @@ def test_provision_tenant_mails_link_to_admin(operator: Staff) -> None:
     ],
 )
 def test_provisioning_shows_validation_errors(operator: Staff, wrong: dict[str, str], says: str) -> None:
-    answer = operator.post(f"{LIST}provision/", provision_form(**wrong))
-    assert answer.status_code == 400
-    assert says in answer.content.decode()
+    response = operator.post(f"{LIST}provision/", provision_form(**wrong))
+    assert response.status_code == 400
+    assert says in response.content.decode()
 
 
 def test_provisioning_rejects_taken_names(operator: Staff, tenant: TestTenant) -> None:
-    answer = operator.post(f"{LIST}provision/", provision_form(slug=tenant.slug, username=tenant.admin.username))
+    response = operator.post(f"{LIST}provision/", provision_form(slug=tenant.slug, username=tenant.admin.username))
     for says in ("Another tenant has this slug", "Another admin user has this username"):
-        assert says in answer.content.decode()
+        assert says in response.content.decode()
 
 
 def test_a_tenant_is_suspended_and_resumed(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
@@ -108,13 +108,13 @@ def test_a_tenant_is_suspended_and_resumed(operator: Staff, new_tenant: Callable
 
 def test_change_rejected_by_tenant_state_is_shown(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
-    answer = operator.post(page(tenant, "resume"))
-    assert answer.status_code == 400 or state(tenant) == "active"
+    response = operator.post(page(tenant, "resume"))
+    assert response.status_code == 400 or state(tenant) == "active"
     TenantDatabase.objects.filter(pk=tenant.id).update(status="migrating")
-    answer = operator.post(page(tenant, "suspend"))
+    response = operator.post(page(tenant, "suspend"))
     TenantDatabase.objects.filter(pk=tenant.id).update(status="active")
-    assert answer.status_code == 400
-    assert "cannot become suspended" in answer.content.decode()
+    assert response.status_code == 400
+    assert "cannot become suspended" in response.content.decode()
 
 
 def test_delete_tenant_requires_typed_slug(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
@@ -197,11 +197,11 @@ def test_interrupted_job_runs_again(operator: Staff) -> None:
 def test_assurance_table_actions_require_step_up(operator: Staff, tenant: TestTenant) -> None:
     operator.time_passes(minutes=16)
     for step in ("suspend", "settings", "delete"):
-        for answer in (
+        for response in (
             operator.get(page(tenant, step)),
             operator.post(page(tenant, step), {"typed": tenant.slug}),
         ):
-            assert answer.headers["Location"].startswith("/admin/reauthenticate/")
+            assert response.headers["Location"].startswith("/admin/reauthenticate/")
     assert state(tenant) == "active"
 
 
@@ -209,8 +209,8 @@ def test_assurance_table_actions_require_step_up(operator: Staff, tenant: TestTe
 def test_changes_by_url_require_permission(step: str, tenant: TestTenant) -> None:
     for staff in (new_operator("tenants:read"), new_tenant_admin(tenant)):
         staff.sign_in()
-        for answer in (staff.get(page(tenant, step)), staff.post(page(tenant, step), {"typed": tenant.slug})):
-            assert answer.status_code == 403
+        for response in (staff.get(page(tenant, step)), staff.post(page(tenant, step), {"typed": tenant.slug})):
+            assert response.status_code == 403
     assert state(tenant) == "active"
 
 

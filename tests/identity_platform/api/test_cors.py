@@ -24,24 +24,24 @@ def test_a_listed_page_may_call_and_read_what_it_needs(api: Api) -> None:
     asked = preflight(api, APP)
     assert (asked.status_code, asked.headers["Access-Control-Allow-Origin"]) == (200, APP)
     assert {"authorization", "content-type"} <= set(asked.headers["Access-Control-Allow-Headers"].split(", "))
-    answer = api.post(LOGIN, {}, headers={"Origin": APP})
-    assert (answer.status_code, answer.headers["Access-Control-Allow-Origin"]) == (400, APP)
-    assert "X-Enrollment-Ticket" in answer.headers["Access-Control-Expose-Headers"]
-    assert "Access-Control-Allow-Credentials" not in answer.headers
+    response = api.post(LOGIN, {}, headers={"Origin": APP})
+    assert (response.status_code, response.headers["Access-Control-Allow-Origin"]) == (400, APP)
+    assert "X-Enrollment-Ticket" in response.headers["Access-Control-Expose-Headers"]
+    assert "Access-Control-Allow-Credentials" not in response.headers
 
 
 def test_listed_page_reads_the_headers_that_tell_it_what_to_do(api: Api) -> None:
-    answer = api.get("/authmgr/profile", token="none of ours", headers={"Origin": APP})
-    assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, 'Bearer error="invalid_token"')
-    exposed = set(answer.headers["Access-Control-Expose-Headers"].split(", "))
+    response = api.get("/authmgr/profile", token="none of ours", headers={"Origin": APP})
+    assert (response.status_code, response.headers["WWW-Authenticate"]) == (401, 'Bearer error="invalid_token"')
+    exposed = set(response.headers["Access-Control-Expose-Headers"].split(", "))
     limits = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
     assert exposed == {"Retry-After", "WWW-Authenticate", "X-Enrollment-Ticket", "X-Request-ID", *limits}
 
 
 def test_a_listed_page_reads_that_its_body_was_too_large(api: Api, settings: Any) -> None:
     settings.API_BODY_LIMIT = 8
-    answer = api.post(LOGIN, {"email": "somebody@example.com"}, headers={"Origin": APP})
-    assert (answer.status_code, answer.headers.get("Access-Control-Allow-Origin")) == (413, APP)
+    response = api.post(LOGIN, {"email": "somebody@example.com"}, headers={"Origin": APP})
+    assert (response.status_code, response.headers.get("Access-Control-Allow-Origin")) == (413, APP)
 
 
 @pytest.mark.parametrize("origin", [STRANGER, "null", f"{APP}.evil.example", "http://app.example"])

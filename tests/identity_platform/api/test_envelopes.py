@@ -37,10 +37,10 @@ BROKEN_BODIES: list[tuple[bytes, int]] = [
 
 @pytest.mark.parametrize(("raw", "status"), BROKEN_BODIES, ids=[str(n) for n in range(len(BROKEN_BODIES))])
 def test_a_broken_body_has_its_status_and_envelope(api: Api, raw: bytes, status: int) -> None:
-    answer = api.post(LOGIN, raw=raw)
-    assert answer.status_code == status
-    assert set(answer.json()) <= {"error", "message", "details"}
-    assert answer.headers["Content-Type"] == "application/json"
+    response = api.post(LOGIN, raw=raw)
+    assert response.status_code == status
+    assert set(response.json()) <= {"error", "message", "details"}
+    assert response.headers["Content-Type"] == "application/json"
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_another_media_type_is_415(api: Api, kind: str) -> None:
 
 
 def test_a_compressed_body_is_415_and_told_so(api: Api) -> None:
-    answer = api.post(LOGIN, raw=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
-    assert (answer.status_code, answer.headers["Accept-Encoding"]) == (415, "identity")
-    assert "Content-Encoding" in answer.json()["message"]
+    response = api.post(LOGIN, raw=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
+    assert (response.status_code, response.headers["Accept-Encoding"]) == (415, "identity")
+    assert "Content-Encoding" in response.json()["message"]
     assert api.post(LOGIN, raw=b"{}", headers={"Content-Encoding": "identity"}).status_code == 400
 
 
@@ -72,25 +72,25 @@ def test_a_compressed_body_is_415_and_told_so(api: Api) -> None:
     ],
 )
 def test_an_unknown_path_is_404_in_the_envelope_of_its_group(tenant: TestTenant, path: str, inner: str | None) -> None:
-    answer = tenant.api.get(path)
-    assert answer.status_code == 404
+    response = tenant.api.get(path)
+    assert response.status_code == 404
     if inner:
-        assert answer.json()["error"]["code"] == inner
+        assert response.json()["error"]["code"] == inner
     else:
-        assert answer.json()["error"] == "Not Found"
+        assert response.json()["error"] == "Not Found"
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
 def test_a_wrong_method_is_405_and_says_which_are_right(api: Api, method: str) -> None:
-    answer = api.call(method, LOGIN)
-    assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
-    assert answer.json()["error"] == "Method Not Allowed"
+    response = api.call(method, LOGIN)
+    assert (response.status_code, response.headers["Allow"]) == (405, "POST")
+    assert response.json()["error"] == "Method Not Allowed"
 
 
 def test_a_host_that_is_not_ours_is_400(api: Api) -> None:
-    answer = api.post(LOGIN, {}, headers={"Host": "evil.example"})
-    assert (answer.status_code, answer.json()["error"]) == (400, "Bad Request")
-    assert "Host" in answer.json()["message"]
+    response = api.post(LOGIN, {}, headers={"Host": "evil.example"})
+    assert (response.status_code, response.json()["error"]) == (400, "Bad Request")
+    assert "Host" in response.json()["message"]
     assert api.get("/uflow/health", headers={"Host": "10.0.0.7"}).status_code == 200
 
 
@@ -113,9 +113,9 @@ def test_safety_headers_are_on_every_answer(api: Api) -> None:
 
 @pytest.mark.parametrize("query", ["page=1&page=2", "page=%00", "page=%ff", "email=%ed%a0%80", "limit=9" + "9" * 40])
 def test_a_broken_query_is_400(tenant: TestTenant, query: str) -> None:
-    answer = tenant.api.get(f"/uflow/user/enduser/list?tenant_id={tenant.id}&{query}")
-    assert answer.status_code in (200, 400)
-    assert answer.status_code == 400 or query.startswith("limit")
+    response = tenant.api.get(f"/uflow/user/enduser/list?tenant_id={tenant.id}&{query}")
+    assert response.status_code in (200, 400)
+    assert response.status_code == 400 or query.startswith("limit")
 
 
 HOSTILE: list[Any] = [
@@ -163,42 +163,42 @@ def test_no_hostile_value_in_any_member_makes_a_500(tenant: TestTenant, value: A
                 raw = json.dumps(body).encode()
             except ValueError:
                 continue
-            answer = tenant.api.post(path, raw=raw)
-            assert answer.status_code < 500, (path, name)
-            assert answer.headers["Content-Type"] == "application/json"
+            response = tenant.api.post(path, raw=raw)
+            assert response.status_code < 500, (path, name)
+            assert response.headers["Content-Type"] == "application/json"
 
 
 def test_a_fault_in_the_answer_names_no_inside(api: Api) -> None:
-    answer = api.post("/authmgr/token", {"grant_type": "refresh_token", "refresh_token": "a.b.c"})
-    assert answer.status_code == 400
-    assert answer.json()["error"] == "invalid_grant"
-    assert set(answer.json()) == {"error", "error_description"}
+    response = api.post("/authmgr/token", {"grant_type": "refresh_token", "refresh_token": "a.b.c"})
+    assert response.status_code == 400
+    assert response.json()["error"] == "invalid_grant"
+    assert set(response.json()) == {"error", "error_description"}
 
 
 def test_plain_http_is_sent_to_https_where_that_is_on(api: Api, settings: Any) -> None:
     settings.SECURE_SSL_REDIRECT = True
-    answer = api.post(f"{LOGIN}?a=b", {})
-    assert (answer.status_code, answer.headers["Location"]) == (308, f"https://testserver{LOGIN}?a=b")
+    response = api.post(f"{LOGIN}?a=b", {})
+    assert (response.status_code, response.headers["Location"]) == (308, f"https://testserver{LOGIN}?a=b")
     assert api.get("/uflow/health").status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/docs/", "/schema/", "/metrics", "/password/reset"])
 @pytest.mark.parametrize("method", ["POST", "DELETE", "OPTIONS"])
 def test_pages_take_other_methods_as_little_as_the_api_does(api: Api, path: str, method: str) -> None:
-    answer = api.call(method, path)
-    assert (answer.status_code, answer.json()["error"]) == (405, "Method Not Allowed")
-    assert answer.headers["Allow"] == "GET, HEAD"
+    response = api.call(method, path)
+    assert (response.status_code, response.json()["error"]) == (405, "Method Not Allowed")
+    assert response.headers["Allow"] == "GET, HEAD"
 
 
 def test_the_bare_address_leads_to_the_documentation(api: Api) -> None:
-    answer = api.get("/")
-    assert (answer.status_code, answer.headers["Location"]) == (302, "/docs/")
+    response = api.get("/")
+    assert (response.status_code, response.headers["Location"]) == (302, "/docs/")
 
 
 @pytest.mark.parametrize("path", ["/docs", "/schema"])
 def test_path_without_its_slash_redirects(api: Api, path: str) -> None:
-    answer = api.get(path, {"lang": "de"})
-    assert (answer.status_code, answer.headers["Location"]) == (301, f"{path}/?lang=de")
+    response = api.get(path, {"lang": "de"})
+    assert (response.status_code, response.headers["Location"]) == (301, f"{path}/?lang=de")
     assert api.post(path).status_code == 405
 
 
@@ -214,5 +214,5 @@ def test_every_security_scheme_that_an_operation_names_is_in_the_document(api: A
 )
 @pytest.mark.parametrize("path", ["/admin/login/", "/admin/forgotten/"])
 def test_a_form_that_cannot_be_read_is_400(api: Api, path: str, raw: bytes) -> None:
-    answer = api.post(path, raw=raw, content_type="multipart/form-data; boundary=" + "x" * 300)
-    assert (answer.status_code, answer.json()["error"]) == (400, "Bad Request")
+    response = api.post(path, raw=raw, content_type="multipart/form-data; boundary=" + "x" * 300)
+    assert (response.status_code, response.json()["error"]) == (400, "Bad Request")

@@ -75,23 +75,23 @@ def test_eight_threads_lose_and_double_no_count(valkey: Valkey) -> None:
     assert sorted(totals) == list(range(1, 801))
 
 
-def _count_in_child(url: str, answers: "multiprocessing.Queue[list[int]]") -> None:
+def _count_in_child(url: str, responses: "multiprocessing.Queue[list[int]]") -> None:
     cache = counter_at(url)
-    answers.put([count(cache) for _ in range(50)])
+    responses.put([count(cache) for _ in range(50)])
 
 
 def test_forked_processes_lose_and_double_no_count(valkey: Valkey) -> None:
     parent = counter_at(valkey.url)
     totals = [count(parent)]  # a connection is open when the fork happens
     processes = multiprocessing.get_context("fork")
-    answers: multiprocessing.Queue[list[int]] = processes.Queue()
-    children = [processes.Process(target=_count_in_child, args=(valkey.url, answers)) for _ in range(4)]
+    responses: multiprocessing.Queue[list[int]] = processes.Queue()
+    children = [processes.Process(target=_count_in_child, args=(valkey.url, responses)) for _ in range(4)]
 
     for child in children:
         child.start()
     totals += [count(parent) for _ in range(50)]
     for child in children:
-        totals += answers.get(timeout=20)
+        totals += responses.get(timeout=20)
         child.join(20)
 
     assert sorted(totals) == list(range(1, 252))

@@ -11,14 +11,14 @@ from identity_platform.api.client_address import client_address, network_of
 from identity_platform.api.ratelimit import Limit, Usage, count, count_and_peek, peek
 from identity_platform.api.valkey import client, is_connected
 from tests.identity_platform.api.private_valkey import Valkey
-from tests.world import window_left
+from tests.world import seconds_left_in_window
 
 
 @pytest.fixture
 def limits(valkey: Valkey, settings: Settings) -> Valkey:
     """Limits counted in a server of the test's own."""
     # An hour's window may not end in the middle of a test.
-    while min(window_left(f"192.0.2.{number}", 3600) for number in (1, 2)) < 10:
+    while min(seconds_left_in_window(f"192.0.2.{number}", 3600) for number in (1, 2)) < 10:
         time.sleep(1)
     settings.REDIS_URL = valkey.url
     settings.CACHES = {

@@ -10,26 +10,26 @@ import pytest
 from django.core.management import call_command
 
 from tests.identity_platform.audit.conftest import fill
-from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 
 AUDIT = "/uflow/admin/audit"
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
 
 def events(api: Api, **query: Any) -> list[dict[str, Any]]:
-    answer = api.get(AUDIT, query)
-    assert answer.status_code == 200, answer.content
-    return list(answer.json()["events"])
+    response = api.get(AUDIT, query)
+    assert response.status_code == 200, response.content
+    return list(response.json()["events"])
 
 
 def test_an_event_says_who_did_what_to_whom_from_where(tenant: TestTenant) -> None:
     person = tenant.register()
-    answer = tenant.api.put(
+    response = tenant.api.put(
         f"/uflow/user/enduser/{tenant.id}/{person.id}/status",
         {"active": False},
         headers={"X-Request-ID": "seen-in-audit"},
     )
-    assert answer.status_code == 200
+    assert response.status_code == 200
     (event,) = events(tenant.api, target=str(person.id), action="end_user.deactivated")
     assert event | {"id": 0, "at": ""} == {
         "id": 0,
@@ -86,8 +86,8 @@ def test_filters_by_actor_and_time(tenant: TestTenant) -> None:
     ],
 )
 def test_nonsense_is_400_and_named(tenant: TestTenant, query: dict[str, str]) -> None:
-    answer = tenant.api.get(AUDIT, query)
-    assert (answer.status_code, list(answer.json()["details"])) == (400, list(query))
+    response = tenant.api.get(AUDIT, query)
+    assert (response.status_code, list(response.json()["details"])) == (400, list(query))
 
 
 def test_a_tenant_reads_its_own_trail_and_what_the_platforms_holds_about_it(
@@ -147,11 +147,11 @@ def test_refusals_worth_knowing_are_there_and_secrets_are_not(tenant: TestTenant
 
 def test_a_page_costs_one_statement_however_far_back(tenant: TestTenant) -> None:
     fill(tenant, 500)
-    with statements() as own:
+    with capture_statements() as own:
         tenant.api.get(AUDIT, {"limit": "100", "cursor": "400"})
-    with statements() as platform:
+    with capture_statements() as platform:
         tenant.api.get(AUDIT, {"trail": "platform"})
-    assert [len(own.shared), len(own.own), len(platform.shared), len(platform.own)] == [1, 1, 2, 0]
+    assert [len(own.default), len(own.tenant), len(platform.default), len(platform.tenant)] == [1, 1, 2, 0]
 
 
 def export(*arguments: str) -> list[dict[str, Any]]:

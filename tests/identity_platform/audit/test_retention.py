@@ -167,8 +167,8 @@ def test_expired_sessions_tickets_and_windows_go_and_fresh_ones_stay(new_tenant:
     with in_tenant(tenant.id):
         left = EndUserSession.objects.count(), EndUserRefreshToken.objects.count()
         assert (*left, EndUserTicket.objects.count(), EndUserEnrollmentWindow.objects.count()) == (1, 1, 0, 0)
-    for answer, status in ((old, 400), (fresh, 200)):
-        body = {"grant_type": "refresh_token", "refresh_token": answer["refresh_token"]}
+    for response, status in ((old, 400), (fresh, 200)):
+        body = {"grant_type": "refresh_token", "refresh_token": response["refresh_token"]}
         assert Api().post("/authmgr/token", body).status_code == status
 
 

@@ -20,8 +20,8 @@ class Operator:
         asked = urllib.request.Request(
             f"http://localhost:{self.port}{path}", json.dumps(body).encode(), headers, method=method
         )
-        with urllib.request.urlopen(asked) as answer:
-            found: dict[str, Any] = json.load(answer)
+        with urllib.request.urlopen(asked) as response:
+            found: dict[str, Any] = json.load(response)
         return found
 
     def signed_in(self) -> str:

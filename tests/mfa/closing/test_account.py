@@ -49,8 +49,8 @@ def test_delete_account_erases_the_user(open_tenant: TestTenant) -> None:
     person = open_tenant.register()
     signed_in = open_tenant.sign_in(person)
     api = Api(token=signed_in["access_token"])
-    answer = api.post(PATH, BY_PASSWORD)
-    assert (answer.status_code, answer.json()["user_id"]) == (200, str(person.id))
+    response = api.post(PATH, BY_PASSWORD)
+    assert (response.status_code, response.json()["user_id"]) == (200, str(person.id))
     assert not is_there(open_tenant, person.id)
     assert api.get("/authmgr/validate").status_code == 401
     body = {"grant_type": "refresh_token", "refresh_token": signed_in["refresh_token"]}
@@ -64,8 +64,8 @@ def test_delete_account_is_off_by_default(new_tenant: Callable[[], TestTenant]) 
     tenant = new_tenant()
     tenant.register()
     person = tenant.register()
-    answer = tenant.as_user(person).post(PATH, BY_PASSWORD)
-    assert (answer.status_code, "administrator" in answer.json()["message"]) == (403, True)
+    response = tenant.as_user(person).post(PATH, BY_PASSWORD)
+    assert (response.status_code, "administrator" in response.json()["message"]) == (403, True)
     assert is_there(tenant, person.id)
 
 
@@ -93,16 +93,16 @@ def test_delete_account_needs_a_proof(open_tenant: TestTenant, proof: dict[str, 
 
 def test_delete_account_counts_wrong_passwords(open_tenant: TestTenant) -> None:
     api = open_tenant.as_user(open_tenant.register())
-    answers = [api.post(PATH, {"current_password": "wrong horse 9 battery"}).status_code for _ in range(6)]
-    assert answers == [400] * 5 + [429]
+    responses = [api.post(PATH, {"current_password": "wrong horse 9 battery"}).status_code for _ in range(6)]
+    assert responses == [400] * 5 + [429]
     assert api.post(PATH, BY_PASSWORD).status_code == 429
 
 
 def test_delete_account_needs_a_recent_sign_in(open_tenant: TestTenant) -> None:
     person = open_tenant.register()
     old = Api(token=aged(open_tenant.sign_in(person)["access_token"], 16))
-    answer = old.post(PATH, BY_PASSWORD)
-    assert (answer.status_code, "15 minutes" in answer.json()["message"]) == (401, True)
+    response = old.post(PATH, BY_PASSWORD)
+    assert (response.status_code, "15 minutes" in response.json()["message"]) == (401, True)
     assert is_there(open_tenant, person.id)
 
 
@@ -157,8 +157,8 @@ def test_delete_account_keeps_the_last_active_user(new_tenant: Callable[[], Test
     tenant = new_tenant()
     allow(tenant)
     person = tenant.register()
-    answer = tenant.as_user(person).post(PATH, BY_PASSWORD)
-    assert (answer.status_code, "last active user" in answer.json()["message"]) == (400, True)
+    response = tenant.as_user(person).post(PATH, BY_PASSWORD)
+    assert (response.status_code, "last active user" in response.json()["message"]) == (400, True)
     assert is_there(tenant, person.id)
 
 

@@ -65,8 +65,8 @@ def new_passkey(person: TestUser, **how: Any) -> dict[str, Any]:
 def enrol_passkey(person: TestUser, **how: Any) -> TestUser:
     """Begin and finish, in the window of the registration unless a proof is given."""
     body = {**person.name, **new_passkey(person, **how)}
-    answer = person.api.post("/webauthn/enduser/finishRegistration", body, **how)
-    assert answer.status_code == 200, answer.content
+    response = person.api.post("/webauthn/enduser/finishRegistration", body, **how)
+    assert response.status_code == 200, response.content
     return person
 
 

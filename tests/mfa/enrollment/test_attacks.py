@@ -12,7 +12,7 @@ from tests.mfa.enrollment.calls import enrol_passkey
 from tests.mfa.people import TestUser, code_to, new_user, some_phone
 from tests.mfa.signin.test_admins import Admin, new_admin
 from tests.mfa.webauthn.passkeys import new_authenticator
-from tests.parallel import at_once
+from tests.parallel import run_concurrently
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import AdminUser
@@ -101,8 +101,8 @@ def test_phone_begun_at_the_same_address_is_not_confirmed(tenant: TestTenant) ->
     body = {**ann.named_with_client, "phone_number": phone}
     assert attacker.post(SMS, body).status_code == 200
     ann.enrol_totp()
-    answer = attacker.post("/webauthn/sms/confirmSetup", {**body, "code": code_to(phone)})
-    assert (answer.status_code, ann.row().mfa_methods) == (401, ["totp", "backup_code"])
+    response = attacker.post("/webauthn/sms/confirmSetup", {**body, "code": code_to(phone)})
+    assert (response.status_code, ann.row().mfa_methods) == (401, ["totp", "backup_code"])
 
 
 # --- admin users and operators ---------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_of_ticket_window_and_session_one_enrolls_the_first_factor(tenant: TestT
         options = ann.api.post(PASSKEY, ann.name).json()
         body = {**ann.name, "credential": new_authenticator().create(options)}
         calls.append(lambda body=body, ann=ann: ann.api.post("/webauthn/enduser/finishRegistration", body))
-        found = [int(answer.status_code) for answer in at_once(calls)]
+        found = [int(response.status_code) for response in run_concurrently(calls)]
         # A secret that was begun beside the confirmed one is gone with it.
         assert found.count(200) == 1, found
         assert set(found) <= {200, 400, 401}, found

@@ -28,9 +28,9 @@ def ann(tenant: TestTenant, request: Any) -> TestUser:
     return made(tenant)
 
 
-def done(answer: Any) -> dict[str, Any]:
-    assert answer.status_code == 200, answer.content
-    return dict(answer.json())
+def done(response: Any) -> dict[str, Any]:
+    assert response.status_code == 200, response.content
+    return dict(response.json())
 
 
 def test_totp_examples(ann: TestUser) -> None:
@@ -43,9 +43,9 @@ def test_totp_examples(ann: TestUser) -> None:
     verified = done(ann.api.post("/webauthn/totp/verify", {**ann.named_with_client, "code": ann.code(1)}))
     by_backup_code = {**ann.name, "backup_code": confirmed["backup_codes"][0]}
     again = done(ann.api.post("/webauthn/totp/verifyLogin", by_backup_code))
-    for answer, method in ((verified, "totp"), (again, "backup_code")):
-        assert set(answer) == {"email", "message", "method", "success", "tenant_id"}
-        assert (answer["method"], answer["success"], answer["email"]) == (method, True, ann.email)
+    for response, method in ((verified, "totp"), (again, "backup_code")):
+        assert set(response) == {"email", "message", "method", "success", "tenant_id"}
+        assert (response["method"], response["success"], response["email"]) == (method, True, ann.email)
 
 
 def test_sms_examples(ann: TestUser) -> None:

@@ -11,7 +11,7 @@ import pyotp
 import pytest
 
 from tests.mfa.people import TestUser, new_user
-from tests.parallel import ROUNDS, at_once
+from tests.parallel import ROUNDS, run_concurrently
 from tests.userflow.sessions.test_refresh import refresh
 from tests.world import Api, TestTenant
 
@@ -43,11 +43,11 @@ def test_first_factor_has_one_winner_and_ends_the_rest(tenant: TestTenant) -> No
         }
         secret = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
         calls = [confirmation(ann, secret, **how) for how in proofs.values()]
-        answers = at_once([*calls, partial(refresh, session["refresh_token"])])
-        refreshed = answers.pop()
-        winners = [proof for proof, answer in zip(proofs, answers, strict=True) if answer.status_code == 200]
-        assert len(winners) == 1, [answer.content for answer in answers]
-        assert max(answer.status_code for answer in [*answers, refreshed]) < 500
+        responses = run_concurrently([*calls, partial(refresh, session["refresh_token"])])
+        refreshed = responses.pop()
+        winners = [proof for proof, response in zip(proofs, responses, strict=True) if response.status_code == 200]
+        assert len(winners) == 1, [response.content for response in responses]
+        assert max(response.status_code for response in [*responses, refreshed]) < 500
         assert ann.row().mfa_methods == ["totp", "backup_code"]
         own = winners == ["session"]
         assert works(session["access_token"]) is own

@@ -111,11 +111,11 @@ def test_every_cell(
     api = arrange(situation, person, body, other_tenant, call)
     headers = headers_of(proof, person, own, other_tenant)
     before = stored(person)
-    answer = api.post(call.path, body, headers=headers)
+    response = api.post(call.path, body, headers=headers)
     if expected == R:
         expected = 409 if call.issues_tokens else 200
-    assert answer.status_code == (call.unknown if expected == U else expected), answer.content
-    if answer.status_code != 200:
+    assert response.status_code == (call.unknown if expected == U else expected), response.content
+    if response.status_code != 200:
         assert stored(person) == before
         assert call.path != "/webauthn/sms/beginSetup" or not messages_to(body["phone_number"])
 

@@ -36,9 +36,9 @@ def asked(person: TestUser, **fields: Any) -> dict[str, Any]:
 
 
 def shown_to(api: Api, person: TestUser) -> str:
-    answer = api.post(PATH, asked(person))
-    assert answer.status_code == 201, answer.content
-    return str(answer.json()["enrollment_pass"])
+    response = api.post(PATH, asked(person))
+    assert response.status_code == 201, response.content
+    return str(response.json()["enrollment_pass"])
 
 
 def by(ticket: str) -> dict[str, str]:
@@ -53,10 +53,10 @@ def mailed_pass(address: str) -> str:
 
 
 def test_shown_pass_enrolls_one_factor(tenant: TestTenant, ann: TestUser) -> None:
-    answer = tenant.api.post(PATH, asked(ann))
-    assert set(answer.json()) == {"message", "user_id", "expires_at", "enrollment_pass"}
-    assert (answer.status_code, answer.headers["Cache-Control"]) == (201, "no-store")
-    proof = by(answer.json()["enrollment_pass"])
+    response = tenant.api.post(PATH, asked(ann))
+    assert set(response.json()) == {"message", "user_id", "expires_at", "enrollment_pass"}
+    assert (response.status_code, response.headers["Cache-Control"]) == (201, "no-store")
+    proof = by(response.json()["enrollment_pass"])
     ann.enrol_totp(headers=proof)
     again = Api().post("/webauthn/enduser/beginRegistration", ann.name, headers=proof)
     assert (ann.row().mfa_methods, again.status_code) == (["totp", "backup_code"], 401)
@@ -68,8 +68,8 @@ def test_pass_is_taken_in_the_body(tenant: TestTenant, ann: TestUser) -> None:
 
 
 def test_mailed_pass_is_not_shown(tenant: TestTenant, ann: TestUser) -> None:
-    answer = tenant.api.post(PATH, asked(ann, delivery="mail"))
-    assert (answer.status_code, "enrollment_pass" in answer.json()) == (201, False)
+    response = tenant.api.post(PATH, asked(ann, delivery="mail"))
+    assert (response.status_code, "enrollment_pass" in response.json()) == (201, False)
     ann.enrol_totp(headers=by(mailed_pass(ann.email)))
 
 
@@ -113,8 +113,8 @@ def test_pass_works_where_only_sessions_may_enroll(new_tenant: Any, operator: Ap
 
 def test_pass_for_a_user_with_factors_names_the_reset(tenant: TestTenant, ann: TestUser) -> None:
     ann.enrol_totp(token=ann.token())
-    answer = tenant.api.post(PATH, asked(ann))
-    assert (answer.status_code, "factors/reset" in answer.json()["message"]) == (409, True)
+    response = tenant.api.post(PATH, asked(ann))
+    assert (response.status_code, "factors/reset" in response.json()["message"]) == (409, True)
 
 
 def test_passkey_by_pass_needs_the_password_once(tenant: TestTenant, ann: TestUser) -> None:
@@ -159,8 +159,8 @@ def test_passes_and_resets_need_permission_reason_and_tenant(
 def test_passes_and_resets_need_a_recent_proof(tenant: TestTenant, path: str) -> None:
     ann, eve = old_user(tenant), new_admin(tenant)
     body = {**asked(ann), "user_id": eve.id} if "admin" in path else asked(ann)
-    answer = Api(token=aged(str(tenant.api.token), 16)).post(path, body)
-    assert (answer.status_code, answer.json()["code"]) == (401, "insufficient_user_authentication")
+    response = Api(token=aged(str(tenant.api.token), 16)).post(path, body)
+    assert (response.status_code, response.json()["code"]) == (401, "insufficient_user_authentication")
 
 
 def test_password_session_of_an_admin_with_a_factor_issues_no_pass(tenant: TestTenant, ann: TestUser) -> None:
@@ -179,9 +179,9 @@ def admin_asked(admin: Admin, **fields: Any) -> dict[str, Any]:
 
 def test_pass_of_an_admin_user(tenant: TestTenant) -> None:
     eve = new_admin(tenant)
-    answer = tenant.api.post(ADMIN_PATH, admin_asked(eve))
-    assert answer.status_code == 201, answer.content
-    assert eve.enrol(headers=by(answer.json()["enrollment_pass"])).status_code == 200
+    response = tenant.api.post(ADMIN_PATH, admin_asked(eve))
+    assert response.status_code == 201, response.content
+    assert eve.enrol(headers=by(response.json()["enrollment_pass"])).status_code == 200
     event = PlatformEvent.objects.get(action="enrollment_pass.issued", target_id=eve.id)
     assert event.details == {"reason": "new here", "delivery": "show"}
 
@@ -201,8 +201,8 @@ def test_passes_of_admin_users_need_rank_and_tenant(
 def test_own_factors_are_neither_reset_nor_given_a_pass(new_tenant: Any, path: str) -> None:
     own = new_tenant()
     body = {"user_id": str(own.admin.id), "reason": "lost", "delivery": "show"}
-    answer = own.api.post(path, body)
-    assert (answer.status_code, "one by one" in answer.json()["message"]) == (403, True)
+    response = own.api.post(path, body)
+    assert (response.status_code, "one by one" in response.json()["message"]) == (403, True)
     assert sign_in_admin(own.admin.username)["mfa_required"] is False
 
 

@@ -11,7 +11,7 @@ from tests.mfa.signin.test_two_steps import claims
 from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import Home, end_users_of, new_authenticator
 from tests.userflow.mailbox import code_in, mails_to
-from tests.world import PASSWORD, Api, Person, TestTenant
+from tests.world import PASSWORD, Api, TestTenant, User
 from userflow.accounts.models import EndUser
 
 BEGIN = "/webauthn/totp/beginSetup"
@@ -27,8 +27,8 @@ def begun(person: TestUser, api: Api | None = None, **headers: str) -> int:
     return int((api or person.api).post(BEGIN, person.name, headers=headers).status_code)
 
 
-def home_of(person: TestUser) -> tuple[Home, Person]:
-    return end_users_of(person.tenant), Person(person.id, person.email)
+def home_of(person: TestUser) -> tuple[Home, User]:
+    return end_users_of(person.tenant), User(person.id, person.email)
 
 
 def signed_up(person: TestUser, api: Api | None = None, **how: Any) -> Any:
@@ -140,9 +140,9 @@ def test_unknown_and_second_step_passkeys_open_no_session(ann: TestUser) -> None
 
 
 def test_sign_up_in_a_window_is_one_factor(ann: TestUser) -> None:
-    answer = signed_up(ann)
-    assert answer.status_code == 200, answer.content
-    said = claims(answer.json()["access_token"])
+    response = signed_up(ann)
+    assert response.status_code == 200, response.content
+    said = claims(response.json()["access_token"])
     assert (said["amr"], said["acr"]) == (["pop"], "aal1")
 
 
@@ -168,8 +168,8 @@ def test_sign_up_adds_no_second_factor(ann: TestUser) -> None:
     proof = {"X-Enrollment-Ticket": ann.ticket}
     home, _ = home_of(ann)
     options = Api().post(f"{home.prefix}/beginRegistration", ann.name, headers=proof).json()
-    answer = Api().post(FINISH, {**ann.name, "credential": new_authenticator().create(options)}, headers=proof)
-    assert (answer.status_code, "enduser/finishRegistration" in answer.json()["message"]) == (409, True)
+    response = Api().post(FINISH, {**ann.name, "credential": new_authenticator().create(options)}, headers=proof)
+    assert (response.status_code, "enduser/finishRegistration" in response.json()["message"]) == (409, True)
     assert "webauthn" not in ann.row().mfa_methods
 
 
@@ -207,5 +207,5 @@ def test_proofs_from_before_the_rule_enroll_nothing(new_tenant: Any, operator: A
     proofs: list[dict[str, Any]] = [{}, {"headers": {"X-Enrollment-Ticket": ann.ticket}}, {"token": token}]
     assert [ann.api.post(BEGIN, ann.name, **how).status_code for how in proofs] == [403, 403, 403]
     passed = {"tenant_id": str(own.id), "user_id": str(ann.id), "reason": "lost", "delivery": "mail"}
-    answer = own.api.post("/webauthn/enrollment-passes", passed)
-    assert (answer.status_code, "verified" in answer.json()["message"]) == (409, True)
+    response = own.api.post("/webauthn/enrollment-passes", passed)
+    assert (response.status_code, "verified" in response.json()["message"]) == (409, True)

@@ -27,9 +27,9 @@ class Admin:
     secret: str = ""
 
     def sign_in(self) -> Any:
-        answer = Api().post("/uflow/admin/auth/login", {"username": self.username, "password": PASSWORD})
-        assert answer.status_code == 200, answer.content
-        return answer
+        response = Api().post("/uflow/admin/auth/login", {"username": self.username, "password": PASSWORD})
+        assert response.status_code == 200, response.content
+        return response
 
     def enrol(self, **how: Any) -> Any:
         begun = Api().post("/webauthn/admin/totp/beginSetup", {"email": self.email}, **how)
@@ -148,8 +148,8 @@ def test_verify_rejects_admin_of_suspended_tenant(new_tenant: Callable[[], TestT
 
 def test_an_unknown_admin_is_404(tenant: TestTenant) -> None:
     for path in ("beginSetup", "disable"):
-        answer = Api().post(f"/webauthn/admin/totp/{path}", {"email": "nobody@example.com"})
-        assert answer.status_code == 404
+        response = Api().post(f"/webauthn/admin/totp/{path}", {"email": "nobody@example.com"})
+        assert response.status_code == 404
 
 
 def test_disabling_needs_a_fresh_token_of_ones_own(eve: Admin) -> None:

@@ -17,7 +17,7 @@ from tests.mfa.signin.test_races import one_winner, post, statuses_of
 from tests.mfa.signin.test_two_steps import claims
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator
 from tests.userflow.mailbox import mails_to
-from tests.world import PASSWORD, Api, Person, TestTenant, build_tenant
+from tests.world import PASSWORD, Api, TestTenant, User, build_tenant
 from userflow.accounts.models import Client
 from userflow.admins.actions import create_admin_user
 
@@ -126,7 +126,7 @@ def test_passkey_authentication_completes_after_enrollment(strict: TestTenant, a
     begun = Api().post("/webauthn/enduser/beginRegistration", ann.name, headers=headers)
     body = {**ann.name, "credential": key.create(begun.json())}
     assert Api().post("/webauthn/enduser/finishRegistration", body, headers=headers).status_code == 200
-    person = Person(ann.id, ann.email)
+    person = User(ann.id, ann.email)
     done = home.finish_authentication(person, key.get(home.options(person)), mfa_token=login["mfa_token"])
     assert (done.status_code, claims(done.json()["access_token"])["amr"]) == (200, ["pwd", "pop"])
 

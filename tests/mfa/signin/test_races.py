@@ -11,7 +11,7 @@ from identity_platform.audit.models import TenantEvent
 from mfa.sms.models import SmsCode
 from tenants.context import in_tenant
 from tests.mfa.people import TestUser, code_to, new_user, some_phone
-from tests.parallel import at_once
+from tests.parallel import run_concurrently
 from tests.userflow.sessions.aged import strong
 from tests.world import Api, TestTenant
 
@@ -21,7 +21,7 @@ ROUNDS = 50
 
 def statuses_of(calls: Sequence[Callable[[], Any]]) -> list[int]:
     """The statuses of calls that start together."""
-    return [int(answer.status_code) for answer in at_once(calls)]
+    return [int(response.status_code) for response in run_concurrently(calls)]
 
 
 def one_winner(statuses: list[int]) -> bool:
@@ -45,9 +45,9 @@ def ann(tenant: TestTenant, django_db_blocker: Any) -> TestUser:
 
 
 def fresh_codes(ann: TestUser) -> list[str]:
-    answer = Api(token=ann.ticket).post("/webauthn/totp/regenerateBackupCodes", ann.name)
-    assert answer.status_code == 200, answer.content
-    return list(answer.json()["backup_codes"])
+    response = Api(token=ann.ticket).post("/webauthn/totp/regenerateBackupCodes", ann.name)
+    assert response.status_code == 200, response.content
+    return list(response.json()["backup_codes"])
 
 
 def test_a_backup_code_has_one_winner(ann: TestUser) -> None:

@@ -14,8 +14,8 @@ from tests.world import Api, TestTenant
 from userflow.accounts.realms import END_USERS
 
 ROUNDS = 60
-# Between these nobody can tell two answers apart over a network. A real difference shows in every measurement, and a
-# neighbour's load in one.
+# No caller can tell two responses within these ratios apart over a network. A real difference shows in every
+# measurement, the load of another process in one.
 ALIKE = (0.75, 1.34)
 MEASUREMENTS = 6
 

@@ -29,16 +29,16 @@ def ann(tenant: TestTenant) -> TestUser:
 
 
 def test_a_right_password_gives_a_ticket_and_no_token(ann: TestUser) -> None:
-    answer = ann.sign_in()
-    assert set(answer.json()) == {"mfa_required", "mfa_token", "methods", "expires_in"}
-    assert answer.json() | {"mfa_token": ""} == {
+    response = ann.sign_in()
+    assert set(response.json()) == {"mfa_required", "mfa_token", "methods", "expires_in"}
+    assert response.json() | {"mfa_token": ""} == {
         "mfa_required": True,
         "mfa_token": "",
         "methods": ["totp", "backup_code"],
         "expires_in": 600,
     }
-    assert "X-Enrollment-Ticket" not in answer.headers
-    assert answer.headers["Cache-Control"] == "no-store"
+    assert "X-Enrollment-Ticket" not in response.headers
+    assert response.headers["Cache-Control"] == "no-store"
 
 
 def test_the_second_step_answers_the_logins_tokens(ann: TestUser) -> None:
@@ -81,9 +81,9 @@ def test_sms_completes_a_login_too(tenant: TestTenant) -> None:
 
 
 def test_without_a_ticket_a_success_is_a_verification_only(ann: TestUser) -> None:
-    answer = Api().post("/webauthn/totp/verifyLogin", {**ann.name, "code": ann.code(1)})
-    assert answer.status_code == 200
-    assert "access_token" not in answer.json()
+    response = Api().post("/webauthn/totp/verifyLogin", {**ann.name, "code": ann.code(1)})
+    assert response.status_code == 200
+    assert "access_token" not in response.json()
 
 
 def test_a_ticket_works_once(ann: TestUser) -> None:
@@ -167,8 +167,8 @@ def test_a_client_deactivated_between_the_steps_signs_nobody_in(tenant: TestTena
 def test_a_waiting_login_opens_no_window_and_hands_out_no_ticket(ann: TestUser) -> None:
     ann.minutes_pass(60)
     api = Api()
-    answer = ann.sign_in(api)
-    assert "X-Enrollment-Ticket" not in answer.headers
+    response = ann.sign_in(api)
+    assert "X-Enrollment-Ticket" not in response.headers
     body = {**ann.named_with_client, "phone_number": "+4915112345678"}
     assert api.post("/webauthn/sms/beginSetup", body).status_code == 401
 
@@ -193,16 +193,16 @@ def strict(new_tenant: Any, operator: Api) -> TestTenant:
 def test_login_returns_enrollment_ticket_where_factor_is_required(strict: TestTenant) -> None:
     ann = new_user(strict)
     ann.minutes_pass(60)
-    answer = ann.sign_in()
-    assert answer.json() | {"mfa_token": ""} == {
+    response = ann.sign_in()
+    assert response.json() | {"mfa_token": ""} == {
         "mfa_required": True,
         "methods": [],
         "enrollment_required": True,
         "mfa_token": "",
-        "enrollment_ticket": answer.headers["X-Enrollment-Ticket"],
+        "enrollment_ticket": response.headers["X-Enrollment-Ticket"],
         "expires_in": 600,
     }
-    ticket = answer.headers["X-Enrollment-Ticket"]
+    ticket = response.headers["X-Enrollment-Ticket"]
     ann.enrol_totp(headers={"X-Enrollment-Ticket": ticket})
     again = ann.sign_in().json()
     assert again["methods"] == ["totp", "backup_code"]
@@ -211,9 +211,9 @@ def test_login_returns_enrollment_ticket_where_factor_is_required(strict: TestTe
 
 def test_it_holds_for_the_tenants_admins_too(strict: TestTenant) -> None:
     body = {"username": strict.admin.username, "password": PASSWORD}
-    answer = Api().post("/uflow/admin/auth/login", body)
-    assert (answer.status_code, answer.json()["mfa_required"]) == (200, True)
-    assert "access_token" not in answer.json()
-    headers = {"X-Enrollment-Ticket": answer.headers["X-Enrollment-Ticket"]}
+    response = Api().post("/uflow/admin/auth/login", body)
+    assert (response.status_code, response.json()["mfa_required"]) == (200, True)
+    assert "access_token" not in response.json()
+    headers = {"X-Enrollment-Ticket": response.headers["X-Enrollment-Ticket"]}
     begun = Api().post("/webauthn/admin/totp/beginSetup", {"email": strict.admin.email}, headers=headers)
     assert begun.status_code == 200

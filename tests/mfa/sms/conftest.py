@@ -46,15 +46,15 @@ class Provider:
         body = json.loads(raw) if is_json else {name: values[0] for name, values in parse_qs(raw.decode()).items()}
         key = request.headers.get("Idempotency-Key") or f"request {len(self.requests)}"
         self.requests.append({"path": request.path, "body": body, "headers": dict(request.headers), "key": key})
-        answer = self.answers.pop(0) if self.answers else 201
-        if answer in ("hang", "cut") or int(answer) < 300:
+        response = self.answers.pop(0) if self.answers else 201
+        if response in ("hang", "cut") or int(response) < 300:
             self.delivered[key] = body
-        if answer == "hang":
+        if response == "hang":
             time.sleep(15)
-        if answer in ("hang", "cut"):
+        if response in ("hang", "cut"):
             request.close_connection = True
             return
-        request.send_response(int(answer))
+        request.send_response(int(response))
         request.send_header("Content-Length", "2")
         request.end_headers()
         request.wfile.write(b"{}")

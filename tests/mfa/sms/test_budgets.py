@@ -17,7 +17,7 @@ from tests.identity_platform.api.private_valkey import Valkey
 from tests.mfa.people import TestUser, code_to, messages_to, new_user, some_phone
 from tests.mfa.signin.test_races import statuses_of
 from tests.mfa.sms.test_phones import request, verify
-from tests.world import Api, TestTenant, window_left
+from tests.world import Api, TestTenant, seconds_left_in_window
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ def test_strangers_do_not_use_up_the_persons_messages(tenant: TestTenant) -> Non
 def test_a_login_that_waits_is_a_known_caller(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
     assert request(ann).status_code == 200
-    answer = Api().post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": ticket})
-    assert answer.status_code == 200
+    response = Api().post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": ticket})
+    assert response.status_code == 200
     wrong = Api().post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": "x" * 43})
     assert wrong.status_code == 401
 
@@ -73,12 +73,12 @@ def test_a_login_that_waits_is_a_known_caller(ann: TestUser) -> None:
 def test_twenty_messages_an_hour_from_one_address(tenant: TestTenant) -> None:
     api = Api()
     people = [new_user(tenant, api) for _ in range(21)]
-    answers = [
+    responses = [
         api.post("/webauthn/sms/beginSetup", {**person.named_with_client, "phone_number": some_phone()})
         for person in people
     ]
-    assert [answer.status_code for answer in answers] == [200] * 20 + [429]
-    assert int(answers[-1].headers["Retry-After"]) <= 3600
+    assert [response.status_code for response in responses] == [200] * 20 + [429]
+    assert int(responses[-1].headers["Retry-After"]) <= 3600
     forged = {"X-Forwarded-For": "203.0.113.9", "X-Real-IP": "203.0.113.9"}
     proof = {"X-Enrollment-Ticket": people[-1].ticket}
     body = {**people[-1].named_with_client, "phone_number": some_phone()}
@@ -88,9 +88,9 @@ def test_twenty_messages_an_hour_from_one_address(tenant: TestTenant) -> None:
 def test_a_daily_budget_for_the_tenant(settings: Any, new_tenant: Any, tenant: TestTenant) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (2, 86400)}
     own = new_tenant()
-    answers = [begin(new_user(own), some_phone()) for _ in range(3)]
-    assert [answer.status_code for answer in answers] == [200, 200, 429]
-    assert 86_000 < int(answers[-1].headers["Retry-After"]) <= 86_401
+    responses = [begin(new_user(own), some_phone()) for _ in range(3)]
+    assert [response.status_code for response in responses] == [200, 200, 429]
+    assert 86_000 < int(responses[-1].headers["Retry-After"]) <= 86_401
 
 
 def begin(person: TestUser, phone: str, *, ticket: bool = True) -> Any:
@@ -104,10 +104,10 @@ def test_a_fifth_of_the_tenants_budget_is_kept_for_callers_with_a_proof(settings
     own = new_tenant()
     ann = new_user(own).enrol_phone()
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (5, 86400)}
-    answers = [begin(new_user(own), some_phone(), ticket=False) for _ in range(4)]
-    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
-    assert 86_000 < int(answers[-1].headers["Retry-After"]) <= 86_401
-    assert "reserved for callers who prove who they are" in answers[-1].json()["message"]
+    responses = [begin(new_user(own), some_phone(), ticket=False) for _ in range(4)]
+    assert [response.status_code for response in responses] == [200, 200, 200, 429]
+    assert 86_000 < int(responses[-1].headers["Retry-After"]) <= 86_401
+    assert "reserved for callers who prove who they are" in responses[-1].json()["message"]
     assert request(ann).status_code == 429
     ticket = ann.sign_in().json()["mfa_token"]
     assert ann.api.post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": ticket}).status_code == 200
@@ -132,7 +132,7 @@ def lasting_phone() -> str:
     for _ in range(1000):
         phone = some_phone()
         digest = keyed_digest(phone, key=keys.platform_key(), purpose="sms number").hex()
-        if all(window_left(digest, period) > 60 for period in (3600, 86400)):
+        if all(seconds_left_in_window(digest, period) > 60 for period in (3600, 86400)):
             break
     return phone
 
@@ -140,9 +140,9 @@ def lasting_phone() -> str:
 def test_five_messages_an_hour_to_one_number_over_all_tenants(tenant: TestTenant, other_tenant: TestTenant) -> None:
     phone = lasting_phone()
     tenants = [tenant, other_tenant] * 3
-    answers = [begin(new_user(each), phone) for each in tenants]
-    assert [answer.status_code for answer in answers] == [200] * 5 + [429]
-    assert 0 < int(answers[-1].headers["Retry-After"]) <= 3600
+    responses = [begin(new_user(each), phone) for each in tenants]
+    assert [response.status_code for response in responses] == [200] * 5 + [429]
+    assert 0 < int(responses[-1].headers["Retry-After"]) <= 3600
     assert len(messages_to(phone)) == 5
     assert begin(new_user(tenant), lasting_phone()).status_code == 200
 
@@ -150,8 +150,8 @@ def test_five_messages_an_hour_to_one_number_over_all_tenants(tenant: TestTenant
 def test_ten_messages_a_day_to_one_number(settings: Any, tenant: TestTenant, other_tenant: TestTenant) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "number_hour": (100, 3600)}
     phone = lasting_phone()
-    answers = [begin(new_user(each), phone) for each in [tenant, other_tenant] * 6]
-    assert [answer.status_code for answer in answers] == [200] * 10 + [429] * 2
+    responses = [begin(new_user(each), phone) for each in [tenant, other_tenant] * 6]
+    assert [response.status_code for response in responses] == [200] * 10 + [429] * 2
     assert len(messages_to(phone)) == 10
 
 
@@ -161,12 +161,12 @@ def test_the_limit_of_a_number_answers_alike_whose_ever_it_is(tenant: TestTenant
     ann.phone = phone
     for _ in range(5):
         assert begin(new_user(other_tenant), phone).status_code == 200
-    answers = [begin(ann, phone)]
+    responses = [begin(ann, phone)]
     ben = new_user(tenant).enrol_phone()
     for _ in range(4):
         assert begin(new_user(other_tenant), ben.phone).status_code == 200
-    answers += [begin(new_user(other_tenant), ben.phone), request(ben)]
-    assert {(answer.status_code, answer.json()["message"]) for answer in answers} == {
+    responses += [begin(new_user(other_tenant), ben.phone), request(ben)]
+    assert {(response.status_code, response.json()["message"]) for response in responses} == {
         (429, "Too many messages. Wait as long as Retry-After says.")
     }
 

@@ -9,7 +9,7 @@ import pytest
 from mfa.sms.models import Phone, SmsMessage
 from tenants.context import in_tenant
 from tests.mfa.people import TestUser, code_to, messages_to, new_user, old_user, some_phone
-from tests.world import Api, TestTenant, statements
+from tests.world import Api, TestTenant, capture_statements
 
 
 def request(person: TestUser, api: Api | None = None, **how: Any) -> Any:
@@ -53,9 +53,9 @@ def test_a_code_is_requested_and_verified_once(ann: TestUser) -> None:
     assert (sent.status_code, sent.json()["attempts_remaining"]) == (200, 5)
     assert sent.json()["phone_display"] == f"***-***-{ann.phone[-4:]}"
     code = code_to(ann.phone)
-    answer = verify(ann, code)
-    assert answer.status_code == 200
-    assert answer.json() == {
+    response = verify(ann, code)
+    assert response.status_code == 200
+    assert response.json() == {
         "email": ann.email,
         "message": "The code is right.",
         "method": "sms",
@@ -75,8 +75,8 @@ def test_for_an_old_user_nothing_is_sent_or_stored(tenant: TestTenant) -> None:
         assert not SmsMessage.objects.filter(user_id=ann.id).exists()
 
 
-def says(answer: Any) -> tuple[int, str, str]:
-    return answer.status_code, answer.json()["error"], answer.json()["message"]
+def says(response: Any) -> tuple[int, str, str]:
+    return response.status_code, response.json()["error"], response.json()["message"]
 
 
 def test_wrong_codes_are_refused_in_the_specifications_words_until_the_tries_are_used_up(ann: TestUser) -> None:
@@ -247,8 +247,8 @@ REFUSED_NUMBERS = [
 @pytest.mark.parametrize("number", REFUSED_NUMBERS)
 def test_only_mobile_numbers_in_e164_form_are_taken(tenant: TestTenant, number: str) -> None:
     ann = new_user(tenant)
-    answer = ann.api.post("/webauthn/sms/beginSetup", {**ann.named_with_client, "phone_number": number})
-    assert (answer.status_code, list(answer.json()["details"])) == (400, ["phone_number"])
+    response = ann.api.post("/webauthn/sms/beginSetup", {**ann.named_with_client, "phone_number": number})
+    assert (response.status_code, list(response.json()["details"])) == (400, ["phone_number"])
     with in_tenant(tenant.id):
         assert not SmsMessage.objects.filter(user_id=ann.id).exists()
 
@@ -256,8 +256,8 @@ def test_only_mobile_numbers_in_e164_form_are_taken(tenant: TestTenant, number: 
 @pytest.mark.parametrize("number", ["+4915112345678", "+447400123456", "+33612345678", "+12015550123", "+819012345678"])
 def test_mobile_numbers_of_many_countries_are_taken(tenant: TestTenant, number: str) -> None:
     ann = new_user(tenant)
-    answer = ann.api.post("/webauthn/sms/beginSetup", {**ann.named_with_client, "phone_number": number})
-    assert answer.status_code == 200, answer.content
+    response = ann.api.post("/webauthn/sms/beginSetup", {**ann.named_with_client, "phone_number": number})
+    assert response.status_code == 200, response.content
 
 
 def test_a_tenants_list_of_countries_holds(new_tenant: Any, operator: Api) -> None:
@@ -281,8 +281,8 @@ def test_request_rejects_a_country_taken_off_the_list(new_tenant: Any, operator:
 def test_the_client_must_be_one_of_the_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
     ann = new_user(tenant)
     body = {**ann.name, "client_id": str(other_tenant.client_id), "phone_number": some_phone()}
-    answer = ann.api.post("/webauthn/sms/beginSetup", body)
-    assert (answer.status_code, list(answer.json()["details"])) == (400, ["client_id"])
+    response = ann.api.post("/webauthn/sms/beginSetup", body)
+    assert (response.status_code, list(response.json()["details"])) == (400, ["client_id"])
 
 
 def test_the_number_is_stored_sealed_and_a_copied_row_does_not_open(tenant: TestTenant, ann: TestUser) -> None:
@@ -314,6 +314,6 @@ def test_the_queries_of_a_verification_are_few(ann: TestUser) -> None:
     request(ann)
     body = {**ann.named_with_client, "code": code_to(ann.phone)}
     api = Api()
-    with statements() as made:
+    with capture_statements() as made:
         assert api.post("/webauthn/sms/verify", body).status_code == 200
     assert made.counts == (2, 11)

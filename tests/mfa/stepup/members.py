@@ -85,16 +85,16 @@ class Member:
 
     def step_up(self, **proof: Any) -> Any:
         """The response of the step-up; the door goes on with the new access token."""
-        answer = self.api.post(STEP_UP, proof or {"backup_code": self.backup_codes.pop()})
-        if answer.status_code == 200:
-            self.api.token = answer.json()["access_token"]
-        return answer
+        response = self.api.post(STEP_UP, proof or {"backup_code": self.backup_codes.pop()})
+        if response.status_code == 200:
+            self.api.token = response.json()["access_token"]
+        return response
 
     def proof_token(self) -> str:
         """A proof token of a new step-up."""
-        answer = self.step_up()
-        assert answer.status_code == 200, answer.content
-        return str(answer.json()["proof_token"])
+        response = self.step_up()
+        assert response.status_code == 200, response.content
+        return str(response.json()["proof_token"])
 
     def time_passes(self, minutes: float) -> None:
         """The last proof of the session and the user's tickets are that much older; refresh for a token that says so."""
@@ -113,10 +113,10 @@ class Member:
         body = {"grant_type": "refresh_token", "refresh_token": self.refresh_token}
         if self.realm is END_USERS:
             body["client_id"] = str(self.tenant.client_id)
-        answer = Api().post("/authmgr/token", body)
-        assert answer.status_code == 200, answer.content
-        self.api.token, self.refresh_token = answer.json()["access_token"], answer.json()["refresh_token"]
-        return answer
+        response = Api().post("/authmgr/token", body)
+        assert response.status_code == 200, response.content
+        self.api.token, self.refresh_token = response.json()["access_token"], response.json()["refresh_token"]
+        return response
 
     def wait_is_over(self) -> None:
         """The wait of Retry-After is over."""

@@ -10,9 +10,9 @@ import pytest
 from django.utils.timezone import now
 
 from tests.mfa.stepup.members import REALMS, WRONG, Member, member, realm_name
-from tests.parallel import at_once
+from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import make_client, own_token
-from tests.world import PASSWORD, Api, Person, TestTenant, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, User, sign_in_admin
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
 Change = Callable[..., Any]
@@ -86,8 +86,8 @@ def test_own_change_without_a_proof_is_rejected(tenant: TestTenant, realm: Realm
     user = member(realm, tenant).enrol()
     user.step_up()
     before = stored(user)
-    answer = change(user, user.api)
-    assert (answer.status_code, answer.json()["details"].keys()) == (400, {"current_password"})
+    response = change(user, user.api)
+    assert (response.status_code, response.json()["details"].keys()) == (400, {"current_password"})
     assert stored(user) == before
 
 
@@ -96,9 +96,9 @@ def test_own_change_needs_the_factor_in_the_session(tenant: TestTenant, realm: R
     user = member(realm, tenant).enrol()
     before = stored(user)
     for proof in ({"current_password": PASSWORD}, {"backup_code": user.backup_codes[0]}):
-        answer = change(user, user.api, **proof)
-        assert (answer.status_code, answer.json()["code"]) == (401, "insufficient_user_authentication")
-        assert 'acr_values="aal2"' in answer.headers["WWW-Authenticate"]
+        response = change(user, user.api, **proof)
+        assert (response.status_code, response.json()["code"]) == (401, "insufficient_user_authentication")
+        assert 'acr_values="aal2"' in response.headers["WWW-Authenticate"]
     assert stored(user) == before
 
 
@@ -138,8 +138,8 @@ def test_wrong_proofs_count_and_lock(tenant: TestTenant, realm: Realm, kind: str
     user = member(realm, tenant).enrol()
     user.step_up()
     wrong = {"current_password": WRONG, "code": user.wrong_code(), "backup_code": "0000-0000-0000-0000"}[kind]
-    answers = [change_address(user, user.api, **{kind: wrong}).status_code for _ in range(6)]
-    assert answers == [400] * 5 + [429]
+    responses = [change_address(user, user.api, **{kind: wrong}).status_code for _ in range(6)]
+    assert responses == [400] * 5 + [429]
     # The lock is that of this factor alone.
     other = {"backup_code": user.backup_codes[0]} if kind != "backup_code" else {"current_password": PASSWORD}
     assert change_address(user, user.api, **other).status_code == 200
@@ -152,8 +152,8 @@ def test_proof_token_is_of_one_session_user_and_tenant(
     token = user.step_up(password=PASSWORD).json()["proof_token"]
     others = [member(realm, tenant), member(realm, other_tenant)]
     for who, api in [(user, second_session(user)), *((other, other.api) for other in others)]:
-        answer = change_address(who, api, proof_token=token)
-        assert (answer.status_code, "step-up" in answer.json()["message"]) == (400, True)
+        response = change_address(who, api, proof_token=token)
+        assert (response.status_code, "step-up" in response.json()["message"]) == (400, True)
     assert change_address(user, user.api, proof_token=token).status_code == 200
 
 
@@ -161,7 +161,7 @@ def second_session(user: Member) -> Api:
     """The door of another session of the same user."""
     if user.realm is ADMINS:
         return Api(token=sign_in_admin(user.username)["access_token"])
-    return user.tenant.as_user(Person(user.row().pk, user.email))
+    return user.tenant.as_user(User(user.row().pk, user.email))
 
 
 def test_proof_token_ends_after_five_minutes_and_with_its_session(tenant: TestTenant, realm: Realm) -> None:
@@ -197,8 +197,8 @@ def test_proof_token_of_twenty_calls_at_once_counts_once(tenant: TestTenant, rea
     user = member(realm, tenant)
     token = user.step_up(password=PASSWORD).json()["proof_token"]
     apis = [Api(token=user.api.token) for _ in range(20)]
-    answers = at_once([partial(change_address, user, api, proof_token=token) for api in apis])
-    assert sorted(answer.status_code for answer in answers) == [200] + [400] * 19
+    responses = run_concurrently([partial(change_address, user, api, proof_token=token) for api in apis])
+    assert sorted(response.status_code for response in responses) == [200] + [400] * 19
 
 
 def test_own_changes_are_not_for_clients(tenant: TestTenant, realm: Realm) -> None:
@@ -257,8 +257,8 @@ def test_last_factor_stays_while_the_policy_requires_one(new_tenant: Callable[[]
     assert tenant.api.patch(path, {"settings": {"mfa_policy": "required"}}).status_code == 200
     before = stored(user)
     for change in (remove_factor, disable_totp):
-        answer = change(user, user.api, current_password=PASSWORD)
-        assert (answer.status_code, "add another one" in answer.json()["message"]) == (409, True)
+        response = change(user, user.api, current_password=PASSWORD)
+        assert (response.status_code, "add another one" in response.json()["message"]) == (409, True)
     assert stored(user) == before
     assert replace_totp(user, user.api, current_password=PASSWORD).status_code == 200
 

@@ -10,9 +10,9 @@ from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tests.mfa.people import code_to, new_user
 from tests.mfa.stepup.members import REALMS, STEP_UP, WRONG, Member, member, realm_name
 from tests.mfa.webauthn.passkeys import ADMIN_USERS, end_users_of, new_authenticator
-from tests.parallel import at_once
+from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import make_client, own_token
-from tests.world import PASSWORD, Api, Person, TestTenant
+from tests.world import PASSWORD, Api, TestTenant, User
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
 pytestmark = pytest.mark.parametrize("realm", REALMS, ids=realm_name)
@@ -20,18 +20,18 @@ pytestmark = pytest.mark.parametrize("realm", REALMS, ids=realm_name)
 
 def validated(api: Api) -> dict[str, Any]:
     """What the platform says of the door's token."""
-    answer = api.get("/authmgr/validate")
-    assert answer.status_code == 200, answer.content
-    return dict(answer.json())
+    response = api.get("/authmgr/validate")
+    assert response.status_code == 200, response.content
+    return dict(response.json())
 
 
 def test_step_up_by_password_renews_auth_time(tenant: TestTenant, realm: Realm) -> None:
     user = member(realm, tenant)
     before = user.api.token
     user.time_passes(20)
-    answer = user.step_up(password=PASSWORD)
-    assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-store")
-    body = answer.json()
+    response = user.step_up(password=PASSWORD)
+    assert (response.status_code, response.headers["Cache-Control"]) == (200, "no-store")
+    body = response.json()
     assert set(body) == {
         *("access_token", "token_type", "expires_in", "proof_token", "proof_expires_in", "acr", "amr", "auth_time")
     }
@@ -44,8 +44,8 @@ def test_step_up_by_password_renews_auth_time(tenant: TestTenant, realm: Realm) 
 def test_step_up_by_code_raises_a_session_of_before_the_factor(tenant: TestTenant, realm: Realm) -> None:
     user = member(realm, tenant).enrol()
     assert user.session().acr == "aal1"
-    answer = user.step_up(code=user.code())
-    assert (answer.status_code, answer.json()["acr"], answer.json()["amr"]) == (200, "aal2", ["pwd", "otp"])
+    response = user.step_up(code=user.code())
+    assert (response.status_code, response.json()["acr"], response.json()["amr"]) == (200, "aal2", ["pwd", "otp"])
     assert (user.session().acr, user.session().amr) == ("aal2", ["pwd", "otp"])
 
 
@@ -59,7 +59,7 @@ def test_step_up_by_backup_code_uses_it_up(tenant: TestTenant, realm: Realm) -> 
 def test_step_up_by_passkey(tenant: TestTenant, realm: Realm) -> None:
     user, home = member(realm, tenant), ADMIN_USERS if realm is ADMINS else end_users_of(tenant)
     assert user.api.post(f"{STEP_UP}/options").status_code == 400
-    key = home.enrol(user.api, Person(user.row().pk, user.email), new_authenticator())
+    key = home.enrol(user.api, User(user.row().pk, user.email), new_authenticator())
     options = user.api.post(f"{STEP_UP}/options")
     assert (options.status_code, options.headers["Cache-Control"]) == (200, "no-store")
     response = key.get(options.json())
@@ -76,15 +76,15 @@ def test_step_up_by_sms(tenant: TestTenant, realm: Realm) -> None:
     api = Api(token=ann.token())
     ann.enrol_phone(token=api.token)
     assert api.post("/webauthn/sms/requestCode", ann.named_with_client).status_code == 200
-    answer = api.post(STEP_UP, {"sms_code": code_to(ann.phone)})
-    assert (answer.status_code, answer.json()["amr"]) == (200, ["pwd", "sms"])
+    response = api.post(STEP_UP, {"sms_code": code_to(ann.phone)})
+    assert (response.status_code, response.json()["amr"]) == (200, ["pwd", "sms"])
 
 
 def test_step_up_by_password_needs_the_factor_of_a_user_who_has_one(tenant: TestTenant, realm: Realm) -> None:
     user = member(realm, tenant).enrol()
     for password in (PASSWORD, WRONG):
-        answer = user.step_up(password=password)
-        assert (answer.status_code, answer.json()["details"]) == (
+        response = user.step_up(password=password)
+        assert (response.status_code, response.json()["details"]) == (
             400,
             {"password": ["Send one of code, backup_code."]},
         )
@@ -105,8 +105,8 @@ def test_step_up_counts_and_locks_wrong_tries(tenant: TestTenant, realm: Realm, 
     if kind != "password":
         user.enrol()
     wrong = {"password": WRONG, "code": user.wrong_code() if user.secret else "", "backup_code": "0000-0000-0000-0000"}
-    answers = [user.step_up(**{kind: wrong[kind]}).status_code for _ in range(6)]
-    assert answers == [400] * 5 + [429]
+    responses = [user.step_up(**{kind: wrong[kind]}).status_code for _ in range(6)]
+    assert responses == [400] * 5 + [429]
     right = {"password": PASSWORD, "code": user.code() if user.secret else "", "backup_code": user.backup_codes[:1]}
     good = right[kind][0] if kind == "backup_code" else right[kind]
     assert user.step_up(**{kind: good}).status_code == 429
@@ -188,5 +188,5 @@ def test_step_up_of_twenty_at_once_uses_a_code_once(tenant: TestTenant, realm: R
     user = member(realm, tenant).enrol()
     body = {"backup_code": user.backup_codes[0]}
     apis = [Api(token=user.api.token) for _ in range(20)]
-    answers = at_once([partial(api.post, STEP_UP, body) for api in apis])
-    assert [answer.status_code for answer in answers].count(200) == 1
+    responses = run_concurrently([partial(api.post, STEP_UP, body) for api in apis])
+    assert [response.status_code for response in responses].count(200) == 1

@@ -61,7 +61,7 @@ def test_beginning_again_and_again_voids_nobodys_secret(tenant: TestTenant) -> N
     ann = new_user(tenant)
     first = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
     again = [ann.api.post("/webauthn/totp/beginSetup", ann.name) for _ in range(4)]
-    assert [answer.status_code for answer in again] == [200, 200, 429, 429]
+    assert [response.status_code for response in again] == [200, 200, 429, 429]
     assert int(again[-1].headers["Retry-After"]) <= 601
     body = {**ann.name, "secret": first, "code": pyotp.TOTP(first).now()}
     assert ann.api.post("/webauthn/totp/confirmSetup", body).status_code == 200
@@ -72,9 +72,9 @@ def test_a_secret_is_held_for_ten_minutes(tenant: TestTenant) -> None:
     secret = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
     ann.minutes_pass(11)
     body = {**ann.name, "secret": secret, "code": pyotp.TOTP(secret).now()}
-    answer = ann.api.post("/webauthn/totp/confirmSetup", body)
-    assert answer.status_code == 400
-    assert "ten minutes" in answer.json()["message"]
+    response = ann.api.post("/webauthn/totp/confirmSetup", body)
+    assert response.status_code == 400
+    assert "ten minutes" in response.json()["message"]
 
 
 def test_a_wrong_code_enrols_nothing_and_the_right_one_still_does(tenant: TestTenant) -> None:
@@ -113,8 +113,8 @@ def test_a_row_that_is_copied_to_another_user_does_not_open(tenant: TestTenant) 
     with in_tenant(tenant.id):
         sealed = EndUserTotpSecret.objects.get(user_id=ann.id).secret_sealed
         EndUserTotpSecret.objects.filter(user_id=ben.id).update(secret_sealed=sealed)
-    answer = Api().post("/webauthn/totp/verify", {**ben.name, "code": ann.code(1)})
-    assert answer.status_code == 400
+    response = Api().post("/webauthn/totp/verify", {**ben.name, "code": ann.code(1)})
+    assert response.status_code == 400
 
 
 def test_removing_and_renewing_need_a_fresh_token(tenant: TestTenant) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mfa.totp.models import EndUserBackupCode, EndUserTotpSecret
 from tenants.context import in_tenant
 from tests.mfa.people import TestUser, a_step_lasts, new_user, wrong_code
-from tests.world import Api, TestTenant, statements
+from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.realms import END_USERS
 
 
@@ -28,9 +28,9 @@ def ann(tenant: TestTenant) -> TestUser:
 
 
 def test_the_answer_is_the_documented_one(ann: TestUser) -> None:
-    answer = verify(ann, code=ann.code(1))
-    assert answer.status_code == 200
-    assert answer.json() == {
+    response = verify(ann, code=ann.code(1))
+    assert response.status_code == 200
+    assert response.json() == {
         "email": ann.email,
         "message": "The code is right.",
         "method": "totp",
@@ -55,8 +55,8 @@ def test_two_steps_away_is_too_far(ann: TestUser, steps: int) -> None:
 
 def test_a_backup_code_works_once_in_any_spelling(ann: TestUser) -> None:
     first, second = ann.backup_codes[:2]
-    answer = verify(ann, backup_code=first.lower().replace("-", ""))
-    assert (answer.status_code, answer.json()["method"]) == (200, "backup_code")
+    response = verify(ann, backup_code=first.lower().replace("-", ""))
+    assert (response.status_code, response.json()["method"]) == (200, "backup_code")
     assert verify(ann, backup_code=first).status_code == 400
     assert verify(ann, backup_code=second).status_code == 200
 
@@ -90,10 +90,10 @@ BAD_CODES: list[Any] = [
 @pytest.mark.parametrize("path", ["totp/verify", "totp/verifyLogin", "sms/verify"])
 def test_what_is_not_six_ascii_digits_is_400_and_not_an_attempt(tenant: TestTenant, code: Any, path: str) -> None:
     somebody_else = shared(tenant)
-    answer = Api().post(f"/webauthn/{path}", {**somebody_else.named_with_client, "code": code})
-    assert answer.status_code == 400
+    response = Api().post(f"/webauthn/{path}", {**somebody_else.named_with_client, "code": code})
+    assert response.status_code == 400
     # NUL does not get as far as the member: the body is no JSON that we take.
-    assert list(answer.json().get("details", {"code": 0})) == ["code"]
+    assert list(response.json().get("details", {"code": 0})) == ["code"]
     assert failures(somebody_else) == {}
 
 
@@ -182,10 +182,10 @@ def test_users_of_another_tenant_with_the_same_address_are_other_people(
     tenant: TestTenant, other_tenant: TestTenant
 ) -> None:
     ann = new_user(tenant).enrol_totp()
-    answer = Api().post(
+    response = Api().post(
         "/webauthn/totp/verify", {"email": ann.email, "tenant_id": str(other_tenant.id), "code": ann.code(1)}
     )
-    assert answer.status_code == 404
+    assert response.status_code == 404
 
 
 def test_extra_members_have_no_effect(ann: TestUser) -> None:
@@ -213,15 +213,15 @@ def test_no_secret_is_kept_in_the_audit_trail(ann: TestUser) -> None:
 def test_the_queries_of_a_verification_are_few(ann: TestUser) -> None:
     body = {**ann.name, "code": ann.code(1)}
     api = Api()
-    with statements() as made:
+    with capture_statements() as made:
         assert api.post("/webauthn/totp/verify", body).status_code == 200
     assert made.counts == (1, 7)
 
 
 def test_erasing_a_user_names_and_counts_what_went(tenant: TestTenant, ann: TestUser) -> None:
-    answer = tenant.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(tenant.id), "user_id": str(ann.id)})
-    assert answer.status_code == 200
-    deleted = answer.json()["deleted"]
+    response = tenant.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(tenant.id), "user_id": str(ann.id)})
+    assert response.status_code == 200
+    deleted = response.json()["deleted"]
     assert (deleted["totp_secrets"], deleted["backup_codes"]) == (1, 10)
     named = {"role_bindings", "webauthn_credentials", "push_devices", "push_authentication_requests", "phones"}
     assert named <= set(deleted)

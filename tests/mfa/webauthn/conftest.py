@@ -4,7 +4,7 @@ import pytest
 
 from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import Home, end_users_of, user_with_passkey
-from tests.world import Person, TestTenant
+from tests.world import TestTenant, User
 
 
 @pytest.fixture
@@ -13,6 +13,6 @@ def home(tenant: TestTenant) -> Home:
 
 
 @pytest.fixture
-def enrolled(tenant: TestTenant) -> tuple[Person, Authenticator]:
+def enrolled(tenant: TestTenant) -> tuple[User, Authenticator]:
     """Somebody with a passkey whose counter counts."""
     return user_with_passkey(tenant)

@@ -7,7 +7,7 @@ from django.conf import settings
 
 from tests.mfa.webauthn.authenticator import ES256, UP, UV, Authenticator
 from tests.userflow.sessions.aged import strong
-from tests.world import Api, Person, TestTenant
+from tests.world import Api, TestTenant, User
 
 ORIGIN = settings.WEBAUTHN_ORIGINS[0]
 
@@ -24,38 +24,36 @@ class Home:
     prefix: str
     naming: dict[str, str]
 
-    def begin_registration(self, api: Api, person: Person) -> Any:
+    def begin_registration(self, api: Api, person: User) -> Any:
         return api.post(f"{self.prefix}/beginRegistration", {"email": person.email, **self.naming})
 
-    def finish_registration(self, api: Api, person: Person, credential: Any) -> Any:
+    def finish_registration(self, api: Api, person: User, credential: Any) -> Any:
         body = {"email": person.email, "credential": credential, **self.naming}
         return api.post(f"{self.prefix}/finishRegistration", body)
 
-    def begin_authentication(self, person: Person | None = None, api: Api | None = None, **members: Any) -> Any:
+    def begin_authentication(self, person: User | None = None, api: Api | None = None, **members: Any) -> Any:
         named = {"email": person.email} if person else {}
         return (api or Api()).post(f"{self.prefix}/beginAuthentication", {**named, **self.naming, **members})
 
-    def finish_authentication(
-        self, person: Person | None, response: Any, api: Api | None = None, **members: Any
-    ) -> Any:
+    def finish_authentication(self, person: User | None, response: Any, api: Api | None = None, **members: Any) -> Any:
         named = {"email": person.email} if person else {}
         body = {**named, "response": response, **self.naming, **members}
         return (api or Api()).post(f"{self.prefix}/finishAuthentication", body)
 
-    def enrol(self, api: Api, person: Person, authenticator: Authenticator | None = None) -> Authenticator:
+    def enrol(self, api: Api, person: User, authenticator: Authenticator | None = None) -> Authenticator:
         """Enrol a passkey with the proof that `api` carries."""
         authenticator = authenticator or new_authenticator()
         options = self.begin_registration(api, person)
         assert options.status_code == 200, options.content
-        answer = self.finish_registration(api, person, authenticator.create(options.json()))
-        assert answer.status_code == 200, answer.content
+        response = self.finish_registration(api, person, authenticator.create(options.json()))
+        assert response.status_code == 200, response.content
         return authenticator
 
-    def options(self, person: Person | None = None) -> dict[str, Any]:
+    def options(self, person: User | None = None) -> dict[str, Any]:
         """Request options for one use."""
-        answer = self.begin_authentication(person)
-        assert answer.status_code == 200, answer.content
-        return dict(answer.json())
+        response = self.begin_authentication(person)
+        assert response.status_code == 200, response.content
+        return dict(response.json())
 
 
 def stepped_up(api: Api) -> Api:
@@ -71,7 +69,7 @@ def end_users_of(tenant: TestTenant) -> Home:
 ADMIN_USERS = Home("/webauthn/admin", {})
 
 
-def user_with_passkey(tenant: TestTenant, *, counting: bool = True) -> tuple[Person, Authenticator]:
+def user_with_passkey(tenant: TestTenant, *, counting: bool = True) -> tuple[User, Authenticator]:
     """A new end user with one passkey."""
     person = tenant.register()
     authenticator = end_users_of(tenant).enrol(tenant.as_user(person), person, new_authenticator(counting=counting))

@@ -14,9 +14,9 @@ from tests.mfa.webauthn.passkeys import (
     new_authenticator,
     user_with_passkey,
 )
-from tests.world import Api, Person, TestTenant, sign_in_admin
+from tests.world import Api, TestTenant, User, sign_in_admin
 
-Enrolled = tuple[Person, Authenticator]
+Enrolled = tuple[User, Authenticator]
 
 
 def test_options_name_the_users_passkeys(home: Home, enrolled: Enrolled) -> None:
@@ -33,9 +33,9 @@ def test_options_name_the_users_passkeys(home: Home, enrolled: Enrolled) -> None
 @pytest.mark.parametrize("form", [lambda found: found, json.dumps], ids=["object", "string"])
 def test_without_a_ticket_it_is_a_verification_only(home: Home, enrolled: Enrolled, form: Any) -> None:
     person, authenticator = enrolled
-    answer = home.finish_authentication(person, form(authenticator.get(home.options(person))))
-    assert answer.status_code == 200
-    assert answer.json() == {"success": True, "user_id": str(person.id)}
+    response = home.finish_authentication(person, form(authenticator.get(home.options(person))))
+    assert response.status_code == 200
+    assert response.json() == {"success": True, "user_id": str(person.id)}
 
 
 def test_it_completes_a_login(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
@@ -93,9 +93,9 @@ def test_a_passkey_sign_in_names_nobody(home: Home, tenant: TestTenant, enrolled
     person, authenticator = enrolled
     options = home.options()
     assert (options["userVerification"], options["allowCredentials"]) == ("required", [])
-    answer = home.finish_authentication(None, authenticator.get(options)).json()
-    assert (answer["success"], answer["user_id"]) == (True, str(person.id))
-    claims = Api(token=answer["access_token"]).get("/exsvc/debug/auth").json()["claims"]
+    response = home.finish_authentication(None, authenticator.get(options)).json()
+    assert (response["success"], response["user_id"]) == (True, str(person.id))
+    claims = Api(token=response["access_token"]).get("/exsvc/debug/auth").json()["claims"]
     assert (claims["amr"], claims["client_id"]) == (["pop", "mfa"], str(tenant.client_id))
 
 
@@ -103,8 +103,8 @@ def test_a_passkey_sign_in_may_name_the_user_at_the_end(home: Home, tenant: Test
     person, authenticator = enrolled
     other = tenant.register()
     assert home.finish_authentication(other, authenticator.get(home.options())).status_code == 401
-    answer = home.finish_authentication(person, authenticator.get(home.options()))
-    assert "access_token" in answer.json()
+    response = home.finish_authentication(person, authenticator.get(home.options()))
+    assert "access_token" in response.json()
 
 
 SIGN_IN_REFUSED: dict[str, dict[str, Any]] = {
@@ -118,21 +118,21 @@ SIGN_IN_REFUSED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("knobs", SIGN_IN_REFUSED.values(), ids=SIGN_IN_REFUSED.keys())
 def test_a_passkey_sign_in_is_refused(home: Home, enrolled: Enrolled, knobs: dict[str, Any]) -> None:
     person, authenticator = enrolled
-    answer = home.finish_authentication(person, authenticator.get(home.options(), **knobs))
-    assert (answer.status_code, "access_token" in answer.json()) == (401, False)
+    response = home.finish_authentication(person, authenticator.get(home.options(), **knobs))
+    assert (response.status_code, "access_token" in response.json()) == (401, False)
 
 
 def test_a_verification_challenge_signs_nobody_in(home: Home, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
-    answer = home.finish_authentication(None, authenticator.get(home.options(person)))
-    assert answer.status_code == 401
+    response = home.finish_authentication(None, authenticator.get(home.options(person)))
+    assert response.status_code == 401
 
 
 def test_nobody_named_at_all(home: Home, enrolled: Enrolled) -> None:
     _, authenticator = enrolled
-    answer = home.finish_authentication(None, authenticator.get(home.options(), without_handle=True))
-    assert answer.status_code == 400
-    assert "email" in answer.json()["details"]
+    response = home.finish_authentication(None, authenticator.get(home.options(), without_handle=True))
+    assert response.status_code == 400
+    assert "email" in response.json()["details"]
 
 
 def test_a_deactivated_client_signs_nobody_in(new_tenant: Any) -> None:
@@ -183,8 +183,8 @@ REFUSED: dict[str, dict[str, Any]] = {
 def test_refused(home: Home, tenant: TestTenant, enrolled: Enrolled, knobs: dict[str, Any]) -> None:
     person, authenticator = enrolled
     assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
-    answer = home.finish_authentication(person, authenticator.get(home.options(person), **knobs))
-    assert (answer.status_code, answer.json()["error"]) == (401, "Unauthorized")
+    response = home.finish_authentication(person, authenticator.get(home.options(person), **knobs))
+    assert (response.status_code, response.json()["error"]) == (401, "Unauthorized")
 
 
 @pytest.mark.parametrize("flags", [UP | UV | 0x08, UP | UV | 0x18], ids=["eligible", "backed up"])
@@ -218,7 +218,7 @@ def test_an_authenticator_that_does_not_count(home: Home, tenant: TestTenant) ->
     assert _stored(tenant, person).sign_count == 1
 
 
-def _stored(tenant: TestTenant, person: Person) -> Any:
+def _stored(tenant: TestTenant, person: User) -> Any:
     from mfa.webauthn.models import EndUserPasskey
     from tenants.context import in_tenant
 
@@ -226,7 +226,7 @@ def _stored(tenant: TestTenant, person: Person) -> Any:
         return EndUserPasskey.objects.get(user_id=person.id)
 
 
-def _errors(tenant: TestTenant, person: Person) -> list[Any]:
+def _errors(tenant: TestTenant, person: User) -> list[Any]:
     from identity_platform.audit.models import TenantEvent
     from tenants.context import in_tenant
 
@@ -287,7 +287,7 @@ def test_a_challenge_lasts_five_minutes(home: Home, tenant: TestTenant, enrolled
     assert home.finish_authentication(person, authenticator.get(options)).status_code == 401
 
 
-def _age_challenges(tenant: TestTenant, person: Person) -> None:
+def _age_challenges(tenant: TestTenant, person: User) -> None:
     from datetime import timedelta
 
     from django.db.models import F
@@ -301,12 +301,12 @@ def _age_challenges(tenant: TestTenant, person: Person) -> None:
 
 def test_who_has_none_and_who_is_nobody(home: Home, tenant: TestTenant) -> None:
     person = tenant.register()
-    nobody = Person(person.id, "nobody@example.com")
+    nobody = User(person.id, "nobody@example.com")
     assert home.begin_authentication(person).status_code == 400
     assert home.begin_authentication(nobody).status_code == 404
-    answers = [home.finish_authentication(who, {"id": "x"}) for who in (person, nobody)]
-    assert [answer.status_code for answer in answers] == [401, 401]
-    assert answers[0].json() == answers[1].json()
+    responses = [home.finish_authentication(who, {"id": "x"}) for who in (person, nobody)]
+    assert [response.status_code for response in responses] == [401, 401]
+    assert responses[0].json() == responses[1].json()
 
 
 def test_a_token_of_another_tenant(home: Home, other_tenant: TestTenant, enrolled: Enrolled) -> None:

@@ -14,7 +14,7 @@ from django.db import connection
 from tenants.models import Tenant, WebAuthnClaim
 from tests.console.staff import new_operator
 from tests.mfa.webauthn.passkeys import ORIGIN
-from tests.parallel import at_once
+from tests.parallel import run_concurrently
 from tests.world import Api, TestTenant, build_tenant
 
 TENANTS = "/uflow/admin/tenants"
@@ -73,10 +73,10 @@ def test_settings_reject_what_another_tenant_claims(
 ) -> None:
     mine, theirs = pair
     assert put(operator, theirs, **of(domain, has)).status_code == 200
-    answer = put(operator, mine, **of(domain, asks), issuer_name="Changed")
-    assert (answer.status_code, list(answer.json()["details"])) == (409, [f"settings.{name}" for name in asks])
+    response = put(operator, mine, **of(domain, asks), issuer_name="Changed")
+    assert (response.status_code, list(response.json()["details"])) == (409, [f"settings.{name}" for name in asks])
     for told in (str(theirs.id), theirs.slug, theirs.name):
-        assert told not in answer.text
+        assert told not in response.text
     assert "issuer_name" not in Tenant.objects.get(pk=mine.id).settings
 
 
@@ -118,8 +118,8 @@ def test_create_rejects_what_another_tenant_claims(
 ) -> None:
     assert put(operator, pair[0], webauthn_rp_id=domain).status_code == 200
     slug = f"late-{secrets.token_hex(4)}"
-    answer = operator.post(TENANTS, {"name": "Late", "slug": slug, "settings": {"webauthn_rp_id": domain}})
-    assert (answer.status_code, list(answer.json()["details"])) == (409, ["settings.webauthn_rp_id"])
+    response = operator.post(TENANTS, {"name": "Late", "slug": slug, "settings": {"webauthn_rp_id": domain}})
+    assert (response.status_code, list(response.json()["details"])) == (409, ["settings.webauthn_rp_id"])
     assert not Tenant.objects.filter(slug=slug).exists()
 
 
@@ -139,8 +139,8 @@ def test_settings_reject_what_is_the_platforms(
 ) -> None:
     settings.CONSOLE_RP_ID, settings.CONSOLE_ORIGINS = "console.example", ["https://login.console.example"]
     settings.BASE_URL = "https://public.example/identity"
-    answer = put(operator, tenant, **{name: value})
-    assert (answer.status_code, list(answer.json()["details"])) == (400, [f"settings.{name}"])
+    response = put(operator, tenant, **{name: value})
+    assert (response.status_code, list(response.json()["details"])) == (400, [f"settings.{name}"])
     created = operator.post(TENANTS, {"name": "Platform", "settings": {name: value}})
     assert (created.status_code, list(created.json()["details"])) == (400, [f"settings.{name}"])
 
@@ -152,7 +152,7 @@ def test_of_twenty_parallel_claims_one_wins(operator: Api, domain: str) -> None:
         body = {"name": f"Race {number}", "settings": asked}
         return lambda: int(Api(token=operator.token).post(TENANTS, body).status_code)
 
-    assert sorted(at_once([create(number) for number in range(20)])) == [201] + [409] * 19
+    assert sorted(run_concurrently([create(number) for number in range(20)])) == [201] + [409] * 19
     assert len(set(WebAuthnClaim.objects.filter(name__endswith=domain).values_list("tenant_id", flat=True))) == 1
 
 
@@ -164,7 +164,7 @@ def test_of_two_tenants_that_claim_at_once_one_wins(
         origins = [f"https://{name}.{domain}" for name in ("ab" if number % 2 else "ba")]
         return lambda: (tenant, put(api, tenant, webauthn_origins=origins).status_code)
 
-    found = at_once([claim(tenant, number) for number in range(10) for tenant in pair])
+    found = run_concurrently([claim(tenant, number) for number in range(10) for tenant in pair])
     winners = {tenant.id for tenant, status in found if status == 200}
     assert len(winners) == 1
     assert {status for tenant, status in found if tenant.id not in winners} == {409}
@@ -178,9 +178,9 @@ def test_console_names_the_field_of_a_taken_domain(
     tenant = Tenant.objects.get(pk=mine.id)
     form = {"name": tenant.name, "slug": tenant.slug, **tenant.settings, "webauthn_rp_id": domain}
     page = f"/admin/tenants/tenant/{mine.id}/settings/"
-    answer = new_operator().sign_in().post(page, form)
-    assert answer.status_code in (400, 409)
-    assert f"Another tenant uses {domain}" in answer.content.decode()
+    response = new_operator().sign_in().post(page, form)
+    assert response.status_code in (400, 409)
+    assert f"Another tenant uses {domain}" in response.content.decode()
     assert "webauthn_rp_id" not in Tenant.objects.get(pk=mine.id).settings
 
 

@@ -143,8 +143,8 @@ def test_registrations(home: Home, tenant: TestTenant, part: int) -> None:
     for number in range(IN_EACH):
         honest = new_authenticator().create(home.begin_registration(api, person).json())
         wrong = changed(chance, honest)
-        answer = home.finish_registration(api, person, wrong)
-        assert answer.status_code == 400, (number, answer.status_code, wrong)
+        response = home.finish_registration(api, person, wrong)
+        assert response.status_code == 400, (number, response.status_code, wrong)
     assert api.get("/webauthn/factors").json()["factors"] == []
     home.enrol(api, person)
 
@@ -155,7 +155,7 @@ def test_sign_ins(home: Home, tenant: TestTenant, part: int) -> None:
     _person, authenticator = user_with_passkey(tenant, counting=False)
     for number in range(IN_EACH):
         wrong = changed(chance, authenticator.get(home.options()))
-        answer = home.finish_authentication(None, wrong, api=Api())
-        assert answer.status_code in (400, 401), (number, answer.status_code, wrong)
-        assert "access_token" not in answer.json()
+        response = home.finish_authentication(None, wrong, api=Api())
+        assert response.status_code in (400, 401), (number, response.status_code, wrong)
+        assert "access_token" not in response.json()
     assert home.finish_authentication(None, authenticator.get(home.options())).status_code == 200

@@ -26,9 +26,9 @@ def test_it_enrols_and_signs_in(home: Home, tenant: TestTenant, key: Any, attest
     assert home.finish_registration(api, person, created).status_code == 200
     ticket = tenant.sign_in(person)["mfa_token"]
     used = soft.credential_request(_at_our_page(home.options(person)))
-    answer = home.finish_authentication(person, used, mfa_token=ticket)
-    assert answer.status_code == 200, answer.content
-    assert Api(token=answer.json()["access_token"]).get("/webauthn/factors").json()["methods"] == ["webauthn"]
+    response = home.finish_authentication(person, used, mfa_token=ticket)
+    assert response.status_code == 200, response.content
+    assert Api(token=response.json()["access_token"]).get("/webauthn/factors").json()["methods"] == ["webauthn"]
 
 
 def test_it_signs_an_admin_in(new_tenant: Any) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import Home, new_authenticator, user_with_passkey
-from tests.parallel import at_once
-from tests.world import Api, Person, TestTenant
+from tests.parallel import run_concurrently
+from tests.world import Api, TestTenant, User
 
 AT_ONCE = 8
 ROUNDS = 50
@@ -18,16 +18,16 @@ ROUNDS = 50
 
 def _together(calls: list[Callable[[], Any]]) -> Counter[int]:
     """Statuses of calls that all start at the same moment, each in a thread of its own."""
-    return Counter(int(answer.status_code) for answer in at_once(calls))
+    return Counter(int(response.status_code) for response in run_concurrently(calls))
 
 
 @pytest.fixture
-def not_counting(tenant: TestTenant) -> tuple[Person, Authenticator]:
+def not_counting(tenant: TestTenant) -> tuple[User, Authenticator]:
     """Somebody whose authenticator does not count: only the challenge stands between one use and the next."""
     return user_with_passkey(tenant, counting=False)
 
 
-def test_one_assertion_many_times(home: Home, not_counting: tuple[Person, Authenticator]) -> None:
+def test_one_assertion_many_times(home: Home, not_counting: tuple[User, Authenticator]) -> None:
     _person, authenticator = not_counting
     for _ in range(ROUNDS):
         response = authenticator.get(home.options())
@@ -79,7 +79,7 @@ def test_one_window_many_challenges(home: Home, tenant: TestTenant) -> None:
     api = Api()
     email = f"window-race-{secrets.token_hex(4)}@example.com"
     body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email, "password": "a long one 9"}
-    person = Person(api.post("/uflow/user/clients/register", body).json()["user_id"], email)
+    person = User(api.post("/uflow/user/clients/register", body).json()["user_id"], email)
     credentials = [new_authenticator().create(home.begin_registration(api, person).json()) for _ in range(AT_ONCE)]
     statuses = _together(
         [lambda sent=sent: home.finish_registration(Api(address=api.address), person, sent) for sent in credentials]

@@ -8,25 +8,25 @@ import pytest
 
 from tests.mfa.webauthn.authenticator import EDDSA, ES256, ES384, RS256, UP, UV, Authenticator, b64, unb64
 from tests.mfa.webauthn.passkeys import ADMIN_USERS, ORIGIN, Home, end_users_of, new_authenticator, stepped_up
-from tests.world import Api, Person, TestTenant
+from tests.world import Api, TestTenant, User
 
 
 @pytest.fixture
-def person(tenant: TestTenant) -> Person:
+def person(tenant: TestTenant) -> User:
     return tenant.register()
 
 
 @pytest.fixture
-def api(tenant: TestTenant, person: Person) -> Api:
+def api(tenant: TestTenant, person: User) -> Api:
     """The person's own door, freshly signed in."""
     return tenant.as_user(person)
 
 
-def test_options_are_ready_for_the_browser(home: Home, tenant: TestTenant, api: Api, person: Person) -> None:
-    answer = home.begin_registration(api, person)
-    options = answer.json()
-    assert answer.status_code == 200
-    assert answer.headers["Cache-Control"] == "no-store"
+def test_options_are_ready_for_the_browser(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
+    response = home.begin_registration(api, person)
+    options = response.json()
+    assert response.status_code == 200
+    assert response.headers["Cache-Control"] == "no-store"
     assert options["rp"] == {"id": "localhost", "name": tenant.name}
     assert options["user"] == {"id": b64(person.id.bytes), "name": person.email, "displayName": "Some One"}
     assert len(unb64(options["challenge"])) == 32
@@ -40,12 +40,12 @@ def test_options_are_ready_for_the_browser(home: Home, tenant: TestTenant, api: 
 
 
 @pytest.mark.parametrize("form", [lambda found: found, json.dumps], ids=["object", "string"])
-def test_credential_as_object_or_string(home: Home, api: Api, person: Person, form: Callable[..., Any]) -> None:
+def test_credential_as_object_or_string(home: Home, api: Api, person: User, form: Callable[..., Any]) -> None:
     authenticator = new_authenticator()
     credential = authenticator.create(home.begin_registration(api, person).json())
-    answer = home.finish_registration(api, person, form(credential))
-    assert answer.status_code == 200
-    assert answer.json() == {
+    response = home.finish_registration(api, person, form(credential))
+    assert response.status_code == 200
+    assert response.json() == {
         "success": True,
         "message": "The passkey is enrolled.",
         "credential_id": b64(authenticator.credential_id),
@@ -53,12 +53,12 @@ def test_credential_as_object_or_string(home: Home, api: Api, person: Person, fo
 
 
 @pytest.mark.parametrize("alg", [EDDSA, RS256])
-def test_other_algorithms_that_are_offered(home: Home, api: Api, person: Person, alg: int) -> None:
+def test_other_algorithms_that_are_offered(home: Home, api: Api, person: User, alg: int) -> None:
     authenticator = home.enrol(api, person, new_authenticator(alg=alg))
     assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
 
 
-def test_one_more_passkey_excludes_the_first(home: Home, api: Api, person: Person) -> None:
+def test_one_more_passkey_excludes_the_first(home: Home, api: Api, person: User) -> None:
     first = home.enrol(api, person)
     api = stepped_up(api)
     options = home.begin_registration(api, person).json()
@@ -67,7 +67,7 @@ def test_one_more_passkey_excludes_the_first(home: Home, api: Api, person: Perso
     assert home.finish_registration(api, person, new_authenticator().create(options)).status_code == 200
 
 
-def test_the_factor_list_names_the_authenticator(home: Home, api: Api, person: Person) -> None:
+def test_the_factor_list_names_the_authenticator(home: Home, api: Api, person: User) -> None:
     authenticator = new_authenticator()
     authenticator.aaguid = bytes.fromhex("bada5566a7aa401fbd9645619a55120d")
     home.enrol(api, person, authenticator)
@@ -81,8 +81,8 @@ def test_an_admin_user_enrols_in_the_global_database(new_tenant: Callable[[], Te
     tenant = new_tenant()
     home, admin = ADMIN_USERS, tenant.admin
     authenticator = home.enrol(tenant.api, admin)
-    answer = home.finish_authentication(admin, authenticator.get(home.options(admin)))
-    assert answer.json() == {"success": True, "user_id": str(admin.id)}
+    response = home.finish_authentication(admin, authenticator.get(home.options(admin)))
+    assert response.json() == {"success": True, "user_id": str(admin.id)}
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -162,59 +162,59 @@ DEGENERATE_KEYS: dict[str, dict[Any, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def registrant(tenant: TestTenant, django_db_blocker: Any) -> tuple[Api, Person]:
+def registrant(tenant: TestTenant, django_db_blocker: Any) -> tuple[Api, User]:
     """Somebody who is signed in and enrols nothing that lasts."""
     with django_db_blocker.unblock():
         person = tenant.register()
         return tenant.as_user(person), person
 
 
-def _finish(home: Home, registrant: tuple[Api, Person], alg: int = ES256, **knobs: Any) -> tuple[int, int]:
+def _finish(home: Home, registrant: tuple[Api, User], alg: int = ES256, **knobs: Any) -> tuple[int, int]:
     """The status of a registration with these knobs, and how many factors the user has then."""
     api, person = registrant
     credential = new_authenticator(alg=alg).create(home.begin_registration(api, person).json(), **knobs)
-    answer = home.finish_registration(api, person, credential)
-    return answer.status_code, len(api.get("/webauthn/factors").json()["factors"])
+    response = home.finish_registration(api, person, credential)
+    return response.status_code, len(api.get("/webauthn/factors").json()["factors"])
 
 
 @pytest.mark.parametrize("public_key", DEGENERATE_KEYS.values(), ids=DEGENERATE_KEYS.keys())
 def test_registration_rejects_degenerate_key(
-    home: Home, registrant: tuple[Api, Person], public_key: dict[Any, Any]
+    home: Home, registrant: tuple[Api, User], public_key: dict[Any, Any]
 ) -> None:
     assert _finish(home, registrant, attestation="none", public_key=public_key) == (400, 0)
 
 
 @pytest.mark.parametrize("statement", [{"x": 1}, {"sig": b""}, {1: 1}, [], None, "", 0], ids=repr)
-def test_registration_rejects_none_with_statement(home: Home, registrant: tuple[Api, Person], statement: Any) -> None:
+def test_registration_rejects_none_with_statement(home: Home, registrant: tuple[Api, User], statement: Any) -> None:
     assert _finish(home, registrant, attestation="none", statement=statement) == (400, 0)
 
 
 @pytest.mark.parametrize("alg", [ES256, EDDSA, RS256])
-def test_registration_accepts_none_with_empty_map(home: Home, api: Api, person: Person, alg: int) -> None:
+def test_registration_accepts_none_with_empty_map(home: Home, api: Api, person: User, alg: int) -> None:
     assert _finish(home, (api, person), alg, attestation="none") == (200, 1)
 
 
 @pytest.mark.parametrize("knobs", REFUSED.values(), ids=REFUSED.keys())
-def test_refused(home: Home, api: Api, person: Person, knobs: dict[str, Any]) -> None:
+def test_refused(home: Home, api: Api, person: User, knobs: dict[str, Any]) -> None:
     credential = new_authenticator().create(home.begin_registration(api, person).json(), **knobs)
-    answer = home.finish_registration(api, person, credential)
-    assert (answer.status_code, answer.json()["error"]) == (400, "Bad Request")
+    response = home.finish_registration(api, person, credential)
+    assert (response.status_code, response.json()["error"]) == (400, "Bad Request")
     assert api.get("/webauthn/factors").json()["factors"] == []
 
 
-def test_the_longest_credential_id_is_taken(home: Home, api: Api, person: Person) -> None:
+def test_the_longest_credential_id_is_taken(home: Home, api: Api, person: User) -> None:
     authenticator = new_authenticator()
     authenticator.credential_id = bytes(1019) + person.id.bytes[:4]
     home.enrol(api, person, authenticator)
     assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
 
 
-def test_an_algorithm_that_was_not_offered(home: Home, api: Api, person: Person) -> None:
+def test_an_algorithm_that_was_not_offered(home: Home, api: Api, person: User) -> None:
     credential = new_authenticator(alg=ES384).create(home.begin_registration(api, person).json())
     assert home.finish_registration(api, person, credential).status_code == 400
 
 
-def test_a_challenge_is_answered_once(home: Home, api: Api, person: Person) -> None:
+def test_a_challenge_is_answered_once(home: Home, api: Api, person: User) -> None:
     options = home.begin_registration(api, person).json()
     assert home.finish_registration(api, person, new_authenticator().create(options)).status_code == 200
     api = stepped_up(api)
@@ -222,14 +222,14 @@ def test_a_challenge_is_answered_once(home: Home, api: Api, person: Person) -> N
     assert len(api.get("/webauthn/factors").json()["factors"]) == 1
 
 
-def test_a_failed_answer_spends_the_challenge(home: Home, api: Api, person: Person) -> None:
+def test_a_failed_answer_spends_the_challenge(home: Home, api: Api, person: User) -> None:
     options = home.begin_registration(api, person).json()
     wrong = new_authenticator().create(options, origin="https://evil.example")
     assert home.finish_registration(api, person, wrong).status_code == 400
     assert home.finish_registration(api, person, new_authenticator().create(options)).status_code == 400
 
 
-def test_a_challenge_is_its_users(home: Home, tenant: TestTenant, api: Api, person: Person) -> None:
+def test_a_challenge_is_its_users(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
     other = tenant.register()
     credential = new_authenticator().create(home.begin_registration(api, person).json())
     assert home.finish_registration(tenant.as_user(other), other, credential).status_code == 400
@@ -237,7 +237,7 @@ def test_a_challenge_is_its_users(home: Home, tenant: TestTenant, api: Api, pers
 
 
 def test_a_challenge_is_its_tenants(
-    home: Home, tenant: TestTenant, other_tenant: TestTenant, api: Api, person: Person
+    home: Home, tenant: TestTenant, other_tenant: TestTenant, api: Api, person: User
 ) -> None:
     namesake = other_tenant.register(email=person.email)
     credential = new_authenticator().create(home.begin_registration(api, person).json())
@@ -245,12 +245,12 @@ def test_a_challenge_is_its_tenants(
     assert there.finish_registration(other_tenant.as_user(namesake), namesake, credential).status_code == 400
 
 
-def test_a_challenge_is_its_realms(home: Home, tenant: TestTenant, api: Api, person: Person) -> None:
+def test_a_challenge_is_its_realms(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
     credential = new_authenticator().create(home.begin_registration(api, person).json())
     assert ADMIN_USERS.finish_registration(tenant.api, tenant.admin, credential).status_code == 400
 
 
-def test_a_challenge_is_its_ceremonys(home: Home, enrolled: tuple[Person, Authenticator], tenant: TestTenant) -> None:
+def test_a_challenge_is_its_ceremonys(home: Home, enrolled: tuple[User, Authenticator], tenant: TestTenant) -> None:
     person, authenticator = enrolled
     challenge = home.options(person)["challenge"]
     api = Api(token=_second_step(home, tenant, person, authenticator))
@@ -258,14 +258,14 @@ def test_a_challenge_is_its_ceremonys(home: Home, enrolled: tuple[Person, Authen
     assert home.finish_registration(api, person, credential).status_code == 400
 
 
-def _second_step(home: Home, tenant: TestTenant, person: Person, authenticator: Authenticator) -> str:
+def _second_step(home: Home, tenant: TestTenant, person: User, authenticator: Authenticator) -> str:
     waiting = tenant.sign_in(person)["mfa_token"]
     response = authenticator.get(home.options(person))
     return str(home.finish_authentication(person, response, mfa_token=waiting).json()["access_token"])
 
 
 def test_a_credential_id_belongs_to_one_user(
-    home: Home, tenant: TestTenant, enrolled: tuple[Person, Authenticator]
+    home: Home, tenant: TestTenant, enrolled: tuple[User, Authenticator]
 ) -> None:
     _, taken = enrolled
     other = tenant.register()
@@ -282,12 +282,12 @@ def test_a_credential_id_belongs_to_one_user(
     ["", "no json", "[]", "{}", {}, [], 1, None, True, {"id": 1}, '{"id": "a", "id": "b"}', "9" * 300_000],
     ids=repr,
 )
-def test_what_is_no_credential(home: Home, api: Api, person: Person, credential: Any) -> None:
-    answer = home.finish_registration(api, person, credential)
-    assert answer.status_code == 400
+def test_what_is_no_credential(home: Home, api: Api, person: User, credential: Any) -> None:
+    response = home.finish_registration(api, person, credential)
+    assert response.status_code == 400
 
 
-def test_twenty_passkeys_and_no_more(home: Home, api: Api, person: Person) -> None:
+def test_twenty_passkeys_and_no_more(home: Home, api: Api, person: User) -> None:
     home.enrol(api, person)
     api = stepped_up(api)
     for _ in range(19):
@@ -295,16 +295,18 @@ def test_twenty_passkeys_and_no_more(home: Home, api: Api, person: Person) -> No
     assert home.begin_registration(api, person).status_code == 400
 
 
-def test_erasing_the_user_counts_the_passkeys(home: Home, tenant: TestTenant, api: Api, person: Person) -> None:
+def test_erasing_the_user_counts_the_passkeys(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
     home.enrol(api, person)
     assert home.begin_registration(stepped_up(api), person).status_code == 200
-    answer = tenant.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(tenant.id), "user_id": str(person.id)})
-    assert answer.status_code == 200
-    assert answer.json()["deleted"]["webauthn_credentials"] == 1
-    assert answer.json()["deleted"]["webauthn_challenges"] == 1
+    response = tenant.api.post(
+        "/uflow/user/enduser/delete_all", {"tenant_id": str(tenant.id), "user_id": str(person.id)}
+    )
+    assert response.status_code == 200
+    assert response.json()["deleted"]["webauthn_credentials"] == 1
+    assert response.json()["deleted"]["webauthn_challenges"] == 1
 
 
-def test_the_user_is_told_and_the_trail_knows_how(home: Home, tenant: TestTenant, api: Api, person: Person) -> None:
+def test_the_user_is_told_and_the_trail_knows_how(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
     from identity_platform.audit.models import TenantEvent
     from tenants.context import in_tenant
 

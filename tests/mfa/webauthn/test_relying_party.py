@@ -79,18 +79,18 @@ def test_the_id_stays_once_passkeys_exist(acme: TestTenant, operator: Api) -> No
     authenticator.origin = "https://acme.shop"
     home.enrol(api, person, authenticator)
     for changed in ("new.acme.example", None):
-        answer = _set(operator, acme, {"webauthn_rp_id": changed})
-        assert (answer.status_code, list(answer.json()["details"])) == (400, ["settings.webauthn_rp_id"])
+        response = _set(operator, acme, {"webauthn_rp_id": changed})
+        assert (response.status_code, list(response.json()["details"])) == (400, ["settings.webauthn_rp_id"])
     more = {"webauthn_rp_id": "acme.example", "webauthn_origins": [*OWN["webauthn_origins"], "https://acme.test"]}
     assert _set(operator, acme, more).status_code == 200
     assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
 
 
 def test_related_origins(acme: TestTenant, tenant: TestTenant) -> None:
-    answer = Api().get("/.well-known/webauthn", {"tenant_id": str(acme.id)})
-    assert answer.json() == {"origins": OWN["webauthn_origins"]}
-    assert answer.headers["Content-Type"] == "application/json"
-    assert "max-age" in answer.headers["Cache-Control"]
+    response = Api().get("/.well-known/webauthn", {"tenant_id": str(acme.id)})
+    assert response.json() == {"origins": OWN["webauthn_origins"]}
+    assert response.headers["Content-Type"] == "application/json"
+    assert "max-age" in response.headers["Cache-Control"]
     assert Api().get("/.well-known/webauthn").json() == {"origins": [ORIGIN]}
     assert Api().get("/.well-known/webauthn", {"tenant_id": str(tenant.id)}).json() == {"origins": [ORIGIN]}
     unknown = Api().get("/.well-known/webauthn", {"tenant_id": "00000000-0000-4000-8000-000000000000"})

@@ -8,43 +8,43 @@ import pytest
 from tests.mfa.people import new_user
 from tests.mfa.webauthn.authenticator import UP
 from tests.mfa.webauthn.passkeys import Home, new_authenticator, user_with_passkey
-from tests.world import PASSWORD, Api, Person, TestTenant
+from tests.world import PASSWORD, Api, TestTenant, User
 
 PATH = "/webauthn/finishRegistration"
 
 
 @pytest.fixture
-def newcomer(tenant: TestTenant) -> tuple[Api, Person, str]:
+def newcomer(tenant: TestTenant) -> tuple[Api, User, str]:
     """Registered from this door a moment ago; with the enrollment ticket."""
     api = Api()
     email = f"newcomer-{uuid4()}@example.com"
     body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email, "password": PASSWORD}
-    answer = api.post("/uflow/user/clients/register", body)
-    return api, Person(UUID(answer.json()["user_id"]), email), answer.headers["X-Enrollment-Ticket"]
+    response = api.post("/uflow/user/clients/register", body)
+    return api, User(UUID(response.json()["user_id"]), email), response.headers["X-Enrollment-Ticket"]
 
 
-def _finish(home: Home, api: Api, person: Person, credential: Any, **how: Any) -> Any:
+def _finish(home: Home, api: Api, person: User, credential: Any, **how: Any) -> Any:
     body = {"email": person.email, "credential": credential, **home.naming}
     return api.post(PATH, body, **how)
 
 
-def test_a_newcomer_is_signed_in(home: Home, tenant: TestTenant, newcomer: tuple[Api, Person, str]) -> None:
+def test_a_newcomer_is_signed_in(home: Home, tenant: TestTenant, newcomer: tuple[Api, User, str]) -> None:
     api, person, _ = newcomer
     credential = new_authenticator().create(home.begin_registration(api, person).json())
-    answer = _finish(home, api, person, credential)
-    assert answer.status_code == 200
+    response = _finish(home, api, person, credential)
+    assert response.status_code == 200
     members = {"access_token", "refresh_token", "token_type", "expires_in", "credential_id", "message", "success"}
-    assert set(answer.json()) == members
-    assert (answer.json()["success"], answer.headers["Cache-Control"]) == (True, "no-store")
-    claims = Api(token=answer.json()["access_token"]).get("/exsvc/debug/auth").json()["claims"]
+    assert set(response.json()) == members
+    assert (response.json()["success"], response.headers["Cache-Control"]) == (True, "no-store")
+    claims = Api(token=response.json()["access_token"]).get("/exsvc/debug/auth").json()["claims"]
     assert (claims["sub"], claims["client_id"]) == (str(person.id), str(tenant.client_id))
     refreshed = Api().post(
-        "/authmgr/token", {"grant_type": "refresh_token", "refresh_token": answer.json()["refresh_token"]}
+        "/authmgr/token", {"grant_type": "refresh_token", "refresh_token": response.json()["refresh_token"]}
     )
     assert refreshed.status_code == 200
 
 
-def test_by_ticket_from_another_address(home: Home, newcomer: tuple[Api, Person, str]) -> None:
+def test_by_ticket_from_another_address(home: Home, newcomer: tuple[Api, User, str]) -> None:
     _, person, ticket = newcomer
     elsewhere, proof = Api(), {"X-Enrollment-Ticket": ticket}
     begun = elsewhere.post(f"{home.prefix}/beginRegistration", {"email": person.email, **home.naming}, headers=proof)
@@ -55,15 +55,15 @@ def test_by_ticket_from_another_address(home: Home, newcomer: tuple[Api, Person,
     assert _finish(home, elsewhere, person, credential, headers=proof).status_code == 200
 
 
-def test_the_user_must_be_verified(home: Home, newcomer: tuple[Api, Person, str]) -> None:
+def test_the_user_must_be_verified(home: Home, newcomer: tuple[Api, User, str]) -> None:
     api, person, _ = newcomer
     credential = new_authenticator(flags=UP).create(home.begin_registration(api, person).json())
-    answer = _finish(home, api, person, credential)
-    assert (answer.status_code, "access_token" in answer.json()) == (401, False)
+    response = _finish(home, api, person, credential)
+    assert (response.status_code, "access_token" in response.json()) == (401, False)
     assert home.begin_authentication(person).status_code == 400  # nothing was stored
 
 
-def test_a_stranger_gets_nothing(home: Home, tenant: TestTenant, newcomer: tuple[Api, Person, str]) -> None:
+def test_a_stranger_gets_nothing(home: Home, tenant: TestTenant, newcomer: tuple[Api, User, str]) -> None:
     api, person, _ = newcomer
     stranger = Api()
     credential = new_authenticator().create(home.begin_registration(api, person).json())
@@ -78,14 +78,14 @@ def test_a_stranger_gets_nothing(home: Home, tenant: TestTenant, newcomer: tuple
 def test_unknown_users_and_tenants_are_refused_alike(home: Home, tenant: TestTenant) -> None:
     nobody = tenant.register()
     credential = new_authenticator().create(home.begin_registration(tenant.as_user(nobody), nobody).json())
-    unknown = _finish(home, Api(), Person(nobody.id, "nobody@example.com"), credential)
+    unknown = _finish(home, Api(), User(nobody.id, "nobody@example.com"), credential)
     nowhere = Home(home.prefix, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
     elsewhere = _finish(nowhere, Api(), nobody, credential)
     assert (unknown.status_code, elsewhere.status_code) == (401, 401)
     assert unknown.json() == elsewhere.json()
 
 
-def test_an_operator_learns_no_more_of_tenants(home: Home, operator: Api, newcomer: tuple[Api, Person, str]) -> None:
+def test_an_operator_learns_no_more_of_tenants(home: Home, operator: Api, newcomer: tuple[Api, User, str]) -> None:
     api, person, _ = newcomer
     credential = new_authenticator().create(home.begin_registration(api, person).json())
     nowhere = Home(home.prefix, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
@@ -93,7 +93,7 @@ def test_an_operator_learns_no_more_of_tenants(home: Home, operator: Api, newcom
     assert nowhere.finish_authentication(person, credential, api=operator).status_code == 401
 
 
-def test_a_confirmed_factor_closes_the_window(home: Home, newcomer: tuple[Api, Person, str]) -> None:
+def test_a_confirmed_factor_closes_the_window(home: Home, newcomer: tuple[Api, User, str]) -> None:
     api, person, _ = newcomer
     first, second = (new_authenticator().create(home.begin_registration(api, person).json()) for _ in range(2))
     assert _finish(home, api, person, first).status_code == 200
@@ -103,7 +103,7 @@ def test_a_confirmed_factor_closes_the_window(home: Home, newcomer: tuple[Api, P
 
 def test_factor_of_another_kind_closes_the_window(home: Home, tenant: TestTenant) -> None:
     person = new_user(tenant)
-    named = Person(person.id, person.email)
+    named = User(person.id, person.email)
     general, plain = (new_authenticator().create(home.begin_registration(person.api, named).json()) for _ in range(2))
     person.enrol_totp(headers={})
     assert _finish(home, person.api, named, general).status_code == 401
@@ -111,7 +111,7 @@ def test_factor_of_another_kind_closes_the_window(home: Home, tenant: TestTenant
     assert home.begin_registration(person.api, named).status_code == 401
 
 
-def test_a_wrong_response_is_400(home: Home, newcomer: tuple[Api, Person, str]) -> None:
+def test_a_wrong_response_is_400(home: Home, newcomer: tuple[Api, User, str]) -> None:
     api, person, _ = newcomer
     credential = new_authenticator().create(home.begin_registration(api, person).json(), origin="https://evil.example")
     assert _finish(home, api, person, credential).status_code == 400

@@ -13,14 +13,14 @@ from django.db import close_old_connections, connection, connections
 from tenants import databases
 from tenants.capacity import main_server
 from tenants.models import TenantDatabase
-from tests.tenants.conftest import straight_to, throw_away
-from tests.world import Api, Person, TestTenant, build_tenant
+from tests.tenants.conftest import connect_to, throw_away
+from tests.world import Api, TestTenant, User, build_tenant
 
 Fault = Callable[[TestTenant], AbstractContextManager[None]]
 
 
 @pytest.fixture(scope="module")
-def struck(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[TestTenant, Person, Api]]:
+def struck(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[TestTenant, User, Api]]:
     """A tenant with a user who is signed in."""
     with django_db_blocker.unblock():
         tenant = build_tenant("struck")
@@ -45,7 +45,7 @@ def gone(tenant: TestTenant) -> Iterator[None]:
 @contextmanager
 def locked(tenant: TestTenant) -> Iterator[None]:
     """Lock the table of users."""
-    with straight_to(tenant.row) as raw, raw.transaction():
+    with connect_to(tenant.row) as raw, raw.transaction():
         raw.execute("LOCK TABLE userflow_enduser IN ACCESS EXCLUSIVE MODE")
         yield
 
@@ -53,7 +53,7 @@ def locked(tenant: TestTenant) -> Iterator[None]:
 @contextmanager
 def slow(tenant: TestTenant) -> Iterator[None]:
     """Make reading a user take longer than the statement timeout."""
-    with straight_to(tenant.row) as raw:
+    with connect_to(tenant.row) as raw:
         raw.execute("ALTER TABLE userflow_enduser RENAME TO enduser_kept")
         raw.execute("CREATE VIEW userflow_enduser AS SELECT k.* FROM enduser_kept k, pg_sleep(20)")
         yield
@@ -65,7 +65,7 @@ def slow(tenant: TestTenant) -> Iterator[None]:
 def behind(tenant: TestTenant) -> Iterator[None]:
     """Rename a column that the code reads, as if a migration were missing."""
     mapping = TenantDatabase.objects.filter(pk=tenant.id)
-    with straight_to(tenant.row) as raw:
+    with connect_to(tenant.row) as raw:
         raw.execute("ALTER TABLE userflow_enduser RENAME email_key TO address_key")
         raw.execute("ALTER TABLE userflow_enduser RENAME created_at TO began_at")
         [version] = mapping.values_list("schema_version", flat=True)
@@ -78,7 +78,7 @@ def behind(tenant: TestTenant) -> Iterator[None]:
 
 @pytest.mark.parametrize("fault", [gone, locked, slow, behind])
 def test_outage_of_one_tenant_is_503_for_it_only(
-    fault: Fault, struck: tuple[TestTenant, Person, Api], other_tenant: TestTenant
+    fault: Fault, struck: tuple[TestTenant, User, Api], other_tenant: TestTenant
 ) -> None:
     tenant, person, user = struck
     other_person = other_tenant.register()
@@ -113,11 +113,11 @@ def test_outage_of_one_tenant_is_503_for_it_only(
 
 
 def test_missing_column_in_current_database_is_500(
-    struck: tuple[TestTenant, Person, Api],
+    struck: tuple[TestTenant, User, Api],
 ) -> None:
     tenant, person, user = struck
     path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
-    with straight_to(tenant.row) as raw:
+    with connect_to(tenant.row) as raw:
         raw.execute("ALTER TABLE userflow_enduser RENAME created_at TO began_at")
         response = user.get(path)
         raw.execute("ALTER TABLE userflow_enduser RENAME began_at TO created_at")
@@ -125,7 +125,7 @@ def test_missing_column_in_current_database_is_500(
     assert user.get(path).status_code == 200
 
 
-def test_closed_connections_are_replaced(struck: tuple[TestTenant, Person, Api], other_tenant: TestTenant) -> None:
+def test_closed_connections_are_replaced(struck: tuple[TestTenant, User, Api], other_tenant: TestTenant) -> None:
     tenant, person, user = struck
     path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
     assert user.get(path).status_code == 200
@@ -142,7 +142,7 @@ def test_closed_connections_are_replaced(struck: tuple[TestTenant, Person, Api],
 
 
 @pytest.mark.parametrize("state", ["migrating", "moving", "provisioning", "failed"])
-def test_tenant_under_maintenance_is_503(state: str, struck: tuple[TestTenant, Person, Api]) -> None:
+def test_tenant_under_maintenance_is_503(state: str, struck: tuple[TestTenant, User, Api]) -> None:
     tenant, person, _ = struck
     TenantDatabase.objects.filter(pk=tenant.id).update(status=state)
     login = {"client_id": str(tenant.client_id), "email": person.email, "password": person.password}

@@ -10,7 +10,7 @@ def test_wrong_kind_of_caller_gets_a_clear_message(tenant: TestTenant) -> None:
     role = {"name": f"desk-{secrets.token_hex(4)}", "permissions": ["groups:read"]}
     made = tenant.api.post("/authmgr/roles", role).json()
     tenant.api.post(f"/authmgr/roles/{made['id']}/bindings", {"user_ids": [str(person.id)]})
-    answers = [tenant.as_user(one).get("/authmgr/groups") for one in (person, tenant.register())]
-    assert [answer.status_code for answer in answers] == [403, 403]
-    assert "end_user" in answers[0].json()["message"]
-    assert "needs the permission groups:read" in answers[1].json()["message"]
+    responses = [tenant.as_user(one).get("/authmgr/groups") for one in (person, tenant.register())]
+    assert [response.status_code for response in responses] == [403, 403]
+    assert "end_user" in responses[0].json()["message"]
+    assert "needs the permission groups:read" in responses[1].json()["message"]

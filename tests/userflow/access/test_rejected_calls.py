@@ -14,10 +14,10 @@ from tests.console.staff import new_operator, new_tenant_admin
 from tests.identity_platform.api.conftest import absent_valkey, valkey
 from tests.identity_platform.api.private_valkey import Valkey
 from tests.openapi.test_optional_fields import document
-from tests.parallel import at_once
+from tests.parallel import run_concurrently
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import basic, make_client
-from tests.world import Api, TestTenant, sign_in_admin, statements
+from tests.world import Api, TestTenant, capture_statements, sign_in_admin
 from userflow.accounts.session_models import AdminSession
 
 __all__ = ["absent_valkey", "valkey"]
@@ -40,12 +40,12 @@ def _details(model: Any, actor: Any) -> list[dict[str, Any]]:
 def test_missing_permission_is_audited_in_the_callers_tenant(tenant: TestTenant) -> None:
     person = tenant.register()
     api = tenant.as_user(person)
-    answer = api.get(GROUPS)
-    assert answer.status_code == 403
+    response = api.get(GROUPS)
+    assert response.status_code == 403
     listed = tenant.api.get("/uflow/admin/audit", {"action": "access.rejected", "actor": str(person.id)})
     (event,) = listed.json()["events"]
     assert (event["actor_kind"], event["outcome"], event["address"]) == ("end_user", "refused", api.address)
-    assert event["request_id"] == answer.headers["X-Request-ID"]
+    assert event["request_id"] == response.headers["X-Request-ID"]
     assert event["details"] == {
         "method": "GET",
         "route": "authmgr/groups",
@@ -58,11 +58,11 @@ def test_missing_permission_is_audited_in_the_callers_tenant(tenant: TestTenant)
 def test_foreign_tenant_is_audited_in_the_callers_trail(tenant: TestTenant, other_tenant: TestTenant) -> None:
     staff = new_tenant_admin(tenant)
     token = sign_in_admin(staff.username)["access_token"]
-    answers = [
+    responses = [
         Api(token=token).get(GROUPS, {"tenant_id": str(other_tenant.id)}),
         Api(token=token).get(f"/clientms/tenants/{other_tenant.id}/clients"),
     ]
-    assert [answer.status_code for answer in answers] == [403, 403]
+    assert [response.status_code for response in responses] == [403, 403]
     found = events_of(tenant, staff.id)
     assert [(event["reason"], event["tenant_id"]) for event in found] == [("TenantMismatch", str(other_tenant.id))] * 2
     assert events_of(other_tenant, staff.id) == []
@@ -92,8 +92,8 @@ def test_lacking_assurance_is_audited(tenant: TestTenant) -> None:
     staff = new_operator()
     token = aged(sign_in_admin(staff.username)["access_token"], minutes=20)
     change = {"settings": {"self_registration": True}}
-    answer = Api(token=token).patch(f"/uflow/admin/tenants/{tenant.id}", change)
-    assert (answer.status_code, answer.json()["code"]) == (401, "insufficient_user_authentication")
+    response = Api(token=token).patch(f"/uflow/admin/tenants/{tenant.id}", change)
+    assert (response.status_code, response.json()["code"]) == (401, "insufficient_user_authentication")
     assert [event["reason"] for event in events_of(None, staff.id)] == ["InsufficientAuthentication"]
 
 
@@ -170,8 +170,8 @@ def test_parallel_rejections_are_all_counted_once(settings: Any, tenant: TestTen
     use(valkey, settings)
     person = tenant.register()
     token = tenant.as_user(person).token
-    answers = at_once([lambda: Api(token=token).get(GROUPS)] * 12)
-    assert Counter(answer.status_code for answer in answers) == {403: 12}
+    responses = run_concurrently([lambda: Api(token=token).get(GROUPS)] * 12)
+    assert Counter(response.status_code for response in responses) == {403: 12}
     assert len(events_of(tenant, person.id)) == 1
     a_minute_passes(valkey)
     record_leftovers()
@@ -181,7 +181,7 @@ def test_parallel_rejections_are_all_counted_once(settings: Any, tenant: TestTen
 def test_a_repeated_rejection_costs_no_statement_more(tenant: TestTenant) -> None:
     api = tenant.as_user(tenant.register())
     api.get(GROUPS)
-    with statements() as made:
+    with capture_statements() as made:
         assert api.get(GROUPS).status_code == 403
     # Tenant and client, and the user with session and roles.
     assert made.counts == (1, 1)
@@ -252,14 +252,14 @@ def test_console_pages_audit_what_they_refuse(tenant: TestTenant) -> None:
 
 def test_console_forms_audit_what_an_action_refuses(tenant: TestTenant) -> None:
     staff = new_tenant_admin(tenant, "admins:write", "admins:read").sign_in()
-    answer = staff.post(f"/admin/userflow/adminuser/{tenant.admin.id}/deactivate/")
-    assert answer.status_code == 400, answer.content.decode()
+    response = staff.post(f"/admin/userflow/adminuser/{tenant.admin.id}/deactivate/")
+    assert response.status_code == 400, response.content.decode()
     assert [event["reason"] for event in events_of(tenant, staff.id)] == ["GrantsMoreThanHeld"]
 
 
 def test_console_audits_the_way_to_the_reauthentication(tenant: TestTenant) -> None:
     staff = new_tenant_admin(tenant).sign_in()
     staff.time_passes(20)
-    answer = staff.get("/admin/userflow/client/add/")
-    assert "/admin/reauthenticate/" in answer.headers["Location"]
+    response = staff.get("/admin/userflow/client/add/")
+    assert "/admin/reauthenticate/" in response.headers["Location"]
     assert [event["reason"] for event in events_of(tenant, staff.id)] == ["InsufficientAuthentication"]

@@ -11,7 +11,7 @@ from tests.world import PASSWORD, Api, TestTenant
 @pytest.mark.parametrize("path", ["/authmgr/groups", "/uflow/admin/users/me", "/exsvc/api/v1/services"])
 def test_query_with_foreign_tenant_is_rejected(tenant: TestTenant, other_tenant: TestTenant, path: str) -> None:
     refused = [tenant.api.get(path, {"tenant_id": str(stranger)}) for stranger in (other_tenant.id, uuid4())]
-    assert [answer.status_code for answer in refused] == [403, 403]
+    assert [response.status_code for response in refused] == [403, 403]
     assert tenant.api.get(path, {"tenant_id": str(tenant.id).upper()}).status_code == 200
 
 
@@ -41,14 +41,14 @@ def test_optional_token_with_foreign_tenant_is_rejected(
     tenant: TestTenant, other_tenant: TestTenant, path: str
 ) -> None:
     asked = {each.id: tenant.api.post(f"{path}?tenant_id={each.id}", {}) for each in (tenant, other_tenant)}
-    assert {name: answer.status_code for name, answer in asked.items()} == {tenant.id: 400, other_tenant.id: 403}
+    assert {name: response.status_code for name, response in asked.items()} == {tenant.id: 400, other_tenant.id: 403}
 
 
 @pytest.mark.parametrize("form", ["{%s}", "urn:uuid:%s"])
 def test_the_tenant_header_takes_the_36_character_form_only(operator: Api, tenant: TestTenant, form: str) -> None:
-    answer = operator.get("/authmgr/groups", headers={"X-Tenant-ID": form % tenant.id})
-    assert answer.status_code == 400
-    assert "X-Tenant-ID" in answer.json()["details"]
+    response = operator.get("/authmgr/groups", headers={"X-Tenant-ID": form % tenant.id})
+    assert response.status_code == 400
+    assert "X-Tenant-ID" in response.json()["details"]
 
 
 @pytest.mark.parametrize("path", ["/uflow/admin/users", "/authmgr/groups"])
@@ -59,7 +59,7 @@ def test_a_tenant_header_without_a_value_is_not_every_tenant(operator: Api, path
 def test_create_rejects_tenant_in_header_only(operator: Api, tenant: TestTenant) -> None:
     name = f"ambiguous-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "A", "last_name": "B"}
-    answer = operator.post("/uflow/admin/users", body, headers={"X-Tenant-ID": str(tenant.id)})
-    assert answer.status_code == 400
-    assert "tenant_id" in answer.json()["details"]
+    response = operator.post("/uflow/admin/users", body, headers={"X-Tenant-ID": str(tenant.id)})
+    assert response.status_code == 400
+    assert "tenant_id" in response.json()["details"]
     assert operator.post("/uflow/admin/users", {**body, "tenant_id": str(tenant.id)}).status_code == 201

@@ -43,7 +43,7 @@ def test_an_unverified_address_blocks_no_other_tenant(tenant: TestTenant, other_
     assert (first.status_code, second.status_code) == (201, 201)
     assert made(tenant, email).status_code == 409
     # By username each signs in; the address names neither.
-    assert [login(answer.json()["username"]) for answer in (first, second)] == [200, 200]
+    assert [login(response.json()["username"]) for response in (first, second)] == [200, 200]
     assert login(email) == 401
 
 
@@ -102,7 +102,7 @@ def test_a_username_like_an_address_does_not_hide_its_owner(tenant: TestTenant, 
 def test_conflicts_tell_neither_name_nor_place(
     tenant: TestTenant, other_tenant: TestTenant, operator_name: str
 ) -> None:
-    answers = [
+    responses = [
         made(tenant, other_tenant.admin.email),
         made(tenant, address(), username=other_tenant.admin.username),
         made(tenant, address(), username=operator_name),
@@ -111,8 +111,8 @@ def test_conflicts_tell_neither_name_nor_place(
         tenant.api.put(f"{USERS}/{tenant.admin.id}", {"email": other_tenant.admin.email, "current_password": PASSWORD}),
         tenant.api.post(INVITATIONS, {"email": other_tenant.admin.email, "kind": "admin"}),
     ]
-    assert {answer.status_code for answer in answers} == {409}
-    assert len({answer.content for answer in answers}) == 1
+    assert {response.status_code for response in responses} == {409}
+    assert len({response.content for response in responses}) == 1
 
 
 def test_changed_admin_address_is_unverified(new_tenant: Callable[[], TestTenant]) -> None:
@@ -167,8 +167,8 @@ def test_an_unverified_address_keeps_its_own_factors(
     if purpose == "verify":
         ticket = sign_in_admin(username)["mfa_token"]
         code = secret.at(int(time.time()) + 30)
-        answer = Api().post("/webauthn/admin/totp/verifyLogin", {"email": email, "code": code, "mfa_token": ticket})
-        assert (answer.status_code, "access_token" in answer.json()) == (200, True)
+        response = Api().post("/webauthn/admin/totp/verifyLogin", {"email": email, "code": code, "mfa_token": ticket})
+        assert (response.status_code, "access_token" in response.json()) == (200, True)
 
 
 def test_commands_verify_the_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from django.db import connections
 
 from tests.userflow.mailbox import mails_to
 from tests.userflow.signin.test_first_step_races import signed_in_during
-from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow.accounts.models import AdminUser
 from userflow.accounts.realms import ADMINS
 
@@ -31,16 +31,16 @@ def body(**members: Any) -> dict[str, Any]:
 
 
 def made(tenant: TestTenant, **members: Any) -> dict[str, Any]:
-    answer = tenant.api.post(PATH, body(**members))
-    assert answer.status_code == 201, answer.content
-    return dict(answer.json())
+    response = tenant.api.post(PATH, body(**members))
+    assert response.status_code == 201, response.content
+    return dict(response.json())
 
 
 def test_an_admin_makes_an_admin_of_the_own_tenant(tenant: TestTenant) -> None:
     sent = body()
-    answer = tenant.api.post(PATH, sent)
-    assert answer.status_code == 201
-    assert answer.json() | {"id": "", "created_at": ""} == {
+    response = tenant.api.post(PATH, sent)
+    assert response.status_code == 201
+    assert response.json() | {"id": "", "created_at": ""} == {
         "id": "",
         "username": sent["username"],
         "email": sent["email"],
@@ -50,11 +50,11 @@ def test_an_admin_makes_an_admin_of_the_own_tenant(tenant: TestTenant) -> None:
         "active": True,
         "created_at": "",
     }
-    assert answer.headers["X-Enrollment-Ticket"]
+    assert response.headers["X-Enrollment-Ticket"]
     login = sign_in_admin(sent["username"])
     assert set(login) == {"access_token", "refresh_token", "token_type", "expires_in", "user", "mfa_required"}
     assert (login["token_type"], login["expires_in"]) == ("Bearer", 3600)
-    assert login["user"] == {"id": answer.json()["id"], "username": sent["username"], "email": sent["email"]}
+    assert login["user"] == {"id": response.json()["id"], "username": sent["username"], "email": sent["email"]}
 
 
 def test_operator_creates_admins_and_operators(operator: Api, tenant: TestTenant) -> None:
@@ -122,12 +122,12 @@ def test_grant_beyond_own_permissions_is_rejected(tenant: TestTenant, operator: 
 
 @pytest.mark.parametrize("roles", ["auditor", {}, [f"role-{n}" for n in range(51)]])
 def test_roles_are_a_short_list(tenant: TestTenant, roles: Any) -> None:
-    for answer in (
+    for response in (
         tenant.api.post(PATH, body(roles=roles)),
         tenant.api.put(f"{PATH}/{tenant.admin.id}", {"roles": roles}),
     ):
-        assert answer.status_code == 400
-        assert answer.json()["details"]["roles"][0] in (
+        assert response.status_code == 400
+        assert response.json()["details"]["roles"][0] in (
             "Send a list.",
             "Send at most 50 entries.",
         )
@@ -159,12 +159,12 @@ def test_the_list_shows_the_own_tenant_only(tenant: TestTenant, other_tenant: Te
 
 def test_an_id_of_another_tenant_is_an_unknown_id(tenant: TestTenant, other_tenant: TestTenant) -> None:
     for foreign in (str(other_tenant.admin.id), "00000000-0000-4000-8000-000000000000", "x"):
-        answers = [
+        responses = [
             tenant.api.get(f"{PATH}/{foreign}"),
             tenant.api.put(f"{PATH}/{foreign}", {"first_name": "x"}),
             tenant.api.delete(f"{PATH}/{foreign}"),
         ]
-        assert [answer.status_code for answer in answers] == [404, 404, 404]
+        assert [response.status_code for response in responses] == [404, 404, 404]
     assert (
         tenant.api.post(f"{PATH}/active", {"user_id": str(other_tenant.admin.id), "active": False}).status_code == 404
     )
@@ -191,8 +191,8 @@ def test_a_role_taken_away_counts_at_the_next_request(tenant: TestTenant) -> Non
 def test_deactivation_ends_sessions_and_sign_in(tenant: TestTenant) -> None:
     user = made(tenant)
     api = Api(token=sign_in_admin(user["username"])["access_token"])
-    answer = tenant.api.delete(f"{PATH}/{user['id']}")
-    assert (answer.status_code, answer.json()["active"]) == (200, False)
+    response = tenant.api.delete(f"{PATH}/{user['id']}")
+    assert (response.status_code, response.json()["active"]) == (200, False)
     assert api.get(f"{PATH}/me").status_code == 401
     login = {"username": user["username"], "password": PASSWORD}
     assert Api().post("/uflow/admin/auth/login", login).status_code == 401
@@ -248,8 +248,8 @@ def test_concurrent_edits_and_deactivations_do_not_deadlock(tenant: TestTenant) 
         api = Api(token=tenant.api.token)
         start.wait()
         try:
-            answer = api.put(path, {"roles": ["auditor"]}) if number % 2 else api.delete(path)
-            return int(answer.status_code)
+            response = api.put(path, {"roles": ["auditor"]}) if number % 2 else api.delete(path)
+            return int(response.status_code)
         finally:
             connections.close_all()
 
@@ -277,10 +277,10 @@ def test_list_finds_admins_by_username_and_address(tenant: TestTenant, other_ten
 
 
 def test_statements_of_reading(tenant: TestTenant) -> None:
-    with statements() as seen:
+    with capture_statements() as seen:
         tenant.api.get(f"{PATH}/me")
     assert seen.counts == (3, 0)
-    with statements() as seen:
+    with capture_statements() as seen:
         tenant.api.get(PATH, {"limit": 100})
     assert seen.counts == (4, 0)
 
@@ -330,10 +330,10 @@ def test_createsuperuser_reports_error_in_one_line(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("meanwhile", [{"active": False}, {"password": "argon2$another"}, {"mfa_methods": ["totp"]}])
 def test_concurrent_edit_undoes_nothing(tenant: TestTenant, meanwhile: dict[str, Any]) -> None:
     ben = AdminUser.objects.filter(pk=made(tenant)["id"])
-    answer = signed_in_during(
+    response = signed_in_during(
         ADMINS,
         lambda: ben.update(**meanwhile),
         lambda: tenant.api.put(f"{PATH}/{ben.get().pk}", {"first_name": "Benjamin"}),
     )
-    assert (answer.status_code, ben.get().first_name) == (200, "Benjamin")
+    assert (response.status_code, ben.get().first_name) == (200, "Benjamin")
     assert {name: getattr(ben.get(), name) for name in meanwhile} == meanwhile

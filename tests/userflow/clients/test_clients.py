@@ -8,7 +8,7 @@ import pytest
 
 from identity_platform.audit.models import PlatformEvent
 from tests.userflow.sessions.clients import basic, form, make_client, own_token
-from tests.world import Api, TestTenant, sign_in_admin, statements
+from tests.world import Api, TestTenant, capture_statements, sign_in_admin
 from userflow.accounts.models import AdminRole, AdminUser, Client
 
 VALIDATE = "/authmgr/validate"
@@ -45,9 +45,9 @@ def create(tenant: TestTenant, **members: Any) -> Any:
 
 
 def test_a_public_client_is_the_default_and_has_no_secret(tenant: TestTenant) -> None:
-    answer = create(tenant)
-    assert answer.status_code == 201
-    made = answer.json()
+    response = create(tenant)
+    assert response.status_code == 201
+    made = response.json()
     assert set(made) == MEMBERS
     assert (made["type"], made["active"], made["status"]) == ("public", True, "Active")
     assert (made["client_id"], made["owner_id"]) == (made["id"], str(tenant.admin.id))
@@ -56,11 +56,11 @@ def test_a_public_client_is_the_default_and_has_no_secret(tenant: TestTenant) ->
 
 
 def test_client_secret_is_shown_once_and_stored_hashed(tenant: TestTenant) -> None:
-    answer = create(tenant, type="confidential", tags=["web", "eu", "web"], project_id="p1", owner_id="team-7")
-    made = answer.json()
+    response = create(tenant, type="confidential", tags=["web", "eu", "web"], project_id="p1", owner_id="team-7")
+    made = response.json()
     assert set(made) == MEMBERS | {"client_secret"}
     assert re.fullmatch(r"ics_[A-Za-z0-9_-]{43}", made["client_secret"])
-    assert answer.headers["Cache-Control"] == "no-store"
+    assert response.headers["Cache-Control"] == "no-store"
     assert (made["tags"], made["project_id"], made["owner_id"]) == (["web", "eu"], "p1", "team-7")
     assert "client_secret" not in tenant.api.get(path(tenant, made["id"])).json()
     assert len(bytes(Client.objects.get(pk=made["id"]).secret_digest or b"")) == 32
@@ -88,9 +88,9 @@ def test_client_secret_is_shown_once_and_stored_hashed(tenant: TestTenant) -> No
     ],
 )
 def test_a_member_of_another_form_is_named(tenant: TestTenant, member: str, value: Any) -> None:
-    answer = create(tenant, **{member: value})
-    assert answer.status_code == 400
-    assert next(iter(answer.json()["details"])).startswith(member)
+    response = create(tenant, **{member: value})
+    assert response.status_code == 400
+    assert next(iter(response.json()["details"])).startswith(member)
 
 
 def test_a_name_is_needed(tenant: TestTenant) -> None:
@@ -139,8 +139,8 @@ def test_redirect_uris_are_kept_as_they_are(tenant: TestTenant, uri: str) -> Non
     ],
 )
 def test_redirect_uris_that_lead_astray_are_refused(tenant: TestTenant, uri: str) -> None:
-    answer = create(tenant, redirect_uris=["https://app.example/cb", uri])
-    assert (answer.status_code, list(answer.json()["details"])) == (400, ["redirect_uris[1]"])
+    response = create(tenant, redirect_uris=["https://app.example/cb", uri])
+    assert (response.status_code, list(response.json()["details"])) == (400, ["redirect_uris[1]"])
 
 
 # --- scopes ----------------------------------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ def test_redirect_uris_that_lead_astray_are_refused(tenant: TestTenant, uri: str
 
 @pytest.mark.parametrize("scope", ["services:fly", "tenants:read", "tenants:write", "nothing:here", "x", "services:*"])
 def test_unknown_scope_is_rejected(tenant: TestTenant, scope: str) -> None:
-    answer = create(tenant, type="confidential", scopes=[scope])
-    assert (answer.status_code, list(answer.json()["details"])) == (400, ["scopes"])
+    response = create(tenant, type="confidential", scopes=[scope])
+    assert (response.status_code, list(response.json()["details"])) == (400, ["scopes"])
 
 
 def test_a_scope_of_the_tenants_own_roles_can_be_given(tenant: TestTenant, other_tenant: TestTenant) -> None:
@@ -172,14 +172,14 @@ def test_grant_beyond_own_permissions_is_rejected(new_tenant: Any) -> None:
     assert create(own, type="confidential", scopes=["services:read", "services:credentials"]).status_code == 403
     weak = create(own, type="confidential").json()
     assert own.api.put(path(own, weak["id"]), {"scopes": ["endusers:write"]}).status_code == 403
-    for answer in (
+    for response in (
         own.api.put(path(own, strong["id"]), {"redirect_uris": ["https://evil.example/"]}),
         own.api.post(path(own, strong["id"], "secret")),
         own.api.patch(path(own, strong["id"], "deactivate")),
         own.api.patch(path(own, strong["id"], "activate")),
         own.api.delete(path(own, strong["id"])),
     ):
-        assert answer.status_code == 403
+        assert response.status_code == 403
     assert Client.objects.get(pk=strong["id"]).redirect_uris == []
 
 
@@ -212,9 +212,9 @@ def test_the_list_is_paged_newest_first_and_filtered(new_tenant: Any) -> None:
     own.api.patch(path(own, ids[0], "deactivate"))
 
     def listed(**query: Any) -> tuple[list[str], dict[str, int]]:
-        answer = own.api.get(path(own), query)
-        assert answer.status_code == 200, answer.content
-        return [client["id"] for client in answer.json()["clients"]], answer.json()["pagination"]
+        response = own.api.get(path(own), query)
+        assert response.status_code == 200, response.content
+        return [client["id"] for client in response.json()["clients"]], response.json()["pagination"]
 
     everything, pagination = listed()
     assert everything == [*reversed(ids), str(own.client_id)]
@@ -232,15 +232,15 @@ def test_the_list_is_paged_newest_first_and_filtered(new_tenant: Any) -> None:
 
 @pytest.mark.parametrize("query", [{"page": "0"}, {"limit": "0"}, {"limit": "x"}, {"active": "yes"}, {"page": "-1"}])
 def test_a_bad_query_is_named(tenant: TestTenant, query: dict[str, str]) -> None:
-    answer = tenant.api.get(path(tenant), query)
-    assert (answer.status_code, list(answer.json()["details"])) == (400, list(query))
+    response = tenant.api.get(path(tenant), query)
+    assert (response.status_code, list(response.json()["details"])) == (400, list(query))
 
 
 def test_a_list_costs_two_statements_beyond_the_authentication(tenant: TestTenant) -> None:
-    with statements() as seen:
+    with capture_statements() as seen:
         tenant.api.get(path(tenant))
     assert seen.counts == (3, 0)
-    with statements() as seen:
+    with capture_statements() as seen:
         tenant.api.get(path(tenant, tenant.client_id))
     assert seen.counts == (2, 0)
 
@@ -304,8 +304,8 @@ def test_a_client_is_deleted_with_its_tokens_and_its_users_stay(tenant: TestTena
     client, person = make_client(tenant, self_registration=True), None
     person = tenant.register(client_id=client["id"])
     own = Api(token=own_token(client))
-    answer = tenant.api.delete(path(tenant, client["id"]))
-    assert (answer.status_code, answer.json()["id"]) == (200, client["id"])
+    response = tenant.api.delete(path(tenant, client["id"]))
+    assert (response.status_code, response.json()["id"]) == (200, client["id"])
     assert own.get(VALIDATE).status_code == 401
     assert tenant.api.get(path(tenant, client["id"])).status_code == 404
     assert tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{person.id}").status_code == 200
@@ -343,8 +343,8 @@ def test_the_default_client_cannot_be_deleted(tenant: TestTenant) -> None:
 
 
 def signs_in(client: dict[str, Any], secret: str) -> bool:
-    answer = Api().post("/authmgr/token", **form(grant_type="client_credentials"), headers=basic(client, secret))
-    return bool(answer.status_code == 200)
+    response = Api().post("/authmgr/token", **form(grant_type="client_credentials"), headers=basic(client, secret))
+    return bool(response.status_code == 200)
 
 
 def test_the_secret_before_works_until_the_overlap_ends(tenant: TestTenant) -> None:
@@ -380,8 +380,8 @@ def test_rotation_keeps_at_most_one_previous_secret(tenant: TestTenant) -> None:
 
 @pytest.mark.parametrize("overlap", [-1, "60", True, 10**9])
 def test_an_odd_overlap_is_refused(tenant: TestTenant, overlap: Any) -> None:
-    answer = tenant.api.post(path(tenant, make_client(tenant)["id"], "secret"), {"overlap_seconds": overlap})
-    assert (answer.status_code, list(answer.json()["details"])) == (400, ["overlap_seconds"])
+    response = tenant.api.post(path(tenant, make_client(tenant)["id"], "secret"), {"overlap_seconds": overlap})
+    assert (response.status_code, list(response.json()["details"])) == (400, ["overlap_seconds"])
 
 
 def test_a_public_client_has_no_secret_to_rotate(tenant: TestTenant) -> None:
@@ -409,12 +409,12 @@ def calls(api: Api, tenant: Any, client: Any) -> list[Any]:
 def test_anonymous_end_users_and_other_tenants_are_rejected(tenant: TestTenant, other_tenant: TestTenant) -> None:
     mine = make_client(tenant)["id"]
     user = tenant.as_user(tenant.register())
-    assert {answer.status_code for answer in calls(Api(), tenant.id, mine)} == {401}
-    assert {answer.status_code for answer in calls(user, tenant.id, mine)} == {403}
-    assert {answer.status_code for answer in calls(other_tenant.api, tenant.id, mine)} == {403}
+    assert {response.status_code for response in calls(Api(), tenant.id, mine)} == {401}
+    assert {response.status_code for response in calls(user, tenant.id, mine)} == {403}
+    assert {response.status_code for response in calls(other_tenant.api, tenant.id, mine)} == {403}
     nowhere = calls(other_tenant.api, uuid4(), mine)
-    assert {answer.content for answer in nowhere} == {
-        answer.content for answer in calls(other_tenant.api, tenant.id, mine)
+    assert {response.content for response in nowhere} == {
+        response.content for response in calls(other_tenant.api, tenant.id, mine)
     }
     assert tenant.api.get(path(tenant, mine)).json()["active"] is True
 
@@ -437,7 +437,7 @@ def test_an_auditor_reads_and_changes_nothing(new_tenant: Any) -> None:
     member = {"username": f"a-{mark}", "email": f"a-{mark}@example.com", "first_name": "A", "last_name": "B"}
     own.api.post("/uflow/admin/users", {**member, "password": "correct horse 9 bat", "roles": ["auditor"]})
     auditor = Api(token=sign_in_admin(f"a-{mark}", "correct horse 9 bat")["access_token"])
-    statuses = [answer.status_code for answer in calls(auditor, own.id, own.client_id)]
+    statuses = [response.status_code for response in calls(auditor, own.id, own.client_id)]
     assert statuses == [200, 403, 200, 403, 403, 403, 403, 403, 403]
 
 
@@ -491,6 +491,6 @@ def test_client_changes_no_client_whose_scopes_it_lacks(tenant: TestTenant) -> N
 def test_no_client_exports_hashes_or_resets_factors(tenant: TestTenant, operator: Api, scope: str) -> None:
     for api in (tenant.api, operator):
         body = {"name": "x", "type": "confidential", "scopes": [scope]}
-        answer = api.post(path(tenant), body, headers={"X-Tenant-ID": str(tenant.id)})
-        assert (answer.status_code, list(answer.json()["details"])) == (400, ["scopes"])
+        response = api.post(path(tenant), body, headers={"X-Tenant-ID": str(tenant.id)})
+        assert (response.status_code, list(response.json()["details"])) == (400, ["scopes"])
     assert scope not in Api().get("/.well-known/oauth-authorization-server").json()["scopes_supported"]

@@ -12,7 +12,7 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.userflow.directory.entra import Entra
-from tests.world import PASSWORD, Person, TestTenant
+from tests.world import PASSWORD, TestTenant, User
 from userflow.accounts.models import EndUser
 from userflow.credentials.passwords import hashed
 from userflow.directory.models import DirectoryConfig
@@ -37,14 +37,14 @@ class Directory:
         return f"{local}@{self.mark}.example"
 
     def sync(self, **how: Any) -> dict[str, Any]:
-        answer = self.tenant.api.post(f"{self.path}/sync", how)
-        assert answer.status_code == 200, answer.content
-        return dict(answer.json())
+        response = self.tenant.api.post(f"{self.path}/sync", how)
+        assert response.status_code == 200, response.content
+        return dict(response.json())
 
     def test(self) -> dict[str, Any]:
-        answer = self.tenant.api.post(f"{self.path}/test")
-        assert answer.status_code == 200, answer.content
-        return dict(answer.json())
+        response = self.tenant.api.post(f"{self.path}/test")
+        assert response.status_code == 200, response.content
+        return dict(response.json())
 
     def change(self, **members: Any) -> Any:
         return self.tenant.api.put(self.path, members)
@@ -66,17 +66,17 @@ class Directory:
         (found,) = self.users(email=email)
         return dict(self.tenant.api.get(f"/uflow/user/enduser/{self.tenant.id}/{found['id']}").json())
 
-    def person(self, email: str) -> Person:
+    def person(self, email: str) -> User:
         """A user of the directory who can sign in, as if by a factor of their own: they have no password here."""
         with in_tenant(self.tenant.id):
             EndUser.objects.filter(email=email).update(password=hashed(PASSWORD))
-        return Person(UUID(self.user(email)["id"]), email)
+        return User(UUID(self.user(email)["id"]), email)
 
 
-def counts(answer: dict[str, Any]) -> tuple[int, int, int, int, int, int]:
+def counts(response: dict[str, Any]) -> tuple[int, int, int, int, int, int]:
     """Found, created, updated, activated, deactivated, skipped."""
     names = ("found", "created", "updated", "activated", "deactivated", "skipped")
-    return tuple(answer[f"users_{name}"] for name in names)  # type: ignore[return-value]
+    return tuple(response[f"users_{name}"] for name in names)  # type: ignore[return-value]
 
 
 @pytest.fixture(autouse=True)
@@ -99,8 +99,8 @@ def configured() -> Callable[..., Directory]:
     """Configures a directory at the public door."""
 
     def configure(tenant: TestTenant, **members: Any) -> Directory:
-        answer = tenant.api.post(CONFIGS, {"name": f"Head office {secrets.token_hex(4)}", **members})
-        assert answer.status_code == 201, answer.content
-        return Directory(tenant, answer.json())
+        response = tenant.api.post(CONFIGS, {"name": f"Head office {secrets.token_hex(4)}", **members})
+        assert response.status_code == 201, response.content
+        return Directory(tenant, response.json())
 
     return configure

@@ -23,7 +23,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.machine.conftest import free_port
 from tests.machine.groups import program
-from tests.world import Person
+from tests.world import User
 
 BASE = "DC=corp,DC=example"
 READER = f"CN=reader,{BASE}"
@@ -236,6 +236,6 @@ def settings_of(running: Slapd, /, **more: Any) -> dict[str, Any]:
     }
 
 
-def as_person(user: dict[str, Any]) -> Person:
+def as_person(user: dict[str, Any]) -> User:
     """A user of an answer as somebody who can sign in."""
-    return Person(UUID(user["id"]), user["email"])
+    return User(UUID(user["id"]), user["email"])

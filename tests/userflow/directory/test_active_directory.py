@@ -11,7 +11,7 @@ from django.db import connections
 from tenants.context import in_tenant
 from tests.userflow.directory import slapd as ad
 from tests.userflow.directory.conftest import Directory, counts
-from tests.world import Api, TestTenant, statements
+from tests.world import Api, TestTenant, capture_statements
 from userflow.directory import runs
 from userflow.directory.models import BY_COMMAND, DirectoryConfig, DirectoryRun
 from userflow.events.models import WebhookEndpoint, WebhookMessage
@@ -43,9 +43,9 @@ def test_second_sync_writes_nothing(directory: Directory, server: ad.Slapd) -> N
     some_people(server, directory, 7)
     first = directory.sync()
     assert (first["state"], counts(first)) == ("succeeded", (7, 7, 0, 0, 0, 0)), first
-    with statements() as seen:
+    with capture_statements() as seen:
         assert counts(directory.sync()) == (7, 0, 0, 0, 0, 0)
-    assert not [sql for sql in seen.own if sql.startswith(("INSERT", "UPDATE", "DELETE"))]
+    assert not [sql for sql in seen.tenant if sql.startswith(("INSERT", "UPDATE", "DELETE"))]
     user = directory.user(directory.mail("person3"))
     assert (user["provider"], user["active"], user["name"]) == ("active_directory", True, "Person 3")
     assert user["client_id"] == str(directory.tenant.client_id)
@@ -237,9 +237,9 @@ def test_directory_groups_set_memberships(directory: Directory, server: ad.Slapd
     directory.sync()
     members = f"/authmgr/groups/{group['id']}/users"
     assert {user["email"] for user in api.get(members).json()["users"]} == {member.mail, local.email}
-    with statements() as seen:
+    with capture_statements() as seen:
         directory.sync()
-    assert not [sql for sql in seen.own if sql.startswith(("UPDATE", "INSERT INTO audit"))]
+    assert not [sql for sql in seen.tenant if sql.startswith(("UPDATE", "INSERT INTO audit"))]
     server.change(member, memberOf=None)
     directory.sync()
     assert {user["email"] for user in api.get(members).json()["users"]} == {local.email}

@@ -14,7 +14,7 @@ from django.db import connection, connections
 from django.utils.timezone import now
 
 from tests.userflow.directory.conftest import CONFIGS, Directory
-from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow.directory.models import BY_COMMAND, DirectoryConfig, DirectoryRun
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -79,8 +79,8 @@ def test_ldap_port_defaults_by_encryption(tenant: TestTenant) -> None:
 def test_directory_secret_is_never_returned_and_sealed(tenant: TestTenant) -> None:
     made = tenant.api.post(CONFIGS, entra()).json()
     row = DirectoryConfig.objects.get(pk=made["id"])
-    answers = [made, tenant.api.get(f"{CONFIGS}/{made['id']}").json(), tenant.api.get(CONFIGS).json()]
-    assert "kept from everybody" not in str(answers)
+    responses = [made, tenant.api.get(f"{CONFIGS}/{made['id']}").json(), tenant.api.get(CONFIGS).json()]
+    assert "kept from everybody" not in str(responses)
     assert "secret" not in made
     assert b"kept" not in bytes(row.secret)
 
@@ -274,10 +274,10 @@ def test_directory_list_query_count_is_constant(
     made = [tenant.api.post(CONFIGS, entra()).json()["id"] for _ in range(how_many)]
     path = {"list": CONFIGS, "one": f"{CONFIGS}/{made[0]}", "runs": f"{CONFIGS}/{made[0]}/runs"}[asked]
     tenant.api.get(path)
-    with statements() as seen:
+    with capture_statements() as seen:
         assert tenant.api.get(path).status_code == 200
     # The caller's state, then: the page and the number; one row; whether there is one, the page and the number.
-    assert seen.counts == ({"list": 3, "one": 2, "runs": 4}[asked], 0), seen.shared
+    assert seen.counts == ({"list": 3, "one": 2, "runs": 4}[asked], 0), seen.default
 
 
 def test_directory_changes_are_audited_without_secrets(tenant: TestTenant, operator: Api) -> None:

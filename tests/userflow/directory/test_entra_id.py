@@ -10,7 +10,7 @@ from django.utils.timezone import now
 
 from tests.userflow.directory.conftest import Directory, counts
 from tests.userflow.directory.entra import Entra
-from tests.world import TestTenant, statements
+from tests.world import TestTenant, capture_statements
 from userflow.directory.models import DirectoryConfig
 
 
@@ -84,10 +84,10 @@ def test_entra_sync_waits_for_retry_after(directory: Directory, entra: Entra) ->
 def test_entra_sync_gives_up_after_long_throttling(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory)
     entra.refusals = [(429, 3600)]
-    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
-    assert (answer.status_code, "throttles" in answer.json()["message"]) == (502, True)
+    response = directory.tenant.api.post(f"{directory.path}/sync", {})
+    assert (response.status_code, "throttles" in response.json()["message"]) == (502, True)
     (run,) = directory.tenant.api.get(f"{directory.path}/runs").json()["runs"]
-    assert (run["state"], run["reason"]) == ("failed", answer.json()["message"])
+    assert (run["state"], run["reason"]) == ("failed", response.json()["message"])
     assert counts(directory.sync()) == (3, 3, 0, 0, 0, 0)
 
 
@@ -100,17 +100,17 @@ def test_expired_entra_token_is_renewed(directory: Directory, entra: Entra) -> N
 
 def test_rejected_entra_token_fails_the_run(directory: Directory, entra: Entra) -> None:
     entra.token_lasts = 0
-    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
-    assert (answer.status_code, entra.tokens_given) == (502, 1)
+    response = directory.tenant.api.post(f"{directory.path}/sync", {})
+    assert (response.status_code, entra.tokens_given) == (502, 1)
 
 
 def test_link_to_other_host_is_not_followed(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory, 150)
     other = Entra()
     entra.next_link_host = other.base
-    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
-    assert (answer.status_code, other.asked) == (502, [])
-    assert "another host" in answer.json()["message"]
+    response = directory.tenant.api.post(f"{directory.path}/sync", {})
+    assert (response.status_code, other.asked) == (502, [])
+    assert "another host" in response.json()["message"]
     other.end()
 
 
@@ -178,15 +178,15 @@ def test_endless_member_pages_end_at_deadline(
 
 def test_too_many_members_change_no_membership(directory: Directory, entra: Entra, sales: str) -> None:
     entra.groups["g1"], entra.endless = set(), {"g2": 250_000}
-    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
-    assert (answer.status_code, "1000000 members" in answer.json()["message"]) == (502, True)
+    response = directory.tenant.api.post(f"{directory.path}/sync", {})
+    assert (response.status_code, "1000000 members" in response.json()["message"]) == (502, True)
     assert members_at(directory, sales) == [directory.mail("person0")]
 
 
 def test_member_without_usable_id_fails_the_run(directory: Directory, entra: Entra, sales: str) -> None:
     entra.groups["g1"] = {"x" * 65}
-    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
-    assert (answer.status_code, "without an id" in answer.json()["message"]) == (502, True)
+    response = directory.tenant.api.post(f"{directory.path}/sync", {})
+    assert (response.status_code, "without an id" in response.json()["message"]) == (502, True)
     assert members_at(directory, sales) == [directory.mail("person0")]
 
 
@@ -213,8 +213,8 @@ def test_directory_test_reports_wrong_secret(directory: Directory, entra: Entra)
 
 def test_loopback_directory_is_rejected(directory: Directory, entra: Entra, settings: Any) -> None:
     settings.DIRECTORY_ALLOWED_NETWORKS = []
-    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
-    assert (answer.status_code, list(answer.json()["details"])) == (400, ["cloud"])
+    response = directory.tenant.api.post(f"{directory.path}/sync", {})
+    assert (response.status_code, list(response.json()["details"])) == (400, ["cloud"])
     assert directory.test()["success"] is False
     assert (entra.asked, entra.tokens_given) == ([], 0)
 
@@ -234,8 +234,8 @@ def test_two_tenants_sync_one_directory_separately(
 def test_unchanged_sync_query_count_is_bounded(directory: Directory, entra: Entra) -> None:
     some_people(entra, directory)
     directory.sync()
-    with statements() as seen:
+    with capture_statements() as seen:
         directory.sync()
     # The run is claimed, kept alive and ended in the global database, which says what directories there are; the tenant's is
     # asked what those hold whom it may change, who is active and who listens.
-    assert seen.counts == (13, 3), (seen.shared, seen.own)
+    assert seen.counts == (13, 3), (seen.default, seen.tenant)

@@ -7,7 +7,7 @@ import pytest
 from tenants.context import in_tenant
 from tests.userflow.directory.conftest import Directory, counts
 from tests.userflow.directory.entra import Entra
-from tests.world import Api, TestTenant, statements
+from tests.world import Api, TestTenant, capture_statements
 from userflow.events.models import WebhookEndpoint, WebhookMessage
 
 
@@ -39,10 +39,10 @@ def set_active(directory: Directory, email: str, *states: bool) -> None:
 def test_second_full_run_writes_nothing(directory: Directory, entra: Entra) -> None:
     add_people(entra, directory)
     directory.sync()
-    with statements() as seen:
+    with capture_statements() as seen:
         done = directory.sync(full=True)
     assert (counts(done), done["full"]) == ((3, 0, 0, 0, 0, 0), True)
-    assert not [sql for sql in seen.own if sql.startswith(("INSERT", "UPDATE", "DELETE"))]
+    assert not [sql for sql in seen.tenant if sql.startswith(("INSERT", "UPDATE", "DELETE"))]
 
 
 def test_dry_run_changes_nothing(directory: Directory, entra: Entra) -> None:
@@ -115,12 +115,12 @@ def test_disabled_user_loses_everything_open(directory: Directory, entra: Entra)
             {"X-Enrollment-Ticket": signed_in.headers["X-Enrollment-Ticket"]},
         )
         begin = "/webauthn/totp/beginSetup"
-        answers = [
+        responses = [
             Api(token=token).get("/authmgr/validate"),
             home.post(begin, named),
             Api().post(begin, named, headers=ticket),
         ]
-        return [answer.status_code for answer in answers]
+        return [response.status_code for response in responses]
 
     assert tried() == [200, 200, 200]
     for enabled in (False, True):
@@ -295,9 +295,9 @@ def test_redirects_are_not_followed(directory: Directory, entra: Entra, at: str)
     add_people(entra, directory)
     other = Entra()
     entra.redirects = {at: other.base}
-    answer = directory.tenant.api.post(f"{directory.path}/sync", {})
+    response = directory.tenant.api.post(f"{directory.path}/sync", {})
     other.end()
-    assert (answer.status_code, other.asked, other.posted) == (502, [], [])
+    assert (response.status_code, other.asked, other.posted) == (502, [], [])
     assert directory.users(email=directory.mark) == []
 
 

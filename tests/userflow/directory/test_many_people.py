@@ -12,10 +12,10 @@ import pytest
 
 from tests.environment import DATABASE
 from tests.machine.conftest import within
-from tests.tenants.conftest import ROOT, straight_to
+from tests.tenants.conftest import ROOT, connect_to
 from tests.userflow.directory import slapd as ad
 from tests.userflow.directory.conftest import Directory, counts
-from tests.world import TestTenant, statements
+from tests.world import TestTenant, capture_statements
 
 pytestmark = [pytest.mark.needs("slapd", "python-ldap"), pytest.mark.timeout(300)]
 MANY = 5000
@@ -49,15 +49,15 @@ def directory(
 
 
 def writes(seen: Any) -> int:
-    return sum(sql.startswith(("INSERT", "UPDATE", "DELETE")) for sql in seen.own)
+    return sum(sql.startswith(("INSERT", "UPDATE", "DELETE")) for sql in seen.tenant)
 
 
 def test_sync_of_5000_users_is_repeatable(directory: Directory, server: ad.Slapd) -> None:
     began = time.monotonic()
-    with statements() as first:
+    with capture_statements() as first:
         assert counts(directory.sync()) == (MANY, MANY, 0, 0, 0, 0)
     made = time.monotonic()
-    with statements() as second:
+    with capture_statements() as second:
         assert counts(directory.sync()) == (MANY, 0, 0, 0, 0, 0)
     print(f"first {made - began:.2f} s, second {time.monotonic() - made:.2f} s")
     # Ten pages: what is asked and written grows with them, never with the people.
@@ -65,7 +65,7 @@ def test_sync_of_5000_users_is_repeatable(directory: Directory, server: ad.Slapd
     assert second.counts[1] < 10 * 4
     assert writes(second) == 0
     server.change(ad.TestUser(17), displayName="Renamed")
-    with statements() as third:
+    with capture_statements() as third:
         assert counts(directory.sync()) == (MANY, 0, 1, 0, 0, 0)
     assert third.counts[1] < 10 * 4 + 8
 
@@ -81,7 +81,7 @@ def test_killed_run_keeps_whole_pages_and_resumes(directory: Directory) -> None:
     running.send_signal(signal.SIGKILL)
     running.wait()
     # The server may have the end of a page in hand.
-    with straight_to(directory.tenant.row) as raw:
+    with connect_to(directory.tenant.row) as raw:
         assert within(60, lambda: raw.execute(AT_WORK).fetchone() == (0,))
     left = directory.total()
     assert left % 500 == 0

@@ -15,7 +15,7 @@ from tests.mfa.signin.test_admins import Admin, new_admin
 from tests.mfa.signin.test_races import statuses_of
 from tests.mfa.webauthn.passkeys import end_users_of
 from tests.userflow.mailbox import code_in, mails_to, token_in
-from tests.world import PASSWORD, Api, Person, TestTenant, build_tenant
+from tests.world import PASSWORD, Api, TestTenant, User, build_tenant
 from userflow.accounts.models import AdminUser, EndUser
 
 VERIFY, NEW = "/uflow/user/email/verify", "another horse 8 battery"
@@ -120,7 +120,7 @@ def test_foreign_provider_does_not_keep_the_owner_out(tenant: TestTenant) -> Non
     email = f"owner-{secrets.token_hex(5)}@example.com"
     body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email, "provider": "google"}
     assert tenant.api.post("/uflow/user/clients/register", body).status_code == 201
-    person = Person(tenant.admin.id, email)
+    person = User(tenant.admin.id, email)
     assert reset(person, tenant).status_code == 200
     with in_tenant(tenant.id):
         assert EndUser.objects.get(email=email).provider == "local"
@@ -246,8 +246,8 @@ def test_registration_opens_nothing_before_verification(strict: TestTenant) -> N
     api, email = Api(), f"first-{secrets.token_hex(5)}@example.com"
     body = {"tenant_id": str(strict.id), "client_id": str(strict.client_id), "email": email, "password": PASSWORD}
     for opener in (api, strict.api):
-        answer = opener.post("/uflow/user/clients/register", {**body, "email": f"{secrets.token_hex(3)}{email}"})
-        assert (answer.status_code, "X-Enrollment-Ticket" in answer.headers) == (201, False)
+        response = opener.post("/uflow/user/clients/register", {**body, "email": f"{secrets.token_hex(3)}{email}"})
+        assert (response.status_code, "X-Enrollment-Ticket" in response.headers) == (201, False)
     assert api.post("/uflow/user/clients/register", body).status_code == 201
     named = {"tenant_id": str(strict.id), "email": email}
     assert api.post("/webauthn/totp/beginSetup", named).status_code == 401
@@ -277,7 +277,7 @@ def squat_with_refresh(tenant: TestTenant) -> tuple[TestUser, dict[str, Any]]:
 def test_setting_holds_for_second_steps_and_passkeys(new_tenant: Any) -> None:
     tenant = new_tenant()
     person = new_user(tenant).enrol_totp()
-    key = end_users_of(tenant).enrol(Api(token=completed(person)), Person(person.id, person.email))
+    key = end_users_of(tenant).enrol(Api(token=completed(person)), User(person.id, person.email))
     waiting = person.sign_in().json()["mfa_token"]
     Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
     body = {**person.name, "mfa_token": waiting, "code": person.code(1)}

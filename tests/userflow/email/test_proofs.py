@@ -15,7 +15,7 @@ from django.utils.timezone import now
 from tenants.context import in_tenant, tenant_atomic
 from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.userflow.sessions.aged import aged
-from tests.world import PASSWORD, Api, Person, TestTenant, build_tenant, statements
+from tests.world import PASSWORD, Api, TestTenant, User, build_tenant, capture_statements
 from userflow import mail
 from userflow.accounts.models import EndUser
 from userflow.credentials.email_verification import give_up_changes
@@ -62,14 +62,14 @@ def last_proof(email: str) -> Any:
     return mails_to(email, PROOF)[-1]
 
 
-def proven(tenant: TestTenant, email: str | None = None) -> Person:
+def proven(tenant: TestTenant, email: str | None = None) -> User:
     """A user whose address is proven."""
     person = tenant.register(email)
     assert verify(token=token_in(last_proof(person.email))).status_code == 200
     return person
 
 
-def change(tenant: TestTenant, person: Person, email: str) -> Any:
+def change(tenant: TestTenant, person: User, email: str) -> Any:
     body = {"email": email, "current_password": PASSWORD}
     return tenant.as_user(person).put(f"/uflow/user/enduser/{tenant.id}/{person.id}", body)
 
@@ -167,7 +167,7 @@ def test_unknown_wrong_and_foreign_are_refused_alike(strict: TestTenant, tenant:
     person = strict.register()
     sent = last_proof(person.email)
     code, secret = code_in(sent), token_in(sent).partition(".")[2]
-    answers = [
+    responses = [
         by_code(strict, person.email, another_code(code)),
         by_code(strict, new_address(), code),
         by_code(tenant, person.email, code),
@@ -177,8 +177,8 @@ def test_unknown_wrong_and_foreign_are_refused_alike(strict: TestTenant, tenant:
         verify(token="x"),
         verify(token=f"{NOBODY.replace('-', '')}.{secret}"),
     ]
-    assert {answer.status_code for answer in answers} == {400}
-    assert len({answer.content for answer in answers}) == 1
+    assert {response.status_code for response in responses} == {400}
+    assert len({response.content for response in responses}) == 1
     assert verify(token=token_in(sent)).status_code == 200
 
 
@@ -191,9 +191,9 @@ def test_another_form_of_code_is_400(strict: TestTenant, code: str) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"email": "a@example.com"}, {"code": "123456"}, {"token": 5}, {"token": None}])
 def test_half_a_proof_names_what_is_missing(body: dict[str, Any]) -> None:
-    answer = Api().post(VERIFY, body)
-    assert answer.status_code == 400
-    assert answer.json()["details"]
+    response = Api().post(VERIFY, body)
+    assert response.status_code == 400
+    assert response.json()["details"]
 
 
 def test_resending_ends_the_code_before_and_is_neutral(strict: TestTenant) -> None:
@@ -214,15 +214,15 @@ def test_resending_ends_the_code_before_and_is_neutral(strict: TestTenant) -> No
 def test_resending_is_limited_per_address_known_or_not(strict: TestTenant) -> None:
     most, _ = settings.LIMITS["email_resend"]
     for email in (strict.register().email, new_address()):
-        answers = [Api().post(RESEND, {"tenant_id": str(strict.id), "email": email}) for _ in range(most + 1)]
-        assert [answer.status_code for answer in answers] == [200] * most + [429]
-        assert int(answers[-1].headers["Retry-After"]) > 0
+        responses = [Api().post(RESEND, {"tenant_id": str(strict.id), "email": email}) for _ in range(most + 1)]
+        assert [response.status_code for response in responses] == [200] * most + [429]
+        assert int(responses[-1].headers["Retry-After"]) > 0
 
 
 def test_pending_address_applies_once_verified(strict: TestTenant) -> None:
     person, new = proven(strict), new_address()
-    answer = change(strict, person, new)
-    assert (answer.status_code, answer.json()["email"], "once it is verified" in answer.json()["message"]) == (
+    response = change(strict, person, new)
+    assert (response.status_code, response.json()["email"], "once it is verified" in response.json()["message"]) == (
         200,
         person.email,
         True,
@@ -269,14 +269,14 @@ def test_address_applies_at_once_without_verification(tenant: TestTenant) -> Non
 
 def test_an_admins_change_waits_as_well(strict: TestTenant) -> None:
     person, new = proven(strict), new_address()
-    answer = strict.api.put(f"/uflow/user/enduser/{strict.id}/{person.id}", {"email": new, "name": "New"})
-    assert (answer.json()["email"], answer.json()["name"]) == (person.email, "New")
+    response = strict.api.put(f"/uflow/user/enduser/{strict.id}/{person.id}", {"email": new, "name": "New"})
+    assert (response.json()["email"], response.json()["name"]) == (person.email, "New")
     assert verify(token=token_in(last_proof(new))).status_code == 200
 
 
 def test_change_to_taken_address_is_409(strict: TestTenant) -> None:
-    person, neighbour, new = proven(strict), proven(strict), new_address()
-    assert change(strict, person, neighbour.email.upper()).status_code == 409
+    person, other_user, new = proven(strict), proven(strict), new_address()
+    assert change(strict, person, other_user.email.upper()).status_code == 409
     assert change(strict, person, new).status_code == 200
     token = token_in(last_proof(new))
     proven(strict, new)
@@ -406,8 +406,8 @@ def test_invitation_mails_are_limited(strict: TestTenant) -> None:
     most, _ = settings.LIMITS["email_resend"]
     path = f"/uflow/user/enduser/{strict.id}/{person.id}"
     bodies = [{"email": new_address(), "current_password": PASSWORD} for _ in range(most + 1)]
-    answers = [api.put(path, body).status_code for body in bodies]
-    assert answers == [200] * most + [429]
+    responses = [api.put(path, body).status_code for body in bodies]
+    assert responses == [200] * most + [429]
 
 
 def test_change_limit_is_counted_per_tenant(strict: TestTenant, settings: Any) -> None:
@@ -431,7 +431,7 @@ def test_change_notifications_are_limited(tenant: TestTenant, other_tenant: Test
         person = place.register()
         for _ in range(5):
             assert change(place, person, stranger).status_code == 200
-            assert change(place, Person(person.id, stranger), person.email).status_code == 200
+            assert change(place, User(person.id, stranger), person.email).status_code == 200
         # In each tenant so many: what somebody does elsewhere takes no mail away from who is to be told here.
         assert (len(mails_to(stranger, TOLD)), len(mails_to(stranger, PROOF))) == (told, told)
 
@@ -490,13 +490,13 @@ def test_token_and_code_are_stored_hashed_and_not_audited(strict: TestTenant) ->
 def test_the_number_of_statements_is_known(strict: TestTenant) -> None:
     person = strict.register()
     token = token_in(last_proof(person.email))
-    with statements() as seen:
+    with capture_statements() as seen:
         assert verify(token=token).status_code == 200
     # The tenant's context; the proof, its end, the user locked and saved, the audit event; and the end of sessions, tickets,
     # windows, codes by SMS and of the four kinds of factors from before.
-    assert [len(seen.shared), len(seen.own)] == [1, 13]
-    with statements() as asked:
+    assert [len(seen.default), len(seen.tenant)] == [1, 13]
+    with capture_statements() as asked:
         Api().post(RESEND, {"tenant_id": str(strict.id), "email": person.email})
     assert mail.settle()
     # Nothing before the answer: its time tells nothing.
-    assert [len(asked.shared), len(asked.own)] == [0, 0]
+    assert [len(asked.default), len(asked.tenant)] == [0, 0]

@@ -15,7 +15,7 @@ from tenants.context import in_tenant
 from tests.mfa.people import new_user
 from tests.userflow.email.test_proofs import last_proof, strict_tenant, verify
 from tests.userflow.mailbox import mails_to, token_in
-from tests.world import PASSWORD, Api, Person, TestTenant, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, User, sign_in_admin
 from userflow.accounts.models import EndUser
 from userflow.credentials.models import EndUserEmailUndo
 
@@ -41,21 +41,21 @@ def sign_in(tenant: TestTenant, email: str) -> int:
     return int(Api().post("/uflow/auth/enduser/login", body).status_code)
 
 
-def changed(tenant: TestTenant, person: Person, email: str) -> Any:
+def changed(tenant: TestTenant, person: User, email: str) -> Any:
     """An admin changes the address."""
     path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
-    answer = tenant.api.put(path, {"email": email})
-    assert answer.status_code == 200
-    return answer.json()
+    response = tenant.api.put(path, {"email": email})
+    assert response.status_code == 200
+    return response.json()
 
 
-def moved(tenant: TestTenant, person: Person, email: str) -> None:
+def moved(tenant: TestTenant, person: User, email: str) -> None:
     """An admin changes the address, and the new one is verified."""
     changed(tenant, person, email)
     assert verify(token=token_in(last_proof(email))).status_code == 200
 
 
-def verified(tenant: TestTenant) -> Person:
+def verified(tenant: TestTenant) -> User:
     """A registered user whose address is verified."""
     person = tenant.register()
     assert verify(token=token_in(last_proof(person.email))).status_code == 200
@@ -65,7 +65,7 @@ def verified(tenant: TestTenant) -> Person:
 def test_undo_restores_the_address_and_ends_every_session(tenant: TestTenant) -> None:
     person, new = verified(tenant), address()
     moved(tenant, person, new)
-    session = tenant.as_user(Person(person.id, new))
+    session = tenant.as_user(User(person.id, new))
     done = undo(link_to(person.email))
     assert (done.status_code, done.json()["email"], done.json()["user_id"]) == (200, person.email, str(person.id))
     assert session.get("/authmgr/profile").status_code == 401
@@ -173,7 +173,7 @@ def test_undo_of_an_address_that_another_user_verified_is_409(tenant: TestTenant
 
 def test_a_changed_address_of_a_user_with_a_factor_waits(tenant: TestTenant) -> None:
     person, new = new_user(tenant).enrol_totp(), address()
-    changed(tenant, Person(person.id, person.email), new)
+    changed(tenant, User(person.id, person.email), new)
     assert (sign_in(tenant, person.email), sign_in(tenant, new)) == (200, 401)
     assert verify(token=token_in(last_proof(new))).status_code == 200
     assert (sign_in(tenant, person.email), sign_in(tenant, new)) == (401, 200)
@@ -183,7 +183,7 @@ def test_a_waiting_change_is_verified_once_of_two_users(tenant: TestTenant) -> N
     people, new = [new_user(tenant).enrol_totp() for _ in range(2)], address()
     tokens = []
     for person in people:
-        changed(tenant, Person(person.id, person.email), new)
+        changed(tenant, User(person.id, person.email), new)
         tokens.append(token_in(last_proof(new)))
 
     def follow(token: str) -> int:

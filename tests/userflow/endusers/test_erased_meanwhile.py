@@ -18,8 +18,8 @@ from userflow.accounts.session_models import EndUserRefreshToken
 
 def begun_during_erasure(tenant: TestTenant, user_id: Any, begin: Callable[[], Any]) -> int:
     with in_tenant(tenant.id):
-        answer = signed_in_during(END_USERS, lambda: EndUser.objects.get(pk=user_id).delete(), begin)
-    return int(answer.status_code)
+        response = signed_in_during(END_USERS, lambda: EndUser.objects.get(pk=user_id).delete(), begin)
+    return int(response.status_code)
 
 
 def begin_phone(ann: TestUser) -> Any:

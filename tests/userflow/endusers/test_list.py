@@ -14,8 +14,8 @@ from django.db import connections
 from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
-from tests.parallel import at_once
-from tests.world import Api, Person, TestTenant, statements
+from tests.parallel import run_concurrently
+from tests.world import Api, TestTenant, User, capture_statements
 from userflow.accounts.models import Client, EndUser
 from userflow.endusers import list_reads
 
@@ -38,9 +38,9 @@ def village(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
 
 
 def listed(village: TestTenant, **query: Any) -> dict[str, Any]:
-    answer = village.api.get(GET, {"tenant_id": str(village.id), **query})
-    assert answer.status_code == 200, answer.content
-    return dict(answer.json())
+    response = village.api.get(GET, {"tenant_id": str(village.id), **query})
+    assert response.status_code == 200, response.content
+    return dict(response.json())
 
 
 def test_default_page_is_ten_newest_first(village: TestTenant) -> None:
@@ -82,9 +82,9 @@ def test_a_limit_above_a_hundred_is_a_hundred(village: TestTenant) -> None:
 @pytest.mark.parametrize("query", [{"page": "0"}, {"page": "-1"}, {"limit": "0"}, {"page": "1.5"}, {"page": "x"}])
 @pytest.mark.parametrize("more", [{"limit": "１２"}, {"active": "maybe"}, {"client_id": "x"}, {}])
 def test_nonsense_in_the_query_is_400(village: TestTenant, query: dict[str, str], more: dict[str, str]) -> None:
-    answer = village.api.get(GET, {"tenant_id": str(village.id), **query, **more})
-    assert answer.status_code == 400
-    assert set(query) <= set(answer.json()["details"])
+    response = village.api.get(GET, {"tenant_id": str(village.id), **query, **more})
+    assert response.status_code == 400
+    assert set(query) <= set(response.json()["details"])
 
 
 def test_filters_narrow_rows_and_totals_alike(village: TestTenant) -> None:
@@ -119,18 +119,18 @@ def test_all_three_forms_answer_the_same(village: TestTenant) -> None:
 
 def test_the_body_form_takes_json_types_only(village: TestTenant) -> None:
     for wrong in ({"page": "1"}, {"page": True}, {"active": "true"}, {"limit": 1.0}, {"email": 5}):
-        answer = village.api.post(GET, {"tenant_id": str(village.id), **wrong})
-        assert answer.status_code == 400, wrong
-        assert set(answer.json()["details"]) == set(wrong)
+        response = village.api.post(GET, {"tenant_id": str(village.id), **wrong})
+        assert response.status_code == 400, wrong
+        assert set(response.json()["details"]) == set(wrong)
 
 
 def test_admin_list_finds_users_by_address_and_name(village: TestTenant, other_tenant: TestTenant) -> None:
     other_tenant.register("v07_x@example.com", name="Villager 7%")
     asked = {"tenant_id": str(village.id), "limit": 100}
     for filters in ({"email": "V0"}, {"name": "LAGER 7%"}, {"email": "v1", "name": "lager", "provider": "Local"}):
-        answer = village.api.post(ADMIN, {**asked, **filters})
-        assert answer.content == village.api.get(GET, {**asked, **filters}).content
-        assert answer.json()["total"] > 0
+        response = village.api.post(ADMIN, {**asked, **filters})
+        assert response.content == village.api.get(GET, {**asked, **filters}).content
+        assert response.json()["total"] > 0
     assert village.api.post(ADMIN, {**asked, "email": "no such user"}).json()["total"] == 0
     assert village.api.post(ADMIN, {**asked, "name": 5}).status_code == 400
     assert other_tenant.api.post(ADMIN, {**asked, "email": "v0"}).status_code == 403
@@ -152,7 +152,7 @@ def test_who_may_list(api: Api, operator: Api, village: TestTenant, other_tenant
     assert api.get(GET, asked).status_code == 401
     assert other_tenant.api.get(GET, asked).status_code == 403
     # One of those who are there: each test may be the first to count them.
-    assert village.as_user(Person(village.id, "v01_x@example.com")).get(GET, asked).status_code == 403
+    assert village.as_user(User(village.id, "v01_x@example.com")).get(GET, asked).status_code == 403
     assert operator.get(GET, asked).status_code == 200
     assert operator.get(GET, {"tenant_id": "00000000-0000-4000-8000-000000000000"}).status_code == 404
     assert village.api.get(GET).status_code == 400
@@ -167,12 +167,12 @@ def test_foreign_and_unknown_tenant_get_the_same_403(village: TestTenant, other_
 def test_the_list_costs_two_statements(village: TestTenant) -> None:
     # The first look of an hour is also audited.
     listed(village)
-    with statements() as seen:
+    with capture_statements() as seen:
         listed(village)
     assert seen.counts == (1, 1)
 
 
-def ids(tenant: TestTenant, person: Person) -> dict[str, str]:
+def ids(tenant: TestTenant, person: User) -> dict[str, str]:
     return {"tenant_id": str(tenant.id), "user_id": str(person.id)}
 
 
@@ -282,16 +282,16 @@ def test_far_pages_are_correct_from_both_ends(new_tenant: Any) -> None:
         assert [user["id"] for user in found["users"]] == active[page * 97 - 97 : page * 97]
     assert listed(own, page=52, limit=100)["users"] == []
     assert len(listed(own, page=51, limit=100)["users"]) == 1
-    with statements() as seen:
+    with capture_statements() as seen:
         listed(own, page=26, limit=100)
     assert seen.counts == (1, 2)
     listed(own, provider="LOCAL")
-    with statements() as seen:
+    with capture_statements() as seen:
         listed(own, provider="LOCAL")
     assert seen.counts == (1, 2)
 
 
-def reads(tenant: TestTenant, actor: Person) -> list[dict[str, Any]]:
+def reads(tenant: TestTenant, actor: User) -> list[dict[str, Any]]:
     """The details of the list reads that the trail has of an admin, oldest first."""
     with in_tenant(tenant.id):
         rows = TenantEvent.objects.filter(action="end_user.listed", actor_id=str(actor.id))
@@ -324,7 +324,7 @@ def test_another_process_does_not_record_a_read_again(new_tenant: Any) -> None:
     own = new_tenant()
     listed(own)
     list_reads.forget()
-    with statements() as seen:
+    with capture_statements() as seen:
         listed(own)
     assert seen.counts == (1, 1)
     assert len(reads(own, own.admin)) == 1
@@ -332,8 +332,8 @@ def test_another_process_does_not_record_a_read_again(new_tenant: Any) -> None:
 
 def test_parallel_reads_leave_one_event(new_tenant: Any) -> None:
     own = new_tenant()
-    answers = at_once([lambda: Api(token=own.api.token).get(GET, {"tenant_id": str(own.id)})] * 8)
-    assert [answer.status_code for answer in answers] == [200] * 8
+    responses = run_concurrently([lambda: Api(token=own.api.token).get(GET, {"tenant_id": str(own.id)})] * 8)
+    assert [response.status_code for response in responses] == [200] * 8
     assert len(reads(own, own.admin)) == 1
 
 

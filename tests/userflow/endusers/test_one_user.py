@@ -8,7 +8,7 @@ import pytest
 from django.db import connections
 
 from tenants.context import in_tenant
-from tests.world import PASSWORD, Api, Person, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, User, capture_statements, sign_in_admin
 from userflow.accounts.models import EndUser
 from userflow.accounts.session_models import EndUserAttempts, EndUserSession
 
@@ -34,9 +34,9 @@ def test_a_user_reads_and_changes_their_own_record(tenant: TestTenant) -> None:
 @pytest.mark.parametrize("body", [{"name": 5}, {"metadata": []}, {"metadata": "x"}, {"email": "x"}])
 def test_a_bad_change_names_the_member_and_changes_nothing(tenant: TestTenant, body: dict[str, Any]) -> None:
     person = tenant.register()
-    answer = tenant.api.put(path(tenant, person), {"name": "kept out", **body})
-    assert answer.status_code == 400
-    assert set(answer.json()["details"]) == set(body)
+    response = tenant.api.put(path(tenant, person), {"name": "kept out", **body})
+    assert response.status_code == 400
+    assert set(response.json()["details"]) == set(body)
     assert tenant.api.get(path(tenant, person)).json()["name"] != "kept out"
 
 
@@ -57,12 +57,12 @@ def test_other_members_cannot_be_changed(tenant: TestTenant, member: str) -> Non
 
 
 def test_end_user_cannot_access_other_users(tenant: TestTenant, other_tenant: TestTenant) -> None:
-    me, neighbour, stranger = tenant.register(), tenant.register(), other_tenant.register()
+    me, other_user, stranger = tenant.register(), tenant.register(), other_tenant.register()
     api = tenant.as_user(me)
-    answers = [api.get(path(tenant, user)) for user in (neighbour, stranger, NOBODY)]
-    assert {answer.status_code for answer in answers} == {403}
-    assert len({answer.content for answer in answers}) == 1
-    assert api.put(path(tenant, neighbour), {"name": "x"}).status_code == 403
+    responses = [api.get(path(tenant, user)) for user in (other_user, stranger, NOBODY)]
+    assert {response.status_code for response in responses} == {403}
+    assert len({response.content for response in responses}) == 1
+    assert api.put(path(tenant, other_user), {"name": "x"}).status_code == 403
     assert api.put(path(tenant, me, "/status"), {"active": True}).status_code == 403
     assert api.delete(path(tenant, me)).status_code == 403
 
@@ -70,8 +70,8 @@ def test_end_user_cannot_access_other_users(tenant: TestTenant, other_tenant: Te
 def test_activation_does_not_revive_ended_sessions(tenant: TestTenant) -> None:
     person = tenant.register()
     api = tenant.as_user(person)
-    answer = tenant.api.put(path(tenant, person, "/status"), {"active": False})
-    assert answer.json() | {"updated_at": ""} == {
+    response = tenant.api.put(path(tenant, person, "/status"), {"active": False})
+    assert response.json() | {"updated_at": ""} == {
         "message": "The user is deactivated.",
         "user_id": str(person.id),
         "active": False,
@@ -96,18 +96,20 @@ def test_both_soft_deletes_keep_the_record(tenant: TestTenant) -> None:
     one, two = tenant.register(), tenant.register()
     by_path = tenant.api.delete(path(tenant, one))
     by_body = tenant.api.post("/uflow/user/enduser/delete", {"tenant_id": str(tenant.id), "user_id": str(two.id)})
-    for person, answer in ((one, by_path), (two, by_body)):
-        assert answer.status_code == 200
-        assert (answer.json()["user_id"], answer.json()["active"]) == (str(person.id), False)
+    for person, response in ((one, by_path), (two, by_body)):
+        assert response.status_code == 200
+        assert (response.json()["user_id"], response.json()["active"]) == (str(person.id), False)
         assert tenant.api.get(path(tenant, person)).json()["active"] is False
 
 
 def test_erasing_removes_everything_and_counts_it(tenant: TestTenant) -> None:
     person = tenant.register()
     tenant.sign_in(person)
-    answer = tenant.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(tenant.id), "user_id": str(person.id)})
-    assert answer.status_code == 200
-    deleted = answer.json()["deleted"]
+    response = tenant.api.post(
+        "/uflow/user/enduser/delete_all", {"tenant_id": str(tenant.id), "user_id": str(person.id)}
+    )
+    assert response.status_code == 200
+    deleted = response.json()["deleted"]
     assert (deleted["role_bindings"], deleted["sessions"], deleted["end_users"]) == (1, 1, 1)
     with in_tenant(tenant.id):
         assert not EndUser.objects.filter(pk=person.id).exists()
@@ -134,7 +136,7 @@ def test_two_erasures_at_once_leave_one(new_tenant: Any) -> None:
     for _ in range(5):
         pair = [tenant.register(), tenant.register()]
 
-        def erase(person: Person) -> int:
+        def erase(person: User) -> int:
             try:
                 body = {"tenant_id": str(tenant.id), "user_id": str(person.id)}
                 return int(tenant.api.post("/uflow/user/enduser/delete_all", body).status_code)
@@ -151,9 +153,9 @@ def test_two_erasures_at_once_leave_one(new_tenant: Any) -> None:
 def test_erasing_touches_no_more_rows_with_more_users(new_tenant: Any) -> None:
     def erased(tenant: TestTenant) -> tuple[int, list[str]]:
         body = {"tenant_id": str(tenant.id), "user_id": str(tenant.register().id)}
-        with statements() as seen:
+        with capture_statements() as seen:
             assert tenant.api.post("/uflow/user/enduser/delete_all", body).status_code == 200
-        return len(seen.own), [sql for sql in seen.own if "FOR UPDATE" in sql]
+        return len(seen.tenant), [sql for sql in seen.tenant if "FOR UPDATE" in sql]
 
     small, large = new_tenant(), new_tenant()
     small.register()
@@ -169,7 +171,7 @@ def test_erasing_touches_no_more_rows_with_more_users(new_tenant: Any) -> None:
 def test_cross_tenant_calls_are_403_before_anything_is_looked_up(tenant: TestTenant, other_tenant: TestTenant) -> None:
     person = other_tenant.register()
     body = {"tenant_id": str(other_tenant.id), "user_id": str(person.id)}
-    answers = [
+    responses = [
         tenant.api.get(path(other_tenant, person)),
         tenant.api.put(path(other_tenant, person), {"name": "x"}),
         tenant.api.put(path(other_tenant, person, "/status"), {"active": False}),
@@ -179,21 +181,21 @@ def test_cross_tenant_calls_are_403_before_anything_is_looked_up(tenant: TestTen
         tenant.api.post("/uflow/admin/enduser/active", {**body, "active": False}),
         tenant.api.get("/uflow/user/enduser/databases", {"tenant_id": str(other_tenant.id)}),
     ]
-    assert [answer.status_code for answer in answers] == [403] * len(answers)
+    assert [response.status_code for response in responses] == [403] * len(responses)
     assert other_tenant.api.get(path(other_tenant, person)).json()["active"] is True
 
 
 def test_a_foreign_users_id_is_an_unknown_id(tenant: TestTenant, other_tenant: TestTenant) -> None:
     stranger = other_tenant.register()
     for user in (stranger.id, NOBODY, "no-id", str(stranger.id).upper()):
-        answers = [
+        responses = [
             tenant.api.get(path(tenant, user)),
             tenant.api.put(path(tenant, user), {"name": "x"}),
             tenant.api.put(path(tenant, user, "/status"), {"active": False}),
             tenant.api.delete(path(tenant, user)),
         ]
-        assert [answer.status_code for answer in answers] == [404] * 4
-        assert len({answer.content for answer in answers}) == 1
+        assert [response.status_code for response in responses] == [404] * 4
+        assert len({response.content for response in responses}) == 1
     for user in (str(stranger.id), NOBODY):
         body = {"tenant_id": str(tenant.id), "user_id": user}
         assert tenant.api.post("/uflow/user/enduser/delete", body).status_code == 404
@@ -214,11 +216,11 @@ def test_database_mapping_for_operator_and_own_admin(operator: Api, tenant: Test
 
 def test_reading_costs_one_statement_a_database(tenant: TestTenant) -> None:
     person = tenant.register()
-    with statements() as seen:
+    with capture_statements() as seen:
         assert tenant.api.get(path(tenant, person)).status_code == 200
     assert seen.counts == (1, 1)
     api = tenant.as_user(person)
-    with statements() as seen:
+    with capture_statements() as seen:
         assert api.get(path(tenant, person)).status_code == 200
     # The end user's state is in the tenant's database, so that one is asked twice: state, then record.
     assert seen.counts == (1, 2)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.userflow.sessions.clients import make_client, own_token
-from tests.world import PASSWORD, Api, Person, TestTenant, created, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, User, assert_created, sign_in_admin
 from userflow.accounts.models import AdminRole, AdminUser
 
-Case = tuple[TestTenant, Person, Person, Api]
+Case = tuple[TestTenant, User, User, Api]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def case(tenant: TestTenant, django_db_blocker: Any) -> Case:
         return tenant, strong, plain, Api(token=sign_in_admin(name)["access_token"])
 
 
-def calls(tenant: TestTenant, who: Person, api: Api) -> dict[str, Any]:
+def calls(tenant: TestTenant, who: User, api: Api) -> dict[str, Any]:
     body = {"tenant_id": str(tenant.id), "user_id": str(who.id)}
     path = f"/uflow/user/enduser/{tenant.id}/{who.id}"
     return {
@@ -46,10 +46,10 @@ def calls(tenant: TestTenant, who: Person, api: Api) -> dict[str, Any]:
 CALLS = ["status", "active", "delete", "soft delete", "erase", "address", "name", "sessions"]
 
 
-def bind(tenant: TestTenant, *permissions: str) -> Person:
+def bind(tenant: TestTenant, *permissions: str) -> User:
     """A user of the tenant with a role of these permissions."""
     user = tenant.register()
-    role = created(tenant.api.post("/authmgr/roles", {"name": secrets.token_hex(8), "permissions": permissions}))
+    role = assert_created(tenant.api.post("/authmgr/roles", {"name": secrets.token_hex(8), "permissions": permissions}))
     bound = tenant.api.post(f"/authmgr/roles/{role['id']}/bindings", {"user_ids": [str(user.id)]})
     assert bound.status_code == 200, bound.content
     return user
@@ -59,7 +59,7 @@ def admin_with(tenant: TestTenant, *permissions: str) -> Api:
     """An admin of the tenant who holds these permissions only."""
     name = f"clerk-{secrets.token_hex(5)}"
     names = {"username": name, "email": f"{name}@example.com", "first_name": "C", "last_name": "K"}
-    made = created(tenant.api.post("/uflow/admin/users", {**names, "password": PASSWORD}))
+    made = assert_created(tenant.api.post("/uflow/admin/users", {**names, "password": PASSWORD}))
     role = AdminRole.objects.create(name=name, permissions=list(permissions))
     AdminUser.objects.get(pk=made["id"]).roles.set([role])
     return Api(token=sign_in_admin(name)["access_token"])
@@ -133,7 +133,9 @@ def test_operator_changes_holders_in_every_tenant(tenant: TestTenant, other_tena
 
 
 def test_client_grants_no_permission_of_the_tenant_that_it_lacks(tenant: TestTenant) -> None:
-    role = created(tenant.api.post("/authmgr/roles", {"name": secrets.token_hex(8), "permissions": ["orders:approve"]}))
+    role = assert_created(
+        tenant.api.post("/authmgr/roles", {"name": secrets.token_hex(8), "permissions": ["orders:approve"]})
+    )
     body = {"user_ids": [str(tenant.register().id)]}
     scopes = ["roles:write", "groups:write"]
     weak, strong = (Api(token=own_token(make_client(tenant, scopes=s))) for s in (scopes, [*scopes, "orders:approve"]))
@@ -152,9 +154,9 @@ def test_import_changes_no_stronger_user(case: Case) -> None:
     tenant.sign_in(strong), tenant.sign_in(plain)
     rows = [{"email": who.email, "name": "Renamed", "metadata": {"by": "import"}} for who in (strong, plain)]
     body = {"tenant_id": str(tenant.id), "rows": rows, "on_conflict": "update"}
-    answer = manager.post("/uflow/admin/enduser/import", body).json()
-    assert (answer["updated"], answer["failed"]) == (1, 1)
-    assert answer["report"] == [
+    response = manager.post("/uflow/admin/enduser/import", body).json()
+    assert (response["updated"], response["failed"]) == (1, 1)
+    assert response["report"] == [
         {"line": 1, "field": "email", "reason": "The user with this address holds permissions that you do not hold."}
     ]
     assert tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{strong.id}").json()["metadata"] == {}

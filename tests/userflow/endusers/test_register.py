@@ -32,21 +32,21 @@ def without(sent: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def test_a_new_user_is_stored_in_the_tenant_and_can_sign_in(api: Api, tenant: TestTenant) -> None:
-    answer = api.post(PATH, body(tenant, email="Ann.First@Example.COM"))
-    assert answer.status_code == 201
-    assert answer.json() | {"user_id": "", "message": ""} == {
+    response = api.post(PATH, body(tenant, email="Ann.First@Example.COM"))
+    assert response.status_code == 201
+    assert response.json() | {"user_id": "", "message": ""} == {
         "user_id": "",
         "email": "Ann.First@example.com",
         "tenant_id": str(tenant.id),
         "client_id": str(tenant.client_id),
         "message": "",
     }
-    assert answer.headers["X-Enrollment-Ticket"]
-    assert answer.headers["Cache-Control"] == "no-store"
+    assert response.headers["X-Enrollment-Ticket"]
+    assert response.headers["Cache-Control"] == "no-store"
     login = {"client_id": str(tenant.client_id), "email": "ann.first@example.com", "password": PASSWORD}
     signed_in = api.post("/uflow/auth/enduser/login", login)
     assert signed_in.status_code == 200
-    assert signed_in.json()["user"]["id"] == answer.json()["user_id"]
+    assert signed_in.json()["user"]["id"] == response.json()["user_id"]
 
 
 def test_register_creates_associations_window_and_event(tenant: TestTenant) -> None:
@@ -60,9 +60,9 @@ def test_register_creates_associations_window_and_event(tenant: TestTenant) -> N
 
 @pytest.mark.parametrize("name", ["tenant_id", "client_id", "email", "password"])
 def test_a_missing_member_is_named(api: Api, tenant: TestTenant, name: str) -> None:
-    answer = api.post(PATH, without(body(tenant), name))
-    assert answer.status_code == 400
-    assert name in answer.json()["details"]
+    response = api.post(PATH, without(body(tenant), name))
+    assert response.status_code == 400
+    assert name in response.json()["details"]
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_missing_member_is_named(api: Api, tenant: TestTenant, name: str) -> N
 )
 def test_a_bad_member_is_refused_and_nothing_is_stored(api: Api, tenant: TestTenant, name: str, value: Any) -> None:
     sent = body(tenant)
-    answer = api.post(PATH, {**sent, name: value})
-    assert answer.status_code == 400, answer.content
+    response = api.post(PATH, {**sent, name: value})
+    assert response.status_code == 400, response.content
     with in_tenant(tenant.id):
         assert not EndUser.objects.filter(email=sent["email"]).exists()
 
@@ -134,9 +134,9 @@ def test_twenty_at_once_make_one_user(tenant: TestTenant) -> None:
 
 @pytest.mark.parametrize("name", ["active", "role", "roles", "mfa_methods", "password_hash", "id", "email_verified_at"])
 def test_members_that_the_endpoint_does_not_know_have_no_effect(api: Api, tenant: TestTenant, name: str) -> None:
-    answer = api.post(PATH, body(tenant, **{name: ["tenant-admin"]}))
-    assert answer.status_code == 201
-    user_id = answer.json()["user_id"]
+    response = api.post(PATH, body(tenant, **{name: ["tenant-admin"]}))
+    assert response.status_code == 201
+    user_id = response.json()["user_id"]
     stored = tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{user_id}").json()
     assert (stored["active"], stored["mfa_methods"], stored["metadata"]) == (True, [], {})
     assert user_id != "tenant-admin"

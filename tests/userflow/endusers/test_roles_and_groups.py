@@ -9,19 +9,19 @@ import jwt
 import pytest
 
 from tests.userflow.sessions.clients import basic, form, make_client
-from tests.world import Api, Person, TestTenant, statements
+from tests.world import Api, TestTenant, User, capture_statements
 
 GROUPS, ROLES = "/authmgr/groups", "/authmgr/roles"
 
 
-def bind(tenant: TestTenant, person: Person, *permissions: str) -> str:
+def bind(tenant: TestTenant, person: User, *permissions: str) -> str:
     """The name of a new role that the user has."""
     role = tenant.api.post(ROLES, {"name": f"role-{secrets.token_hex(4)}", "permissions": list(permissions)}).json()
     tenant.api.post(f"{ROLES}/{role['id']}/bindings", {"user_ids": [str(person.id)]})
     return str(role["name"])
 
 
-def join(tenant: TestTenant, person: Person, *roles: str, name: str | None = None) -> str:
+def join(tenant: TestTenant, person: User, *roles: str, name: str | None = None) -> str:
     """The name of a new group that the user is in."""
     group = tenant.api.post(GROUPS, {"name": name or f"group-{secrets.token_hex(4)}", "roles": list(roles)}).json()
     tenant.api.post(f"{GROUPS}/{group['id']}/users", {"user_ids": [str(person.id)]})
@@ -32,22 +32,22 @@ def claims(token: str) -> dict[str, Any]:
     return dict(jwt.decode(token, options={"verify_signature": False}))
 
 
-def names(answer: Any, kind: str) -> set[str]:
-    assert answer.status_code == 200, answer.content
-    assert answer.json()["total"] == len(answer.json()[kind])
-    return {row["name"] for row in answer.json()[kind]}
+def names(response: Any, kind: str) -> set[str]:
+    assert response.status_code == 200, response.content
+    assert response.json()["total"] == len(response.json()[kind])
+    return {row["name"] for row in response.json()[kind]}
 
 
 @pytest.fixture
-def belonging(tenant: TestTenant) -> tuple[Person, str, str, str]:
+def belonging(tenant: TestTenant) -> tuple[User, str, str, str]:
     """A user, a role of their own, a group of theirs, and a role that the group carries."""
-    person, neighbour = tenant.register(), tenant.register()
-    role, carried = bind(tenant, person), bind(tenant, neighbour)
-    join(tenant, neighbour)
+    person, other_user = tenant.register(), tenant.register()
+    role, carried = bind(tenant, person), bind(tenant, other_user)
+    join(tenant, other_user)
     return person, role, join(tenant, person, carried), carried
 
 
-def test_record_names_roles_and_groups(tenant: TestTenant, belonging: tuple[Person, str, str, str]) -> None:
+def test_record_names_roles_and_groups(tenant: TestTenant, belonging: tuple[User, str, str, str]) -> None:
     person, role, group, carried = belonging
     path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
     record = tenant.api.get(path).json()
@@ -58,7 +58,7 @@ def test_record_names_roles_and_groups(tenant: TestTenant, belonging: tuple[Pers
         assert (sorted(known["roles"]), known["groups"]) == (record["roles"], record["groups"])
 
 
-def test_roles_are_filtered_by_user(tenant: TestTenant, belonging: tuple[Person, str, str, str]) -> None:
+def test_roles_are_filtered_by_user(tenant: TestTenant, belonging: tuple[User, str, str, str]) -> None:
     person, role, _, carried = belonging
     assert names(tenant.api.get(ROLES, {"user_id": str(person.id)}), "roles") == {role, carried, "user"}
     assert names(tenant.api.get(ROLES, {"user_id": str(person.id), "name": role}), "roles") == {role}
@@ -67,11 +67,11 @@ def test_roles_are_filtered_by_user(tenant: TestTenant, belonging: tuple[Person,
     assert names(tenant.api.get(ROLES, {"user_id": str(person.id)}), "roles") == {role, carried, "user"}
 
 
-def test_groups_are_filtered_by_user(tenant: TestTenant, belonging: tuple[Person, str, str, str]) -> None:
+def test_groups_are_filtered_by_user(tenant: TestTenant, belonging: tuple[User, str, str, str]) -> None:
     person, _, group, _ = belonging
     assert names(tenant.api.get(GROUPS, {"user_id": str(person.id)}), "groups") == {group}
     assert names(tenant.api.get(GROUPS, {"user_id": str(person.id), "name": "no such"}), "groups") == set()
-    with statements() as seen:
+    with capture_statements() as seen:
         tenant.api.get(GROUPS, {"user_id": str(person.id)})
     assert seen.counts == (1, 3)
 
@@ -92,7 +92,7 @@ def test_user_filter_finds_nothing_of_another_tenant(tenant: TestTenant, other_t
     )
 
 
-def test_access_tokens_name_the_groups(tenant: TestTenant, belonging: tuple[Person, str, str, str]) -> None:
+def test_access_tokens_name_the_groups(tenant: TestTenant, belonging: tuple[User, str, str, str]) -> None:
     person, _, group, _ = belonging
     signed_in = tenant.sign_in(person)
     assert claims(signed_in["access_token"])["groups"] == [group]
@@ -104,12 +104,12 @@ def test_access_tokens_name_the_groups(tenant: TestTenant, belonging: tuple[Pers
     assert claims(tenant.sign_in(tenant.register())["access_token"])["groups"] == []
 
 
-def test_introspection_names_the_groups_of_now(tenant: TestTenant, belonging: tuple[Person, str, str, str]) -> None:
+def test_introspection_names_the_groups_of_now(tenant: TestTenant, belonging: tuple[User, str, str, str]) -> None:
     person, _, group, _ = belonging
     token = tenant.sign_in(person)["access_token"]
     later = join(tenant, person)
-    answer = Api().post("/authmgr/token/introspect", **form(token=token), headers=basic(make_client(tenant)))
-    assert answer.json()["groups"] == sorted([group, later])
+    response = Api().post("/authmgr/token/introspect", **form(token=token), headers=basic(make_client(tenant)))
+    assert response.json()["groups"] == sorted([group, later])
 
 
 def test_many_groups_do_not_make_a_token_too_long(tenant: TestTenant) -> None:
@@ -131,10 +131,10 @@ def test_groups_cost_no_statement_of_their_own(new_tenant: Callable[[], TestTena
     person = tenant.register()
     join(tenant, person)
     tenant.sign_in(person)
-    with statements() as login:
+    with capture_statements() as login:
         first = tenant.sign_in(person)
-    with statements() as refresh:
+    with capture_statements() as refresh:
         Api().post("/authmgr/token", **form(grant_type="refresh_token", refresh_token=first["refresh_token"]))
-    with statements() as record:
+    with capture_statements() as record:
         tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{person.id}")
     assert (login.counts, refresh.counts, record.counts) == ((1, 2), (3, 7), (1, 1))

@@ -12,7 +12,7 @@ from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
 from tests.mfa.people import new_user
 from tests.userflow.mailbox import mails_to, token_in
-from tests.world import PASSWORD, Api, Person, TestTenant
+from tests.world import PASSWORD, Api, TestTenant, User
 from userflow.accounts.models import Client, EndUser
 
 REGISTER = "/uflow/user/clients/register"
@@ -84,22 +84,22 @@ def test_register_twice_from_one_address_is_409(tenant: TestTenant) -> None:
     assert api.post(REGISTER, body(tenant, email)).status_code == 409
 
 
-def used(tenant: TestTenant, person: Person) -> None:
+def used(tenant: TestTenant, person: User) -> None:
     tenant.sign_in(person)
 
 
-def verified(tenant: TestTenant, person: Person) -> None:
+def verified(tenant: TestTenant, person: User) -> None:
     with in_tenant(tenant.id):
         EndUser.objects.filter(pk=person.id).update(email_verified_at="2026-01-01T00:00:00Z")
 
 
-def deactivated(tenant: TestTenant, person: Person) -> None:
+def deactivated(tenant: TestTenant, person: User) -> None:
     tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{person.id}/status", {"active": False})
 
 
 @pytest.mark.parametrize("change", [used, verified, deactivated])
 def test_a_used_verified_or_deactivated_user_stays(
-    tenant: TestTenant, change: Callable[[TestTenant, Person], None]
+    tenant: TestTenant, change: Callable[[TestTenant, User], None]
 ) -> None:
     person = tenant.register()
     change(tenant, person)

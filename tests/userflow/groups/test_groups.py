@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from tests.world import PASSWORD, Api, Person, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, User, capture_statements, sign_in_admin
 
 GROUPS = "/authmgr/groups"
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -20,16 +20,16 @@ def role(tenant: TestTenant, *permissions: str) -> str:
 
 
 def make(tenant: TestTenant, **members: Any) -> dict[str, Any]:
-    answer = tenant.api.post(GROUPS, {"name": f"group-{secrets.token_hex(4)}", **members})
-    assert answer.status_code == 201, answer.content
-    return dict(answer.json())
+    response = tenant.api.post(GROUPS, {"name": f"group-{secrets.token_hex(4)}", **members})
+    assert response.status_code == 201, response.content
+    return dict(response.json())
 
 
 def users(group: dict[str, Any]) -> str:
     return f"{GROUPS}/{group['id']}/users"
 
 
-def ids(*people: Person) -> dict[str, list[str]]:
+def ids(*people: User) -> dict[str, list[str]]:
     return {"user_ids": [str(person.id) for person in people]}
 
 
@@ -201,25 +201,25 @@ def test_only_who_may_reads_and_writes_groups(tenant: TestTenant, other_tenant: 
     ],
 )
 def test_a_bad_group_names_the_member(tenant: TestTenant, body: dict[str, Any], member: str) -> None:
-    answer = tenant.api.post(GROUPS, body)
-    assert answer.status_code == 400
-    assert next(iter(answer.json()["details"])).startswith(member.partition("[")[0])
+    response = tenant.api.post(GROUPS, body)
+    assert response.status_code == 400
+    assert next(iter(response.json()["details"])).startswith(member.partition("[")[0])
 
 
 def test_the_number_of_statements_does_not_grow(tenant: TestTenant) -> None:
     group, people = make(tenant, roles=[role(tenant), role(tenant)]), [tenant.register() for _ in range(4)]
-    with statements() as one:
+    with capture_statements() as one:
         tenant.api.post(users(group), ids(people[0]))
-    with statements() as more:
+    with capture_statements() as more:
         tenant.api.post(users(group), ids(*people[1:]))
     # The last one is the event's, which no endpoint of this tenant listens to.
-    assert [len(one.shared), len(one.own)] == [len(more.shared), len(more.own)] == [1, 7]
-    with statements() as listed:
+    assert [len(one.default), len(one.tenant)] == [len(more.default), len(more.tenant)] == [1, 7]
+    with capture_statements() as listed:
         tenant.api.get(GROUPS)
-    with statements() as members:
+    with capture_statements() as members:
         tenant.api.get(users(group))
     # The caller's state; the page, its roles, the total; of members also whether the group is there.
-    assert [len(listed.shared), len(listed.own), len(members.shared), len(members.own)] == [1, 3, 1, 3]
+    assert [len(listed.default), len(listed.tenant), len(members.default), len(members.tenant)] == [1, 3, 1, 3]
 
 
 def test_every_change_is_in_the_audit_trail(tenant: TestTenant) -> None:

@@ -62,8 +62,8 @@ def database_at(host: str, port: int) -> Iterator[None]:
 
 def said_after(api: Api) -> tuple[int, Any, float]:
     began = time.monotonic()
-    answer = api.get("/uflow/ready")
-    return answer.status_code, answer.json(), time.monotonic() - began
+    response = api.get("/uflow/ready")
+    return response.status_code, response.json(), time.monotonic() - began
 
 
 READY = {"status": "ready", "database": "connected", "cache": "connected"}

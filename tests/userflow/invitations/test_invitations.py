@@ -12,7 +12,7 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.userflow.mailbox import mails_to, token_in
-from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
 
 INVITATIONS = "/uflow/admin/invitations"
@@ -26,9 +26,9 @@ def new_address() -> str:
 
 
 def invite(tenant: TestTenant, kind: str, email: str | None = None, **members: Any) -> dict[str, Any]:
-    answer = tenant.api.post(INVITATIONS, {"email": email or new_address(), "kind": kind, **members})
-    assert answer.status_code == 201, answer.content
-    return dict(answer.json())
+    response = tenant.api.post(INVITATIONS, {"email": email or new_address(), "kind": kind, **members})
+    assert response.status_code == 201, response.content
+    return dict(response.json())
 
 
 def token_of(invitation: dict[str, Any]) -> str:
@@ -131,9 +131,9 @@ def test_of_twenty_parallel_acceptances_one_wins(tenant: TestTenant, kind: str) 
             connections.close_all()
 
     with ThreadPoolExecutor(20) as pool:
-        answers = sorted(pool.map(attempt, range(20)))
-    assert answers[0] == 201
-    assert set(answers[1:]) <= {400, 409, 503}
+        responses = sorted(pool.map(attempt, range(20)))
+    assert responses[0] == 201
+    assert set(responses[1:]) <= {400, 409, 503}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -143,9 +143,9 @@ def test_invitation_token_works_once_within_seven_days(tenant: TestTenant, kind:
     age(tenant, old, timedelta(days=7, seconds=1))
     age(tenant, fresh, timedelta(days=7, minutes=-10))
     assert tenant.api.delete(f"{INVITATIONS}/{cancelled['id']}").json()["status"] == "cancelled"
-    answers = [accept(token_of(invitation)) for invitation in (used, old, cancelled)]
-    assert [answer.status_code for answer in answers] == [400, 400, 400]
-    assert len({answer.json()["message"] for answer in answers}) == 1
+    responses = [accept(token_of(invitation)) for invitation in (used, old, cancelled)]
+    assert [response.status_code for response in responses] == [400, 400, 400]
+    assert len({response.json()["message"] for response in responses}) == 1
     assert accept(token_of(fresh)).status_code == 201
 
 
@@ -247,8 +247,8 @@ def test_twenty_parallel_invitations_store_one(tenant: TestTenant, kind: str) ->
             connections.close_all()
 
     with ThreadPoolExecutor(20) as pool:
-        answers = sorted(pool.map(attempt, range(20)))
-    assert answers == [201] + [409] * 19
+        responses = sorted(pool.map(attempt, range(20)))
+    assert responses == [201] + [409] * 19
     assert len(mails_to(body["email"], "invited")) == 1
 
 
@@ -267,8 +267,8 @@ def test_a_resend_and_an_invitation_at_once_leave_one_open(tenant: TestTenant, k
         with ThreadPoolExecutor(2) as pool:
             resent = pool.submit(act, f"{INVITATIONS}/{first['id']}/resend")
             made = pool.submit(act, INVITATIONS, {"email": first["email"], "kind": kind})
-            answers = (resent.result(), made.result())
-        assert answers in ((200, 409), (409, 201))
+            responses = (resent.result(), made.result())
+        assert responses in ((200, 409), (409, 201))
 
 
 def test_who_registered_meanwhile_is_told_409(tenant: TestTenant) -> None:
@@ -366,14 +366,14 @@ def test_page_has_constant_statement_count(new_tenant: Any) -> None:
     tenant = new_tenant()
     invite(tenant, "admin")
     invite(tenant, "end_user")
-    with statements() as few:
+    with capture_statements() as few:
         tenant.api.get(INVITATIONS)
     for kind in KINDS * 4:
         invite(tenant, kind)
-    with statements() as many:
+    with capture_statements() as many:
         tenant.api.get(INVITATIONS)
     # The caller's state; of each kind its number, its keys and its rows.
-    assert [len(few.shared), len(few.own)] == [len(many.shared), len(many.own)] == [4, 3]
+    assert [len(few.default), len(few.tenant)] == [len(many.default), len(many.tenant)] == [4, 3]
 
 
 def test_roles_that_were_deleted_meanwhile_are_not_given(tenant: TestTenant) -> None:
@@ -401,8 +401,8 @@ def test_roles_that_were_deleted_meanwhile_are_not_given(tenant: TestTenant) -> 
     ],
 )
 def test_a_bad_invitation_names_the_member(tenant: TestTenant, body: dict[str, Any], member: str) -> None:
-    answer = tenant.api.post(INVITATIONS, body)
-    assert (answer.status_code, list(answer.json()["details"])) == (400, [member])
+    response = tenant.api.post(INVITATIONS, body)
+    assert (response.status_code, list(response.json()["details"])) == (400, [member])
 
 
 def test_another_tenants_client_is_404(tenant: TestTenant, other_tenant: TestTenant) -> None:
@@ -417,11 +417,11 @@ def test_invitation_events_hold_no_token_or_address(tenant: TestTenant, kind: st
     tenant.api.post(f"{INVITATIONS}/{invitation['id']}/resend")
     token = token_of(invitation)
     user_id = accept(token).json()["user_id"]
-    answer = tenant.api.get("/uflow/admin/audit", {"target": invitation["id"], "trail": trail})
-    events = answer.json()["events"]
+    response = tenant.api.get("/uflow/admin/audit", {"target": invitation["id"], "trail": trail})
+    events = response.json()["events"]
     assert [event["action"] for event in events] == ["invitation.accepted", "invitation.sent_again", "invitation.made"]
     assert events[0]["details"] == {"kind": kind, "user_id": user_id}
-    assert [word for word in (invitation["email"], first, token) if word in answer.content.decode()] == []
+    assert [word for word in (invitation["email"], first, token) if word in response.content.decode()] == []
 
 
 def test_a_suspended_tenants_invitation_waits(new_tenant: Any, operator: Api) -> None:
@@ -441,8 +441,8 @@ def test_accept_rejects_long_admin_name_and_keeps_token(tenant: TestTenant, memb
     long_address = f"{'a' * 60}@{'b' * 60}.{'c' * 60}.{secrets.token_hex(4)}.com"
     token = token_of(invite(tenant, "admin", email=long_address if member == "username" else None))
     own = {} if member == "username" else {"username": f"u{secrets.token_hex(4)}"}
-    answer = accept(token, **own, **names)
-    assert (answer.status_code, list(answer.json()["details"])) == (400, [member])
+    response = accept(token, **own, **names)
+    assert (response.status_code, list(response.json()["details"])) == (400, [member])
     assert accept(token, username=f"u{secrets.token_hex(4)}", name="Grace Hopper").status_code == 201
 
 
@@ -477,9 +477,9 @@ def test_accept_grants_no_permission_the_inviter_lost(new_tenant: Any) -> None:
 def test_inviting_has_a_limit_by_the_hour(new_tenant: Any, settings: Any) -> None:
     tenant: TestTenant = new_tenant()
     settings.LIMITS = {**settings.LIMITS, "invitation": (2, 3600)}
-    answers = [tenant.api.post(INVITATIONS, {"email": new_address(), "kind": "end_user"}) for _ in range(3)]
-    assert [answer.status_code for answer in answers] == [201, 201, 429]
-    assert int(answers[2].headers["Retry-After"]) > 0
+    responses = [tenant.api.post(INVITATIONS, {"email": new_address(), "kind": "end_user"}) for _ in range(3)]
+    assert [response.status_code for response in responses] == [201, 201, 429]
+    assert int(responses[2].headers["Retry-After"]) > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -501,8 +501,8 @@ def test_admin_invitations_need_admins_write(tenant: TestTenant, method: str) ->
     age(tenant, invitation, timedelta(days=8))
     path = f"{INVITATIONS}/{invitation['id']}"
     manager = weak(tenant, "user-manager")
-    answer = manager.post(f"{path}/resend") if method == "resend" else manager.delete(path)
-    assert (answer.status_code, len(mails_to(invitation["email"], "invited"))) == (403, 1)
+    response = manager.post(f"{path}/resend") if method == "resend" else manager.delete(path)
+    assert (response.status_code, len(mails_to(invitation["email"], "invited"))) == (403, 1)
     listed = tenant.api.get(INVITATIONS, {"status": "expired", "limit": "100"}).json()["invitations"]
     assert invitation["id"] in {row["id"] for row in listed}
 
@@ -524,8 +524,8 @@ def test_who_was_erased_does_not_come_back_by_an_older_invitation(new_tenant: An
     invitation = invite(tenant, "end_user", roles=[role["name"]])
     person, other = tenant.register(invitation["email"]), invite(tenant, "end_user")
     body = {"tenant_id": str(tenant.id), "user_id": str(person.id)}
-    answer = tenant.api.post("/uflow/user/enduser/delete_all", body)
-    assert (answer.status_code, answer.json()["deleted"]["invitations"]) == (200, 1)
+    response = tenant.api.post("/uflow/user/enduser/delete_all", body)
+    assert (response.status_code, response.json()["deleted"]["invitations"]) == (200, 1)
     assert accept(token_of(invitation)).status_code == 400
     assert [row["id"] for row in tenant.api.get(INVITATIONS).json()["invitations"]] == [other["id"]]
 

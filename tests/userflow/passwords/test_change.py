@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.core import mail as django_mail
 
-from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow import mail
 
 PATH = "/authmgr/profile/password"
@@ -20,8 +20,8 @@ def body(**members: Any) -> dict[str, Any]:
 def test_the_other_sessions_end_and_this_one_stays(tenant: TestTenant) -> None:
     person = tenant.register()
     here, there = tenant.as_user(person), tenant.as_user(person)
-    answer = here.post(PATH, body())
-    assert (answer.status_code, answer.json()["sessions_ended"]) == (200, 1)
+    response = here.post(PATH, body())
+    assert (response.status_code, response.json()["sessions_ended"]) == (200, 1)
     assert here.get("/authmgr/profile").status_code == 200
     assert there.get("/authmgr/profile").status_code == 401
     login = {"client_id": str(tenant.client_id), "email": person.email}
@@ -57,15 +57,15 @@ def test_login_lock_does_not_block_password_change(tenant: TestTenant) -> None:
 
 @pytest.mark.parametrize("weak", ["short", "p" * 129, "password123", "Some One"])
 def test_a_weak_password_is_refused_by_the_members_name(tenant: TestTenant, weak: str) -> None:
-    answer = tenant.as_user(tenant.register()).post(PATH, body(new_password=weak))
-    assert (answer.status_code, list(answer.json()["details"])) == (400, ["new_password"])
+    response = tenant.as_user(tenant.register()).post(PATH, body(new_password=weak))
+    assert (response.status_code, list(response.json()["details"])) == (400, ["new_password"])
 
 
 @pytest.mark.parametrize("missing", ["current_password", "new_password"])
 def test_both_members_are_needed(tenant: TestTenant, missing: str) -> None:
     sent = {name: value for name, value in body().items() if name != missing}
-    answer = tenant.as_user(tenant.register()).post(PATH, sent)
-    assert (answer.status_code, list(answer.json()["details"])) == (400, [missing])
+    response = tenant.as_user(tenant.register()).post(PATH, sent)
+    assert (response.status_code, list(response.json()["details"])) == (400, [missing])
 
 
 def test_changes_require_a_token(api: Api) -> None:
@@ -88,6 +88,6 @@ def test_statements_of_a_change(new_tenant: Callable[[], TestTenant]) -> None:
     # Of a tenant without webhooks: with an endpoint it is one more.
     tenant = new_tenant()
     api = tenant.as_user(tenant.register())
-    with statements() as seen:
+    with capture_statements() as seen:
         assert api.post(PATH, body()).status_code == 200
     assert seen.counts == (1, 12)

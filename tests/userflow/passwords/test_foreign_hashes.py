@@ -13,7 +13,7 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher, ScryptPasswordHash
 from django.db import connections
 
 from tenants.context import in_tenant
-from tests.world import PASSWORD, Api, Person, TestTenant
+from tests.world import PASSWORD, Api, TestTenant, User
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.credentials import foreign_hashes, passwords
 
@@ -99,8 +99,8 @@ def test_parallel_first_logins_all_succeed_or_retry(tenant: TestTenant) -> None:
 def test_first_admin_login_replaces_foreign_hash(tenant: TestTenant) -> None:
     AdminUser.objects.filter(pk=tenant.admin.id).update(password=HASHES["bcrypt 2y (PHP)"][1])
     try:
-        answer = Api().post("/uflow/admin/auth/login", {"username": tenant.admin.username, "password": SECRET})
-        assert answer.status_code == 200
+        response = Api().post("/uflow/admin/auth/login", {"username": tenant.admin.username, "password": SECRET})
+        assert response.status_code == 200
         assert AdminUser.objects.get(pk=tenant.admin.id).password.startswith("argon2$argon2id$")
     finally:
         AdminUser.objects.filter(pk=tenant.admin.id).update(password=passwords.hashed(tenant.admin.password))
@@ -213,11 +213,11 @@ def test_login_with_stored_broken_hash_is_rejected(tenant: TestTenant, encoded: 
 
 @pytest.mark.parametrize("encoded", ["$2b$13$" + "." * 53, f"argon2$argon2id$v=19$m=65536,t=5,p=1${S}${D}"])
 def test_slow_hashes_do_not_block_other_tenants(tenant: TestTenant, other_tenant: TestTenant, encoded: str) -> None:
-    dear, neighbour = [tenant.register() for _ in range(6)], other_tenant.register()
+    dear, other_user = [tenant.register() for _ in range(6)], other_tenant.register()
     with in_tenant(tenant.id):
         EndUser.objects.filter(pk__in=[person.id for person in dear]).update(password=encoded)
 
-    def sign_in(person: Person) -> int:
+    def sign_in(person: User) -> int:
         body = {"client_id": str(tenant.client_id), "email": person.email, "password": SECRET}
         try:
             return int(Api().post("/uflow/auth/enduser/login", body).status_code)
@@ -228,7 +228,7 @@ def test_slow_hashes_do_not_block_other_tenants(tenant: TestTenant, other_tenant
         tries = [pool.submit(sign_in, person) for person in dear]
         # More at once would be more than one slot: these would fill the platform's own.
         for _ in range(5):
-            other_tenant.sign_in(neighbour)
+            other_tenant.sign_in(other_user)
         assert {done.result() for done in tries} <= {401, 503}
 
 

@@ -16,7 +16,7 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import in_tenant
-from tests.world import PASSWORD, Api, Person, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, User, capture_statements, sign_in_admin
 from userflow import mail
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
@@ -36,10 +36,10 @@ def mails_to(address: str) -> list[Any]:
     return [sent for sent in sent_there if "verify your e-mail address" not in sent.subject]
 
 
-def ask(tenant: TestTenant, person: Person) -> str:
+def ask(tenant: TestTenant, person: User) -> str:
     """Ask for a link and give the token of the mail."""
-    answer = Api().post(FORGOT, {"email": person.email, "client_id": str(tenant.client_id)})
-    assert answer.status_code == 200, answer.content
+    response = Api().post(FORGOT, {"email": person.email, "client_id": str(tenant.client_id)})
+    assert response.status_code == 200, response.content
     return token_in(mails_to(person.email)[-1])
 
 
@@ -49,7 +49,7 @@ def token_in(sent: Any) -> str:
     return found[1]
 
 
-def login(tenant: TestTenant, person: Person, password: str) -> int:
+def login(tenant: TestTenant, person: User, password: str) -> int:
     body = {"client_id": str(tenant.client_id), "email": person.email, "password": password}
     return int(Api().post("/uflow/auth/enduser/login", body).status_code)
 
@@ -58,8 +58,8 @@ def test_the_link_sets_a_new_password_and_ends_every_session(tenant: TestTenant)
     person = tenant.register()
     before = tenant.as_user(person)
     token = ask(tenant, person)
-    answer = Api().post(RESET, {"token": token, "password": NEW})
-    assert (answer.status_code, answer.json()["sessions_ended"]) == (200, 1)
+    response = Api().post(RESET, {"token": token, "password": NEW})
+    assert (response.status_code, response.json()["sessions_ended"]) == (200, 1)
     assert before.get("/authmgr/profile").status_code == 401
     assert (login(tenant, person, PASSWORD), login(tenant, person, NEW)) == (401, 200)
     assert "changed" in mails_to(person.email)[-1].subject
@@ -170,8 +170,8 @@ def test_forgot_reveals_nothing_about_users(tenant: TestTenant, other_tenant: Te
         {"email": known.email, "tenant_id": str(UUID(int=1))},
         {"email": known.email, "tenant_id": str(other_tenant.id), "client_id": str(tenant.client_id)},
     ]
-    answers = [Api().post(FORGOT, body) for body in asked]
-    assert {(answer.status_code, answer.content) for answer in answers} == {(200, answers[0].content)}
+    responses = [Api().post(FORGOT, body) for body in asked]
+    assert {(response.status_code, response.content) for response in responses} == {(200, responses[0].content)}
     assert mail.settle(60)
     sent = [sent.to[0] for sent in django_mail.outbox if "set a new password" in sent.subject]
     assert [to for to in sent if to in {body["email"] for body in asked}] == [known.email]
@@ -179,7 +179,7 @@ def test_forgot_reveals_nothing_about_users(tenant: TestTenant, other_tenant: Te
 
 def test_asking_touches_no_database_before_the_answer(tenant: TestTenant) -> None:
     person = tenant.register()
-    with statements() as seen:
+    with capture_statements() as seen:
         Api().post(FORGOT, {"email": person.email, "client_id": str(tenant.client_id)})
         Api().post(FORGOT, {"email": "nobody@example.com", "client_id": str(tenant.client_id)})
     assert seen.counts == (0, 0)
@@ -206,8 +206,8 @@ def test_a_user_gets_five_mails_however_the_tenant_is_named(tenant: TestTenant) 
 
 
 def test_a_tenant_or_a_client_must_be_named(api: Api) -> None:
-    answer = api.post(FORGOT, {"email": "ann@example.com"})
-    assert (answer.status_code, list(answer.json()["details"])) == (400, ["client_id"])
+    response = api.post(FORGOT, {"email": "ann@example.com"})
+    assert (response.status_code, list(response.json()["details"])) == (400, ["client_id"])
 
 
 def test_a_reset_unlocks_the_user_and_ends_a_login_that_waits(tenant: TestTenant) -> None:
@@ -266,8 +266,8 @@ def test_admin_users_reset_theirs_in_the_global_database(new_tenant: Any) -> Non
     assert Api().post(ADMIN_FORGOT, {"email": own.admin.email.upper()}).status_code == 200
     token = token_in(mails_to(own.admin.email)[-1])
     assert Api().post(RESET, {"token": f"{own.id.hex}.{token}", "password": NEW}).status_code == 400
-    answer = Api().post(ADMIN_RESET, {"token": token, "password": NEW})
-    assert answer.status_code == 200
+    response = Api().post(ADMIN_RESET, {"token": token, "password": NEW})
+    assert response.status_code == 200
     assert own.api.get("/authmgr/profile").status_code == 401
     assert sign_in_admin(own.admin.username, NEW)["access_token"]
     assert not AdminTicket.objects.filter(user_id=own.admin.id, purpose="password_reset").exists()
@@ -281,8 +281,8 @@ def test_reset_rejects_admin_of_suspended_tenant(new_tenant: Any, operator: Api)
     body = {"token": token_in(mails_to(own.admin.email)[-1]), "password": NEW}
     for status, expected in (("suspended", 400), ("active", 200)):
         assert operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": status}).status_code == 200
-        answer = Api().post(ADMIN_RESET, body)
-        assert answer.status_code == expected, answer.content
+        response = Api().post(ADMIN_RESET, body)
+        assert response.status_code == expected, response.content
 
 
 def test_forgot_mails_no_inactive_user(tenant: TestTenant, new_tenant: Any, operator: Api) -> None:

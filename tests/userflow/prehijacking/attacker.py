@@ -59,20 +59,20 @@ class Attacker:
 
     def register(self, email: str, **fields: Any) -> Any:
         body = {"tenant_id": str(self.tenant.id), "client_id": str(self.tenant.client_id), "email": email}
-        answer = self.api.post(REGISTER, {**body, "password": STOLEN, **fields})
-        self._keep_ticket(answer)
-        return answer
+        response = self.api.post(REGISTER, {**body, "password": STOLEN, **fields})
+        self._keep_ticket(response)
+        return response
 
     def sign_in(self, email: str) -> Any:
         body = {"client_id": str(self.tenant.client_id), "email": email, "password": STOLEN}
-        answer = self.api.post(LOGIN, body)
-        self._keep_ticket(answer)
-        if answer.status_code == 200:
-            self.logins.append(answer.json())
-        return answer
+        response = self.api.post(LOGIN, body)
+        self._keep_ticket(response)
+        if response.status_code == 200:
+            self.logins.append(response.json())
+        return response
 
-    def _keep_ticket(self, answer: Any) -> None:
-        ticket = answer.headers.get("X-Enrollment-Ticket")
+    def _keep_ticket(self, response: Any) -> None:
+        ticket = response.headers.get("X-Enrollment-Ticket")
         if ticket is not None:
             self.tickets.append(ticket)
 
@@ -135,15 +135,15 @@ class Attacker:
         """Whether the token is accepted and speaks for the victim."""
         if not token:
             return False
-        answer = self.api.get("/authmgr/profile", token=token)
-        return answer.status_code == 200 and who in answer.content.decode()
+        response = self.api.get("/authmgr/profile", token=token)
+        return response.status_code == 200 and who in response.content.decode()
 
     def _refreshes(self, login: dict[str, Any], who: str) -> bool:
         if not login.get("refresh_token"):
             return False
         form = f"grant_type=refresh_token&refresh_token={login['refresh_token']}".encode()
-        answer = self.api.post("/authmgr/token", raw=form, content_type="application/x-www-form-urlencoded")
-        return answer.status_code == 200 and self._acts(answer.json()["access_token"], who)
+        response = self.api.post("/authmgr/token", raw=form, content_type="application/x-www-form-urlencoded")
+        return response.status_code == 200 and self._acts(response.json()["access_token"], who)
 
     def _completes_login(self, who: str) -> bool:
         worked = False

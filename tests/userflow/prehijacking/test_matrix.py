@@ -35,8 +35,8 @@ def tenants_by_policy(django_db_setup: None, django_db_blocker: Any) -> dict[str
     with django_db_blocker.unblock():
         made = {policy: build_tenant("hijack") for policy in ("off", "required")}
         path = f"/uflow/admin/tenants/{made['required'].id}/settings"
-        answer = made["required"].api.patch(path, {"settings": {"email_verification": "required"}})
-        assert answer.status_code == 200, answer.content
+        response = made["required"].api.patch(path, {"settings": {"email_verification": "required"}})
+        assert response.status_code == 200, response.content
         return made
 
 

@@ -33,10 +33,10 @@ class Victim:
         body = {"tenant_id": str(self.tenant.id), "client_id": str(self.tenant.client_id), "email": email}
         return self.api.post(REGISTER, {**body, "password": OWN})
 
-    def _or_resets(self, answer: Any) -> None:
+    def _or_resets(self, response: Any) -> None:
         """Where the address is taken, the owner is told so and sets a new password."""
-        assert answer.status_code in (200, 201, 409), answer.content
-        if answer.status_code == 409:
+        assert response.status_code in (200, 201, 409), response.content
+        if response.status_code == 409:
             self.resets()
 
     def registers_and_verifies(self) -> None:

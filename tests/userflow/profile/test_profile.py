@@ -9,7 +9,7 @@ from django.core import mail as django_mail
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import make_client, own_token
 from tests.userflow.validation.test_validation import with_role
-from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow import mail
 
 PATH = "/authmgr/profile"
@@ -72,15 +72,15 @@ def test_a_user_changes_name_and_metadata(tenant: TestTenant) -> None:
 def test_members_that_are_not_ones_own_to_change_have_no_effect(tenant: TestTenant, member: str) -> None:
     api = tenant.as_user(tenant.register())
     before = api.get(PATH).json()
-    answer = api.put(PATH, {member: ["tenant-admin"], "name": "Same"})
-    assert answer.status_code == 200
-    assert {**answer.json(), "updated_at": 0} == {**before, "name": "Same", "updated_at": 0}
+    response = api.put(PATH, {member: ["tenant-admin"], "name": "Same"})
+    assert response.status_code == 200
+    assert {**response.json(), "updated_at": 0} == {**before, "name": "Same", "updated_at": 0}
 
 
 @pytest.mark.parametrize(("member", "value"), [("name", 7), ("email", "x"), ("metadata", []), ("metadata", "x")])
 def test_a_member_of_another_form_is_named(tenant: TestTenant, member: str, value: Any) -> None:
-    answer = tenant.as_user(tenant.register()).put(PATH, {member: value})
-    assert (answer.status_code, list(answer.json()["details"])) == (400, [member])
+    response = tenant.as_user(tenant.register()).put(PATH, {member: value})
+    assert (response.status_code, list(response.json()["details"])) == (400, [member])
 
 
 def test_register_rejects_taken_address(tenant: TestTenant) -> None:
@@ -130,8 +130,8 @@ def test_another_address_needs_a_fresh_sign_in(new_tenant: Any) -> None:
 
 def test_a_profile_costs_one_statement_beyond_the_authentication(tenant: TestTenant) -> None:
     api = tenant.as_user(tenant.register())
-    with statements() as seen:
+    with capture_statements() as seen:
         api.get(PATH)
-    with statements() as admin:
+    with capture_statements() as admin:
         tenant.api.get(PATH)
     assert (seen.counts, admin.counts) == ((1, 2), (2, 0))

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 
 ROLES = "/authmgr/roles"
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
 
 def make(tenant: TestTenant, **members: Any) -> dict[str, Any]:
-    answer = tenant.api.post(ROLES, {"name": f"role-{secrets.token_hex(4)}", **members})
-    assert answer.status_code == 201, answer.content
-    return dict(answer.json())
+    response = tenant.api.post(ROLES, {"name": f"role-{secrets.token_hex(4)}", **members})
+    assert response.status_code == 201, response.content
+    return dict(response.json())
 
 
 def bindings(role: dict[str, Any]) -> str:
@@ -137,9 +137,9 @@ def test_grant_beyond_own_permissions_is_rejected(tenant: TestTenant) -> None:
     "permission", ["", "services", "a:b:c", ":read", "a:", "a b:c", "a:b\n", "ä:b", 5, None, "a" * 64 + ":b", ["a:b"]]
 )
 def test_a_permission_of_another_form_is_400(tenant: TestTenant, permission: Any) -> None:
-    answer = tenant.api.post(ROLES, {"name": f"r{secrets.token_hex(4)}", "permissions": [permission]})
-    assert answer.status_code == 400
-    assert next(iter(answer.json()["details"])).startswith("permissions")
+    response = tenant.api.post(ROLES, {"name": f"r{secrets.token_hex(4)}", "permissions": [permission]})
+    assert response.status_code == 400
+    assert next(iter(response.json()["details"])).startswith("permissions")
 
 
 def test_one_name_in_any_case_is_one_role_also_in_a_race(tenant: TestTenant) -> None:
@@ -154,8 +154,8 @@ def test_one_name_in_any_case_is_one_role_also_in_a_race(tenant: TestTenant) -> 
             connections.close_all()
 
     with ThreadPoolExecutor(10) as pool:
-        answers = sorted(pool.map(attempt, range(10)))
-    assert answers == [201] + [409] * 9
+        responses = sorted(pool.map(attempt, range(10)))
+    assert responses == [201] + [409] * 9
     other = make(tenant)
     for taken in (name.lower(), f" {name} "):
         assert tenant.api.put(f"{ROLES}/{other['id']}", {"name": taken}).status_code == 409, taken
@@ -212,25 +212,25 @@ def test_members_of_no_meaning_have_no_effect(tenant: TestTenant) -> None:
 def test_bindings_want_a_list_of_ids(tenant: TestTenant, body: dict[str, Any]) -> None:
     role = make(tenant)
     for call in (tenant.api.post, tenant.api.delete):
-        answer = call(bindings(role), body)
-        assert answer.status_code == 400
-        assert next(iter(answer.json()["details"])).startswith("user_ids")
+        response = call(bindings(role), body)
+        assert response.status_code == 400
+        assert next(iter(response.json()["details"])).startswith("user_ids")
 
 
 def test_the_number_of_statements_does_not_grow(tenant: TestTenant) -> None:
     role, people = make(tenant), [str(tenant.register().id) for _ in range(5)]
-    with statements() as one:
+    with capture_statements() as one:
         tenant.api.post(bindings(role), {"user_ids": people[:1]})
-    with statements() as four:
+    with capture_statements() as four:
         tenant.api.post(bindings(role), {"user_ids": people[1:]})
     # The last one is the event's, which no endpoint of this tenant listens to.
-    assert [len(one.shared), len(one.own)] == [len(four.shared), len(four.own)] == [1, 6]
-    with statements() as listed:
+    assert [len(one.default), len(one.tenant)] == [len(four.default), len(four.tenant)] == [1, 6]
+    with capture_statements() as listed:
         tenant.api.get(ROLES)
-    with statements() as bound:
+    with capture_statements() as bound:
         tenant.api.get(bindings(role))
     # The caller's state; the page and the total; of bindings also whether the role is there.
-    assert [len(listed.shared), len(listed.own), len(bound.shared), len(bound.own)] == [1, 2, 1, 3]
+    assert [len(listed.default), len(listed.tenant), len(bound.default), len(bound.tenant)] == [1, 2, 1, 3]
 
 
 def test_every_change_is_in_the_audit_trail(tenant: TestTenant) -> None:

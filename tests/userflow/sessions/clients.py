@@ -12,9 +12,9 @@ FORM = "application/x-www-form-urlencoded"
 def make_client(tenant: TestTenant, **members: Any) -> dict[str, Any]:
     """A confidential client of the tenant, with its secret."""
     body = {"name": "Backend", "type": "confidential", "scopes": ["services:read", "services:credentials"], **members}
-    answer = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", body)
-    assert answer.status_code == 201, answer.content
-    return dict(answer.json())
+    response = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", body)
+    assert response.status_code == 201, response.content
+    return dict(response.json())
 
 
 def basic(client: dict[str, Any], secret: str | None = None) -> dict[str, str]:
@@ -30,5 +30,5 @@ def form(**parameters: str) -> dict[str, Any]:
 
 def own_token(client: dict[str, Any]) -> str:
     """An access token that speaks for the client itself."""
-    answer = Api().post("/authmgr/token", **form(grant_type="client_credentials"), headers=basic(client))
-    return str(answer.json()["access_token"])
+    response = Api().post("/authmgr/token", **form(grant_type="client_credentials"), headers=basic(client))
+    return str(response.json()["access_token"])

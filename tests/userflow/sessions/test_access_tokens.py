@@ -36,11 +36,11 @@ def claims_in(token: str) -> dict[str, Any]:
 
 
 def refused(token: str) -> bool:
-    answer = Api(token=token).get(VALIDATE)
-    assert answer.status_code in (200, 401, 403), answer.content
-    if answer.status_code == 401:
-        assert answer.headers["WWW-Authenticate"].startswith("Bearer")
-    return bool(answer.status_code != 200)
+    response = Api(token=token).get(VALIDATE)
+    assert response.status_code in (200, 401, 403), response.content
+    if response.status_code == 401:
+        assert response.headers["WWW-Authenticate"].startswith("Bearer")
+    return bool(response.status_code != 200)
 
 
 def test_resigned_claims_are_accepted(tenant: TestTenant) -> None:
@@ -71,8 +71,8 @@ def test_token_tolerates_clock_differences(new_tenant: Callable[[], TestTenant])
         assert refused(token) is not taken, seconds
         # It also stays the sign-in of a moment ago that changing one's address wants.
         body = {"email": f"by{seconds}@example.com", "current_password": PASSWORD}
-        answer = Api(token=token).put("/authmgr/profile", body)
-        assert (answer.status_code == 200) is taken, seconds
+        response = Api(token=token).put("/authmgr/profile", body)
+        assert (response.status_code == 200) is taken, seconds
 
 
 @pytest.mark.parametrize("missing", ["exp", "iat", "nbf", "iss", "aud", "sub", "jti", "typ", "kind", "sid"])
@@ -129,8 +129,8 @@ def test_token_with_changed_claim_is_rejected(tenant: TestTenant, changed: dict[
 )
 def test_end_user_token_with_changed_claim_is_rejected(tenant: TestTenant, changed: dict[str, Any]) -> None:
     claims = {**claims_in(str(tenant.as_user(tenant.register()).token)), **changed}
-    answer = Api(token=signed(claims)).get("/uflow/admin/users")
-    assert answer.status_code in (401, 403)
+    response = Api(token=signed(claims)).get("/uflow/admin/users")
+    assert response.status_code in (401, 403)
 
 
 def test_end_user_token_of_other_tenant_is_rejected(tenant: TestTenant, other_tenant: TestTenant) -> None:
@@ -277,13 +277,13 @@ def test_logout_everywhere_ends_every_session(tenant: TestTenant) -> None:
 
 def test_admin_token_is_rejected_in_other_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
     person = other_tenant.register()
-    for answer in (
+    for response in (
         tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_tenant.id)}),
         tenant.api.get(f"/uflow/user/enduser/{other_tenant.id}/{person.id}"),
         tenant.api.get(f"/clientms/tenants/{other_tenant.id}/clients"),
         tenant.api.get("/uflow/admin/users", {"tenant_id": str(other_tenant.id)}),
     ):
-        assert answer.status_code == 403
+        assert response.status_code == 403
     forged = tenant.api.get("/uflow/admin/users", headers={"X-Tenant-ID": str(other_tenant.id)})
     assert {item["tenant_id"] for item in forged.json()["items"]} == {str(tenant.id)}
 

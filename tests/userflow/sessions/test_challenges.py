@@ -10,8 +10,8 @@ from tests.world import Api, TestTenant
 INVALID = 'Bearer error="invalid_token"'
 
 
-def challenge(answer: Any) -> tuple[int, str | None]:
-    return answer.status_code, answer.headers.get("WWW-Authenticate")
+def challenge(response: Any) -> tuple[int, str | None]:
+    return response.status_code, response.headers.get("WWW-Authenticate")
 
 
 @pytest.mark.parametrize(

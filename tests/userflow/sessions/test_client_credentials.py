@@ -6,19 +6,19 @@ import pytest
 
 from identity_platform.audit.models import PlatformEvent
 from tests.userflow.sessions.clients import FORM, basic, form, make_client
-from tests.world import Api, TestTenant, statements
+from tests.world import Api, TestTenant, capture_statements
 
 PATH = "/authmgr/token"
 
 
 def test_client_token_by_basic_has_all_scopes(api: Api, tenant: TestTenant) -> None:
     client = make_client(tenant)
-    answer = api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
-    assert answer.status_code == 200, answer.content
-    body = answer.json()
+    response = api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
+    assert response.status_code == 200, response.content
+    body = response.json()
     assert (body["token_type"], body["expires_in"]) == ("Bearer", 3600)
     assert set(body["scope"].split()) == {"services:read", "services:credentials"}
-    assert (answer.headers["Cache-Control"], answer.headers["Pragma"]) == ("no-store", "no-cache")
+    assert (response.headers["Cache-Control"], response.headers["Pragma"]) == ("no-store", "no-cache")
     assert "refresh_token" not in body
     seen = Api(token=body["access_token"]).get("/exsvc/debug/auth").json()
     assert (seen["kind"], seen["tenant_id"], seen["client_id"]) == ("client", str(tenant.id), client["client_id"])
@@ -28,16 +28,16 @@ def test_client_token_accepts_secret_and_scope_in_body(api: Api, tenant: TestTen
     client = make_client(tenant)
     asked = {"grant_type": "client_credentials", "client_id": client["client_id"], "scope": "services:read"}
     for sent in (form(**asked, client_secret=client["client_secret"]),):
-        answer = api.post(PATH, **sent)
-        assert answer.json()["scope"] == "services:read"
+        response = api.post(PATH, **sent)
+        assert response.json()["scope"] == "services:read"
     as_json = api.post(PATH, {**asked, "client_secret": client["client_secret"]})
     assert as_json.json()["scope"] == "services:read"
 
 
 @pytest.mark.parametrize("scope", ["services:delete", "services:read services:write", "services:read  ", "*", "a\tb"])
 def test_client_token_rejects_scope_not_granted(api: Api, tenant: TestTenant, scope: str) -> None:
-    answer = api.post(PATH, **form(grant_type="client_credentials", scope=scope), headers=basic(make_client(tenant)))
-    assert (answer.status_code, answer.json()["error"]) in {(400, "invalid_scope"), (400, "invalid_request")}
+    response = api.post(PATH, **form(grant_type="client_credentials", scope=scope), headers=basic(make_client(tenant)))
+    assert (response.status_code, response.json()["error"]) in {(400, "invalid_scope"), (400, "invalid_request")}
 
 
 @pytest.mark.parametrize(
@@ -55,21 +55,21 @@ def test_client_token_rejects_scope_not_granted(api: Api, tenant: TestTenant, sc
 )
 def test_client_token_without_secret_is_challenged(api: Api, header: str | None) -> None:
     headers = {"Authorization": header} if header else {}
-    answer = api.post(PATH, **form(grant_type="client_credentials"), headers=headers)
-    assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
-    assert answer.headers["WWW-Authenticate"].startswith("Basic ")
-    assert answer.headers["Cache-Control"] == "no-store"
+    response = api.post(PATH, **form(grant_type="client_credentials"), headers=headers)
+    assert (response.status_code, response.json()["error"]) == (401, "invalid_client")
+    assert response.headers["WWW-Authenticate"].startswith("Basic ")
+    assert response.headers["Cache-Control"] == "no-store"
 
 
 def test_client_token_errors_do_not_tell_clients_apart(api: Api, tenant: TestTenant) -> None:
     client, off = make_client(tenant), make_client(tenant)
     tenant.api.patch(f"/clientms/tenants/{tenant.id}/clients/{off['id']}/deactivate")
     unknown = {**client, "client_id": "00000000-0000-4000-8000-000000000000"}
-    answers = [
+    responses = [
         api.post(PATH, **form(grant_type="client_credentials"), headers=headers)
         for headers in (basic(client, "ics_wrong"), basic(unknown), basic(off))
     ]
-    assert {(answer.status_code, answer.content) for answer in answers} == {(401, answers[0].content)}
+    assert {(response.status_code, response.content) for response in responses} == {(401, responses[0].content)}
     refused = PlatformEvent.objects.filter(action="client.refused", outcome="refused")
     assert set(refused.filter(target_id__in=[client["id"], off["id"]]).values_list("target_id", flat=True)) == {
         client["id"],
@@ -88,8 +88,8 @@ def test_client_token_rejects_two_authentications(api: Api, tenant: TestTenant) 
 
 
 def test_client_token_rejects_public_clients(api: Api, tenant: TestTenant) -> None:
-    answer = api.post(PATH, **form(grant_type="client_credentials", client_id=str(tenant.client_id)))
-    assert (answer.status_code, answer.json()["error"]) == (400, "unauthorized_client")
+    response = api.post(PATH, **form(grant_type="client_credentials", client_id=str(tenant.client_id)))
+    assert (response.status_code, response.json()["error"]) == (400, "unauthorized_client")
 
 
 @pytest.mark.parametrize(
@@ -104,11 +104,11 @@ def test_client_token_rejects_public_clients(api: Api, tenant: TestTenant) -> No
     ],
 )
 def test_token_errors_have_rfc_6749_form(api: Api, sent: dict[str, str], error: str) -> None:
-    answer = api.post(PATH, **form(**sent))
-    assert answer.status_code == 400
-    assert answer.json()["error"] == error
-    assert set(answer.json()) == {"error", "error_description"}
-    assert '"' not in answer.json()["error_description"]
+    response = api.post(PATH, **form(**sent))
+    assert response.status_code == 400
+    assert response.json()["error"] == error
+    assert set(response.json()) == {"error", "error_description"}
+    assert '"' not in response.json()["error_description"]
 
 
 def test_token_error_names_the_parameter(api: Api) -> None:
@@ -123,15 +123,15 @@ def test_token_error_names_the_parameter(api: Api) -> None:
 
 def test_token_rejects_repeated_parameter(api: Api, tenant: TestTenant) -> None:
     raw = b"grant_type=client_credentials&grant_type=refresh_token"
-    answer = api.post(PATH, raw=raw, content_type=FORM, headers=basic(make_client(tenant)))
-    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+    response = api.post(PATH, raw=raw, content_type=FORM, headers=basic(make_client(tenant)))
+    assert (response.status_code, response.json()["error"]) == (400, "invalid_request")
 
 
 def test_client_token_statement_counts(api: Api, tenant: TestTenant) -> None:
     client = make_client(tenant)
-    with statements() as first:
+    with capture_statements() as first:
         api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
-    with statements() as second:
+    with capture_statements() as second:
         api.post(PATH, **form(grant_type="client_credentials"), headers=basic(client))
     assert (first.counts, second.counts) == ((3, 0), (2, 0))
 

@@ -147,9 +147,9 @@ def test_key_status_lists_valid_keys_without_secrets() -> None:
 
 
 def test_jwks_is_cacheable_without_private_keys(api: Api) -> None:
-    answer = api.get(JWKS)
-    assert answer.headers["Cache-Control"] == "public, max-age=300"
-    for key in answer.json()["keys"]:
+    response = api.get(JWKS)
+    assert response.headers["Cache-Control"] == "public, max-age=300"
+    for key in response.json()["keys"]:
         assert set(key) == {"crv", "kty", "x", "y", "use", "alg", "kid"}
     stored = SigningKey.objects.first()
     assert stored is not None

@@ -56,9 +56,9 @@ def test_metadata_satisfies_authlib(metadata: dict[str, Any], place: str) -> Non
 
 
 def test_metadata_ignores_forged_host(api: Api) -> None:
-    answer = api.get(SUFFIX, headers={"Host": "localhost:666"})
-    assert answer.status_code in (200, 400)
-    assert b":666" not in answer.content
+    response = api.get(SUFFIX, headers={"Host": "localhost:666"})
+    assert response.status_code in (200, 400)
+    assert b":666" not in response.content
     assert api.get(SUFFIX).headers["Cache-Control"].startswith("public")
 
 

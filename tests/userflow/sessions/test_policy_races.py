@@ -8,14 +8,14 @@ import pytest
 from django.db.models import F
 
 from tenants.context import in_tenant
-from tests.parallel import ROUNDS, at_once
+from tests.parallel import ROUNDS, run_concurrently
 from tests.userflow.sessions.test_refresh import refresh
-from tests.world import Api, Person, TestTenant, build_tenant
+from tests.world import Api, TestTenant, User, build_tenant
 from userflow.accounts.session_models import EndUserSession
 
 
 @pytest.fixture(scope="module")
-def shared(django_db_setup: None, django_db_blocker: Any) -> tuple[TestTenant, Person]:
+def shared(django_db_setup: None, django_db_blocker: Any) -> tuple[TestTenant, User]:
     """A tenant whose policy changes, and one user."""
     with django_db_blocker.unblock():
         made = build_tenant("policy")
@@ -31,29 +31,29 @@ def status_with(token: str) -> int:
     return int(Api(token=token).get("/authmgr/profile").status_code)
 
 
-def nothing_works(answers: list[Any], login: dict[str, Any]) -> bool:
+def nothing_works(responses: list[Any], login: dict[str, Any]) -> bool:
     """Whether neither the session's tokens nor those that a refresh returned are accepted."""
-    pairs = [login, *(answer.json() for answer in answers if answer.status_code == 200)]
+    pairs = [login, *(response.json() for response in responses if response.status_code == 200)]
     return all(
         status_with(pair["access_token"]) == 401 and refresh(pair["refresh_token"]).status_code == 400 for pair in pairs
     )
 
 
 @pytest.mark.timeout(600)
-def test_refresh_while_factors_become_required(shared: tuple[TestTenant, Person], operator: Api) -> None:
+def test_refresh_while_factors_become_required(shared: tuple[TestTenant, User], operator: Api) -> None:
     tenant, person = shared
     for _ in range(ROUNDS):
         login = tenant.sign_in(person)
         calls = [partial(refresh, login["refresh_token"])] * 2
-        changed, *answers = at_once([partial(change, operator, tenant, mfa_policy="required"), *calls])
+        changed, *responses = run_concurrently([partial(change, operator, tenant, mfa_policy="required"), *calls])
         assert changed.status_code == 200, changed.content
-        assert {answer.status_code for answer in answers} <= {200, 400}
-        assert nothing_works(answers, login)
+        assert {response.status_code for response in responses} <= {200, 400}
+        assert nothing_works(responses, login)
         assert change(operator, tenant, mfa_policy="optional").status_code == 200
 
 
 @pytest.mark.timeout(600)
-def test_refresh_while_sessions_are_shortened(shared: tuple[TestTenant, Person], operator: Api) -> None:
+def test_refresh_while_sessions_are_shortened(shared: tuple[TestTenant, User], operator: Api) -> None:
     tenant, person = shared
     for _ in range(ROUNDS):
         login = tenant.sign_in(person)
@@ -62,8 +62,8 @@ def test_refresh_while_sessions_are_shortened(shared: tuple[TestTenant, Person],
             old = EndUserSession.objects.filter(user_id=person.id)
             old.update(created_at=F("created_at") - timedelta(hours=2))
         calls = [partial(refresh, login["refresh_token"])] * 2
-        changed, *answers = at_once([partial(change, operator, tenant, session_seconds=3600), *calls])
+        changed, *responses = run_concurrently([partial(change, operator, tenant, session_seconds=3600), *calls])
         assert changed.status_code == 200, changed.content
-        assert {answer.status_code for answer in answers} <= {200, 400}
-        assert nothing_works(answers, login)
+        assert {response.status_code for response in responses} <= {200, 400}
+        assert nothing_works(responses, login)
         assert change(operator, tenant, session_seconds=None).status_code == 200

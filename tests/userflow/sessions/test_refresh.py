@@ -12,7 +12,7 @@ from django.db.models import F
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import in_tenant
 from tests.userflow.sessions.clients import basic, form, make_client
-from tests.world import Api, TestTenant, statements
+from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.session_models import AdminRefreshToken, EndUserRefreshToken, EndUserSession
 
 PATH = "/authmgr/token"
@@ -31,12 +31,12 @@ def eleven_seconds_pass(tenant: TestTenant) -> None:
 
 def test_refresh_returns_new_pair_of_same_session(tenant: TestTenant) -> None:
     first = tenant.sign_in(tenant.register())
-    answer = refresh(first["refresh_token"], client_id=str(tenant.client_id))
-    assert answer.status_code == 200, answer.content
-    second = answer.json()
+    response = refresh(first["refresh_token"], client_id=str(tenant.client_id))
+    assert response.status_code == 200, response.content
+    second = response.json()
     assert second["refresh_token"] != first["refresh_token"]
     assert set(second) == {"access_token", "refresh_token", "token_type", "expires_in"}
-    assert answer.headers["Cache-Control"] == "no-store"
+    assert response.headers["Cache-Control"] == "no-store"
     for token in (first["access_token"], second["access_token"]):
         assert Api(token=token).get(VALIDATE).status_code == 200
     assert Api(token=second["access_token"]).post("/authmgr/logout").json()["sessions_ended"] == 1
@@ -48,15 +48,15 @@ def test_parallel_refreshes_get_same_successor(tenant: TestTenant) -> None:
 
     def use(_: int) -> tuple[int, str]:
         try:
-            answer = refresh(first)
-            return answer.status_code, answer.json().get("refresh_token", "")
+            response = refresh(first)
+            return response.status_code, response.json().get("refresh_token", "")
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(20) as pool:
-        answers = set(pool.map(use, range(20)))
-    assert len(answers) == 1
-    assert next(iter(answers))[0] == 200
+        responses = set(pool.map(use, range(20)))
+    assert len(responses) == 1
+    assert next(iter(responses))[0] == 200
 
 
 def test_refresh_reuse_ends_session_and_is_audited(tenant: TestTenant) -> None:
@@ -114,8 +114,8 @@ def test_refresh_tokens_are_stored_hashed_or_sealed(tenant: TestTenant) -> None:
 
 @pytest.mark.parametrize("spoilt", ["", "x", "a.b.c"])
 def test_refresh_rejects_other_strings(spoilt: str) -> None:
-    answer = refresh(spoilt)
-    assert (answer.status_code, answer.json()["error"]) in {(400, "invalid_grant"), (400, "invalid_request")}
+    response = refresh(spoilt)
+    assert (response.status_code, response.json()["error"]) in {(400, "invalid_grant"), (400, "invalid_request")}
 
 
 def test_refresh_token_is_bound_to_its_client(tenant: TestTenant, other_tenant: TestTenant) -> None:
@@ -140,9 +140,9 @@ def test_refresh_requires_secret_of_confidential_client(tenant: TestTenant) -> N
 
 
 def test_refresh_with_scope_returns_scope(tenant: TestTenant) -> None:
-    answer = refresh(tenant.sign_in(tenant.register())["refresh_token"], scope="services:read")
-    assert answer.status_code == 200
-    assert "services:read" not in answer.json()["scope"].split()
+    response = refresh(tenant.sign_in(tenant.register())["refresh_token"], scope="services:read")
+    assert response.status_code == 200
+    assert "services:read" not in response.json()["scope"].split()
 
 
 def test_refresh_rejects_deleted_or_inactive_user(tenant: TestTenant) -> None:
@@ -158,14 +158,14 @@ def test_refresh_rejects_suspended_tenant(new_tenant: Any, operator: Api) -> Non
     own = new_tenant()
     tokens = [own.sign_in(own.register())["refresh_token"], sign_in_admin(own.admin.username)["refresh_token"]]
     operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "suspended"})
-    answers = [refresh(token) for token in tokens]
-    assert {answer.status_code for answer in answers} <= {400, 401}
+    responses = [refresh(token) for token in tokens]
+    assert {response.status_code for response in responses} <= {400, 401}
 
 
 def test_refresh_statement_counts(new_tenant: Any) -> None:
     # Of a tenant of the test's own: the first use in a minute also notes that the client is in use.
     tenant = new_tenant()
     token = tenant.sign_in(tenant.register())["refresh_token"]
-    with statements() as seen:
+    with capture_statements() as seen:
         assert refresh(token).status_code == 200
     assert seen.counts == (3, 7), seen

@@ -13,7 +13,7 @@ from identity_platform.audit.models import PlatformEvent, TenantEvent
 from tenants.context import in_tenant
 from tests.userflow.sessions.clients import basic, form, make_client, own_token
 from tests.userflow.sessions.test_refresh import refresh
-from tests.world import Api, TestTenant, sign_in_admin, statements
+from tests.world import Api, TestTenant, capture_statements, sign_in_admin
 from userflow.sessions.models import RevokedToken, SigningKey
 
 REVOKE, INTROSPECT = "/authmgr/token/revoke", "/authmgr/token/introspect"
@@ -36,8 +36,8 @@ def introspect(token: str, *, by: Api | None = None, headers: dict[str, str] | N
 def test_revoke_of_either_user_token_ends_session(tenant: TestTenant, which: str) -> None:
     person = tenant.register()
     pair, other = tenant.sign_in(person), tenant.as_user(person)
-    answer = revoke(pair[which], client_id=str(tenant.client_id), token_type_hint=which)
-    assert (answer.status_code, answer.json()) == (200, {})
+    response = revoke(pair[which], client_id=str(tenant.client_id), token_type_hint=which)
+    assert (response.status_code, response.json()) == (200, {})
     assert Api(token=pair["access_token"]).get(VALIDATE).status_code == 401
     assert refresh(pair["refresh_token"]).json()["error"] == "invalid_grant"
     assert other.get(VALIDATE).status_code == 200
@@ -71,8 +71,8 @@ def test_revoke_rejects_token_of_other_client(tenant: TestTenant, other_tenant: 
     pair = tenant.sign_in(tenant.register())
     other, foreign = make_client(tenant), make_client(other_tenant)
     for client in (other, foreign):
-        answer = revoke(pair["refresh_token"], headers=basic(client))
-        assert (answer.status_code, answer.json()["error"]) == (400, "unauthorized_client")
+        response = revoke(pair["refresh_token"], headers=basic(client))
+        assert (response.status_code, response.json()["error"]) == (400, "unauthorized_client")
     wrong = revoke(own_token(other), client_id=other["client_id"])
     assert (wrong.status_code, wrong.json()["error"]) == (401, "invalid_client")
     assert revoke(own_token(other)).status_code == 401
@@ -80,8 +80,8 @@ def test_revoke_rejects_token_of_other_client(tenant: TestTenant, other_tenant: 
 
 
 def test_revoke_requires_token(api: Api) -> None:
-    answer = api.post(REVOKE, **form(token_type_hint="access_token"))
-    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+    response = api.post(REVOKE, **form(token_type_hint="access_token"))
+    assert (response.status_code, response.json()["error"]) == (400, "invalid_request")
 
 
 def test_client_logout_ends_one_or_all_tokens(tenant: TestTenant) -> None:
@@ -124,10 +124,10 @@ def test_expired_revocations_and_keys_are_deleted(tenant: TestTenant) -> None:
 def test_introspection_returns_current_state(tenant: TestTenant) -> None:
     person = tenant.register()
     pair, client = tenant.sign_in(person), make_client(tenant)
-    answer = introspect(pair["access_token"], headers=basic(client))
-    assert answer.status_code == 200
-    assert answer.headers["Cache-Control"] == "no-store"
-    known = answer.json()
+    response = introspect(pair["access_token"], headers=basic(client))
+    assert response.status_code == 200
+    assert response.headers["Cache-Control"] == "no-store"
+    known = response.json()
     assert known["active"] is True
     assert (known["sub"], known["username"], known["kind"]) == (str(person.id), person.email, "end_user")
     assert (known["tenant_id"], known["client_id"]) == (str(tenant.id), str(tenant.client_id))
@@ -162,14 +162,14 @@ def test_introspection_hides_tokens_of_other_tenants(tenant: TestTenant, other_t
         introspect(str(tenant.api.token), by=other_tenant.api),
         introspect("x", by=tenant.api),
     ]
-    assert {(answer.status_code, answer.content) for answer in inactive} == {(200, b'{"active":false}')}
+    assert {(response.status_code, response.content) for response in inactive} == {(200, b'{"active":false}')}
     refused = [
         introspect(token),
         introspect(token, headers={"Authorization": "Bearer x"}),
         Api().post(INTROSPECT, **form(token=token, client_id=str(tenant.client_id))),
         introspect(token, headers=basic(foreign, "ics_wrong")),
     ]
-    assert {(answer.status_code, answer.json()["error"]) for answer in refused} == {(401, "invalid_client")}
+    assert {(response.status_code, response.json()["error"]) for response in refused} == {(401, "invalid_client")}
 
 
 def test_introspection_hides_operator_tokens_from_tenants(tenant: TestTenant, operator: Api) -> None:
@@ -191,6 +191,6 @@ def test_introspection_of_ended_session_is_inactive(tenant: TestTenant) -> None:
 def test_introspection_statement_counts(tenant: TestTenant) -> None:
     token, client = tenant.sign_in(tenant.register())["access_token"], make_client(tenant)
     introspect(token, headers=basic(client))
-    with statements() as seen:
+    with capture_statements() as seen:
         introspect(token, headers=basic(client))
     assert seen.counts == (2, 1)

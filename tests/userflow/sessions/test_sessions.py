@@ -8,7 +8,7 @@ import pytest
 from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
 from tests.userflow.sessions.clients import make_client, own_token
-from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow.accounts.models import AdminRole, AdminUser
 from userflow.accounts.session_models import EndUserEnrollmentWindow, EndUserTicket
 from userflow.admins.actions import create_admin_user
@@ -33,8 +33,8 @@ def test_delete_session_keeps_the_others(tenant: TestTenant) -> None:
     person = tenant.register()
     here, there = tenant.as_user(person), tenant.as_user(person)
     mine = next(s for s in here.get(PATH).json()["sessions"] if not s["current"])
-    answer = here.delete(f"{PATH}/{mine['id']}")
-    assert (answer.status_code, answer.json()["id"]) == (200, mine["id"])
+    response = here.delete(f"{PATH}/{mine['id']}")
+    assert (response.status_code, response.json()["id"]) == (200, mine["id"])
     assert (here.get(VALIDATE).status_code, there.get(VALIDATE).status_code) == (200, 401)
     assert here.get(PATH).json()["total"] == 1
     assert here.delete(f"{PATH}/{mine['id']}").status_code == 404
@@ -149,8 +149,8 @@ def test_session_list_rejects_clients_own(tenant: TestTenant) -> None:
 
 
 def ended(api: Api, user_id: Any, **query: Any) -> tuple[int, Any]:
-    answer = api.delete(PATH, query={"user_id": str(user_id), **query})
-    return answer.status_code, answer.json().get("sessions_ended")
+    response = api.delete(PATH, query={"user_id": str(user_id), **query})
+    return response.status_code, response.json().get("sessions_ended")
 
 
 def test_delete_sessions_ends_all_of_a_user(tenant: TestTenant) -> None:
@@ -237,6 +237,6 @@ def test_delete_sessions_of_stronger_admin_is_rejected(new_tenant: Any) -> None:
 
 def test_session_list_statement_counts(tenant: TestTenant) -> None:
     api = tenant.as_user(tenant.register())
-    with statements() as seen:
+    with capture_statements() as seen:
         api.get(PATH)
     assert seen.counts == (1, 3)

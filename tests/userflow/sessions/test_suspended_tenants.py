@@ -24,9 +24,9 @@ def by_refresh(token: str, **members: str) -> Any:
     return Api().post(TOKEN, **form(grant_type="refresh_token", refresh_token=token, **members))
 
 
-def told(answer: Any) -> tuple[int, str, bool]:
+def told(response: Any) -> tuple[int, str, bool]:
     """The status, the error code, and whether the suspension is mentioned."""
-    return answer.status_code, answer.json().get("error", ""), "suspended" in answer.content.decode()
+    return response.status_code, response.json().get("error", ""), "suspended" in response.content.decode()
 
 
 def test_client_credentials_of_a_suspended_tenant(
@@ -100,7 +100,7 @@ def test_tokens_in_other_states(
     tenant = new_tenant()
     client, token = make_client(tenant), tenant.sign_in(tenant.register())["refresh_token"]
     set_state(tenant, state)
-    answers = [by_client(client), by_refresh(token, client_id=str(tenant.client_id))]
-    assert [told(answer) for answer in answers] == [(*by_secret, False), (*by_token, False)]
-    assert all("Retry-After" in answer.headers for answer in answers if answer.status_code == 503)
+    responses = [by_client(client), by_refresh(token, client_id=str(tenant.client_id))]
+    assert [told(response) for response in responses] == [(*by_secret, False), (*by_token, False)]
+    assert all("Retry-After" in response.headers for response in responses if response.status_code == 503)
     assert told(by_client(client, "wrong")) == (401, "invalid_client", False)

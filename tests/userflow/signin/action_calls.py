@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.world import PASSWORD, Api, Person, TestTenant, created, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, User, assert_created, sign_in_admin
 from userflow.sessions.assurance import REQUIREMENTS, Action
 
 
@@ -29,36 +29,36 @@ class Scene:
         self.tenant.renew_token()
         return self.tenant.api
 
-    def user(self) -> Person:
+    def user(self) -> User:
         return self.tenant.register()
 
     def role(self, *permissions: str) -> str:
         body = {"name": secrets.token_hex(8), "permissions": permissions or ["orders:read"]}
-        return str(created(self.admin.post("/authmgr/roles", body))["id"])
+        return str(assert_created(self.admin.post("/authmgr/roles", body))["id"])
 
     def group(self, *roles: str) -> str:
         body = {"name": secrets.token_hex(8), "roles": roles}
-        return str(created(self.admin.post("/authmgr/groups", body))["id"])
+        return str(assert_created(self.admin.post("/authmgr/groups", body))["id"])
 
     def client(self, **fields: Any) -> str:
         body = {"name": secrets.token_hex(8), "type": "confidential", **fields}
-        return str(created(self.admin.post(f"/clientms/tenants/{self.tenant.id}/clients", body))["id"])
+        return str(assert_created(self.admin.post(f"/clientms/tenants/{self.tenant.id}/clients", body))["id"])
 
-    def other_admin(self) -> Person:
+    def other_admin(self) -> User:
         name = f"colleague-{secrets.token_hex(5)}"
         body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD}
-        made = created(self.admin.post("/uflow/admin/users", {**body, "first_name": "A", "last_name": "B"}))
-        return Person(made["id"], body["email"], name)
+        made = assert_created(self.admin.post("/uflow/admin/users", {**body, "first_name": "A", "last_name": "B"}))
+        return User(made["id"], body["email"], name)
 
     def invitation(self) -> str:
         body = {"email": new_address(), "kind": "admin"}
-        return str(created(self.admin.post("/uflow/admin/invitations", body))["id"])
+        return str(assert_created(self.admin.post("/uflow/admin/invitations", body))["id"])
 
     def directory(self) -> str:
-        return str(created(self.admin.post("/uflow/directory/configs", directory_body()))["id"])
+        return str(assert_created(self.admin.post("/uflow/directory/configs", directory_body()))["id"])
 
     def endpoint(self) -> str:
-        return str(created(self.admin.post("/uflow/webhooks/endpoints", endpoint_body()))["id"])
+        return str(assert_created(self.admin.post("/uflow/webhooks/endpoints", endpoint_body()))["id"])
 
     def session(self) -> str:
         user = self.user()
@@ -136,7 +136,7 @@ def _tenant_scope(scene: Scene) -> list[str]:
 
 def _doomed(scene: Scene) -> Sent:
     slug = f"doomed-{secrets.token_hex(5)}"
-    made = created(scene.operator.post("/uflow/admin/tenants", {"name": slug, "slug": slug}))
+    made = assert_created(scene.operator.post("/uflow/admin/tenants", {"name": slug, "slug": slug}))
     return Sent({"tenant_id": made["tenant_id"]}, {"confirm": slug, "final_backup": False})
 
 

@@ -19,7 +19,7 @@ from tests.openapi.operations import operations_with_token
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import own_token
 from tests.userflow.signin.action_calls import CASES, Case, Scene, Sent
-from tests.world import PASSWORD, TestTenant, build_tenant, created, sign_in_admin
+from tests.world import PASSWORD, TestTenant, assert_created, build_tenant, sign_in_admin
 from userflow.accounts.models import AdminUser
 from userflow.accounts.permissions_catalogue import CLIENT_SCOPES, SELF_PERMISSIONS
 from userflow.admins.actions import create_admin_user
@@ -125,10 +125,10 @@ def must_reject(scene: Scene, case: Case, token: str, sent: Sent | None = None) 
     """The call with this token is rejected as RFC 9470 says, changes nothing and is audited."""
     sent = sent or case.build(scene)
     before = state(scene)
-    answer = case.call(sent, token=token, tenant=str(scene.tenant.id))
-    assert answer.status_code == 401, answer.content
-    assert answer.json()["code"] == "insufficient_user_authentication"
-    assert 'error="insufficient_user_authentication"' in answer.headers["WWW-Authenticate"]
+    response = case.call(sent, token=token, tenant=str(scene.tenant.id))
+    assert response.status_code == 401, response.content
+    assert response.json()["code"] == "insufficient_user_authentication"
+    assert 'error="insufficient_user_authentication"' in response.headers["WWW-Authenticate"]
     assert state(scene) == before
     assert is_audited(scene, case, token)
 
@@ -169,27 +169,27 @@ def test_row_rejects_operators_without_factor(scene: Scene, case: Case, settings
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_row_accepts_fresh_proof(scene: Scene, case: Case) -> None:
-    answer = case.call(case.build(scene), token=token_for(scene, case), tenant=str(scene.tenant.id))
-    assert answer.status_code in (200, 201), answer.content
+    response = case.call(case.build(scene), token=token_for(scene, case), tenant=str(scene.tenant.id))
+    assert response.status_code in (200, 201), response.content
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_end_users_reach_no_row_about_others(scene: Scene, case: Case) -> None:
     sent, token = case.build(scene), scene.tenant.sign_in(scene.user())["access_token"]
     before = state(scene)
-    answer = case.call(sent, token=token, tenant=str(scene.tenant.id))
-    assert answer.status_code in (403, 404), answer.content
+    response = case.call(sent, token=token, tenant=str(scene.tenant.id))
+    assert response.status_code in (403, 404), response.content
     assert state(scene) == before
-    assert answer.status_code == 404 or is_audited(scene, case, token)
+    assert response.status_code == 404 or is_audited(scene, case, token)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_clients_pass_by_scope_alone(scene: Scene, case: Case) -> None:
     body = {"name": "Machine", "type": "confidential", "scopes": [*CLIENT_SCOPES, *_own_scopes(scene)]}
-    machine = created(scene.admin.post(f"/clientms/tenants/{scene.tenant.id}/clients", body))
-    answer = case.call(case.build(scene), token=own_token(machine), tenant=str(scene.tenant.id))
+    machine = assert_created(scene.admin.post(f"/clientms/tenants/{scene.tenant.id}/clients", body))
+    response = case.call(case.build(scene), token=own_token(machine), tenant=str(scene.tenant.id))
     expected = (403,) if case.operators_only or case.for_users_only else (200, 201)
-    assert answer.status_code in expected, answer.content
+    assert response.status_code in expected, response.content
 
 
 def _own_scopes(scene: Scene) -> list[str]:

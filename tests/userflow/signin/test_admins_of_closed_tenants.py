@@ -31,12 +31,12 @@ def test_login_does_not_tell_right_from_wrong_password(
     tenant = new_tenant()
     unknown = login(f"unknown-{secrets.token_hex(4)}")
     set_state(tenant, state)
-    answers = [
+    responses = [
         login(tenant.admin.username),
         login(tenant.admin.username, "wrong " + PASSWORD),
         login(tenant.admin.email),
     ]
-    assert [(answer.status_code, answer.json()) for answer in answers] == [(401, unknown.json())] * 3
+    assert [(response.status_code, response.json()) for response in responses] == [(401, unknown.json())] * 3
     assert sign_in_admin(other_tenant.admin.username)["access_token"]
 
 
@@ -66,9 +66,9 @@ def test_reset_does_not_tell_valid_from_invalid_token(state: str, new_tenant: Ca
     token = found[1]
     set_state(tenant, state)
     path, new = "/uflow/auth/admin/password/reset", "another horse 7 battery"
-    answers = [Api().post(path, {"token": sent, "password": new}) for sent in (token, token[:-4] + "AAAA")]
-    assert [answer.status_code for answer in answers] == [400, 400]
-    assert answers[0].json() == answers[1].json()
+    responses = [Api().post(path, {"token": sent, "password": new}) for sent in (token, token[:-4] + "AAAA")]
+    assert [response.status_code for response in responses] == [400, 400]
+    assert responses[0].json() == responses[1].json()
     set_state(tenant, "active")
     assert Api().post(path, {"token": token, "password": new}).status_code == 200
 

@@ -8,7 +8,7 @@ from identity_platform.audit.models import PlatformEvent
 from tests.mfa.people import new_user
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator, user_with_passkey
 from tests.userflow.sessions.clients import basic, make_client
-from tests.world import PASSWORD, Api, Person, TestTenant, statements
+from tests.world import PASSWORD, Api, TestTenant, User, capture_statements
 
 LOGIN = "/uflow/auth/enduser/login"
 
@@ -18,10 +18,10 @@ def login(client: dict[str, Any], email: str, **how: Any) -> Any:
     return Api().post(LOGIN, {"client_id": client["client_id"], "email": email, "password": PASSWORD, **members}, **how)
 
 
-def assert_rejected(answer: Any) -> None:
-    assert (answer.status_code, answer.json()["code"]) == (401, "invalid_client")
-    assert answer.headers["WWW-Authenticate"].startswith("Basic ")
-    assert "access_token" not in answer.json()
+def assert_rejected(response: Any) -> None:
+    assert (response.status_code, response.json()["code"]) == (401, "invalid_client")
+    assert response.headers["WWW-Authenticate"].startswith("Basic ")
+    assert "access_token" not in response.json()
 
 
 def test_login_accepts_secret_by_basic_or_in_body(tenant: TestTenant) -> None:
@@ -44,8 +44,8 @@ def test_login_rejects_and_audits_wrong_secret(tenant: TestTenant, other_tenant:
 
 def test_login_rejects_two_secrets(tenant: TestTenant) -> None:
     client, person = make_client(tenant), tenant.register()
-    answer = login(client, person.email, headers=basic(client), members={"client_secret": client["client_secret"]})
-    assert (answer.status_code, set(answer.json()["details"])) == (400, {"client_secret"})
+    response = login(client, person.email, headers=basic(client), members={"client_secret": client["client_secret"]})
+    assert (response.status_code, set(response.json()["details"])) == (400, {"client_secret"})
 
 
 def test_login_through_public_client_rejects_secret(tenant: TestTenant) -> None:
@@ -75,8 +75,8 @@ def test_wrong_client_secrets_limit_the_address(tenant: TestTenant, settings: An
 def test_second_step_needs_no_secret(tenant: TestTenant) -> None:
     client, person = make_client(tenant), new_user(tenant).enrol_totp()
     ticket = login(client, person.email, headers=basic(client)).json()["mfa_token"]
-    answer = Api().post("/webauthn/totp/verifyLogin", {**person.name, "code": person.code(1), "mfa_token": ticket})
-    assert (answer.status_code, "access_token" in answer.json()) == (200, True)
+    response = Api().post("/webauthn/totp/verifyLogin", {**person.name, "code": person.code(1), "mfa_token": ticket})
+    assert (response.status_code, "access_token" in response.json()) == (200, True)
 
 
 def test_passkey_sign_in_needs_client_secret(tenant: TestTenant) -> None:
@@ -98,7 +98,7 @@ def test_passkey_sign_up_needs_client_secret(tenant: TestTenant) -> None:
     client, api = make_client(tenant, self_registration=True), Api()
     members = {"tenant_id": str(tenant.id), "client_id": client["client_id"], "password": PASSWORD}
     made = api.post("/uflow/user/clients/register", {**members, "email": f"{client['id']}@example.com"}).json()
-    home, person = end_users_of(tenant), Person(made["user_id"], made["email"])
+    home, person = end_users_of(tenant), User(made["user_id"], made["email"])
 
     def finish(**members: Any) -> Any:
         credential = new_authenticator().create(home.begin_registration(api, person).json())
@@ -106,8 +106,8 @@ def test_passkey_sign_up_needs_client_secret(tenant: TestTenant) -> None:
         return api.post("/webauthn/finishRegistration", sent)
 
     assert_rejected(finish())
-    answer = finish(client_secret=client["client_secret"])
-    assert (answer.status_code, "access_token" in answer.json()) == (200, True)
+    response = finish(client_secret=client["client_secret"])
+    assert (response.status_code, "access_token" in response.json()) == (200, True)
 
 
 @pytest.mark.parametrize("confidential", [False, True])
@@ -116,6 +116,6 @@ def test_client_secret_costs_no_statement(tenant: TestTenant, confidential: bool
     how = {"headers": basic(client)} if confidential else {}
     person = tenant.register()
     login(client, person.email, **how)
-    with statements() as seen:
+    with capture_statements() as seen:
         assert login(client, person.email, **how).status_code == 200
     assert seen.counts == (1, 2)

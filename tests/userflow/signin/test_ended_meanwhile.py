@@ -45,15 +45,15 @@ def answered_while(realm: Realm, user_id: Any, call: Callable[[], Any], meanwhil
     with ThreadPoolExecutor(1) as pool:
         with realm.atomic(), connections[realm.alias].cursor() as cursor:
             realm.users._default_manager.select_for_update().get(pk=user_id)
-            answer = pool.submit(apart, call)
+            response = pool.submit(apart, call)
             until, waits = time.monotonic() + 60, False
-            while not waits and not answer.done() and time.monotonic() < until:
+            while not waits and not response.done() and time.monotonic() < until:
                 cursor.execute(WAITS)
                 (waits,) = cursor.fetchone()
                 time.sleep(0.01)
             assert waits
             meanwhile()
-        return answer.result()
+        return response.result()
 
 
 def new_address(thief: Api, person: TestUser) -> Callable[[], Any]:
@@ -75,8 +75,8 @@ def test_ended_session_changes_no_address_or_factor(
     thief = Api(token=person.token())
     call = change(thief, person)
     with in_tenant(tenant.id):
-        answer = ended_while(END_USERS, person.id, call)
-    assert answer.status_code == 401
+        response = ended_while(END_USERS, person.id, call)
+    assert response.status_code == 401
     row = person.row()
     assert (row.email, row.mfa_methods) == (person.email, [])
 
@@ -88,8 +88,8 @@ def test_ended_session_removes_no_factor(tenant: TestTenant) -> None:
     (factor,) = owner.get("/webauthn/factors").json()["factors"]
     with in_tenant(tenant.id):
         remove = partial(owner.delete, f"/webauthn/factors/{factor['id']}", person.proof())
-        answer = ended_while(END_USERS, person.id, remove)
-    assert answer.status_code == 401
+        response = ended_while(END_USERS, person.id, remove)
+    assert response.status_code == 401
     assert "totp" in person.row().mfa_methods
 
 
@@ -100,8 +100,8 @@ def test_code_of_removed_phone_is_rejected(tenant: TestTenant) -> None:
     with in_tenant(tenant.id):
         phones = Phone.objects.filter(user_id=person.id)
         verify = partial(person.api.post, "/webauthn/sms/verify", body)
-        answer = answered_while(END_USERS, person.id, verify, phones.delete)
-    assert answer.status_code == 400
+        response = answered_while(END_USERS, person.id, verify, phones.delete)
+    assert response.status_code == 400
 
 
 def test_sms_code_replaced_after_comparison_is_rejected(tenant: TestTenant) -> None:
@@ -114,8 +114,8 @@ def test_sms_code_replaced_after_comparison_is_rejected(tenant: TestTenant) -> N
     with in_tenant(tenant.id):
         # The old code was right when it was compared; the new one is stored before the old one is used.
         verify = partial(person.api.post, "/webauthn/sms/verify", old)
-        answer = answered_while(END_USERS, person.id, verify, lambda: sent.append(request().status_code))
-    assert (sent, answer.status_code) == ([200], 400)
+        response = answered_while(END_USERS, person.id, verify, lambda: sent.append(request().status_code))
+    assert (sent, response.status_code) == ([200], 400)
     new = {**old, "code": code_to(person.phone)}
     assert person.api.post("/webauthn/sms/verify", new).status_code == 200
 
@@ -123,8 +123,8 @@ def test_sms_code_replaced_after_comparison_is_rejected(tenant: TestTenant) -> N
 def test_ended_session_changes_no_admin_address(new_tenant: Callable[[], TestTenant]) -> None:
     own = new_tenant()
     body = {"email": f"thief-{secrets.token_hex(5)}@example.com", "current_password": PASSWORD}
-    answer = ended_while(ADMINS, own.admin.id, lambda: own.api.put("/authmgr/profile", body))
-    assert answer.status_code == 401
+    response = ended_while(ADMINS, own.admin.id, lambda: own.api.put("/authmgr/profile", body))
+    assert response.status_code == 401
     assert ADMINS.users._default_manager.get(pk=own.admin.id).email == own.admin.email
 
 

@@ -39,9 +39,9 @@ def require_factor(operator: Api, tenant: TestTenant) -> None:
     assert changed.status_code == 200, changed.content
 
 
-def is_rejected(answer: Any) -> bool:
-    challenge = answer.headers.get("WWW-Authenticate", "")
-    rejected = answer.status_code == 401 and 'error="insufficient_user_authentication"' in challenge
+def is_rejected(response: Any) -> bool:
+    challenge = response.headers.get("WWW-Authenticate", "")
+    rejected = response.status_code == 401 and 'error="insufficient_user_authentication"' in challenge
     return bool(rejected and 'acr_values="aal2"' in challenge)
 
 
@@ -61,11 +61,11 @@ def test_operation_rejects_sessions_below_policy(strict: tuple[str, str], operat
         return  # it would end the sessions that the other operations are tried with
     for token in strict:
         body = None if operation.method == "get" else {"token": "unknown"}
-        answer = Api(token=token).call(operation.method, with_unknown_ids(operation.path), body)
+        response = Api(token=token).call(operation.method, with_unknown_ids(operation.path), body)
         if str(operation) in OPEN:
-            assert not is_rejected(answer), answer.content
+            assert not is_rejected(response), response.content
         else:
-            assert answer.status_code == 401, (answer.status_code, answer.content)
+            assert response.status_code == 401, (response.status_code, response.content)
 
 
 def test_tenant_policy_applies_to_open_sessions(new_tenant: Any, operator: Api) -> None:
@@ -99,7 +99,7 @@ def test_operators_without_factor_are_rejected(tenant: TestTenant, operator: Api
     ann = new_user(tenant)
     settings.OPERATORS_REQUIRE_FACTOR = True
     reset = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost"}
-    for answer in (
+    for response in (
         operator.get("/uflow/admin/tenants"),
         operator.call("DELETE", f"/uflow/admin/tenants/{tenant.id}", {"confirm": tenant.slug}),
         operator.get("/exsvc/api/v1/services", {"tenant_id": str(tenant.id)}),
@@ -107,7 +107,7 @@ def test_operators_without_factor_are_rejected(tenant: TestTenant, operator: Api
         operator.post("/webauthn/factors/reset", reset),
         operator.post("/webauthn/enrollment-passes", {**reset, "delivery": "show"}),
     ):
-        assert is_rejected(answer), answer.content
+        assert is_rejected(response), response.content
     # Nor would a factor help here: admins enroll for no one else.
     assert operator.post("/webauthn/totp/beginSetup", ann.name).status_code == 403
 
@@ -115,11 +115,11 @@ def test_operators_without_factor_are_rejected(tenant: TestTenant, operator: Api
 def test_operator_login_without_factor_returns_no_token(operator_name: str, settings: Any) -> None:
     settings.OPERATORS_REQUIRE_FACTOR = True
     body = {"username": operator_name, "password": PASSWORD}
-    answer = Api().post("/uflow/admin/auth/login", body)
-    assert answer.status_code == 200
-    assert answer.json()["mfa_required"] is True
-    assert "access_token" not in answer.json()
-    ticket = {"X-Enrollment-Ticket": answer.headers["X-Enrollment-Ticket"]}
+    response = Api().post("/uflow/admin/auth/login", body)
+    assert response.status_code == 200
+    assert response.json()["mfa_required"] is True
+    assert "access_token" not in response.json()
+    ticket = {"X-Enrollment-Ticket": response.headers["X-Enrollment-Ticket"]}
     begun = Api().post("/webauthn/admin/totp/beginSetup", {"email": f"{operator_name}@example.com"}, headers=ticket)
     assert begun.status_code == 200
 

@@ -11,7 +11,7 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.mfa.people import TestUser, new_user
-from tests.world import PASSWORD, Api, TestTenant, statements
+from tests.world import PASSWORD, Api, TestTenant, capture_statements
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 
@@ -41,14 +41,14 @@ def signed_in_during(realm: Realm, change: Callable[[], Any], sign_in: Callable[
     with ThreadPoolExecutor(1) as pool:
         with realm.atomic(), connections[realm.alias].cursor() as cursor:
             change()
-            answer = pool.submit(run)
+            response = pool.submit(run)
             deadline = time.monotonic() + 60
-            while not answer.done() and time.monotonic() < deadline:
+            while not response.done() and time.monotonic() < deadline:
                 cursor.execute(WAITED_FOR)
                 if cursor.fetchone()[0]:
                     break
                 time.sleep(0.02)
-        return answer.result()
+        return response.result()
 
 
 def end_user_during(person: TestUser, change: dict[str, Any]) -> Any:
@@ -64,8 +64,8 @@ def end_user_during(person: TestUser, change: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("change", CHANGES)
 def test_login_during_change_gets_no_second_step(tenant: TestTenant, change: str) -> None:
     ann = new_user(tenant).enrol_totp()
-    answer = end_user_during(ann, CHANGES[change])
-    assert (answer.status_code, answer.json().get("mfa_token")) == (401, None)
+    response = end_user_during(ann, CHANGES[change])
+    assert (response.status_code, response.json().get("mfa_token")) == (401, None)
     with in_tenant(tenant.id):
         assert not ann.row().tickets.filter(purpose="second_step").exists()
 
@@ -74,8 +74,8 @@ def test_login_during_change_gets_no_second_step(tenant: TestTenant, change: str
 def test_login_during_change_gets_no_enrollment_ticket(strict: TestTenant, change: str) -> None:
     ann = new_user(strict)
     ann.minutes_pass(60)
-    answer = end_user_during(ann, CHANGES[change])
-    assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
+    response = end_user_during(ann, CHANGES[change])
+    assert (response.status_code, response.headers.get("X-Enrollment-Ticket")) == (401, None)
     with in_tenant(strict.id):
         assert not ann.row().tickets.filter(expires_at__gt=now()).exists()
 
@@ -83,12 +83,12 @@ def test_login_during_change_gets_no_enrollment_ticket(strict: TestTenant, chang
 @pytest.mark.parametrize("change", CHANGES)
 def test_admin_login_during_change_gets_no_ticket(strict: TestTenant, change: str) -> None:
     body = {"username": strict.admin.username, "password": PASSWORD}
-    answer = signed_in_during(
+    response = signed_in_during(
         ADMINS,
         lambda: AdminUser.objects.filter(pk=strict.admin.id).update(**CHANGES[change]),
         lambda: Api().post("/uflow/admin/auth/login", body),
     )
-    assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
+    assert (response.status_code, response.headers.get("X-Enrollment-Ticket")) == (401, None)
 
 
 @pytest.mark.parametrize("fixture", ["tenant", "strict"])
@@ -96,8 +96,8 @@ def test_login_during_first_enrollment_is_rejected(fixture: str, request: pytest
     # A session, ticket or window that it opened would come after the end of all others.
     ann = new_user(request.getfixturevalue(fixture))
     ann.minutes_pass(60)
-    answer = end_user_during(ann, {"mfa_methods": ["totp"]})
-    assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
+    response = end_user_during(ann, {"mfa_methods": ["totp"]})
+    assert (response.status_code, response.headers.get("X-Enrollment-Ticket")) == (401, None)
     with in_tenant(ann.tenant.id):
         assert not ann.row().sessions.filter(ended_at=None).exists()
         assert not ann.row().tickets.filter(expires_at__gt=now()).exists()
@@ -105,12 +105,12 @@ def test_login_during_first_enrollment_is_rejected(fixture: str, request: pytest
 
 def test_admin_login_during_first_enrollment_is_rejected(new_tenant: Callable[..., TestTenant]) -> None:
     admin = new_tenant().admin
-    answer = signed_in_during(
+    response = signed_in_during(
         ADMINS,
         lambda: AdminUser.objects.filter(pk=admin.id).update(mfa_methods=["totp"]),
         lambda: Api().post("/uflow/admin/auth/login", {"username": admin.username, "password": PASSWORD}),
     )
-    assert (answer.status_code, answer.headers.get("X-Enrollment-Ticket")) == (401, None)
+    assert (response.status_code, response.headers.get("X-Enrollment-Ticket")) == (401, None)
 
 
 def test_first_step_statement_counts(strict: TestTenant, new_tenant: Callable[..., TestTenant]) -> None:
@@ -118,9 +118,9 @@ def test_first_step_statement_counts(strict: TestTenant, new_tenant: Callable[..
     tenant = new_tenant()
     for person, most in ((new_user(tenant).enrol_totp(), 5), (new_user(strict), 8)):
         person.sign_in()
-        with statements() as seen:
+        with capture_statements() as seen:
             person.sign_in()
         # Find the user and count the attempt; then, in one transaction, lock the user, clear the attempts, issue the ticket
         # (without a factor also close other windows, open one, and issue the enrollment ticket) and audit it.
         assert seen.counts == (1, most)
-        assert "FOR NO KEY UPDATE" in seen.own[1]
+        assert "FOR NO KEY UPDATE" in seen.tenant[1]

@@ -15,22 +15,22 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import TenantEvent
 from tenants.context import in_tenant
-from tests.world import PASSWORD, Api, Person, TestTenant, statements
+from tests.world import PASSWORD, Api, TestTenant, User, capture_statements
 from userflow.accounts.models import Client, EndUser
 from userflow.accounts.session_models import EndUserAttempts, EndUserSession
 
 ADMIN, END_USER = "/uflow/admin/auth/login", "/uflow/auth/enduser/login"
 
 
-def login(tenant: TestTenant, person: Person, **members: Any) -> dict[str, Any]:
+def login(tenant: TestTenant, person: User, **members: Any) -> dict[str, Any]:
     return {"client_id": str(tenant.client_id), "email": person.email, "password": PASSWORD, **members}
 
 
 def test_end_user_login_returns_tokens_and_user(api: Api, tenant: TestTenant) -> None:
     person = tenant.register()
-    answer = api.post(END_USER, login(tenant, person, tenant_id=str(tenant.id)))
-    assert answer.status_code == 200
-    assert set(answer.json()) == {
+    response = api.post(END_USER, login(tenant, person, tenant_id=str(tenant.id)))
+    assert response.status_code == 200
+    assert set(response.json()) == {
         "access_token",
         "refresh_token",
         "token_type",
@@ -40,10 +40,10 @@ def test_end_user_login_returns_tokens_and_user(api: Api, tenant: TestTenant) ->
         "client_id",
         "mfa_required",
     }
-    assert answer.json()["user"] == {"id": str(person.id), "email": person.email, "name": "Some One"}
-    assert answer.json()["mfa_required"] is False
-    assert answer.headers["X-Enrollment-Ticket"]
-    assert answer.headers["Cache-Control"] == "no-store"
+    assert response.json()["user"] == {"id": str(person.id), "email": person.email, "name": "Some One"}
+    assert response.json()["mfa_required"] is False
+    assert response.headers["X-Enrollment-Ticket"]
+    assert response.headers["Cache-Control"] == "no-store"
 
 
 def test_login_errors_do_not_tell_users_apart(api: Api, tenant: TestTenant, other_tenant: TestTenant) -> None:
@@ -52,7 +52,7 @@ def test_login_errors_do_not_tell_users_apart(api: Api, tenant: TestTenant, othe
     closed = Client.objects.create(tenant_id=tenant.id, name="closed", active=False)
     tries = [
         login(tenant, person, password="wrong wrong wrong"),
-        login(tenant, Person(person.id, f"unknown-{person.id}@example.com")),
+        login(tenant, User(person.id, f"unknown-{person.id}@example.com")),
         login(tenant, off),
         login(tenant, person, client_id=str(closed.pk)),
         login(tenant, person, client_id=str(tenant.id)),
@@ -60,9 +60,9 @@ def test_login_errors_do_not_tell_users_apart(api: Api, tenant: TestTenant, othe
         login(tenant, person, tenant_id=str(other_tenant.id)),
         login(tenant, person, password="x" * 1000),
     ]
-    answers = [api.post(END_USER, body) for body in tries]
-    assert [answer.status_code for answer in answers] == [401] * len(tries)
-    assert len({answer.content for answer in answers}) == 1
+    responses = [api.post(END_USER, body) for body in tries]
+    assert [response.status_code for response in responses] == [401] * len(tries)
+    assert len({response.content for response in responses}) == 1
 
 
 def test_admin_login_by_name_or_address(api: Api, tenant: TestTenant) -> None:
@@ -137,7 +137,7 @@ def test_login_network_of_another_user_is_unknown(new_tenant: Callable[[], TestT
 
 
 def test_unknown_name_locks_like_a_known_one(tenant: TestTenant) -> None:
-    unknown = Person(tenant.admin.id, f"unknown-{uuid4()}@example.com")
+    unknown = User(tenant.admin.id, f"unknown-{uuid4()}@example.com")
     statuses = [Api().post(END_USER, login(tenant, unknown)).status_code for _ in range(6)]
     assert statuses == [401] * 5 + [429]
 
@@ -183,7 +183,7 @@ def test_login_limit_per_address(tenant: TestTenant) -> None:
     body = {"client_id": "no-id"}
     for _ in range(3):
         assert hasty.post(END_USER, body).status_code == 400
-    sent = login(tenant, Person(tenant.admin.id, "x@example.com"), client_id=str(tenant.id), tenant_id=str(tenant.id))
+    sent = login(tenant, User(tenant.admin.id, "x@example.com"), client_id=str(tenant.id), tenant_id=str(tenant.id))
     refused = next(number for number in range(1, 250) if hasty.post(END_USER, sent).status_code == 429)
     assert refused == 121
     forged = hasty.post(END_USER, sent, headers={"X-Forwarded-For": "10.9.9.9"})
@@ -245,11 +245,11 @@ def test_login_statement_counts(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     person = tenant.register()
     tenant.sign_in(person)
-    with statements() as seen:
+    with capture_statements() as seen:
         tenant.sign_in(person)
     # Who it is and the try, committed before the password is looked at; and all that a right one earns.
     assert seen.counts == (1, 2)
-    assert "INSERT INTO audit_tenantevent" in seen.own[1]
+    assert "INSERT INTO audit_tenantevent" in seen.tenant[1]
 
 
 def test_logout_ends_one_or_all_sessions(tenant: TestTenant) -> None:

@@ -101,9 +101,9 @@ def test_own_action_rejects_too_little_proof(own_tenant: TestTenant, operation: 
         if "{tenant_id}" in operation.path and "tenant_id" not in caller.path:
             continue
         before = digests_of(own_tenant)
-        answer = caller.call(operation, row, weak(caller.token), current_password=PASSWORD)
-        assert (answer.status_code, answer.json().get("code")) == (401, "insufficient_user_authentication"), (
-            answer.content
+        response = caller.call(operation, row, weak(caller.token), current_password=PASSWORD)
+        assert (response.status_code, response.json().get("code")) == (401, "insufficient_user_authentication"), (
+            response.content
         )
         assert digests_of(own_tenant) == before
 
@@ -116,6 +116,6 @@ def test_own_action_rejects_missing_and_wrong_proof(
     caller = next(callers(own_tenant, operation.path))
     caller.body.pop("code")
     before = Api(token=strong(caller.token)).get("/authmgr/profile").json()
-    answer = caller.call(operation, row, strong(caller.token), **proof)
-    assert answer.status_code in (400, 401), answer.content
+    response = caller.call(operation, row, strong(caller.token), **proof)
+    assert response.status_code in (400, 401), response.content
     assert Api(token=strong(caller.token)).get("/authmgr/profile").json() == before

@@ -83,8 +83,8 @@ def test_patch_settings_merges_and_null_restores(new_tenant: Callable[[], TestTe
 )
 def test_patch_settings_rejects_a_tenant_admin(tenant: TestTenant, stated: dict[str, Any], named: str) -> None:
     before = tenant.api.get(path_of(tenant)).json()
-    answer = change(tenant.api, tenant, **stated)
-    assert (answer.status_code, list(answer.json()["details"])) == (400, [f"settings.{named}"])
+    response = change(tenant.api, tenant, **stated)
+    assert (response.status_code, list(response.json()["details"])) == (400, [f"settings.{named}"])
     assert tenant.api.get(path_of(tenant)).json() == before
 
 
@@ -147,8 +147,8 @@ def test_patch_settings_needs_a_recent_sign_in(tenant: TestTenant, operator: Api
     before = tenant.api.get(path_of(tenant)).json()
     for api, path in ((tenant.api, path_of(tenant)), (operator, path_of(tenant)), (operator, path_of(tenant)[:-9])):
         old = Api(token=aged(str(api.token), 16))
-        answer = old.patch(path, {"settings": {"mfa_policy": "required"}})
-        assert (answer.status_code, "15 minutes" in answer.json()["message"]) == (401, True)
+        response = old.patch(path, {"settings": {"mfa_policy": "required"}})
+        assert (response.status_code, "15 minutes" in response.json()["message"]) == (401, True)
     assert tenant.api.get(path_of(tenant)).json() == before
 
 

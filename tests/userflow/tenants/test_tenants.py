@@ -19,9 +19,9 @@ def a_slug() -> str:
 
 
 def make(operator: Api, **members: Any) -> dict[str, Any]:
-    answer = operator.post(TENANTS, {"name": "Made Over HTTP", "slug": a_slug(), **members})
-    assert answer.status_code == 201, answer.content
-    return dict(answer.json())
+    response = operator.post(TENANTS, {"name": "Made Over HTTP", "slug": a_slug(), **members})
+    assert response.status_code == 201, response.content
+    return dict(response.json())
 
 
 def test_a_tenant_is_ready_when_it_is_answered(operator: Api) -> None:
@@ -86,9 +86,9 @@ def test_a_page_past_the_end_is_empty_with_the_true_total(operator: Api) -> None
 
 @pytest.mark.parametrize("slug", ["Upper", "-dash", "dash-", "spa ce", "ü", "x" * 51, ""])
 def test_a_slug_of_another_form_is_refused(slug: str, operator: Api) -> None:
-    answer = operator.post(TENANTS, {"name": "Odd Slug", "slug": slug})
-    assert answer.status_code == 400
-    assert "slug" in answer.json()["details"]
+    response = operator.post(TENANTS, {"name": "Odd Slug", "slug": slug})
+    assert response.status_code == 400
+    assert "slug" in response.json()["details"]
 
 
 def test_reserved_slug_is_rejected(operator: Api) -> None:
@@ -96,7 +96,7 @@ def test_reserved_slug_is_rejected(operator: Api) -> None:
     for slug in ("platform", made["tenant_id"]):
         named = operator.post(TENANTS, {"name": "Odd Slug", "slug": slug})
         renamed = operator.patch(f"{TENANTS}/{made['tenant_id']}", {"slug": slug})
-        assert [(answer.status_code, list(answer.json()["details"])) for answer in (named, renamed)] == [
+        assert [(response.status_code, list(response.json()["details"])) for response in (named, renamed)] == [
             (400, ["slug"])
         ] * 2
     by_name = operator.post(TENANTS, {"name": "Platform"})
@@ -124,16 +124,16 @@ def test_settings_are_merged_and_null_takes_one_back(operator: Api) -> None:
 def test_wrong_settings_are_refused_and_nothing_is_changed(wrong: dict[str, Any], operator: Api) -> None:
     made = make(operator, settings={"issuer_name": "Acme"})
     path = f"{TENANTS}/{made['tenant_id']}"
-    answer = operator.patch(path, {"name": "Changed", "settings": wrong})
-    assert answer.status_code == 400
-    assert list(answer.json()["details"]) == [f"settings.{next(iter(wrong))}"]
+    response = operator.patch(path, {"name": "Changed", "settings": wrong})
+    assert response.status_code == 400
+    assert list(response.json()["details"]) == [f"settings.{next(iter(wrong))}"]
     assert operator.get(path).json() == made
 
 
 def test_a_name_of_blanks_is_none(operator: Api) -> None:
-    answer = operator.post(TENANTS, {"name": "  "})
-    assert answer.status_code == 400
-    assert list(answer.json()["details"]) == ["name"]
+    response = operator.post(TENANTS, {"name": "  "})
+    assert response.status_code == 400
+    assert list(response.json()["details"]) == ["name"]
 
 
 def test_the_name_changes_and_the_rest_stays(operator: Api) -> None:
@@ -152,8 +152,8 @@ def test_a_state_that_is_not_the_operators_to_give_is_refused(status: str, opera
 def test_the_same_state_again_is_no_change(operator: Api) -> None:
     path = f"{TENANTS}/{make(operator)['tenant_id']}"
     for status in ("active", "suspended", "suspended", "active"):
-        answer = operator.patch(path, {"status": status})
-        assert (answer.status_code, answer.json()["status"]) == (200, status)
+        response = operator.patch(path, {"status": status})
+        assert (response.status_code, response.json()["status"]) == (200, status)
 
 
 def test_deleting_needs_the_slug(operator: Api) -> None:
@@ -251,6 +251,6 @@ def test_settings_that_block_all_registrations_are_rejected(operator: Api, new_t
     tenant = new_tenant()
     path = f"/uflow/admin/tenants/{tenant.id}"
     assert operator.patch(path, {"settings": {"mfa_policy": "required"}}).status_code == 200
-    answer = operator.patch(path, {"settings": {"enrollment_mode": "bearer"}})
-    assert answer.status_code == 400
-    assert "settings.enrollment_mode" in answer.json()["details"]
+    response = operator.patch(path, {"settings": {"enrollment_mode": "bearer"}})
+    assert response.status_code == 400
+    assert "settings.enrollment_mode" in response.json()["details"]

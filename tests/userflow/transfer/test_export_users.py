@@ -10,7 +10,7 @@ from uuid import UUID
 from identity_platform.audit.models import PlatformEvent
 from tenants.context import in_tenant
 from tests.userflow.transfer.files import everything, jsonl, run, slug
-from tests.world import PASSWORD, Api, Person, TestTenant
+from tests.world import PASSWORD, Api, TestTenant, User
 from userflow.models import Client, EndUser, Group
 
 PEOPLE = [
@@ -21,7 +21,7 @@ PEOPLE = [
 ]
 
 
-def peopled(tenant: TestTenant, folder: Path) -> Person:
+def peopled(tenant: TestTenant, folder: Path) -> User:
     """A tenant with all sorts of people, one of whom has a password of ours."""
     tenant.api.post("/authmgr/roles", {"name": "editor", "permissions": ["pages:edit"], "description": "Edits"})
     tenant.api.post("/authmgr/groups", {"name": "Staff", "roles": ["editor"]})
@@ -39,7 +39,7 @@ def test_export_and_import_keep_users_unchanged(new_tenant: Callable[[], TestTen
     ended = run("import_users", slug(new), file, "--create-missing")
     assert ended.code == 0, ended.said
     assert everything(new) == everything(old)
-    assert new.sign_in(Person(zoe.id, zoe.email))["access_token"]
+    assert new.sign_in(User(zoe.id, zoe.email))["access_token"]
     with in_tenant(new.id):
         staff = Group.objects.get(name="Staff")
         assert [(role.name, role.permissions) for role in staff.roles.all()] == [("editor", ["pages:edit"])]

@@ -83,8 +83,8 @@ def test_only_the_two_full_roles_export_hashes() -> None:
 def test_old_sign_in_exports_no_hashes(tenant: TestTenant) -> None:
     old = Api(token=aged(str(tenant.api.token), 16))
     before = PlatformEvent.objects.filter(action="end_users.exported").count()
-    answer = export(tenant, old)
-    assert (answer.status_code, answer.json()["code"]) == (401, "insufficient_user_authentication")
+    response = export(tenant, old)
+    assert (response.status_code, response.json()["code"]) == (401, "insufficient_user_authentication")
     assert PlatformEvent.objects.filter(action="end_users.exported").count() == before
     assert old.post(EXPORT, {"tenant_id": str(tenant.id)}).status_code == 200
 
@@ -93,6 +93,6 @@ def test_old_sign_in_exports_no_hashes(tenant: TestTenant) -> None:
 def test_hash_export_of_other_tenant_is_rejected(tenant: TestTenant, other_tenant: TestTenant, field: str) -> None:
     theirs = other_tenant.register(f"{secrets.token_hex(8)}@example.com")
     asked = {field: str(other_tenant.id if field == "tenant_id" else theirs.id), "limit": 500}
-    answer = export(tenant, tenant.api, **asked)
-    assert answer.status_code == (403 if field == "tenant_id" else 200)
-    assert theirs.email not in answer.content.decode()
+    response = export(tenant, tenant.api, **asked)
+    assert response.status_code == (403 if field == "tenant_id" else 200)
+    assert theirs.email not in response.content.decode()

@@ -11,7 +11,7 @@ import pytest
 from tenants.context import in_tenant
 from tests.userflow.passwords.test_foreign_hashes import HASHES, SECRET
 from tests.userflow.transfer.files import address, emails, everything, jsonl, reported, run, slug, table
-from tests.world import Api, Person, TestTenant
+from tests.world import Api, TestTenant, User
 from userflow.models import EndUser
 
 
@@ -251,6 +251,6 @@ def test_two_tenants_import_the_same_file(tenant: TestTenant, other_tenant: Test
     ended = run("import_users", slug(tenant), jsonl(tmp_path / "q.jsonl", stranger))
     assert (ended.code, "No client of this tenant" in ended.said) == (1, True)
     assert run("import_users", slug(tenant), tmp_path / "q.jsonl", "--default-client").code == 0
-    assert Person(stored(tenant, stranger["email"]).pk, stranger["email"]).id not in {
+    assert User(stored(tenant, stranger["email"]).pk, stranger["email"]).id not in {
         found["id"] for found in everything(other_tenant).values()
     }

@@ -15,7 +15,7 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tests.userflow.passwords.test_foreign_hashes import HASHES, SECRET
 from tests.userflow.transfer.files import address, emails, everything
-from tests.world import Api, Person, TestTenant, sign_in_admin, statements
+from tests.world import Api, TestTenant, User, capture_statements, sign_in_admin
 from userflow.models import EndUser, WebhookEndpoint, WebhookMessage
 
 IMPORT, EXPORT = "/uflow/admin/enduser/import", "/uflow/admin/enduser/export"
@@ -29,19 +29,19 @@ def admin(tenant: TestTenant, *roles: str) -> Api:
     name = f"admin-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": SECRET, "tenant_id": str(tenant.id)}
     body |= {"first_name": "Ann", "last_name": "Admin"}
-    answer = tenant.api.post("/uflow/admin/users", {**body, "roles": list(roles)})
-    assert answer.status_code == 201, answer.content
+    response = tenant.api.post("/uflow/admin/users", {**body, "roles": list(roles)})
+    assert response.status_code == 201, response.content
     return Api(token=sign_in_admin(name, SECRET)["access_token"])
 
 
 def test_rest_import_reports_bad_rows(tenant: TestTenant) -> None:
     good = {"email": address(), "password_hash": HASHES["bcrypt 2b"][1]}
-    answer = bring(tenant, good, {"email": "nobody"}, {"email": good["email"]})
-    assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-store")
-    said = answer.json()
+    response = bring(tenant, good, {"email": "nobody"}, {"email": good["email"]})
+    assert (response.status_code, response.headers["Cache-Control"]) == (200, "no-store")
+    said = response.json()
     assert (said["rows"], said["created"], said["failed"], said["dry_run"]) == (3, 1, 2, False)
     assert [(fault["line"], fault["field"]) for fault in said["report"]] == [(2, "email"), (3, "email")]
-    assert tenant.sign_in(Person(tenant.id, good["email"], password=SECRET))["access_token"]
+    assert tenant.sign_in(User(tenant.id, good["email"], password=SECRET))["access_token"]
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
@@ -79,25 +79,25 @@ def test_rest_import_dry_run_writes_nothing(new_tenant: Callable[[], TestTenant]
     ids=range(6),
 )
 def test_rest_import_rejects_invalid_body(body: dict[str, Any], member: str, tenant: TestTenant) -> None:
-    answer = tenant.api.post(IMPORT, {"tenant_id": str(tenant.id), **body})
-    assert answer.status_code == 400
-    assert any(name.startswith(member) for name in answer.json()["details"])
+    response = tenant.api.post(IMPORT, {"tenant_id": str(tenant.id), **body})
+    assert response.status_code == 400
+    assert any(name.startswith(member) for name in response.json()["details"])
 
 
 def test_rest_import_rejects_unusable_content(tenant: TestTenant) -> None:
     body = {"tenant_id": str(tenant.id), "format": "csv"}
     many = "email\n" + "a@example.com\n" * 1001
     for content, says in ((many, "1000 rows"), ("who\nann\n", "unknown: 'who'"), ("email\n" * 200_000, "1 MiB")):
-        answer = tenant.api.post(IMPORT, {**body, "content": content})
-        assert answer.status_code in (400, 413)
-        assert says in answer.json()["message"]
+        response = tenant.api.post(IMPORT, {**body, "content": content})
+        assert response.status_code in (400, 413)
+        assert says in response.json()["message"]
 
 
 def test_rest_import_limits_created_groups(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     rows = [{"email": address(), "groups": [f"group {row} {n}" for n in range(101)]} for row in range(2)]
-    answer = bring(tenant, *rows, create_missing=True)
-    assert (answer.status_code, "200 different" in answer.json()["message"]) == (400, True)
+    response = bring(tenant, *rows, create_missing=True)
+    assert (response.status_code, "200 different" in response.json()["message"]) == (400, True)
     assert tenant.api.get("/authmgr/groups").json()["total"] == 0
 
 
@@ -124,8 +124,8 @@ def test_rest_import_with_roles_requires_roles_write(tenant: TestTenant) -> None
         {"name": "Importer", "type": "confidential", "scopes": ["endusers:read", "endusers:write"]},
     ).json()
     form = f"grant_type=client_credentials&client_id={made['id']}&client_secret={made['client_secret']}"
-    answer = Api().post("/authmgr/token", raw=form.encode(), content_type="application/x-www-form-urlencoded")
-    api = Api(token=answer.json()["access_token"])
+    response = Api().post("/authmgr/token", raw=form.encode(), content_type="application/x-www-form-urlencoded")
+    api = Api(token=response.json()["access_token"])
     rows = [{"email": address(), "roles": ["user"]}, {"email": address(), "groups": ["x"]}, {"email": address()}]
     said = bring(tenant, *rows, api=api, create_missing=True).json()
     assert (said["created"], [fault["reason"] for fault in said["report"]]) == (
@@ -156,10 +156,10 @@ def test_rest_export_pages_can_be_imported(new_tenant: Callable[[], TestTenant])
     asked: dict[str, Any] = {"tenant_id": str(old.id), "limit": 2, "with_hashes": True}
     pages, cursor = [], None
     while not pages or cursor:
-        answer = old.api.post(EXPORT, {**asked, "cursor": cursor})
-        assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "no-store")
-        pages.append(answer.json()["users"])
-        cursor = answer.json()["next_cursor"]
+        response = old.api.post(EXPORT, {**asked, "cursor": cursor})
+        assert (response.status_code, response.headers["Cache-Control"]) == (200, "no-store")
+        pages.append(response.json()["users"])
+        cursor = response.json()["next_cursor"]
     assert [len(page) for page in pages] == [2, 2]
     said = bring(new, *pages[0], *pages[1], create_missing=True).json()
     assert (said["created"], said["report"]) == (4, [])
@@ -188,12 +188,12 @@ def test_operator_names_tenant_of_import(new_tenant: Callable[[], TestTenant], o
 def test_rest_import_query_count_is_constant(tenant: TestTenant) -> None:
     def counted(number: int) -> tuple[int, int]:
         rows = [{"email": address(), "roles": ["user"]} for _ in range(number)]
-        with statements() as seen:
+        with capture_statements() as seen:
             assert bring(tenant, *rows).json()["created"] == number
         return seen.counts
 
     assert counted(1) == counted(100)
-    with statements() as seen:
+    with capture_statements() as seen:
         tenant.api.post(EXPORT, {"tenant_id": str(tenant.id)})
     assert seen.counts == (3, 1)
 
@@ -241,11 +241,11 @@ def test_import_and_registration_race_creates_one_user(tenant: TestTenant) -> No
             connections.close_all()
 
     with ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(enter, range(6)))
-    registered = [answer for answer in answers if answer.status_code == 201]
-    imported = [answer for answer in answers if answer.status_code == 200 and answer.json()["created"] == 2]
+        responses = list(pool.map(enter, range(6)))
+    registered = [response for response in responses if response.status_code == 201]
+    imported = [response for response in responses if response.status_code == 200 and response.json()["created"] == 2]
     assert len(registered) + len(imported) == 1
-    assert {answer.status_code for answer in answers} <= {200, 201, 409}
+    assert {response.status_code for response in responses} <= {200, 201, 409}
     assert emails(tenant).count(email) == 1
 
 

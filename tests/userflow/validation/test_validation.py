@@ -6,13 +6,13 @@ from uuid import uuid4
 import pytest
 
 from tests.userflow.sessions.clients import make_client, own_token
-from tests.world import Api, Person, TestTenant, statements
+from tests.world import Api, TestTenant, User, capture_statements
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, TENANT_PERMISSIONS
 
 PATH = "/authmgr/validate"
 
 
-def with_role(tenant: TestTenant, *permissions: str) -> tuple[Person, str]:
+def with_role(tenant: TestTenant, *permissions: str) -> tuple[User, str]:
     """A user with a role of these permissions; gives the role's id too."""
     person = tenant.register()
     body = {"name": f"role-{uuid4().hex[:8]}", "permissions": list(permissions)}
@@ -23,10 +23,10 @@ def with_role(tenant: TestTenant, *permissions: str) -> tuple[Person, str]:
 
 
 def test_an_admins_token(tenant: TestTenant) -> None:
-    answer = tenant.api.get(PATH)
-    assert answer.status_code == 200
-    assert answer.headers["Cache-Control"] == "no-store"
-    known = answer.json()
+    response = tenant.api.get(PATH)
+    assert response.status_code == 200
+    assert response.headers["Cache-Control"] == "no-store"
+    known = response.json()
     assert (known["sub"], known["kind"], known["tenant_id"]) == (str(tenant.admin.id), "admin", str(tenant.id))
     assert (known["client_id"], known["roles"], known["groups"]) == (None, ["tenant-admin"], [])
     assert known["permissions"] == known["scopes"] == sorted(TENANT_PERMISSIONS)
@@ -73,8 +73,8 @@ def test_a_clients_token(tenant: TestTenant) -> None:
 )
 def test_without_a_valid_token_it_is_401(api: Api, method: str, path: str, body: Any) -> None:
     for token in (None, "x"):
-        answer = Api(token=token).call(method, path, body)
-        assert (answer.status_code, answer.json()["error"]) == (401, "Unauthorized")
+        response = Api(token=token).call(method, path, body)
+        assert (response.status_code, response.json()["error"]) == (401, "Unauthorized")
 
 
 def test_scopes_that_are_held_and_that_are_not(tenant: TestTenant) -> None:
@@ -132,9 +132,9 @@ def test_permissions_all_or_any(tenant: TestTenant) -> None:
     ],
 )
 def test_a_body_of_another_form_is_named(tenant: TestTenant, body: dict[str, Any]) -> None:
-    answer = tenant.api.post(f"{PATH}/permissions", body)
-    assert answer.status_code == 400
-    assert answer.json()["details"]
+    response = tenant.api.post(f"{PATH}/permissions", body)
+    assert response.status_code == 400
+    assert response.json()["details"]
 
 
 @pytest.mark.parametrize("path", ["scope", "scope?scope=", "scope?scope=%20", "resource", "resource?resource="])
@@ -145,11 +145,11 @@ def test_a_query_without_its_parameter_is_400(tenant: TestTenant, path: str) -> 
 @pytest.mark.quiet_machine
 def test_validation_costs_no_more_than_the_authentication(tenant: TestTenant) -> None:
     api = tenant.as_user(tenant.register())
-    with statements() as whole:
+    with capture_statements() as whole:
         api.get(PATH)
-    with statements() as scope:
+    with capture_statements() as scope:
         # One that the user holds: a rejected call writes an audit event.
         assert api.get(f"{PATH}/scope", {"scope": "profile:read"}).status_code == 200
-    with statements() as admin:
+    with capture_statements() as admin:
         tenant.api.get(PATH)
     assert (whole.counts, scope.counts, admin.counts) == ((1, 1), (1, 1), (1, 0))

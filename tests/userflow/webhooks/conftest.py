@@ -75,9 +75,9 @@ class Listening:
 
 
 def listen(home: TestTenant, consumer: Consumer, *events: str) -> Listening:
-    answer = home.api.post(ENDPOINTS, {"url": consumer.url, "events": list(events) or ["*"]})
-    assert answer.status_code == 201, answer.content
-    return Listening(home, answer.json()["id"], answer.json()["secret"])
+    response = home.api.post(ENDPOINTS, {"url": consumer.url, "events": list(events) or ["*"]})
+    assert response.status_code == 201, response.content
+    return Listening(home, response.json()["id"], response.json()["secret"])
 
 
 @pytest.fixture

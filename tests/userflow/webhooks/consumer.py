@@ -30,7 +30,7 @@ class Seen:
 class Consumer:
     """Answers as it is told: `answer` takes the delivery's event and gives a status and headers."""
 
-    answer: Callable[[dict[str, Any]], tuple[int, dict[str, str]]] = field(default=lambda event: (204, {}))
+    respond: Callable[[dict[str, Any]], tuple[int, dict[str, str]]] = field(default=lambda event: (204, {}))
     seen: list[Seen] = field(default_factory=list)
     slowness: float = 0.0
 
@@ -69,7 +69,7 @@ class Consumer:
         body = request.rfile.read(int(request.headers["Content-Length"]))
         if self.slowness:
             time.sleep(self.slowness)
-        status, headers = self.answer(json.loads(body))
+        status, headers = self.respond(json.loads(body))
         sent = {name.lower(): value for name, value in request.headers.items()}
         with self._lock:
             self.at_once -= 1

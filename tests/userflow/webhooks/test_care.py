@@ -12,7 +12,7 @@ from django.conf import settings as platform_settings
 from identity_platform.api import valkey
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
-from tests.tenants.conftest import said_by
+from tests.tenants.conftest import run_command
 from tests.userflow.mailbox import mails_to
 from tests.userflow.webhooks.conftest import ENDPOINTS, Listening, deliver, listen
 from tests.userflow.webhooks.consumer import Consumer
@@ -58,7 +58,7 @@ def test_url_that_becomes_private_is_not_called(listening: Listening, consumer: 
 
 
 def test_redirect_counts_as_failure(listening: Listening, consumer: Consumer) -> None:
-    consumer.answer = lambda event: (307, {"Location": consumer.url + "/elsewhere"})
+    consumer.respond = lambda event: (307, {"Location": consumer.url + "/elsewhere"})
     tell(listening.home)
     deliver()
     assert len(consumer.seen) == 1
@@ -103,7 +103,7 @@ def test_messages_of_suspended_tenant_wait(listening: Listening, consumer: Consu
 
 
 def test_admins_get_mail_about_disabled_endpoint(listening: Listening, consumer: Consumer) -> None:
-    consumer.answer = lambda event: (410, {})
+    consumer.respond = lambda event: (410, {})
     tell(listening.home)
     deliver()
     (mail,) = mails_to(listening.home.admin.email, "webhook")
@@ -133,10 +133,10 @@ def test_tenant_without_endpoints_leaves_sweep_list(listening: Listening) -> Non
 
 def test_restored_endpoints_get_messages(listening: Listening, consumer: Consumer, tmp_path: Path) -> None:
     home, file = listening.home, tmp_path / "home.zip"
-    said_by("backup_tenant", home.slug, str(file))
+    run_command("backup_tenant", home.slug, str(file))
     home.api.delete(listening.path)
     WebhookTenant.objects.filter(pk=home.id).delete()
-    said_by("restore_tenant", home.slug, str(file), yes=True)
+    run_command("restore_tenant", home.slug, str(file), yes=True)
     home.api.post("/authmgr/groups", {"name": "Readers"})
     deliver()
     assert consumer.names() == ["Readers"]

@@ -56,7 +56,7 @@ def test_consumer_outage_keeps_all_messages_in_order(
 ) -> None:
     down = threading.Event()
     down.set()
-    consumer.answer = lambda event: (500 if down.is_set() else 200, {})
+    consumer.respond = lambda event: (500 if down.is_set() else 200, {})
     deliverers()
     publish_named(listening.home, *range(20))
     while len(consumer.seen) < 2:
@@ -178,13 +178,13 @@ def impatient(settings: Any) -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_dead_letter_is_listed_and_can_be_replayed(listening: Listening, consumer: Consumer) -> None:
-    consumer.answer = lambda event: (422 if event["data"]["name"] == "bad" else 200, {})
+    consumer.respond = lambda event: (422 if event["data"]["name"] == "bad" else 200, {})
     publish_named(listening.home, "a", "bad", "b")
     deliver()
     assert consumer.names() == ["a", "b"]
     (dead,) = listening.messages(status="dead")
     assert (dead["last_status"], dead["last_error"], dead["attempts"]) == (422, "status 422", 1)
-    consumer.answer = lambda event: (200, {})
+    consumer.respond = lambda event: (200, {})
     answer = listening.home.api.post(f"{listening.path}/replay", {"status": "dead"})
     assert answer.json()["replayed"] == 1
     deliver()
@@ -194,20 +194,20 @@ def test_dead_letter_is_listed_and_can_be_replayed(listening: Listening, consume
 
 
 def test_status_410_disables_endpoint(listening: Listening, consumer: Consumer) -> None:
-    consumer.answer = lambda event: (410, {})
+    consumer.respond = lambda event: (410, {})
     publish_named(listening.home, "a", "b")
     deliver()
     assert len(consumer.seen) == 1
     found = listening.read()
     assert (found["enabled"], found["disabled_reason"]) == (False, "gone")
-    consumer.answer = lambda event: (200, {})
+    consumer.respond = lambda event: (200, {})
     listening.home.api.patch(listening.path, {"enabled": True})
     deliver()
     assert consumer.names() == ["a", "b"]
 
 
 def test_delivery_respects_retry_after(listening: Listening, consumer: Consumer) -> None:
-    consumer.answer = lambda event: (429, {"Retry-After": "3000"})
+    consumer.respond = lambda event: (429, {"Retry-After": "3000"})
     publish_named(listening.home, "a")
     deliver()
     deliver()
@@ -225,7 +225,7 @@ def test_endpoint_failing_for_days_is_disabled(listening: Listening, consumer: C
 
     with in_tenant(listening.home.id):
         WebhookEndpoint.objects.update(failing_since=now() - timedelta(days=6))
-    consumer.answer = lambda event: (500, {})
+    consumer.respond = lambda event: (500, {})
     publish_named(listening.home, "a")
     deliver()
     assert listening.read()["disabled_reason"] == "failing"
@@ -257,12 +257,12 @@ def test_failure_of_old_url_does_not_count_for_new(
 ) -> None:
     under_way, may_answer = threading.Event(), threading.Event()
 
-    def answer(event: dict[str, Any]) -> tuple[int, dict[str, str]]:
+    def respond(event: dict[str, Any]) -> tuple[int, dict[str, str]]:
         under_way.set()
         may_answer.wait(2)
         return status, {}
 
-    consumer.answer = answer
+    consumer.respond = respond
     publish_named(listening.home, "a", "b")
     deliverers()
     assert under_way.wait(60)

@@ -19,7 +19,7 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tests.userflow.webhooks.conftest import ENDPOINTS, Listening, deliver, listen
 from tests.userflow.webhooks.consumer import Consumer
-from tests.world import PASSWORD, Api, TestTenant, sign_in_admin, statements
+from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow.admins.actions import create_admin_user
 from userflow.events.models import WebhookEndpoint, WebhookMessage
 from userflow.events.outbox import publish_for_each
@@ -33,9 +33,9 @@ def home(new_tenant: Callable[[], TestTenant]) -> TestTenant:
 
 
 def made(home: TestTenant, **members: Any) -> dict[str, Any]:
-    answer = home.api.post(ENDPOINTS, {"url": URL, **members})
-    assert answer.status_code == 201, answer.content
-    return dict(answer.json())
+    response = home.api.post(ENDPOINTS, {"url": URL, **members})
+    assert response.status_code == 201, response.content
+    return dict(response.json())
 
 
 def test_webhook_endpoint_create_update_delete(home: TestTenant) -> None:
@@ -75,24 +75,24 @@ def test_webhook_secret_is_sealed_and_shown_once(home: TestTenant) -> None:
     ],
 )
 def test_create_endpoint_rejects_invalid_fields(home: TestTenant, body: dict[str, Any], member: str) -> None:
-    answer = home.api.post(ENDPOINTS, body)
-    assert answer.status_code == 400
-    assert member in answer.json()["details"]
+    response = home.api.post(ENDPOINTS, body)
+    assert response.status_code == 400
+    assert member in response.json()["details"]
 
 
 def test_endpoint_limit_holds_in_a_race(home: TestTenant, settings: Any) -> None:
     settings.WEBHOOK_ENDPOINTS_PER_TENANT = 3
-    answers: list[int] = []
+    responses: list[int] = []
 
     def make() -> None:
-        answers.append(Api(token=home.api.token).post(ENDPOINTS, {"url": URL}).status_code)
+        responses.append(Api(token=home.api.token).post(ENDPOINTS, {"url": URL}).status_code)
 
     threads = [threading.Thread(target=make) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(answers) == [201] * 3 + [409] * 5
+    assert sorted(responses) == [201] * 3 + [409] * 5
 
 
 def test_webhook_endpoints_require_permissions(home: TestTenant, operator: Api) -> None:
@@ -121,7 +121,7 @@ def test_endpoint_of_other_tenant_is_404(home: TestTenant, other_tenant: TestTen
         other_tenant.api.get(f"{path}/messages"),
         other_tenant.api.post(f"{path}/replay", {"status": "dead"}),
     ]
-    assert [answer.status_code for answer in calls] == [404] * len(calls)
+    assert [response.status_code for response in calls] == [404] * len(calls)
     assert other_tenant.api.get(f"{ENDPOINTS}?tenant_id={home.id}").status_code == 403
     assert home.api.get(path).json()["enabled"]
 
@@ -157,12 +157,12 @@ def test_replay_by_ids_or_time(listening: Listening, consumer: Consumer) -> None
     newest, *_ = listening.messages()
     replay = f"{listening.path}/replay"
     assert listening.home.api.post(replay, {}).status_code == 400
-    answer = listening.home.api.post(replay, {"message_ids": [newest["message_id"], "msg_unknown"]}).json()
-    assert (answer["replayed"], answer["more"]) == (1, False)
+    response = listening.home.api.post(replay, {"message_ids": [newest["message_id"], "msg_unknown"]}).json()
+    assert (response["replayed"], response["more"]) == (1, False)
     deliver()
     assert [each.event["data"]["name"] for each in consumer.taken()] == ["0", "1", "2", "3", "3"]
-    answer = listening.home.api.post(replay, {"since": "2020-01-01T00:00:00Z", "status": "delivered"}).json()
-    assert answer["replayed"] == 4
+    response = listening.home.api.post(replay, {"since": "2020-01-01T00:00:00Z", "status": "delivered"}).json()
+    assert response["replayed"] == 4
     deliver()
     assert len(consumer.taken()) == 9
     with in_tenant(listening.home.id):
@@ -173,7 +173,7 @@ def test_new_url_retries_messages_of_its_endpoint_only(
     listening: Listening, consumer: Consumer, other_consumer: Consumer
 ) -> None:
     beside = listen(listening.home, other_consumer)
-    consumer.answer = other_consumer.answer = lambda event: (503, {"Retry-After": "600"})
+    consumer.respond = other_consumer.respond = lambda event: (503, {"Retry-After": "600"})
     listening.home.register()
     deliver()
     before = [each.messages()[0]["next_attempt_at"] for each in (listening, beside)]
@@ -276,7 +276,7 @@ def test_old_messages_of_disabled_endpoint_are_purged(listening: Listening) -> N
 
 def test_publish_costs_one_statement_or_none(home: TestTenant, consumer: Consumer) -> None:
     def counts() -> tuple[int, int]:
-        with statements() as seen:
+        with capture_statements() as seen:
             home.api.post("/authmgr/groups", {"name": f"Group {len(groups)}"})
         groups.append(1)
         return seen.counts

@@ -74,8 +74,8 @@ def test_password_events_hold_no_password(listening: Listening, consumer: Consum
     assert home.as_user(person).post("/authmgr/profile/password", change).status_code == 200
     Api().post("/uflow/auth/enduser/password/forgot", {"email": person.email, "client_id": str(home.client_id)})
     token = mails_to(person.email, "new password")[-1].body.partition("token=")[2].split()[0]
-    answer = Api().post("/uflow/auth/enduser/password/reset", {"token": token, "password": NEWER})
-    assert answer.status_code == 200, answer.content
+    response = Api().post("/uflow/auth/enduser/password/reset", {"token": token, "password": NEWER})
+    assert response.status_code == 200, response.content
     deliver()
     assert [each.event["type"] for each in consumer.seen][1:] == [
         "end_user.password_changed",
@@ -92,11 +92,11 @@ def test_invitation_publishes_events(listening: Listening, heard: Heard) -> None
     email = f"guest-{secrets.token_hex(5)}@example.com"
     home.api.post("/uflow/admin/invitations", {"email": email, "kind": "end_user"})
     token = token_in(mails_to(email, "invited")[-1])
-    answer = Api().post("/uflow/invitations/accept", {"token": token, "password": PASSWORD, "name": "Grace"})
+    response = Api().post("/uflow/invitations/accept", {"token": token, "password": PASSWORD, "name": "Grace"})
     found = heard()
     assert types(found) == ["invitation.created", "end_user.created", "invitation.accepted"]
     assert found[1][1]["via"] == "invitation"
-    assert found[2][1]["user_id"] == answer.json()["user_id"]
+    assert found[2][1]["user_id"] == response.json()["user_id"]
     assert token not in str(found)
 
 
@@ -137,10 +137,10 @@ def test_groups_and_roles_publish_events(listening: Listening, heard: Heard) -> 
 
 def test_factors(listening: Listening, heard: Heard) -> None:
     ann = new_user(listening.home).enrol_totp()
-    answer = listening.home.api.post(
+    response = listening.home.api.post(
         "/webauthn/factors/reset", {"user_id": str(ann.id), "tenant_id": str(listening.home.id), "reason": "lost phone"}
     )
-    assert answer.status_code == 200, answer.content
+    assert response.status_code == 200, response.content
     found = heard()
     assert types(found) == ["end_user.created", "factor.enrolled", "factor.reset"]
     assert (found[1][1]["kind"], found[1][1]["mfa_methods"]) == ("totp", ["totp", "backup_code"])
