@@ -2,6 +2,7 @@
 
 import unicodedata
 from dataclasses import dataclass
+from functools import cache
 
 import argon2
 from argon2.low_level import ARGON2_VERSION
@@ -70,7 +71,9 @@ def _normal(password: str) -> str:
     return unicodedata.normalize("NFC", password)
 
 
-_dummy: str | None = None
+@cache
+def _dummy() -> str:
+    return hashed("not a password of any user")
 
 
 def matches(password: str, encoded: str | None) -> bool:
@@ -79,9 +82,7 @@ def matches(password: str, encoded: str | None) -> bool:
     Hashes of other systems (`foreign_hashes`) take longer: by the time, such a user can be distinguished until the first
     sign-in here. Accepted: it tells only that the user was imported.
     """
-    global _dummy
-    if _dummy is None:
-        _dummy = hashed("not a password of any user")
+    dummy = _dummy()
     usable = bool(encoded) and hashers.is_password_usable(encoded)
     # A longer password cannot have been set. It is hashed all the same, so that the time tells nothing.
     tried = password[:LONGEST]
@@ -91,7 +92,7 @@ def matches(password: str, encoded: str | None) -> bool:
             hasher = foreign_hashes.identify(encoded)
             right = hasher is not None and hasher.verify(tried, encoded)
         else:
-            right = hashers.check_password(_normal(tried), encoded if usable and encoded else _dummy)
+            right = hashers.check_password(_normal(tried), encoded if usable and encoded else dummy)
     return right and usable and len(password) <= LONGEST
 
 
@@ -103,7 +104,8 @@ def _is_dear(encoded: str) -> bool:
         stated = argon2.extract_parameters(encoded.removeprefix("argon2"))
     except argon2.exceptions.InvalidHashError:
         return True
-    return stated.memory_cost * stated.time_cost > Argon2Hasher.memory_cost * Argon2Hasher.time_cost
+    own = _own_hasher()
+    return stated.memory_cost * stated.time_cost > own.memory_cost * own.time_cost
 
 
 def is_foreign(encoded: str) -> bool:
@@ -113,7 +115,13 @@ def is_foreign(encoded: str) -> bool:
 
 def is_outdated(encoded: str) -> bool:
     """Return whether the hash should be replaced at the next sign-in: foreign, or with weaker parameters than ours."""
-    return is_foreign(encoded) or Argon2Hasher().must_update(encoded)
+    return is_foreign(encoded) or _own_hasher().must_update(encoded)
+
+
+def _own_hasher() -> Argon2PasswordHasher:
+    hasher = hashers.get_hasher()
+    assert isinstance(hasher, Argon2PasswordHasher)
+    return hasher
 
 
 def check_strength(

@@ -1,5 +1,6 @@
 """Whatever implementation compares: the answer is that of the reference."""
 
+import pytest
 from argon2.low_level import Type, hash_secret
 
 from identity_platform.crypto import argon2id
@@ -7,6 +8,8 @@ from tenants.context import in_tenant
 from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import EndUser
 from userflow.credentials import passwords
+
+pytestmark = pytest.mark.usefixtures("production_hashes")
 
 BOTH = (argon2id.by_argon2_cffi, argon2id.by_libsodium)
 

@@ -35,6 +35,8 @@ def pbkdf2(digest: str, rounds: int = 1000) -> bytes:
 
 BCRYPT = bcrypt.hashpw(SECRET.encode(), bcrypt.gensalt(4)).decode()
 SCRYPT = hashlib.scrypt(SECRET.encode(), salt=SALT, n=16, r=8, p=1, dklen=32)
+pytestmark = pytest.mark.usefixtures("production_hashes")
+
 HASHES = {
     "bcrypt 2b": ("bcrypt", BCRYPT),
     "bcrypt 2a": ("bcrypt", BCRYPT.replace("$2b$", "$2a$")),

@@ -212,6 +212,7 @@ def test_failed_logins_are_audited_with_ids_only(tenant: TestTenant) -> None:
 
 
 @pytest.mark.quiet_machine
+@pytest.mark.usefixtures("production_hashes")
 def test_unknown_user_and_wrong_password_cost_the_same(tenant: TestTenant) -> None:
     def spent(email: str) -> float:
         # The thread's own CPU: other processes of a busy machine do not count.

@@ -25,6 +25,7 @@ def stored(tenant: TestTenant, email: str) -> EndUser:
         return EndUser.objects.get(email=email)
 
 
+@pytest.mark.usefixtures("production_hashes")
 def test_imported_hash_signs_in_and_is_replaced(tenant: TestTenant, tmp_path: Path) -> None:
     kinds = ("bcrypt 2b", "scrypt (PHC)", "pbkdf2 sha256 (passlib)", "argon2id (PHC)", "argon2id (Django)")
     people = {address(): HASHES[kind][1] for kind in kinds}
