@@ -7,14 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mfa.caller import Caller, is_this_user
-from mfa.completion import SessionGrant, waiting_login
+from mfa.completion import SessionGrant
 from mfa.users import lock_user
 from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import UserTicket
-from userflow.credentials import attempts, tickets
+from userflow.credentials import attempts, queries
 from userflow.credentials.attempts import Counter
-from userflow.errors import NotSignedInByTicket
 from userflow.sessions.issue import TokenPair
 
 
@@ -44,12 +43,13 @@ def count_attempt(*, realm: Realm, user: Account, caller: Caller, mfa_token: str
     Raises NotSignedInByTicket (401) if `mfa_token` is not valid or of another user, AttemptsLocked (429). An attempt that
     is locked out does not count against the ticket.
     """
-    login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
-    budget = budget_of(realm, user, caller, login)
+    own_session = is_this_user(realm, user, caller.principal)
+    if mfa_token is not None:
+        login, budget = queries.count_second_step(realm, user, mfa_token, factor=kind, own_session=own_session)
+        return Attempt(user, login, budget)
+    budget = attempts.SIGNED_IN if own_session else attempts.UNKNOWN_NETWORK
     attempts.count(realm, user.pk, factor=kind, caller=budget)
-    if login is not None:
-        tickets.count_wrong_code(realm, login)
-    return Attempt(user, login, budget)
+    return Attempt(user, None, budget)
 
 
 def consume_factor(
@@ -69,11 +69,10 @@ def consume_factor(
     """
     with realm.atomic():
         # The user's row first, then the ticket and the factor, as every change of factors does: other orders can deadlock.
-        user = lock_user(realm, attempt.user.pk)
+        login = attempt.login
+        user = lock_user(realm, attempt.user.pk) if login is None else queries.lock_and_consume(realm, login)
         if user is None:
-            raise FactorUnusable if attempt.login is None else NotSignedInByTicket
-        if attempt.login is not None:
-            tickets.consume_ticket(realm, attempt.login)
+            raise FactorUnusable
         consume(user)
         if grant is not None:
             return grant.open(realm, user, cleared=Counter(kind, attempt.budget))
