@@ -1,14 +1,12 @@
 """Request and response fields of services and their credentials."""
 
 from datetime import datetime
-from typing import Any
 
 import orjson
 from rest_framework import serializers
 
 from identity_platform.api.fields import (
     Choice,
-    HttpUrl,
     JsonObject,
     QueryChoice,
     StrictField,
@@ -16,6 +14,7 @@ from identity_platform.api.fields import (
     Timestamp,
 )
 from identity_platform.api.page_shapes import PaginationOut
+from identity_platform.api.url_field import HttpUrl
 from registry.actions import ReadCredentials, status_of
 from registry.models import (
     ACTIVE,
@@ -34,7 +33,7 @@ LARGEST_SECRET = LARGEST_METADATA = 64 * 1024
 DEEPEST_METADATA = 16
 
 
-class Secret(StrictField, serializers.Field[Any, Any, Any, Any]):
+class Secret(StrictField):
     """A secret: a string or a JSON object of at most 64 KiB. No message repeats it."""
 
     default_error_messages = {

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Unpack
 
 from django.conf import settings as platform
 from django.utils.functional import Promise
@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.fields import Boolean, Choice, Integer, Items, StrictField, Text
+from identity_platform.api.fields import Boolean, Choice, Integer, Items, StrictField, Text, TextOptions
 from identity_platform.environment import ANDROID_APP
 
 HOSTNAME = r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -32,10 +32,11 @@ LONGEST_ACCESS_TOKEN_SECONDS: Final = 86_400
 class Pattern(Text):
     """A string that matches a regular expression as a whole. `form` is its format in JSON Schema, if it has one."""
 
-    def __init__(self, pattern: str, says: str, *, form: str | None = None, **options: Any) -> None:
+    def __init__(self, pattern: str, says: str, *, form: str | None = None, **options: Unpack[TextOptions]) -> None:
         self.pattern = pattern
         self.form = form
-        super().__init__(error_messages={"invalid": says}, **options)
+        super().__init__(**options)
+        self.error_messages["invalid"] = says
 
     def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str) or re.fullmatch(self.pattern, data) is None:
@@ -101,8 +102,11 @@ class Setting:
 
 def _whole(least: int, most: int) -> StrictField:
     says = f"Send a whole number between {least} and {most}."
-    messages = dict.fromkeys(("invalid", "min_value", "max_value"), says)
-    return Integer(min_value=least, max_value=most, error_messages=messages)
+    return Integer(
+        min_value=least,
+        max_value=most,
+        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), says),
+    )
 
 
 def _no_longer(value: int, *allowed: int) -> str | None:
@@ -297,7 +301,7 @@ def merged(
             problems[f"settings.{name}"] = ["Only an operator can change this setting."]
         elif value is not None:
             try:
-                after[name] = SETTINGS[name].field.run_validation(value)  # type: ignore[attr-defined]  # a mixin of DRF fields
+                after[name] = SETTINGS[name].field.run_validation(value)
             except serializers.ValidationError as problem:
                 problems[f"settings.{name}"] = _messages(problem.detail)
                 continue

@@ -6,12 +6,11 @@ of a value, and a way around checks that know only the first.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import orjson
 from django.core.validators import ProhibitNullCharactersValidator
@@ -20,14 +19,12 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 from rest_framework.validators import ProhibitSurrogateCharactersValidator
 
-from identity_platform.api.domains import DomainInvalid, a_labels
 from identity_platform.api.email_addresses import LONGEST_ADDRESS, AddressInvalid, email_address
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
-LONGEST_URL = 2048
 
 # C0 and C1 controls, DEL, the separators that Unicode calls line breaks, and surrogates, which PostgreSQL cannot store.
 _NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -40,49 +37,49 @@ _DIGITS = re.compile(r"[0-9]+")
 _RFC_3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
-_HOST_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-_PORT = r"(?:[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-_URL_CHARACTERS = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*"
-# RFC 3986 without user info. The host ends at the first of / ? # and nothing else, so no two readers can disagree.
-_SCHEME = r"[Hh][Tt][Tt][Pp][Ss]?://"
-_HOST = rf"{_HOST_LABEL}(?:\.{_HOST_LABEL})*\.?|\[(?P<ipv6>[0-9A-Fa-f:.]{{2,45}})\]"
-_AFTER_HOST = rf"(?::{_PORT})?(?:[/?]{_URL_CHARACTERS})?"
-_FRAGMENT = rf"(?P<fragment>#{_URL_CHARACTERS})?"
-_URL = re.compile(rf"{_SCHEME}(?:{_HOST}){_AFTER_HOST}{_FRAGMENT}")
-# A host with letters beyond ASCII. Full stops of other scripts are left out: readers differ in whether they end a label.
-_NOT_IN_U_LABELS = r"\u0000-\u002c\u002f\u003a-\u0040\u005b-\u005e\u0060\u007b-\u009f\u2028\u2029\u3002\uff0e\uff61"
-_INTERNATIONAL_HOST = rf"[^{_NOT_IN_U_LABELS}]*[^\u0000-\u007f{_NOT_IN_U_LABELS}][^{_NOT_IN_U_LABELS}]*"
-_INTERNATIONAL_URL = re.compile(rf"({_SCHEME})({_INTERNATIONAL_HOST})((?:[:/?#].*)?)", re.DOTALL)
 
 
-class NullIsAbsent:
+class FieldOptions(TypedDict, total=False):
+    """Options of every field."""
+
+    required: bool
+    allow_null: bool
+    read_only: bool
+    default: Any
+    source: str
+    help_text: StrOrPromise
+    error_messages: dict[str, StrOrPromise]
+
+
+class TextOptions(FieldOptions, total=False):
+    allow_blank: bool
+    min_length: int
+    max_length: int | None
+
+
+class NullIsAbsent(serializers.Field[Any, Any, Any, Any]):
     """Treat null for an optional field of a body as if the field were absent.
 
     A field with `allow_null=True` keeps null as a value of its own. Its `help_text` says what null means there.
     """
 
-    required: bool
-    allow_null: bool
-
-    def validate_empty_values(self, data: Any) -> tuple[bool, Any]:
+    def validate_empty_values(self, data: object) -> tuple[bool, object]:
         """Handle absent and null values before the value itself is validated."""
         absent = data is None and not self.required and not self.allow_null
-        decided: tuple[bool, Any] = super().validate_empty_values(empty if absent else data)  # type: ignore[misc]  # a mixin
-        return decided
+        return super().validate_empty_values(empty if absent else data)
 
 
 class StrictField(NullIsAbsent):
     """Base of all fields here. It comes before the DRF field among the base classes."""
 
-    default_error_messages: ClassVar[dict[str, StrOrPromise]] = {
+    default_error_messages = {
         "required": "This field is required.",
         "null": "This field may not be null.",
     }
     # DRF reads a boolean that an HTML form omits as false. Here it stays absent.
-    default_empty_html: Any = empty
-    validators: list[Any]
+    default_empty_html = empty
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __deepcopy__(self, memo: object) -> Self:
         # A serializer copies all its fields for every request, and DRF runs their constructors again for that. Nothing
         # in these fields changes after construction but the binding, which the copy does not take over.
         twin = object.__new__(type(self))
@@ -108,7 +105,7 @@ class StrictFieldSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-unt
     target_class = StrictField
     match_subclasses = True
 
-    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, object]:
+    def map_serializer_field(self, auto_schema: object, direction: str) -> dict[str, object]:
         schema: dict[str, object] = self.target.openapi()
         return schema
 
@@ -125,7 +122,7 @@ class Text(StrictField, serializers.CharField):
         "control": "Control characters other than line feed and tab are not allowed.",
     }
 
-    def __init__(self, *, trim: bool = False, single_line: bool = True, **options: Any) -> None:
+    def __init__(self, *, trim: bool = False, single_line: bool = True, **options: Unpack[TextOptions]) -> None:
         self.single_line = single_line
         super().__init__(trim_whitespace=trim, **options)
         # Covered by the patterns above. DRF's validators check every character in Python.
@@ -135,7 +132,7 @@ class Text(StrictField, serializers.CharField):
             if not isinstance(validator, ProhibitNullCharactersValidator | ProhibitSurrogateCharactersValidator)
         ]
 
-    def run_validation(self, data: Any = empty) -> str | None:
+    def run_validation(self, data: object = empty) -> str | None:
         if isinstance(data, str):
             if self.trim_whitespace:
                 data = data.strip()
@@ -201,7 +198,11 @@ class Integer(StrictField, serializers.IntegerField):
     }
 
     def __init__(
-        self, *, min_value: int | None = SMALLEST_INTEGER, max_value: int | None = LARGEST_INTEGER, **options: Any
+        self,
+        *,
+        min_value: int | None = SMALLEST_INTEGER,
+        max_value: int | None = LARGEST_INTEGER,
+        **options: Unpack[FieldOptions],
     ) -> None:
         super().__init__(min_value=min_value, max_value=max_value, **options)
 
@@ -225,7 +226,12 @@ class QueryInteger(Integer):
     default_error_messages = {"invalid": "Send a whole number in the digits 0 to 9."}
 
     def __init__(
-        self, *, min_value: int = 0, max_value: int = LARGEST_INTEGER, clamp: bool = False, **options: object
+        self,
+        *,
+        min_value: int = 0,
+        max_value: int = LARGEST_INTEGER,
+        clamp: bool = False,
+        **options: Unpack[FieldOptions],
     ) -> None:
         self.ceiling = max_value
         self.clamp = clamp
@@ -280,7 +286,7 @@ def _zeros(number: float) -> int:
     return abs(int(exponent or 0))
 
 
-class JsonObject(StrictField, serializers.Field[dict[str, object], dict[str, object], dict[str, object], Any]):
+class JsonObject(StrictField):
     """A JSON object of free form, bounded in bytes (as UTF-8 JSON without blanks, its numbers without exponents) and in
     depth (itself is level 1)."""
 
@@ -290,7 +296,7 @@ class JsonObject(StrictField, serializers.Field[dict[str, object], dict[str, obj
         "max_depth": "Nest at most {max_depth} levels deep.",
     }
 
-    def __init__(self, *, max_bytes: int = 16_384, max_depth: int = 8, **options: Any) -> None:
+    def __init__(self, *, max_bytes: int = 16_384, max_depth: int = 8, **options: Unpack[FieldOptions]) -> None:
         self.max_bytes = max_bytes
         self.max_depth = max_depth
         super().__init__(**options)
@@ -345,73 +351,12 @@ class Timestamp(StrictField, serializers.DateTimeField):
         return {"type": "string", "format": "date-time"}
 
 
-class HttpUrl(Text):
-    """An absolute http(s) URL (RFC 3986) with a host and without user info; taken as it stands if it is ASCII.
-
-    An international host name is converted to A-labels (RFC 5891, UTS #46), so that every later check, log line and
-    connection sees the name that DNS sees.
-
-    User info is rejected because a password in it would be stored and shown in the clear, and because
-    https://example.com@evil.test/ reads like example.com.
-    """
-
-    default_error_messages = {
-        "invalid": "Send an absolute http(s) URL such as https://api.example.com/v1, without user name or password.",
-        "fragment": "Send the URL without its fragment (#...).",
-    }
-
-    def __init__(self, *, allow_fragment: bool = True, max_length: int = LONGEST_URL, **options: Any) -> None:
-        self.allow_fragment = allow_fragment
-        super().__init__(max_length=max_length, **options)
-
-    def to_internal_value(self, data: object) -> str:
-        if not isinstance(data, str):
-            self.fail("invalid")
-        # Check the length before the pattern: matching takes longer for longer text.
-        if self.max_length is not None and len(data) > self.max_length:
-            self.fail("max_length", max_length=self.max_length)
-        url = _with_a_labels(data)
-        parts = _URL.fullmatch(url)
-        if parts is None or not _is_ipv6(parts["ipv6"]):
-            self.fail("invalid")
-        if parts["fragment"] is not None and not self.allow_fragment:
-            self.fail("fragment")
-        return url
-
-    def openapi(self) -> dict[str, object]:
-        host = f"(?:{_HOST}|{_INTERNATIONAL_HOST})"
-        pattern = f"{_SCHEME}{host}{_AFTER_HOST}{_FRAGMENT if self.allow_fragment else ''}"
-        # ECMA 262 spells named groups differently.
-        return {"type": "string", "format": "iri", "pattern": f"^{re.sub(r'[?]P<[a-z0-9]+>', '?:', pattern)}$"}
-
-
-def _with_a_labels(url: str) -> str:
-    """Return the URL with an international host name in A-labels. Other URLs stay as they are, invalid ones too."""
-    parts = None if url.isascii() else _INTERNATIONAL_URL.fullmatch(url)
-    if parts is None:
-        return url
-    try:
-        return f"{parts[1]}{a_labels(parts[2])}{parts[3]}"
-    except DomainInvalid:
-        return url
-
-
-def _is_ipv6(text: str | None) -> bool:
-    if text is None:
-        return True
-    try:
-        ipaddress.IPv6Address(text)
-    except ValueError:
-        return False
-    return True
-
-
 class Choice(StrictField, serializers.ChoiceField):
     """One of the given strings, exactly."""
 
     default_error_messages = {"invalid_choice": "Send one of: {allowed}."}
 
-    def __init__(self, choices: Sequence[str] | Sequence[tuple[str, str]], **options: Any) -> None:
+    def __init__(self, choices: Sequence[str] | Sequence[tuple[str, str]], **options: Unpack[FieldOptions]) -> None:
         super().__init__(choices=choices, **options)
 
     def to_internal_value(self, data: object) -> str:
@@ -444,11 +389,13 @@ class Items(StrictField, serializers.ListField):
         "max_length": "Send at most {max_length} entries.",
     }
 
-    def __init__(self, of: StrictField, *, most: int, **options: Any) -> None:
+    def __init__(
+        self, of: StrictField, *, most: int, allow_empty: bool = True, **options: Unpack[FieldOptions]
+    ) -> None:
         self.of = of
-        super().__init__(child=cast("serializers.Field[Any, Any, Any, Any]", of), max_length=most, **options)
+        super().__init__(child=of, max_length=most, allow_empty=allow_empty, **options)
 
-    def run_validation(self, data: Any = empty) -> Any:
+    def run_validation(self, data: object = empty) -> Any:
         # DRF checks the length last. Here a list that is too long is rejected before its entries are read.
         if isinstance(data, list) and self.max_length is not None and len(data) > self.max_length:
             self.fail("max_length", max_length=self.max_length)

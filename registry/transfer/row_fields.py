@@ -1,6 +1,7 @@
 """The fields of a row: of services, and of credentials, whose rows follow their service's row."""
 
-from identity_platform.api.fields import Choice, HttpUrl, Identifier, Text, Timestamp
+from identity_platform.api.fields import Choice, Identifier, Text, Timestamp
+from identity_platform.api.url_field import HttpUrl
 from identity_platform.transfer import schema
 from registry.models import ACTIVE, CREDENTIAL_TYPES, LONGEST_TYPE, REVOKED, STATUSES
 from registry.serializers import Secret, free_metadata

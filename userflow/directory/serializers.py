@@ -2,11 +2,21 @@
 
 import re
 import ssl
-from typing import Any
+from typing import Unpack
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, Choice, Identifier, Integer, NullIsAbsent, StrictField, Text
+from identity_platform.api.fields import (
+    Boolean,
+    Choice,
+    FieldOptions,
+    Identifier,
+    Integer,
+    NullIsAbsent,
+    StrictField,
+    Text,
+    TextOptions,
+)
 from identity_platform.api.page_shapes import PaginationOut
 from userflow.directory.actions import TARGET, Shown
 from userflow.directory.ldap import LDAPS, PLAIN, STARTTLS
@@ -30,7 +40,7 @@ class Matching(Text):
 
     default_error_messages = {"form": "{says}"}
 
-    def __init__(self, form: re.Pattern[str], says: str, **options: Any) -> None:
+    def __init__(self, form: re.Pattern[str], says: str, **options: Unpack[TextOptions]) -> None:
         self.form, self.says = form, says
         super().__init__(**options)
 
@@ -81,7 +91,7 @@ class Attribute(Text):
 
     default_error_messages = {"form": "Send the name of an attribute; attributes with passwords are not allowed."}
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[FieldOptions]) -> None:
         super().__init__(max_length=127, **options)
 
     def to_internal_value(self, data: object) -> str:
@@ -91,7 +101,7 @@ class Attribute(Text):
         return text
 
 
-class Table(StrictField, serializers.Field[Any, Any, Any, Any]):
+class Table(StrictField):
     """A flat JSON object with text values."""
 
     default_error_messages = {
@@ -100,7 +110,7 @@ class Table(StrictField, serializers.Field[Any, Any, Any, Any]):
         "member": "{member}: {says}",
     }
 
-    def __init__(self, *, key: Text, value: Text, most: int, **options: Any) -> None:
+    def __init__(self, *, key: Text, value: Text, most: int, **options: Unpack[FieldOptions]) -> None:
         self.key, self.value, self.most = key, value, most
         super().__init__(**options)
 

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from rest_framework import serializers
 from rest_framework.request import Request
 
 from identity_platform.api.errors import MalformedBody
-from identity_platform.api.fields import JsonObject, Text
+from identity_platform.api.fields import FieldOptions, JsonObject, Text
 from identity_platform.api.parsers import json_object
 from userflow.signin.proofs import PROOFS
 
@@ -37,7 +37,7 @@ LONGEST_RESPONSE = 256 * 1024
 class PublicKeyCredential(JsonObject):
     """The result of `PublicKeyCredential.toJSON()` (Level 3 section 5.1): a JSON object, or that object in a string."""
 
-    def __init__(self, **options: object) -> None:
+    def __init__(self, **options: Unpack[FieldOptions]) -> None:
         super().__init__(max_bytes=LONGEST_RESPONSE, max_depth=12, **options)
 
     def to_internal_value(self, data: object) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """The fields of a row: of end users, and of roles and groups, which an export writes before the users."""
 
-from typing import Any
+from typing import Unpack
 
 from rest_framework import serializers
 
@@ -8,6 +8,7 @@ from identity_platform.api.fields import (
     Boolean,
     Choice,
     EmailAddress,
+    FieldOptions,
     Identifier,
     JsonObject,
     StrictField,
@@ -47,7 +48,7 @@ class Names(StrictField, serializers.ListField):
         "max_length": "Send at most {max_length} names.",
     }
 
-    def __init__(self, *, longest: int, **options: Any) -> None:
+    def __init__(self, *, longest: int, **options: Unpack[FieldOptions]) -> None:
         super().__init__(child=Text(max_length=longest, trim=True), max_length=MOST_NAMES, **options)
 
     def openapi(self) -> dict[str, object]:

@@ -2,8 +2,9 @@
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, Choice, HttpUrl, Items, QueryChoice, QueryInteger, Text, Timestamp
+from identity_platform.api.fields import Boolean, Choice, Items, QueryChoice, QueryInteger, Text, Timestamp
 from identity_platform.api.page_shapes import page_limit
+from identity_platform.api.url_field import HttpUrl
 from userflow.events.catalogue import FILTERS
 from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
 from userflow.named_tenant import NamedTenant

@@ -14,7 +14,6 @@ from identity_platform.api.fields import (
     Boolean,
     Choice,
     EmailAddress,
-    HttpUrl,
     Identifier,
     Integer,
     Items,
@@ -24,6 +23,7 @@ from identity_platform.api.fields import (
     Text,
     Timestamp,
 )
+from identity_platform.api.url_field import HttpUrl
 
 Field = serializers.Field[Any, Any, Any, Any]
 
