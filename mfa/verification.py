@@ -3,31 +3,18 @@
 The attempt is committed before anything is compared, so that parallel guesses are not free.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
+from mfa import queries
 from mfa.caller import Caller, is_this_user
 from mfa.completion import SessionGrant
-from mfa.users import lock_user
+from mfa.queries import Attempt, PasskeyUse, StepUse
 from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import UserTicket
-from userflow.credentials import attempts, queries
+from userflow.credentials import attempts
 from userflow.credentials.attempts import Counter
 from userflow.sessions.issue import TokenPair
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """An attempt of a user at a factor: the login that it would complete, and the budget that it was counted against."""
-
-    user: Account
-    login: UserTicket | None
-    budget: str
-
-
-class FactorUnusable(Exception):
-    """Another request has used or removed the factor in the meantime."""
 
 
 def budget_of(realm: Realm, user: Account | None, caller: Caller, login: UserTicket | None) -> str:
@@ -37,47 +24,32 @@ def budget_of(realm: Realm, user: Account | None, caller: Caller, login: UserTic
     return attempts.UNKNOWN_NETWORK if user is None or login is None else attempts.budget_of_ticket(realm, user.pk)
 
 
-def count_attempt(*, realm: Realm, user: Account, caller: Caller, mfa_token: str | None, kind: str) -> Attempt:
-    """Count an attempt of the user at a factor of this kind. Call it outside a transaction, before the comparison.
-
-    Raises NotSignedInByTicket (401) if `mfa_token` is not valid or of another user, AttemptsLocked (429). An attempt that
-    is locked out does not count against the ticket.
-    """
-    own_session = is_this_user(realm, user, caller.principal)
-    if mfa_token is not None:
-        login, budget = queries.count_second_step(realm, user, mfa_token, factor=kind, own_session=own_session)
-        return Attempt(user, login, budget)
-    budget = attempts.SIGNED_IN if own_session else attempts.UNKNOWN_NETWORK
-    attempts.count(realm, user.pk, factor=kind, caller=budget)
-    return Attempt(user, None, budget)
-
-
 def consume_factor(
     *,
     realm: Realm,
     attempt: Attempt,
     kind: str,
-    consume: Callable[[Account], None],
+    use: StepUse | PasskeyUse | Callable[[], None],
     grant: SessionGrant | None,
-    details: dict[str, str] | None = None,
+    details: Mapping[str, str] | None = None,
 ) -> TokenPair | None:
     """Use a verified factor, clear the counted attempts, and open the session that `grant` describes; all or nothing.
 
-    `consume` marks the factor of the locked user as used, or raises FactorUnusable: of two requests at once one wins.
-    Without a grant the success is a verification only. Raises FactorUnusable, NotSignedInByTicket (401, the ticket was
-    used meanwhile), EmailNotVerified (403).
+    `use` marks a factor of another kind than those of `mfa.queries` as used, or raises FactorUnusable: of two requests at
+    once one wins. Without a grant the success is a verification only. Raises FactorUnusable, NotSignedInByTicket (401, the
+    ticket was used meanwhile), EmailNotVerified (403).
     """
+    if grant is None and realm is END_USERS and not callable(use):
+        queries.use_factor(realm, attempt, kind, use, audit={"kind": kind, **(details or {})})
+        return None
     with realm.atomic():
-        # The user's row first, then the ticket and the factor, as every change of factors does: other orders can deadlock.
-        login = attempt.login
-        user = lock_user(realm, attempt.user.pk) if login is None else queries.lock_and_consume(realm, login)
-        if user is None:
-            raise FactorUnusable
-        consume(user)
+        queries.use_factor(realm, attempt, kind, None if callable(use) else use)
+        if callable(use):
+            use()
         if grant is not None:
-            return grant.open(realm, user, cleared=Counter(kind, attempt.budget))
-        attempts.clear(realm, user.pk, factor=kind, caller=attempt.budget)
-        record(realm, user, "factor.verified", kind, **(details or {}))
+            return grant.open(realm, attempt.user, cleared=Counter(kind, attempt.budget))
+        attempts.clear(realm, attempt.user.pk, factor=kind, caller=attempt.budget)
+        record(realm, attempt.user, "factor.verified", kind, **(details or {}))
         return None
 
 

@@ -18,13 +18,13 @@ from mfa.completion import complete_by_enrollment, consume_login, second_step_gr
 from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoPhone, NoProof, PhoneTaken
 from mfa.notices import issuer_of
+from mfa.queries import Attempt, FactorUnusable
 from mfa.sms import codes, sending
 from mfa.sms.models import Phone, SmsCode, SmsMessage
 from mfa.users import check_client, lock_user
-from mfa.verification import Attempt, FactorUnusable
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
-from userflow.accounts.models import Account, EndUser
+from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import UserTicket
 from userflow.credentials import attempts, tickets
@@ -219,7 +219,7 @@ def verify_sms_code(
                 realm=END_USERS,
                 attempt=Attempt(user, login, budget),
                 kind=factors.SMS,
-                consume=partial(_use_code, row=row, phone=phone),
+                use=partial(_use_code, user, row, phone),
                 grant=second_step_grant(user=user, login=login, amr=AMR, user_agent=caller.user_agent),
             )
         except FactorUnusable as used:
@@ -227,7 +227,7 @@ def verify_sms_code(
     return Verified(user, tokens)
 
 
-def _use_code(user: Account, *, row: SmsCode, phone: Phone) -> None:
+def _use_code(user: EndUser, row: SmsCode, phone: Phone) -> None:
     _consume(row)
     if not Phone.objects.filter(pk=phone.pk, user_id=user.pk).update(last_used_at=now()):
         raise FactorUnusable  # the phone was removed while the code was on its way

@@ -9,20 +9,19 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
-from mfa import factors, verification
+from mfa import factors, queries, verification
 from mfa.caller import Caller
 from mfa.completion import complete_by_enrollment, consume_login, second_step_grant, waiting_login
 from mfa.enrollment import enrollment_proof
 from mfa.errors import NotEnrolled, SecretNotIssued, TooManyPending
 from mfa.notices import issuer_of
+from mfa.queries import FactorUnusable, StepUse
 from mfa.totp import backup_codes, engine
-from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret
-from mfa.users import check_client, check_tenant, find_user, in_realm, lock_user, raise_unknown_email, require_user
-from mfa.verification import FactorUnusable
+from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret, TotpSecret
+from mfa.users import check_client, check_tenant, in_realm, lock_user, raise_unknown_email, require_user
 from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import END_USERS, Realm
@@ -34,7 +33,6 @@ from userflow.signin.proofs import proof_missing
 
 PENDING_FOR: Final = timedelta(minutes=10)
 PENDING_AT_ONCE: Final = 3
-UserTotpSecret = AdminTotpSecret | EndUserTotpSecret
 AMR: Final = ("otp",)  # RFC 8176 section 2
 
 
@@ -99,7 +97,7 @@ def show_totp_setup_again(*, realm: Realm, tenant_id: UUID | None, email: str, s
     with in_realm(realm, tenant_id):
         user = require_user(realm, email, caller)
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
-        return _setup(realm, user, _unsealed(realm, _pending(realm, user, secret)))
+        return _setup(realm, user, _unsealed(realm, user, _pending(realm, user, secret)))
 
 
 def _setup(realm: Realm, user: Account, secret: bytes) -> Setup:
@@ -147,7 +145,7 @@ def confirm_totp_setup(
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
         login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
         row = _pending(realm, user, secret)
-        step = engine.matching_step(_unsealed(realm, row), code, at=time.time())
+        step = engine.matching_step(_unsealed(realm, user, row), code, at=time.time())
         if step is None:
             attempts.count_wrong_secret()
             raise InvalidCode
@@ -177,10 +175,10 @@ def confirm_totp_setup(
     return Confirmed(user, codes, tokens)
 
 
-def _pending(realm: Realm, user: Account, secret: str) -> UserTotpSecret:
+def _pending(realm: Realm, user: Account, secret: str) -> TotpSecret:
     found = None
     for row in user.totp_secrets.filter(confirmed_at=None, expires_at__gt=now()):
-        if same(engine.encoded(_unsealed(realm, row)), secret):
+        if same(engine.encoded(_unsealed(realm, user, row)), secret):
             found = row
     if found is None:
         raise SecretNotIssued
@@ -210,23 +208,24 @@ def verify_totp(
         method = factors.TOTP if code is not None else factors.BACKUP_CODE
         # Unwrapped before the attempt is counted: a locked data key must not use up the user's attempts.
         realm.data_key()
-        user = find_user(realm, email, caller, mfa_token=mfa_token)
-        if user is None:
+        found = queries.count_attempt(realm=realm, email=email, caller=caller, mfa_token=mfa_token, kind=method)
+        if found is None:
             raise_unknown_email()
-        attempt = verification.count_attempt(realm=realm, user=user, caller=caller, mfa_token=mfa_token, kind=method)
+        user = found.attempt.user
         check_tenant(user)
+        use: StepUse | Callable[[], None]
         try:
             if code is not None:
-                consume = _matched_step(realm, user, code)
+                use = _matched_step(realm, user, found.secret, code)
             else:
                 assert backup_code is not None  # the serializer requires one of the two
-                consume = partial(_use_backup_code, realm, code=backup_code)
+                use = partial(_use_backup_code, realm, user, code=backup_code)
             tokens = verification.consume_factor(
                 realm=realm,
-                attempt=attempt,
+                attempt=found.attempt,
                 kind=method,
-                consume=consume,
-                grant=second_step_grant(user=user, login=attempt.login, amr=AMR, user_agent=caller.user_agent),
+                use=use,
+                grant=second_step_grant(user=user, login=found.attempt.login, amr=AMR, user_agent=caller.user_agent),
             )
         except SealBroken as broken:
             # A row of another user, tenant or database. It opens nothing, and the operators must know.
@@ -239,25 +238,16 @@ def verify_totp(
     return Verified(user, method, tokens)
 
 
-def _matched_step(realm: Realm, user: Account, code: str) -> Callable[[Account], None]:
-    """Compare the code; return what uses its time step up. Raises InvalidCode, SealBroken."""
-    row = user.totp_secrets.filter(confirmed_at__isnull=False).first()
+def _matched_step(realm: Realm, user: Account, row: TotpSecret | None, code: str) -> StepUse:
+    """Compare the code; return the use of its time step. Raises InvalidCode, SealBroken."""
     if row is None:
         # The same work without a factor, so that the time does not tell who has one.
         engine.matching_step(engine.new_secret(), code, at=time.time())
         raise InvalidCode
-    step = engine.matching_step(_unsealed(realm, row), code, at=time.time(), after=row.last_step)
+    step = engine.matching_step(_unsealed(realm, user, row), code, at=time.time(), after=row.last_step)
     if step is None:
         raise InvalidCode
-    return partial(_use_step, row=row, step=step)
-
-
-def _use_step(user: Account, *, row: UserTotpSecret, step: int) -> None:
-    # A step at or before the last one is not accepted again. Of two requests at once, one changes the row.
-    unused = Q(last_step=None) | Q(last_step__lt=step)
-    secrets = user.totp_secrets.filter(unused, pk=row.pk, confirmed_at__isnull=False)
-    if not secrets.update(last_step=step, last_used_at=now()):
-        raise FactorUnusable
+    return StepUse(row.pk, step)
 
 
 def _use_backup_code(realm: Realm, user: Account, *, code: str) -> None:
@@ -334,7 +324,5 @@ def _seal_context(realm: Realm, user_id: UUID, secret_id: UUID) -> SealContext:
     return SealContext(tenant=realm.owner(), table=table, column="secret_sealed", row=f"{user_id}/{secret_id}")
 
 
-def _unsealed(realm: Realm, row: UserTotpSecret) -> bytes:
-    return unseal(
-        bytes(row.secret_sealed), data_key=realm.data_key(), context=_seal_context(realm, row.user_id, row.pk)
-    )
+def _unsealed(realm: Realm, user: Account, row: TotpSecret) -> bytes:
+    return unseal(bytes(row.secret_sealed), data_key=realm.data_key(), context=_seal_context(realm, user.pk, row.pk))

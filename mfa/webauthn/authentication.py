@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from uuid import UUID
 
 from identity_platform.api.errors import ValidationFailed
@@ -12,12 +11,12 @@ from mfa import factors, verification
 from mfa.caller import Caller
 from mfa.completion import SessionGrant, second_step_grant
 from mfa.errors import NoPasskey, PasskeyNeedsPassword
-from mfa.users import check_client, check_tenant, find_user, in_realm, require_user
-from mfa.verification import Attempt, FactorUnusable
+from mfa.queries import Attempt, FactorUnusable, Found, PasskeyUse, StatedAssertion, count_attempt
+from mfa.users import check_client, check_tenant, in_realm, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import KnownPasskey
 from mfa.webauthn.grants import SECOND_STEP_AMR, only_step_grant, principal_kind
-from mfa.webauthn.queries import AUTHENTICATION, SIGN_IN, ConsumedChallenge, UserPasskey
+from mfa.webauthn.queries import AUTHENTICATION, SIGN_IN
 from mfa.webauthn.relying_party import relying_party
 from mfa.webauthn.responses import CeremonyFailed
 from tenants.context import current_tenant
@@ -124,28 +123,30 @@ def verify_own_passkey(
 def _finish_named(
     realm: Realm, email: str | None, response: Mapping[str, object], caller: Caller, mfa_token: str | None
 ) -> Verified:
-    user = find_user(realm, email, caller, mfa_token=mfa_token)
+    user = None
+    challenge = _challenge(response)
+    assertion = StatedAssertion(
+        credential_id=_credential_id(response),
+        challenge_digest=responses.digest_of(challenge) if challenge is not None else None,
+        # A passkey sign-in may name its user nevertheless.
+        may_sign_in=realm is END_USERS and mfa_token is None and email is not None,
+    )
+    found = count_attempt(
+        realm=realm, email=email, caller=caller, mfa_token=mfa_token, kind=factors.WEBAUTHN, assertion=assertion
+    )
     try:
-        if user is None:
+        if found is None:
             if mfa_token is not None:
                 raise NotSignedInByTicket
             if email is not None:
                 attempts.count(realm, email.lower(), factor=factors.WEBAUTHN)
             raise CeremonyFailed("unknown user")
-        attempt = verification.count_attempt(
-            realm=realm, user=user, caller=caller, mfa_token=mfa_token, kind=factors.WEBAUTHN
-        )
-        stated = _Stated.by(response)
-        # A passkey sign-in may name its user nevertheless.
-        or_sign_in = realm is END_USERS and mfa_token is None and email is not None
-        consumed = queries.consume_challenge(
-            realm, stated.challenge, ceremony=AUTHENTICATION, user_id=user.pk, or_sign_in=or_sign_in
-        )
+        user = found.attempt.user
+        challenge = responses.challenge_of(response)
         check_tenant(user)
-        if consumed is None:
+        if found.challenge is None:
             raise CeremonyFailed("challenge")
-        passkey = user.passkeys.filter(credential_id=stated.credential_id).first()
-        return _verified(realm, attempt, passkey, consumed, stated, response, caller)
+        return _verified(realm, found, challenge, response, caller)
     except CeremonyFailed as problem:
         raise _rejected(realm, user, problem) from problem
 
@@ -162,29 +163,16 @@ def _finish_unnamed(realm: Realm, response: Mapping[str, object], caller: Caller
     try:
         passkey = queries.find_passkey(realm, credential_id)
         user = passkey.user if passkey is not None else None
-        stated = _Stated.by(response)
-        consumed = queries.consume_challenge(realm, stated.challenge, ceremony=SIGN_IN, or_sign_in=True)
+        challenge = responses.challenge_of(response)
+        consumed = queries.consume_challenge(realm, challenge, ceremony=SIGN_IN, or_sign_in=True)
         if consumed is None:
             raise CeremonyFailed("challenge")
         if user is None:
             raise CeremonyFailed("unknown credential id")
-        attempt = Attempt(user, None, attempts.UNKNOWN_NETWORK)
-        return _verified(realm, attempt, passkey, consumed, stated, response, caller)
+        found = Found(Attempt(user, None, attempts.UNKNOWN_NETWORK), passkey=passkey, challenge=consumed)
+        return _verified(realm, found, challenge, response, caller)
     except CeremonyFailed as problem:
         raise _rejected(realm, user, problem) from problem
-
-
-@dataclass(frozen=True, slots=True)
-class _Stated:
-    """What a response states, none of it verified."""
-
-    credential_id: bytes | None
-    challenge: bytes
-
-    @classmethod
-    def by(cls, response: Mapping[str, object]) -> "_Stated":
-        """Raise CeremonyFailed if the response states no challenge."""
-        return cls(_credential_id(response), responses.challenge_of(response))
 
 
 def _credential_id(response: Mapping[str, object]) -> bytes | None:
@@ -193,23 +181,22 @@ def _credential_id(response: Mapping[str, object]) -> bytes | None:
     return None
 
 
-def _verified(
-    realm: Realm,
-    attempt: Attempt,
-    passkey: UserPasskey | None,
-    consumed: ConsumedChallenge,
-    stated: _Stated,
-    response: Mapping[str, object],
-    caller: Caller,
-) -> Verified:
+def _challenge(response: Mapping[str, object]) -> bytes | None:
+    with suppress(CeremonyFailed):
+        return responses.challenge_of(response)
+    return None
+
+
+def _verified(realm: Realm, found: Found, challenge: bytes, response: Mapping[str, object], caller: Caller) -> Verified:
     """Verify the response, count the use and open the session that it completes, if any. Raises CeremonyFailed."""
+    attempt, passkey, consumed = found.attempt, found.passkey, found.challenge
     user, login = attempt.user, attempt.login
-    if passkey is None:
+    if passkey is None or consumed is None:
         raise CeremonyFailed("unknown credential id")
     signs_in = consumed.ceremony == SIGN_IN
     assertion = ceremony.verify_assertion(
         response=response,
-        expected_challenge=stated.challenge,
+        expected_challenge=challenge,
         rp=relying_party(realm),
         passkey=KnownPasskey(
             credential_id=bytes(passkey.credential_id),
@@ -232,7 +219,7 @@ def _verified(
             realm=realm,
             attempt=attempt,
             kind=factors.WEBAUTHN,
-            consume=partial(queries.count_use, passkey=passkey, assertion=assertion, after_password=login is not None),
+            use=PasskeyUse(passkey.pk, assertion.sign_count, assertion.backed_up),
             grant=_grant(user, attempt, caller, client_id=client_id, signs_in=signs_in),
             details={"factor_id": str(passkey.pk)},
         )

@@ -1,18 +1,16 @@
-"""Open and consume challenges, find passkeys and count their use."""
+"""Open and consume challenges, and find passkeys."""
 
 import secrets
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
 from django.db import IntegrityError, connections
-from django.db.models import Q
 from django.utils.timezone import now
 
 from mfa.errors import UnknownEmail
-from mfa.verification import FactorUnusable
-from mfa.webauthn.ceremony import CHALLENGE_BYTES, Assertion, KeyHandle
+from mfa.queries import ConsumedChallenge
+from mfa.webauthn.ceremony import CHALLENGE_BYTES, KeyHandle
 from mfa.webauthn.models import AdminChallenge, AdminPasskey, EndUserChallenge, EndUserPasskey
 from mfa.webauthn.responses import digest_of
 from userflow.accounts.models import Account
@@ -25,22 +23,12 @@ LIFETIME: Final = timedelta(minutes=5)
 # Each new challenge deletes a few expired ones, so that the table stays small.
 SWEPT_AT_ONCE: Final = 20
 
-UserPasskey = AdminPasskey | EndUserPasskey
-
 # The ORM has no DELETE ... RETURNING. Of two responses to one challenge, one gets the row.
 _CONSUME = """
 DELETE FROM {table} WHERE digest = %(digest)s AND expires_at > now()
   AND ((ceremony = %(ceremony)s AND user_id = %(user)s) OR (%(or_sign_in)s AND ceremony = 'sign_in'))
 RETURNING ceremony, client_id
 """
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumedChallenge:
-    """A challenge that was open until it was consumed."""
-
-    ceremony: str
-    client_id: UUID | None
 
 
 def challenges_of(realm: Realm) -> type[AdminChallenge] | type[EndUserChallenge]:
@@ -92,26 +80,10 @@ def consume_challenge(
     return ConsumedChallenge(*row) if row else None
 
 
-def find_passkey(realm: Realm, credential_id: bytes) -> UserPasskey | None:
+def find_passkey(realm: Realm, credential_id: bytes) -> AdminPasskey | EndUserPasskey | None:
     """Return the passkey of this credential id with its active user, or None."""
     passkeys = passkeys_of(realm)._default_manager.select_related("user")
     return passkeys.filter(credential_id=credential_id, user__active=True).first()
-
-
-def count_use(user: Account, *, passkey: UserPasskey, assertion: Assertion, after_password: bool) -> None:
-    """Store the counter of a verified use. Raises FactorUnusable if it did not rise.
-
-    Level 3 section 7.2 step 22: an equal or lower counter, with either of the two not zero, means that a second
-    authenticator signs with this key. The comparison is part of the UPDATE, so two uses at once cannot both pass.
-    """
-    rising = Q(sign_count__lt=assertion.sign_count) if assertion.sign_count else Q(sign_count=0)
-    # A use after the password shows that the user has both.
-    alone = {"second_step_only": False} if after_password else {}
-    used = user.passkeys.filter(rising, pk=passkey.pk).update(
-        sign_count=assertion.sign_count, backed_up=assertion.backed_up, last_used_at=now(), **alone
-    )
-    if not used:
-        raise FactorUnusable
 
 
 def handles_of(user: Account) -> list[KeyHandle]:
