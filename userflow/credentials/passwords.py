@@ -1,5 +1,6 @@
 """Passwords: argon2id with a bound on how many are hashed at once, and the rules for new ones."""
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from functools import cache
@@ -28,12 +29,19 @@ class Argon2Hasher(Argon2PasswordHasher):
     memory_cost = 19 * 1024
     parallelism = 1
 
+    def must_update(self, encoded: str) -> bool:
+        """Return whether the hash has other parameters than these; the usual form is recognized without decoding it."""
+        return _CURRENT_FORM.fullmatch(encoded) is None and super().must_update(encoded)
+
     def verify(self, password: str, encoded: str) -> bool:
         """Return whether the password matches, with the fastest implementation for hashes with our parameters."""
-        form = encoded[encoded.index("$") :]
-        ours = f"$argon2id$v={ARGON2_VERSION}$m={self.memory_cost},t={self.time_cost},p={self.parallelism}$"
-        verify = argon2id.fastest() if form.startswith(ours) else argon2id.by_argon2_cffi
-        return verify(form.encode(), password.encode())
+        verify = argon2id.fastest() if encoded.startswith(_CURRENT) else argon2id.by_argon2_cffi
+        return verify(encoded[encoded.index("$") :].encode(), password.encode())
+
+
+_CURRENT = f"{OWN_FORM}v={ARGON2_VERSION}$m={Argon2Hasher.memory_cost},t={Argon2Hasher.time_cost},p={Argon2Hasher.parallelism}$"
+# A salt of 22 characters and a digest of 32 bytes, as Django's hasher makes them.
+_CURRENT_FORM = re.compile(re.escape(_CURRENT) + r"[A-Za-z0-9+/]{30}\$[A-Za-z0-9+/]{43}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,8 @@ def matches(password: str, encoded: str | None) -> bool:
 
 def _is_dear(encoded: str) -> bool:
     """Return whether the hash may cost more than ours: an import may contain argon2id with other parameters."""
+    if encoded.startswith(_CURRENT):
+        return False
     if is_foreign(encoded):
         return True
     try:

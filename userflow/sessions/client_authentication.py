@@ -19,14 +19,8 @@ from userflow.accounts.models import CONFIDENTIAL
 from userflow.credentials import attempts
 from userflow.errors import ClientNotAuthenticated, InvalidClient
 from userflow.ids import FORM
-from userflow.sessions.client_usage import STALE_USE, note_use
-
-# Columns of a client `c` for `is_authenticated`.
-PROOF_COLUMNS = "c.type, c.secret_digest, CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END"
-_FIND = (
-    f"SELECT {lookup.COLUMNS}, c.active, c.scopes::text, c.generation, {STALE_USE.format(client='c')}, {PROOF_COLUMNS}"
-    f" FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id {lookup.JOINS} WHERE c.id = %s"
-)
+from userflow.sessions.client_usage import note_use
+from userflow.sessions.queries import CLIENT_AND_TENANT
 
 
 def basic_credentials(header: str) -> tuple[str, str] | None:
@@ -56,38 +50,63 @@ class KnownClient:
     generation: int
 
 
+@dataclass(frozen=True, slots=True)
+class StoredClient:
+    """A client as stored, active or not, with its tenant."""
+
+    tenant: lookup.TenantContext
+    active: bool
+    scopes: tuple[str, ...]
+    generation: int
+    # Whether the time of its last use must be stored.
+    stale: bool
+    type: str
+    secret_digests: tuple[bytes | memoryview | None, ...]
+
+    def accepts(self, secret: str | None) -> bool:
+        """Return whether the client authenticates with this secret, or without one."""
+        return is_authenticated(secret, self.type, *self.secret_digests)
+
+
+def find_client(client_id: UUID) -> StoredClient | None:
+    """Return the client, or None if it does not exist."""
+    with connection.cursor() as cursor:
+        cursor.execute(CLIENT_AND_TENANT, [client_id])
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    active, scopes, generation, stale, type_, *digests = row[lookup.WIDTH :]
+    tenant = lookup.from_row(row[: lookup.WIDTH])
+    set_tenant(tenant.tenant_id, client_id)
+    return StoredClient(tenant, active, tuple(orjson.loads(scopes)), generation, stale, type_, tuple(digests))
+
+
 def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
     """Return the client of this id (RFC 6749 section 2.3.1): a confidential one by its secret, a public one without.
 
     Raises InvalidClient (unknown, inactive, wrong or missing secret, deleted tenant: all alike), TooManyFromAddress.
     """
     attempts.reject_guessing_address()
-    row = None
-    if FORM.fullmatch(client_id):
-        with connection.cursor() as cursor:
-            cursor.execute(_FIND, [client_id])
-            row = cursor.fetchone()
-    if row is None:
+    client = find_client(UUID(client_id)) if FORM.fullmatch(client_id) else None
+    if client is None:
         attempts.count_wrong_secret()
         raise InvalidClient
-    active, scopes, generation, stale, *proof = row[lookup.WIDTH :]
-    tenant = lookup.from_row(row[: lookup.WIDTH])
-    set_tenant(tenant.tenant_id, UUID(client_id))
-    if not active or not is_authenticated(secret, *proof):
+    tenant, id_ = client.tenant, UUID(client_id)
+    if not client.active or not client.accepts(secret):
         _count_rejected(tenant.tenant_id, client_id)
         raise InvalidClient
     if tenant.status in lookup.GONE:
         raise InvalidClient
     lookup.remember(tenant)
-    if stale and tenant.allows(Purpose.READ):
-        note_use(UUID(client_id))
-    return KnownClient(UUID(client_id), tenant, proof[0] == CONFIDENTIAL, tuple(orjson.loads(scopes)), generation)
+    if client.stale and tenant.allows(Purpose.READ):
+        note_use(id_)
+    return KnownClient(id_, tenant, client.type == CONFIDENTIAL, client.scopes, client.generation)
 
 
 def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryview | None) -> bool:
     """Return whether a client of this type authenticated: a confidential one by its secret, a public one without.
 
-    The arguments after `secret` are the PROOF_COLUMNS of the client's row.
+    `digests` are those of its secret and, while it is valid, of the secret before.
     """
     if type_ != CONFIDENTIAL:
         return secret is None

@@ -1,15 +1,9 @@
 """Store when a client was last used, to the minute: a write for every request would cost too much."""
 
-from typing import Final
 from uuid import UUID
 
 from django.db import connection
 
-# For a SELECT that reads the client.
-STALE_USE: Final = (
-    "({client}.id IS NOT NULL AND ({client}.last_used_at IS NULL"
-    " OR {client}.last_used_at < now() - interval '1 minute'))"
-)
 _NOTE = (
     "UPDATE userflow_client SET last_used_at = now() WHERE id = %s"
     " AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')"
@@ -17,6 +11,6 @@ _NOTE = (
 
 
 def note_use(client_id: UUID) -> None:
-    """Store that the client is in use now, after STALE_USE was true. Of many callers at once one writes."""
+    """Store that the client is in use now, after its stored time was found stale. Of many callers at once one writes."""
     with connection.cursor() as cursor:
         cursor.execute(_NOTE, [client_id])

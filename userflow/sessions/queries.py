@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 import orjson
@@ -9,11 +10,9 @@ from django.db import connections, models
 
 from identity_platform.audit.origin import current_origin
 from identity_platform.postgresql.values import SqlValue
-from tenants import lookup
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import UserRefreshToken, UserSession
 from userflow.credentials.attempts import Counter
-from userflow.sessions.client_usage import STALE_USE
 
 # Open a session with its first refresh token, clear the counter of attempts at the last step, and audit the sign-in.
 # The user first: the row lock makes a change of password at the same moment wait, or be seen here. No session that the old
@@ -88,47 +87,80 @@ SELECT
 FROM owner
 """
 
-_ROUTE_OR_NULLS = (
-    "LEFT JOIN tenants_tenant t ON t.id = {owner} LEFT JOIN tenants_tenantdatabase d ON d.tenant_id = t.id"
-    " LEFT JOIN tenants_databaseserver s ON s.id = d.server_id"
+# The state of an access token is read by every authorized request. The first nine columns of the next three are a tenant
+# (`tenants.lookup.from_row`). Times since the session was opened and last used are seconds by the database's clock.
+ADMIN_STATE = """
+SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,
+  EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
+  extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float,
+  extract(epoch FROM n.auth_time)::float, n.amr::text, n.acr, u.username, u.email, u.tenant_id, u.mfa_methods::text,
+  (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_adminuser_roles b
+    JOIN userflow_adminrole r ON r.id = b.adminrole_id WHERE b.adminuser_id = u.id)
+FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id
+  LEFT JOIN tenants_tenant t ON t.id = u.tenant_id LEFT JOIN tenants_tenantdatabase d ON d.tenant_id = t.id
+  LEFT JOIN tenants_databaseserver s ON s.id = d.server_id
+WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()
+"""
+TENANT_AND_CLIENT = """
+SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,
+  EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
+  c.active, c.scopes::text, c.name, c.project_id, c.generation,
+  c.id IS NOT NULL AND (c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute'),
+  EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s)
+FROM tenants_tenant t JOIN tenants_tenantdatabase d ON d.tenant_id = t.id
+  JOIN tenants_databaseserver s ON s.id = d.server_id
+  LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id
+WHERE t.id = %s
+"""
+CLIENT_AND_TENANT = """
+SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,
+  EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
+  c.active, c.scopes::text, c.generation,
+  c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute',
+  c.type, c.secret_digest, CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END
+FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id
+  JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id
+WHERE c.id = %s
+"""
+END_USER_STATE = """
+SELECT extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float,
+  u.email, u.name, u.mfa_methods::text, u.email_verified_at,
+  (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r
+    WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = u.id
+      UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id
+      WHERE m.user_id = u.id)),
+  (SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m
+    JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = u.id)
+FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id
+WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()
+"""
+# A refresh token with its session, ended or not.
+END_USER_REFRESH_TOKEN = """
+SELECT l.used_at, l.issued_at, n.id, n.user_id, n.client_id, n.amr::text, n.acr, n.auth_time, n.created_at, n.expires_at,
+  %(tenant_id)s::uuid
+FROM userflow_enduserrefreshtoken l JOIN userflow_endusersession n ON n.id = l.session_id WHERE l.digest = %(digest)s
+"""
+ADMIN_REFRESH_TOKEN = """
+SELECT l.used_at, l.issued_at, n.id, n.user_id, n.client_id, n.amr::text, n.acr, n.auth_time, n.created_at, n.expires_at,
+  u.tenant_id
+FROM userflow_adminrefreshtoken l JOIN userflow_adminsession n ON n.id = l.session_id
+  JOIN userflow_adminuser u ON u.id = n.user_id WHERE l.digest = %(digest)s
+"""
+# Use a refresh token, store its successor and extend the session. The use of this token shows that its holder received it:
+# a caller that still presents its predecessor is another one, and must not get the response that was kept for a race.
+# The tables of admin users and end users differ in their names only.
+_ROTATE = """
+WITH used AS (
+  UPDATE {refresh_tokens} SET used_at = %(now)s, successor_sealed = %(successor_sealed)s
+  WHERE digest = %(digest)s AND used_at IS NULL RETURNING session_id
+), emptied AS (
+  UPDATE {refresh_tokens} t SET successor_sealed = NULL FROM used
+  WHERE t.session_id = used.session_id AND t.successor_sealed IS NOT NULL AND t.digest <> %(digest)s
+), successor AS (
+  INSERT INTO {refresh_tokens} (digest, issued_at, session_id) SELECT %(successor)s, %(now)s, session_id FROM used
 )
-# Names and permissions of the user's roles as JSON; `{user}` is an expression for the user's id.
-ROLES_OF_ADMIN = (
-    "(SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_adminuser_roles b"
-    " JOIN userflow_adminrole r ON r.id = b.adminrole_id WHERE b.adminuser_id = {user})"
-)
-ROLES_OF_END_USER = (
-    "(SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r"
-    " WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = {user}"
-    " UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id"
-    " WHERE m.user_id = {user}))"
-)
-# Names of the user's groups as JSON.
-GROUPS_OF_END_USER = (
-    "(SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m"
-    " JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = {user})"
-)
-# Seconds by the database's clock since the session was opened, and since it was last used.
-SESSION_AGES = "extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float"
-ADMIN_STATE = (
-    f"SELECT {lookup.COLUMNS}, {SESSION_AGES}, extract(epoch FROM n.auth_time)::float, n.amr::text, n.acr,"
-    " u.username, u.email, u.tenant_id, u.mfa_methods::text,"
-    f" {ROLES_OF_ADMIN.format(user='u.id')} FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id "
-    + _ROUTE_OR_NULLS.format(owner="u.tenant_id")
-    + " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
-)
-TENANT_AND_CLIENT = (
-    f"SELECT {lookup.COLUMNS}, c.active, c.scopes::text, c.name, c.project_id, c.generation,"
-    f" {STALE_USE.format(client='c')}, EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s)"
-    f" FROM tenants_tenant t {lookup.JOINS}"
-    " LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id WHERE t.id = %s"
-)
-END_USER_STATE = (
-    f"SELECT {SESSION_AGES}, u.email, u.name, u.mfa_methods::text, u.email_verified_at,"
-    f" {ROLES_OF_END_USER.format(user='u.id')},"
-    f" {GROUPS_OF_END_USER.format(user='u.id')} FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id"
-    " WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()"
-)
+UPDATE {sessions} s SET last_used_at = %(now)s, expires_at = %(expires_at)s FROM used WHERE s.id = used.session_id
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +207,25 @@ def open_session(
     return rights_in(*row) if row else None
 
 
+def rotate(
+    realm: Realm, *, digest: bytes, moment: datetime, expires_at: datetime, successor: bytes, successor_sealed: bytes
+) -> bool:
+    """Use the refresh token `digest` at `moment` and store its successor. Return False if it was used before."""
+    statement = _ROTATE.format(
+        refresh_tokens=realm.refresh_tokens._meta.db_table, sessions=realm.sessions._meta.db_table
+    )
+    values: dict[str, SqlValue] = {
+        "digest": digest,
+        "now": moment,
+        "expires_at": expires_at,
+        "successor": successor,
+        "successor_sealed": successor_sealed,
+    }
+    with connections[realm.alias].cursor() as cursor:
+        cursor.execute(statement, values)
+        return bool(cursor.rowcount)
+
+
 def column_values(row: models.Model, prefix: str) -> Mapping[str, SqlValue]:
     """Return the column values of an unsaved row as Django would insert them, named `prefix_column`."""
     connection = connections["tenant"]
@@ -185,17 +236,17 @@ def column_values(row: models.Model, prefix: str) -> Mapping[str, SqlValue]:
 
 
 def rights_in(roles: str, groups: str) -> Rights:
-    """Return the rights in the JSON of `_OPEN_END_USER_SESSION`."""
+    """Return the rights from the roles and groups of a statement here."""
     names, permissions = roles_in(roles)
     return Rights(names, tuple(sorted(permissions)), groups_in(groups))
 
 
 def roles_in(text: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return names and permissions from the JSON of ROLES_OF_ADMIN or ROLES_OF_END_USER."""
+    """Return names and permissions from the roles of a statement here."""
     found = orjson.loads(text)
     return tuple(sorted(name for name, _ in found)), frozenset(p for _, permissions in found for p in permissions)
 
 
 def groups_in(text: str) -> tuple[str, ...]:
-    """Return the names from the JSON of GROUPS_OF_END_USER."""
+    """Return the names from the groups of a statement here."""
     return tuple(sorted(orjson.loads(text)))

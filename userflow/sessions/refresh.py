@@ -1,11 +1,13 @@
 """Refreshing a session (RFC 6749 section 6) with rotation and detection of reuse (RFC 9700 section 4.14.2)."""
 
 from contextlib import AbstractContextManager, nullcontext
-from datetime import timedelta
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
 
 import orjson
 from django.conf import settings
+from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.audit.origin import set_actor
@@ -16,9 +18,9 @@ from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.principals import Claims, Principal
-from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.realms import END_USERS
 from userflow.errors import EmailNotVerified, FactorRequired, InvalidGrant
-from userflow.sessions import issue
+from userflow.sessions import issue, queries
 from userflow.sessions import verify as state
 from userflow.sessions.client_authentication import authenticate_client
 from userflow.sessions.ending import end_sessions
@@ -43,16 +45,16 @@ def refresh_session(*, refresh_token: str, client_id: str | None = None, secret:
         raise InvalidGrant from problem
     try:
         with entered(presented, Purpose.SIGN_IN):
-            session = _link(presented).session
-            if client is not None and client.id != session.client_id:
+            token = _stored(presented)
+            if client is not None and client.id != token.client_id:
                 raise InvalidGrant
-            if client is None and session.client_id:
-                authenticate_client(client_id=str(session.client_id), secret=None)
-            principal = state.principal_of(claims_of_session(presented, session))
+            if client is None and token.client_id:
+                client = authenticate_client(client_id=str(token.client_id), secret=None)
+            principal = state.principal_of(token.claims(), client=client)
             set_actor(principal.kind, str(principal.id), principal.client_id)
             if not principal.meets_policy():
                 raise InvalidGrant((EmailNotVerified if principal.must_verify_email else FactorRequired).message)
-            return _rotate(presented, principal)
+            return _rotate(presented, token, principal)
     except (InvalidToken, state.SessionInactive, UnknownTenant) as problem:
         raise InvalidGrant from problem
     except TenantSuspended as problem:
@@ -72,33 +74,56 @@ def _is_valid(presented: PresentedRefreshToken) -> bool:
         return valid.exists()
 
 
-def entered(presented: PresentedRefreshToken, purpose: Purpose) -> AbstractContextManager[Any]:
+def entered(presented: PresentedRefreshToken, purpose: Purpose) -> AbstractContextManager[object]:
     """Enter the database that a presented refresh token names. Raises UnknownTenant, TenantSuspended, TenantBusy."""
     return in_tenant(presented.tenant_id, purpose) if presented.tenant_id is not None else nullcontext()
 
 
-def _link(presented: PresentedRefreshToken) -> Any:
-    found = presented.realm.refresh_tokens._default_manager.select_related("session__user")
-    link: Any = found.filter(digest=presented.digest).first()
-    if link is None:
+@dataclass(frozen=True, slots=True)
+class StoredToken:
+    """A refresh token and its session as stored."""
+
+    of_end_user: bool
+    used_at: datetime | None
+    issued_at: datetime
+    session_id: UUID
+    user_id: UUID
+    client_id: UUID | None
+    # JSON text.
+    amr: str
+    acr: str
+    auth_time: datetime
+    session_created_at: datetime
+    expires_at: datetime
+    tenant_id: UUID | None
+
+    def claims(self) -> Claims:
+        """Return the claims that an access token of the session would have, for `verify.principal_of`."""
+        of_admin_user = principals.ADMIN if self.tenant_id else principals.OPERATOR
+        return {
+            "kind": principals.END_USER if self.of_end_user else of_admin_user,
+            "sub": str(self.user_id),
+            "sid": str(self.session_id),
+            "tenant_id": str(self.tenant_id) if self.tenant_id else None,
+            "client_id": str(self.client_id) if self.client_id else None,
+            "amr": orjson.loads(self.amr),
+            "acr": self.acr,
+            "auth_time": int(self.auth_time.timestamp()),
+        }
+
+
+def _stored(presented: PresentedRefreshToken) -> StoredToken:
+    """Return the token that is stored under this digest. Raises InvalidToken."""
+    of_end_user = presented.realm is END_USERS
+    with connections[presented.realm.alias].cursor() as cursor:
+        cursor.execute(
+            queries.END_USER_REFRESH_TOKEN if of_end_user else queries.ADMIN_REFRESH_TOKEN,
+            {"digest": presented.digest, "tenant_id": presented.tenant_id},
+        )
+        row = cursor.fetchone()
+    if row is None:
         raise InvalidToken
-    return link
-
-
-def claims_of_session(presented: PresentedRefreshToken, session: Any) -> Claims:
-    """Return the claims that an access token of the session would have, for `verify.principal_of`."""
-    tenant_id = presented.tenant_id or getattr(session.user, "tenant_id", None)
-    of_admin_user = principals.ADMIN if tenant_id else principals.OPERATOR
-    return {
-        "kind": principals.END_USER if presented.realm is END_USERS else of_admin_user,
-        "sub": str(session.user_id),
-        "sid": str(session.pk),
-        "tenant_id": str(tenant_id) if tenant_id else None,
-        "client_id": str(session.client_id) if session.client_id else None,
-        "amr": session.amr,
-        "acr": session.acr,
-        "auth_time": int(session.auth_time.timestamp()),
-    }
+    return StoredToken(of_end_user, *row)
 
 
 def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:
@@ -109,31 +134,55 @@ def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:
     presented = parse_refresh_token(refresh_token)
     # Also of a suspended tenant: what the caller may learn depends on its own authentication.
     with entered(presented, Purpose.INSPECT):
-        link = _link(presented)
-        if unused and link.used_at is not None:
-            raise InvalidToken
-    session = link.session
+        token = _stored(presented)
+    if unused and token.used_at is not None:
+        raise InvalidToken
     return {
-        **claims_of_session(presented, session),
-        "iat": int(link.issued_at.timestamp()),
-        "exp": int(session.expires_at.timestamp()),
+        **token.claims(),
+        "iat": int(token.issued_at.timestamp()),
+        "exp": int(token.expires_at.timestamp()),
         "iss": settings.TOKEN_ISSUER,
     }
 
 
-def _rotate(presented: PresentedRefreshToken, principal: Principal) -> TokenPair:
+def _rotate(presented: PresentedRefreshToken, token: StoredToken, principal: Principal) -> TokenPair:
+    """Use the token and return its successor. Raises as `_used_before` if it was used before."""
+    if token.used_at is not None:
+        return _used_before(presented, principal)
+    realm, moment = presented.realm, now()
+    tenant = lookup.find(principal.tenant_id) if principal.tenant_id else None
+    subject = issue.subject_of(principal)
+    limits = issue.limits_of(subject, tenant)
+    ends = min(moment + timedelta(seconds=limits.idle), token.session_created_at + timedelta(seconds=limits.absolute))
+    access, seconds = issue.access_token(
+        subject, token.session_id, amr=principal.amr, auth_time=token.auth_time, ends=ends, tenant=tenant
+    )
+    pair = TokenPair(access, new_refresh_token(realm, principal.tenant_id), seconds, token.session_id)
+    rotated = queries.rotate(
+        realm,
+        digest=presented.digest,
+        moment=moment,
+        expires_at=ends,
+        successor=hash_token(pair.refresh_token),
+        successor_sealed=seal(orjson.dumps(pair.fields()), data_key=realm.data_key(), context=_context(presented)),
+    )
+    return pair if rotated else _used_before(presented, principal)
+
+
+def _used_before(presented: PresentedRefreshToken, principal: Principal) -> TokenPair:
+    """Return the response of the winner to the loser of a race; end the session for any other use of a used token.
+
+    Raises InvalidGrant.
+    """
     realm = presented.realm
     with realm.atomic():
-        links = realm.refresh_tokens._default_manager.select_for_update(of=("self",)).select_related("session")
-        link: Any = links.filter(digest=presented.digest).first()
-        if link is None:
-            raise InvalidGrant
-        if link.used_at is None:
-            return _successor(realm, principal, link)
-        if now() - link.used_at <= timedelta(seconds=settings.REFRESH_RACE_SECONDS) and link.successor_sealed:
-            sealed = bytes(link.successor_sealed)
-            kept = orjson.loads(unseal(sealed, data_key=realm.data_key(), context=_context(realm, link)))
-            return TokenPair(**kept, session_id=link.session_id)
+        used = realm.refresh_tokens._default_manager.select_for_update().filter(digest=presented.digest).first()
+        if used is None or used.used_at is None:
+            raise InvalidGrant  # the session was deleted meanwhile
+        if now() - used.used_at <= timedelta(seconds=settings.REFRESH_RACE_SECONDS) and used.successor_sealed:
+            sealed = bytes(used.successor_sealed)
+            kept = orjson.loads(unseal(sealed, data_key=realm.data_key(), context=_context(presented)))
+            return TokenPair(**kept, session_id=used.session_id)
         end_sessions(realm, user_id=principal.id, session_id=principal.session_id, reason="refresh_reused")
         realm.record(
             "refresh_token.reused",
@@ -145,36 +194,10 @@ def _rotate(presented: PresentedRefreshToken, principal: Principal) -> TokenPair
     raise InvalidGrant
 
 
-def _context(realm: Realm, link: Any) -> SealContext:
+def _context(presented: PresentedRefreshToken) -> SealContext:
     return SealContext(
-        tenant=realm.owner(),
-        table=realm.refresh_tokens._meta.db_table,
+        tenant=presented.realm.owner(),
+        table=presented.realm.refresh_tokens._meta.db_table,
         column="successor_sealed",
-        row=bytes(link.digest).hex(),
+        row=presented.digest.hex(),
     )
-
-
-def _successor(realm: Realm, principal: Principal, link: Any) -> TokenPair:
-    moment = now()
-    session = link.session
-    tenant = lookup.find(principal.tenant_id) if principal.tenant_id else None
-    subject = issue.subject_of(principal)
-    limits = issue.limits_of(subject, tenant)
-    session.last_used_at = moment
-    session.expires_at = min(
-        moment + timedelta(seconds=limits.idle), session.created_at + timedelta(seconds=limits.absolute)
-    )
-    access, seconds = issue.access_token(
-        subject, session.pk, amr=tuple(session.amr), auth_time=session.auth_time, ends=session.expires_at, tenant=tenant
-    )
-    pair = TokenPair(access, new_refresh_token(realm, principal.tenant_id), seconds, session.pk)
-    link.successor_sealed = seal(orjson.dumps(pair.fields()), data_key=realm.data_key(), context=_context(realm, link))
-    link.used_at = moment
-    link.save(update_fields=["successor_sealed", "used_at"])
-    # The use of this token shows that its holder received it. A caller that still presents its predecessor is another one.
-    realm.refresh_tokens._default_manager.filter(session=session).exclude(successor_sealed=None).exclude(
-        pk=link.pk
-    ).update(successor_sealed=None)
-    realm.refresh_tokens._default_manager.create(digest=hash_token(pair.refresh_token), session=session)
-    session.save(update_fields=["last_used_at", "expires_at"])
-    return pair

@@ -22,6 +22,7 @@ from userflow.accounts.principals import Claims, Principal, UserFields, moment
 from userflow.accounts.session_policy import acr_of, required_acr, session_limits
 from userflow.credentials.email_verification import is_required
 from userflow.ids import FORM
+from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.client_usage import note_use
 from userflow.sessions.queries import ADMIN_STATE, END_USER_STATE, TENANT_AND_CLIENT, groups_in, roles_in
 
@@ -35,8 +36,8 @@ def _uuid(value: str | None) -> UUID | None:
     return UUID(value) if value else None
 
 
-def principal_of(claims: Claims) -> Principal:
-    """Return the principal as stored now.
+def principal_of(claims: Claims, *, client: KnownClient | None = None) -> Principal:
+    """Return the principal as stored now. `client` is the client of an end user's session if it was just authenticated.
 
     Raises SessionInactive when the session has ended or the user or client is deleted or deactivated, TenantSuspended or
     TenantBusy when the tenant may not be read.
@@ -45,7 +46,7 @@ def principal_of(claims: Claims) -> Principal:
         case principals.OPERATOR | principals.ADMIN:
             return _admin(claims)
         case principals.END_USER:
-            return _end_user(claims)
+            return _end_user(claims, client)
         case principals.CLIENT:
             return _client(claims)
         case _:
@@ -110,8 +111,13 @@ def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, Any]:
     return tenant, client
 
 
-def _end_user(claims: Claims) -> Principal:
-    tenant, _ = _tenant_and_client(claims)
+def _end_user(claims: Claims, client: KnownClient | None) -> Principal:
+    if client is None:
+        tenant, _ = _tenant_and_client(claims)
+    elif str(client.tenant.tenant_id) == claims.get("tenant_id"):
+        tenant = client.tenant
+    else:
+        raise SessionInactive
     with in_tenant(tenant.tenant_id, Purpose.READ), connections["tenant"].cursor() as cursor:
         cursor.execute(END_USER_STATE, [claims.get("sid"), claims["sub"]])
         row = cursor.fetchone()

@@ -5,11 +5,10 @@ from functools import partial
 from typing import Generic, TypeVar
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import BooleanField, ExpressionWrapper
 
 from identity_platform.api.email_addresses import email_key
-from identity_platform.audit.origin import set_actor, set_tenant
+from identity_platform.audit.origin import set_actor
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.states import Purpose
@@ -21,8 +20,8 @@ from userflow.credentials import attempts, email_verification, passwords, ticket
 from userflow.credentials.attempts import Counter
 from userflow.errors import EmailNotVerified, HashersBusy, WrongCredentials
 from userflow.sessions import issue
-from userflow.sessions.client_authentication import PROOF_COLUMNS, is_authenticated, reject_sign_in
-from userflow.sessions.client_usage import STALE_USE, note_use
+from userflow.sessions.client_authentication import find_client, reject_sign_in
+from userflow.sessions.client_usage import note_use
 from userflow.sessions.issue import TokenPair, TokenSubject
 from userflow.signin import queries
 
@@ -99,17 +98,20 @@ def sign_in_end_user(
     ClientNotAuthenticated, AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy.
     """
     attempts.limit_guessing_address("signin")
-    tenant, client_active, stale = _tenant_of_client(client_id, client_secret)
-    if tenant is None or (tenant_id is not None and tenant_id != tenant.tenant_id):
+    client = find_client(client_id)
+    if client is not None and not client.accepts(client_secret):
+        reject_sign_in(client.tenant.tenant_id, client_id)
+    if client is None or (tenant_id is not None and tenant_id != client.tenant.tenant_id):
         passwords.matches(password, None)
         attempts.count_wrong_secret()
         raise WrongCredentials
+    tenant = lookup.remember(client.tenant)
     with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
         user, caller = queries.count_password_attempt(email_key(email))
         who = user.pk if user else email_key(email)
         with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD, caller=caller):
             right = passwords.matches(password, user.password if user else None)
-            if not right or user is None or not user.active or not client_active:
+            if not right or user is None or not user.active or not client.active:
                 raise _rejected(END_USERS, user)
             _renew_hash(END_USERS, user, password)
         if email_verification.is_unverified(user, tenant):
@@ -118,7 +120,7 @@ def sign_in_end_user(
             END_USERS.record("signin.address_not_proven", target=("user", user.pk), outcome="refused")
             raise EmailNotVerified
         set_actor(principals.END_USER, str(user.pk))
-        if stale:
+        if client.stale:
             note_use(client_id)
         subject = end_user_subject(user, tenant.tenant_id, client_id)
         return _after_password(END_USERS, user, subject, tenant=tenant, user_agent=user_agent, caller=caller)
@@ -147,28 +149,6 @@ def _renew_hash(realm: Realm, user: Account, password: str) -> None:
     user.refresh_from_db(fields=["password"])
     if not passwords.matches(password, user.password):
         raise WrongCredentials
-
-
-def _tenant_of_client(client_id: UUID, secret: str | None) -> tuple[lookup.TenantContext | None, bool, bool]:
-    """Return the client's tenant, whether the client is active, and whether its last use must be stored.
-
-    Raises ClientNotAuthenticated for a confidential client without its secret, for every user alike.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {lookup.COLUMNS}, c.active, {STALE_USE.format(client='c')}, {PROOF_COLUMNS} FROM userflow_client c"
-            f" JOIN tenants_tenant t ON t.id = c.tenant_id {lookup.JOINS} WHERE c.id = %s",
-            [client_id],
-        )
-        row = cursor.fetchone()
-    if row is None:
-        return None, False, False
-    active, stale, *proof = row[lookup.WIDTH :]
-    tenant = lookup.remember(lookup.from_row(row[: lookup.WIDTH]))
-    set_tenant(tenant.tenant_id, client_id)
-    if not is_authenticated(secret, *proof):
-        reject_sign_in(tenant.tenant_id, client_id)
-    return tenant, bool(active), bool(stale)
 
 
 def admin_subject(user: AdminUser) -> TokenSubject:
