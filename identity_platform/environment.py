@@ -11,7 +11,7 @@ from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import TypedDict
 from urllib.parse import unquote, urlsplit
 
 from django.conf.locale import LANG_INFO
@@ -126,7 +126,18 @@ def ensure_writable(folder: Path, name: str) -> None:
         ) from problem
 
 
-def database(url: str, variable: str) -> dict[str, Any]:
+class DatabaseSettings(TypedDict):
+    """The part of Django's database settings that a URL contains."""
+
+    NAME: str
+    USER: str
+    PASSWORD: str
+    HOST: str
+    PORT: str
+    OPTIONS: dict[str, object]
+
+
+def database(url: str, variable: str) -> DatabaseSettings:
     """Return Django's database settings from a libpq connection URL (PostgreSQL documentation 34.1.1.2)."""
     try:
         parts = conninfo_to_dict(url)
@@ -135,16 +146,16 @@ def database(url: str, variable: str) -> dict[str, Any]:
     if not parts.get("dbname"):
         raise ImproperlyConfigured(f"{variable} must name a database: postgresql://user:password@host:port/NAME")
     return {
-        "NAME": parts.pop("dbname"),
-        "USER": parts.pop("user", ""),
-        "PASSWORD": parts.pop("password", ""),
-        "HOST": parts.pop("host", ""),
+        "NAME": str(parts.pop("dbname")),
+        "USER": str(parts.pop("user", "")),
+        "PASSWORD": str(parts.pop("password", "")),
+        "HOST": str(parts.pop("host", "")),
         "PORT": str(parts.pop("port", "")),
         "OPTIONS": {key: value for key, value in parts.items() if value is not None},
     }
 
 
-def mail(url: str) -> dict[str, Any]:
+def mail(url: str) -> dict[str, object]:
     """Return Django's e-mail settings from `smtp:`, `smtps:`, `file:` or `console:`; `?tls=off` for SMTP without STARTTLS."""
     parts = urlsplit(url)
     backends = "django.core.mail.backends"

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import requests
@@ -130,13 +130,13 @@ def _parts(url: str) -> tuple[str, int, bool]:
     return parts.hostname, port or (80 if plain else 443), plain
 
 
-def _looked_up(host: str, port: int) -> list[tuple[Any, ...]]:
-    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+def _looked_up(host: str, port: int) -> list[str]:
+    return [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
 def _addresses(host: str, port: int, reach: Reach, *, plain: bool) -> list[tuple[str, int]]:
     """Resolve a name and check its addresses. One forbidden address rejects the name: legitimate names have none."""
-    asked: Future[list[tuple[Any, ...]]] = _resolvers.submit(_looked_up, host.strip("[]"), port)
+    asked: Future[list[str]] = _resolvers.submit(_looked_up, host.strip("[]"), port)
     try:
         found = asked.result(RESOLVE_SECONDS)
     except NotInTime:
@@ -144,7 +144,7 @@ def _addresses(host: str, port: int, reach: Reach, *, plain: bool) -> list[tuple
         raise NotResolved("The name of the host could not be resolved in time.") from None
     except (OSError, UnicodeError):
         raise NotResolved("The name of the host cannot be resolved: check its spelling.") from None
-    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    addresses = list(dict.fromkeys(found))
     for text in addresses:
         # A scope (`fe80::1%eth0`) is link-local in any case.
         reach.check(ipaddress.ip_address(text.partition("%")[0]), plain=plain)
@@ -199,7 +199,7 @@ class _Guarded:
     reach: Reach
     _dns_host: str
     port: int
-    timeout: Any
+    timeout: object
 
     def _new_conn(self) -> socket.socket:
         seconds = self.timeout if isinstance(self.timeout, int | float) else CONNECT_SECONDS
@@ -279,8 +279,8 @@ class _Adapter(HTTPAdapter):
         self._watch = watch
         super().__init__(pool_connections=1, pool_maxsize=1)
 
-    def init_poolmanager(self, *args: Any, **options: Any) -> None:
-        super().init_poolmanager(*args, **options)
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: object) -> None:
+        super().init_poolmanager(connections, maxsize, block, **options)
         own = {"reach": self._reach, "watch": self._watch}
         plain = type("PlainConnection", (_Guarded, HTTPConnection), {**own, "plain": True})
         secure = type("SecureConnection", (_Guarded, HTTPSConnection), {**own, "plain": False})

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from django.core.exceptions import ImproperlyConfigured
@@ -110,7 +109,7 @@ _options = {
     "server_side_binding": not PGBOUNCER,
     "application_name": "identity",
 }
-DATABASES: dict[str, dict[str, Any]] = {
+DATABASES: dict[str, dict[str, object]] = {
     "default": {
         **_default,
         **_common,

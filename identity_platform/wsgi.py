@@ -2,9 +2,9 @@
 
 import gc
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING
 from wsgiref.types import InputStream, StartResponse, WSGIEnvironment
 
 from django.conf import settings
@@ -16,6 +16,9 @@ from django.db import close_old_connections, reset_queries
 from django.http import HttpResponse
 
 from identity_platform.serving.workers import STOPPING
+
+if TYPE_CHECKING:
+    from _typeshed import OptExcInfo
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "identity_platform.settings")
 
@@ -82,7 +85,7 @@ def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iter
 def _closing(start_response: StartResponse) -> StartResponse:
     """Announce that the connection ends with this response: a proxy then sends nothing more on it, which would be lost."""
 
-    def start(status: str, headers: list[tuple[str, str]], *problem: Any) -> Any:
+    def start(status: str, headers: list[tuple[str, str]], *problem: "OptExcInfo | None") -> Callable[[bytes], object]:
         return start_response(status, [*headers, ("Connection", "close")], *problem)
 
     return start

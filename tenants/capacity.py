@@ -28,7 +28,7 @@ class _Changes(TypedDict, total=False):
 def main_server() -> DatabaseServer:
     """Return the server of the global database. Its row is created at first use."""
     server, _ = DatabaseServer.objects.get_or_create(
-        name=servers.MAIN, defaults={"host": displayed_host(settings.DATABASES["default"]["HOST"])}
+        name=servers.MAIN, defaults={"host": displayed_host(str(settings.DATABASES["default"]["HOST"]))}
     )
     return server
 

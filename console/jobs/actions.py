@@ -137,7 +137,7 @@ def _work(job: Job) -> str:
     try:
         _kinds[job.kind](job, lambda line: _report(job.pk, line))
     except ApiError as error:
-        return " ".join([error.text, *(problem for each in (error.details or {}).values() for problem in each)])
+        return " ".join([error.text, *(problem for each in error.messages.values() for problem in each)])
     except UpgradeFailed as problem:
         return str(problem)
     except (DatabaseError, DriverError) as problem:

@@ -51,9 +51,9 @@ def status_of(error: ApiError) -> int:
 def add_to(form: forms.Form, error: ApiError) -> None:
     """Show an error at the fields that it names, else above the form."""
     placed = False
-    for name, problems in (error.details or {}).items():
+    for name, problems in error.messages.items():
         if name in form.fields:
-            form.add_error(name, problems)
+            form.add_error(name, [*problems])
             placed = True
     if not placed:
         form.add_error(None, in_words(error))

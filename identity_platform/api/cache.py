@@ -7,8 +7,8 @@ follows sends everything in one pipeline. Django gives each thread a cache objec
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import redis
 import structlog
@@ -29,6 +29,8 @@ DEGRADED = Gauge(
 
 MOST_LOCAL_KEYS = 50_000
 
+Replies = Sequence[bytes | str | int | None]
+
 
 class RateLimitCache(BaseCache):
     """Counters in Valkey, and in this process while Valkey is unavailable."""
@@ -47,21 +49,21 @@ class RateLimitCache(BaseCache):
         """Whether counts are taken in this process because the server does not answer."""
         return self._breaker.is_open
 
-    def add(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
+    def add(self, key: str, value: object, timeout: float | None = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
         """Note the window for the `incr` that follows. Always False: nothing is stored yet."""
         if type(value) is not int or value not in (0, 1):
             raise ValueError("This cache counts one by one.")
-        self._window = (key, int(timeout)) if value else None
+        self._window = (key, int(timeout)) if value and timeout is not None else None
         return False
 
-    def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
+    def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
         """Count one and return the total. Raises ValueError without the `add` that names the window."""
         window, self._window = self._window, None
         if window is None or window[0] != key or delta != 1:
             raise ValueError("Counting begins with add().")
         return self.count(*window)[0]
 
-    def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
+    def get(self, key: str, default: object = None, version: int | None = None) -> object:
         return self.totals(key)[0] or default
 
     def count(self, key: str, seconds: int, *others: str) -> list[int]:
@@ -82,10 +84,10 @@ class RateLimitCache(BaseCache):
     def totals(self, *keys: str) -> list[int]:
         """The totals of several keys in one round trip."""
         names = [self.make_key(key) for key in keys]
-        replies = self._ask(lambda: cast("list[Any]", self._client.mget(names)))
+        replies = self._ask(lambda: self._client.mget(names))
         return self._local_totals(names) if replies is None else [int(reply or 0) for reply in replies]
 
-    def _ask(self, send: Callable[[], list[Any]]) -> list[Any] | None:
+    def _ask(self, send: Callable[[], Replies]) -> Replies | None:
         """Return the server's replies, or None while it cannot be asked."""
         recovering = self._breaker.is_open
         if not self._breaker.allows_request():

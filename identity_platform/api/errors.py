@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import ClassVar
 
 
 class ApiError(Exception):
@@ -23,13 +23,21 @@ class ApiError(Exception):
         self,
         message: str | None = None,
         *,
-        details: Mapping[str, Any] | None = None,
+        details: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.text = message or self.message
         self.details = details
         self.headers = dict(headers or {})
         super().__init__(self.text)
+
+    @property
+    def messages(self) -> dict[str, list[str]]:
+        """Return the details as lists of messages."""
+        return {
+            name: [str(text) for text in told] if isinstance(told, list) else [str(told)]
+            for name, told in (self.details or {}).items()
+        }
 
     @property
     def phrase(self) -> str:
@@ -68,7 +76,7 @@ class NotSignedIn(ApiError):
         self,
         message: str | None = None,
         *,
-        details: Mapping[str, Any] | None = None,
+        details: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message, details=details, headers={"WWW-Authenticate": self.challenge, **(headers or {})})
@@ -166,7 +174,7 @@ class TooManyRequests(ApiError):
         message: str | None = None,
         *,
         retry_after: int,
-        details: Mapping[str, Any] | None = None,
+        details: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         wait = max(1, retry_after)
@@ -195,7 +203,7 @@ class Unavailable(ApiError):
         message: str | None = None,
         *,
         retry_after: int = 2,
-        details: Mapping[str, Any] | None = None,
+        details: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message, details=details, headers={"Retry-After": str(retry_after), **(headers or {})})

@@ -3,9 +3,9 @@
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import orjson
 import structlog
@@ -23,6 +23,10 @@ from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
 from identity_platform.api import errors
+
+if TYPE_CHECKING:
+    from rest_framework.request import Request
+    from rest_framework.views import APIView
 
 log = structlog.get_logger("identity.api")
 
@@ -43,22 +47,17 @@ def envelope(path: str, error: errors.ApiError) -> dict[str, object]:
         fallback = "temporarily_unavailable" if error.status == 503 else "invalid_request"
         name = getattr(error, "error", None) or OAUTH_ERRORS.get(error.status, fallback)
         # OAuth has no other field that could name the parameter.
-        text = " ".join(_each(error.details)) if error.details else error.text
+        each = [f"{name}: {text}" for name, texts in error.messages.items() for text in texts]
+        text = " ".join(each) or error.text
         # RFC 6749 section 5.2 allows only ASCII there, without double quotes and backslashes.
         plain = text.replace('"', "'").replace("\\", "/").encode("ascii", "replace").decode()
         return {"error": name, "error_description": plain}
-    body: dict[str, Any] = {"error": error.phrase, "message": error.text}
+    body: dict[str, object] = {"error": error.phrase, "message": error.text}
     if error.shows_code:
         body["code"] = error.code
     if error.details:
         body["details"] = error.details
     return body
-
-
-def _each(details: Mapping[str, object]) -> Iterator[str]:
-    for name, told in details.items():
-        for sentence in told if isinstance(told, list) else [told]:
-            yield f"{name}: {sentence}"
 
 
 def as_api_error(problem: BaseException) -> errors.ApiError:
@@ -116,15 +115,20 @@ def where(problem: BaseException) -> list[str]:
     return [f"{frame.f_globals.get('__name__')}:{frame.f_code.co_name}:{line}" for frame, line in frames]
 
 
-def api_error_response(problem: Exception, context: dict[str, Any]) -> Response:
+class ErrorContext(TypedDict):
+    """What DRF tells of the view that raised; `args` and `kwargs` are not used."""
+
+    view: "APIView"
+    request: "Request"
+
+
+def api_error_response(problem: Exception, context: ErrorContext) -> Response:
     """Handle exceptions for DRF (EXCEPTION_HANDLER)."""
-    error = as_api_error(problem)
-    note_rejection(context["request"]._request, error)
+    error, request = as_api_error(problem), context["request"]
+    note_rejection(request._request, error)
     if isinstance(problem, drf.UnsupportedMediaType):
         error = errors.UnsupportedMediaType.expecting(context["view"].parser_classes[0].media_type)
-    return Response(
-        envelope(context["request"].path, error), status=error.status, headers=_headers(error, context["request"])
-    )
+    return Response(envelope(request.path, error), status=error.status, headers=_headers(error, request.path))
 
 
 def note_rejection(request: HttpRequest, error: errors.ApiError) -> None:
@@ -154,8 +158,8 @@ def read_only(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespon
     return guarded
 
 
-def _headers(error: errors.ApiError, request: Any) -> dict[str, str]:
-    if request.path.startswith("/authmgr/token"):
+def _headers(error: errors.ApiError, path: str) -> dict[str, str]:
+    if path.startswith("/authmgr/token"):
         return {"Cache-Control": "no-store", "Pragma": "no-cache", **error.headers}  # RFC 6749 section 5.1
     return error.headers
 

@@ -3,12 +3,11 @@
 import logging
 import os
 import re
-from collections.abc import MutableMapping
 from contextlib import suppress
-from typing import Any
 
 import orjson
 import structlog
+from structlog.typing import EventDict, Processor
 
 # Values under these names are masked, in case a secret is logged by mistake.
 SECRET_NAME = re.compile(
@@ -19,7 +18,7 @@ STANDARD_ERROR = 2
 SILENCED = ("django.db.backends", "django.request", "django.security.DisallowedHost", "faker", "urllib3")
 
 
-def hide_secrets(_: Any, __: str, event: MutableMapping[str, object]) -> MutableMapping[str, object]:
+def hide_secrets(_: object, __: str, event: EventDict) -> EventDict:
     """Mask values whose name says that they are secret."""
     for name in event:
         if name != "event" and SECRET_NAME.search(name):
@@ -27,13 +26,13 @@ def hide_secrets(_: Any, __: str, event: MutableMapping[str, object]) -> Mutable
     return event
 
 
-def _drop_request(_: Any, __: str, event: MutableMapping[str, object]) -> MutableMapping[str, object]:
+def _drop_request(_: object, __: str, event: EventDict) -> EventDict:
     """Drop the request that Django's loggers add: its text contains the path and the query."""
     event.pop("request", None)
     return event
 
 
-def _name_exception(_: Any, __: str, event: MutableMapping[str, object]) -> MutableMapping[str, object]:
+def _name_exception(_: object, __: str, event: EventDict) -> EventDict:
     """Log only the type of a library's exception: its text may quote statements, paths and values."""
     problem = event.pop("exc_info", None)
     if problem:
@@ -41,7 +40,7 @@ def _name_exception(_: Any, __: str, event: MutableMapping[str, object]) -> Muta
     return event
 
 
-def _line(event: Any, **_: object) -> str:
+def _line(event: object, **_: object) -> str:
     return orjson.dumps(event, default=str).decode()
 
 
@@ -81,10 +80,10 @@ class LineHandler(logging.Handler):
             self.handleError(record)
 
 
-def configure(options: dict[str, Any]) -> None:
+def configure(options: dict[str, str]) -> None:
     """Django's LOGGING_CONFIG: structlog and the standard library's loggers write the same lines."""
     level = logging.getLevelNamesMapping().get(options["level"], logging.INFO)
-    shared: list[Any] = [
+    shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -111,7 +111,8 @@ class SecurityMiddleware(security.SecurityMiddleware):
         if length.isdigit() and int(length) > settings.API_BODY_LIMIT:
             too_large = handlers.plain_response(request.path, errors.BodyTooLarge())
             # A page of an allowed origin may read why its request was rejected.
-            response: HttpResponse = CrossOrigin(lambda _: too_large)(request)
+            response = CrossOrigin(lambda _: too_large)(request)
+            assert isinstance(response, HttpResponse)  # no view is async
             return response
         if request.path in PROBES:
             return None

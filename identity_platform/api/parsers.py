@@ -50,7 +50,7 @@ class StrictJSONParser(BaseParser):
 
     def parse(
         self,
-        stream: IO[Any],
+        stream: IO[bytes],
         media_type: str | None = None,
         parser_context: Mapping[str, object] | None = None,
     ) -> dict[str, object]:
@@ -69,7 +69,7 @@ class StrictFormParser(BaseParser):
 
     def parse(
         self,
-        stream: IO[Any],
+        stream: IO[bytes],
         media_type: str | None = None,
         parser_context: Mapping[str, object] | None = None,
     ) -> dict[str, str]:
@@ -133,7 +133,7 @@ _TOO_DEEP = f"The body is nested more than {DEEPEST} levels deep."
 
 def _walk(body: dict[str, object]) -> None:
     """Reject deep nesting, NUL and lone surrogates, and name the field. A loop, because it guards against recursion."""
-    levels: list[Iterator[tuple[str | int, Any]]] = [iter(body.items())]
+    levels: list[Iterator[tuple[str | int, object]]] = [iter(body.items())]
     path: list[str | int] = []
     while levels:
         for key, value in levels[-1]:
@@ -169,7 +169,7 @@ def _shown(name: str) -> str:
     return name if _SHOWABLE.fullmatch(name) else "?"
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, object]:
+def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         counts = Counter(name for name, _ in pairs)
@@ -213,12 +213,11 @@ def _require_type(stated: str | None, wanted: str) -> None:
         raise UnsupportedMediaType.expecting(wanted)
 
 
-def _read(stream: IO[Any], parser_context: Mapping[str, Any] | None) -> bytes:
-    request = (parser_context or {}).get("request")
-    stated = str(request.META.get("CONTENT_LENGTH") or "") if request is not None else ""
+def _read(stream: IO[bytes], parser_context: Mapping[str, object] | None) -> bytes:
+    meta: Mapping[str, object] = getattr((parser_context or {}).get("request"), "META", {})
+    stated = str(meta.get("CONTENT_LENGTH") or "")
     length = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 20 else None
-    coding = str(request.META.get("HTTP_CONTENT_ENCODING", "")) if request is not None else ""
-    if coding.strip().lower() not in ("", "identity"):
+    if str(meta.get("HTTP_CONTENT_ENCODING", "")).strip().lower() not in ("", "identity"):
         # A megabyte of zeros is a kilobyte compressed, so bodies are not decompressed (RFC 9110 section 15.5.16).
         raise UnsupportedMediaType(
             "Send the body as it is, without Content-Encoding.", headers={"Accept-Encoding": "identity"}
@@ -227,7 +226,7 @@ def _read(stream: IO[Any], parser_context: Mapping[str, Any] | None) -> bytes:
     if length is not None and length > limit:
         raise BodyTooLarge
     try:
-        raw: bytes = stream.read(limit + 1)
+        raw = stream.read(limit + 1)
     except OSError:
         raise MalformedBody("The body could not be read to its end.") from None
     if len(raw) > limit:

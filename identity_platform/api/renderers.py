@@ -1,7 +1,6 @@
 """Render JSON with orjson, without content negotiation."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import orjson
 from rest_framework.negotiation import BaseContentNegotiation
@@ -13,7 +12,7 @@ from rest_framework.request import Request
 OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
 
 
-def as_json(data: Any) -> bytes:
+def as_json(data: object) -> bytes:
     """Return `data` as UTF-8 JSON."""
     try:
         return orjson.dumps(data, default=str, option=OPTIONS)
@@ -21,7 +20,7 @@ def as_json(data: Any) -> bytes:
         return orjson.dumps(_within_64_bits(data), default=str, option=OPTIONS)
 
 
-def _within_64_bits(data: Any) -> Any:
+def _within_64_bits(data: object) -> object:
     """Return the same with a float for every integer that orjson cannot write.
 
     The parser rejects such numbers, but jsonb writes 1e300 out in digits, which Python reads as an int.
@@ -48,7 +47,7 @@ class OrjsonRenderer(BaseRenderer):
     render_style = "binary"
 
     def render(
-        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, object] | None = None
+        self, data: object, accepted_media_type: str | None = None, renderer_context: Mapping[str, object] | None = None
     ) -> bytes:
         return b"" if data is None else as_json(data)
 

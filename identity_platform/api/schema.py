@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
 from identity_platform.api import errors
-from identity_platform.api.views import Contract
+from identity_platform.api.views import Contract, Shape
 
 
 class RegistryProblem(serializers.Serializer[object]):
@@ -126,6 +126,9 @@ TAGS_BY_PREFIX = {
 }
 
 
+Parameter = OpenApiParameter | serializers.Serializer[object] | Shape
+
+
 class ContractSchema(AutoSchema):
     """Describe an operation by the `Contract` of its action."""
 
@@ -156,7 +159,7 @@ class ContractSchema(AutoSchema):
         """Return the first media type only: with two, generators send the model as the wrong one."""
         return list(super().map_parsers()[:1])
 
-    def get_request_serializer(self) -> Any:
+    def get_request_serializer(self) -> Shape | None:
         return self.contract.body
 
     def _get_request_body(self, direction: str = "request") -> Any:
@@ -173,8 +176,8 @@ class ContractSchema(AutoSchema):
         bearer: list[dict[str, object]] = [{"bearer": []}]
         return {"required": bearer, "optional": [*bearer, {}], "none": []}[self.contract.token]
 
-    def get_override_parameters(self) -> list[Any]:
-        found: list[object] = [self.contract.query] if self.contract.query else []
+    def get_override_parameters(self) -> list[Parameter]:
+        found: list[Parameter] = [self.contract.query] if self.contract.query else []
         found += [
             OpenApiParameter(name, str, OpenApiParameter.HEADER, description=meaning)
             for name, meaning in self.contract.headers.items()
@@ -223,7 +226,7 @@ class ContractSchema(AutoSchema):
         """List the rows of the action table that the operation checks (`userflow.sessions.assurance`)."""
         return {"x-assurance": [str(row) for row in self.contract.assurance]} if self.contract.assurance else {}
 
-    def _is_list_view(self, serializer: Any = None) -> bool:
+    def _is_list_view(self, serializer: object = None) -> bool:
         """Return False: lists are objects with rows and totals, never bare arrays."""
         return False
 
@@ -241,7 +244,7 @@ class ContractSchema(AutoSchema):
         for error in possible:
             if error not in by_status[error.status]:
                 by_status[error.status].append(error)
-        answers: dict[Any, Any] = {}
+        answers: dict[str | int, OpenApiResponse] = {}
         for status, shape in contract.returns.items():
             answers[status] = OpenApiResponse(shape) if shape else OpenApiResponse(description="No body.")
         for status, kinds in sorted(by_status.items()):

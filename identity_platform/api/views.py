@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
+from django.http.response import HttpResponseBase
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSet
@@ -11,8 +12,8 @@ from rest_framework.viewsets import ViewSet
 from identity_platform.api.errors import ApiError, MethodNotAllowed, ValidationFailed
 from identity_platform.api.parsers import query_parameters
 
-View = TypeVar("View", bound=Callable[..., Any])
-Shape = type[serializers.BaseSerializer[object]]
+View = TypeVar("View", bound=Callable[..., HttpResponseBase])
+Shape = type[serializers.Serializer[object]]
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class ApiViewSet(ViewSet):
         self.perform_authentication(request)
         self.check_permissions(request)
 
-    def http_method_not_allowed(self, request: Any, *args: object, **kwargs: object) -> Any:
+    def http_method_not_allowed(self, request: object, *args: object, **kwargs: object) -> NoReturn:
         raise MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
 
     def valid(self, shape: Shape) -> dict[str, Any]:
@@ -106,7 +107,7 @@ class ApiViewSet(ViewSet):
         """Validate the query string, likewise."""
         return self._checked(shape, query_parameters(self.request))
 
-    def _checked(self, shape: Shape, data: Any) -> dict[str, object]:
+    def _checked(self, shape: Shape, data: object) -> dict[str, object]:
         try:
             return dict(_kept(shape).run_validation(data))
         except serializers.ValidationError as problem:
@@ -126,7 +127,7 @@ def _kept(shape: Shape) -> serializers.BaseSerializer[object]:
     return _shapes[shape]
 
 
-def _messages(found: Any, path: str = "") -> dict[str, list[str]]:
+def _messages(found: object, path: str = "") -> dict[str, list[str]]:
     """Flatten nested serializer errors to a map from field path to messages."""
     flat: dict[str, list[str]] = {}
     if isinstance(found, Mapping):

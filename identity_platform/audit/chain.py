@@ -16,6 +16,7 @@ from uuid import UUID
 import orjson
 import structlog
 from django.db import connections
+from django.db.backends.utils import CursorWrapper
 
 from identity_platform.crypto import keyed_digest
 
@@ -34,6 +35,9 @@ _EVENT = (
     " address, request_id, details::text"
 )
 
+# Id, microseconds, and the other columns of `_EVENT`.
+EventRow = tuple[int, int, *tuple[object, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class Trail:
@@ -45,7 +49,7 @@ class Trail:
     links: str
     key: bytes = field(repr=False)
 
-    def cursor(self) -> Any:
+    def cursor(self) -> CursorWrapper:
         """A cursor in the trail's database; a tenant must be entered."""
         return connections[self.alias].cursor()
 
@@ -94,13 +98,13 @@ class Link:
         return keyed_digest(content, key=trail.key, purpose="audit chain")
 
 
-def locked(cursor: Any) -> bool:
+def locked(cursor: CursorWrapper) -> bool:
     """Take the chain until the transaction ends; False while another sealer or purger has it."""
     cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [CHAIN_LOCK])
     return bool(cursor.fetchone()[0])
 
 
-def append(cursor: Any, trail: Trail, link: Link) -> Link:
+def append(cursor: CursorWrapper, trail: Trail, link: Link) -> Link:
     """Store a link with its MAC; gives it as stored. The chain must be `locked`."""
     mac = link.signed_by(trail)
     values = [getattr(link, name.strip()) for name in LINK_COLUMNS.split(",")]
@@ -122,7 +126,7 @@ def keep_head(trail: Trail, link: Link) -> None:
     log.info("audit_sealed", owner=trail.owner, number=link.number, to_id=link.to_id, mac=link.mac.hex())
 
 
-def events_of(cursor: Any, trail: Trail, from_id: int, to_id: int, most: int | None = None) -> list[Any]:
+def events_of(cursor: CursorWrapper, trail: Trail, from_id: int, to_id: int, most: int | None = None) -> list[EventRow]:
     """The events of a range of ids, as the columns that `digest_of` covers; at most `most`."""
     columns = _EVENT + (", tenant_id::text" if trail.owner == PLATFORM else "")
     cursor.execute(
@@ -131,18 +135,18 @@ def events_of(cursor: Any, trail: Trail, from_id: int, to_id: int, most: int | N
     return list(cursor.fetchall())
 
 
-def digest_of(rows: list[Any]) -> bytes:
+def digest_of(rows: list[EventRow]) -> bytes:
     """SHA-256 over the events in the order of their ids, each a JSON array of its columns on a line."""
     return hashlib.sha256(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)).digest()
 
 
-def as_link(row: Any) -> Link:
+def as_link(row: tuple[Any, ...]) -> Link:
     """A row of LINK_COLUMNS."""
     facts, secrets = row[:-3], [bytes(value) for value in row[-3:]]
     return Link(*facts, *secrets)
 
 
-def newest_link(cursor: Any, trail: Trail, kind: str | None = None) -> Link | None:
+def newest_link(cursor: CursorWrapper, trail: Trail, kind: str | None = None) -> Link | None:
     """The link with the highest number, of all or of one kind."""
     where = "WHERE kind = %s" if kind else ""
     cursor.execute(

@@ -1,6 +1,7 @@
 """The rows of the audit trail. Ids and facts, never personal data, never secrets."""
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 from django.db import models
 from django.db.models.functions import Now
@@ -18,7 +19,7 @@ class AuditEvent(models.Model):
     target_id = models.CharField(max_length=64, blank=True, default="")
     address = models.CharField(max_length=45, blank=True, default="")
     request_id = models.CharField(max_length=128, blank=True, default="")
-    details: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict)
+    details: "models.JSONField[Mapping[str, object], dict[str, object]]" = models.JSONField(default=dict)
 
     class Meta:
         abstract = True

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from django.db import transaction
+from django.db.backends.utils import CursorWrapper
 
 from identity_platform.audit.chain import LINK_COLUMNS, Link, Trail, append, as_link, keep_head, locked, newest_link
 from identity_platform.audit.models import Seal
@@ -35,7 +35,7 @@ def purge(trail: Trail, *, before: datetime, seen: Callable[[int], None] = lambd
     return gone
 
 
-def _anchor(cursor: Any, trail: Trail, before: datetime) -> tuple[Link | None, bool]:
+def _anchor(cursor: CursorWrapper, trail: Trail, before: datetime) -> tuple[Link | None, bool]:
     """The anchor to purge by, and whether it is new."""
     standing = newest_link(cursor, trail, Seal.ANCHOR)
     cursor.execute(

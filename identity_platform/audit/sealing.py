@@ -11,9 +11,9 @@ within one run only and never stored: a trail that moves to another server stays
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from django.db import connections, transaction
+from django.db.backends.utils import CursorWrapper
 
 from identity_platform.audit.chain import (
     GENESIS,
@@ -87,7 +87,7 @@ def _all_ended(trail: Trail, running_below: int, wait: float) -> bool:
         time.sleep(0.05)
 
 
-def _seal_next(cursor: Any, trail: Trail, certain: int) -> Link | None:
+def _seal_next(cursor: CursorWrapper, trail: Trail, certain: int) -> Link | None:
     begun = _sealed_up_to(cursor, trail)
     rows = events_of(cursor, trail, begun + 1, certain, LINK_SIZE)
     if not rows:
@@ -110,7 +110,7 @@ def _seal_next(cursor: Any, trail: Trail, certain: int) -> Link | None:
     )
 
 
-def _sealed_up_to(cursor: Any, trail: Trail) -> int:
+def _sealed_up_to(cursor: CursorWrapper, trail: Trail) -> int:
     last = newest_link(cursor, trail, Seal.ROWS) or newest_link(cursor, trail, Seal.ANCHOR)
     return last.to_id if last else 0
 

@@ -5,7 +5,6 @@ is written outside `tenant_atomic()`.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
 from uuid import UUID
 
 import orjson
@@ -28,7 +27,7 @@ _FOR_EACH_ON_PLATFORM = (
 
 def _values(
     action: str, outcome: str, target: tuple[str, object] | None, details: Mapping[str, object] | None
-) -> list[Any]:
+) -> list[str]:
     origin = current_origin()
     kind, target_id = target or ("", "")
     return [
@@ -49,7 +48,7 @@ def record_for_tenant(
     *,
     target: tuple[str, object] | None = None,
     outcome: str = "success",
-    details: Mapping[str, Any] | None = None,
+    details: Mapping[str, object] | None = None,
 ) -> None:
     """Write one event to the audit trail of the entered tenant.
 
@@ -75,7 +74,7 @@ def record_for_platform(
     tenant_id: UUID | None = None,
     target: tuple[str, object] | None = None,
     outcome: str = "success",
-    details: Mapping[str, Any] | None = None,
+    details: Mapping[str, object] | None = None,
 ) -> None:
     """Write one event to the platform's audit trail. `tenant_id` is the tenant that it concerns, if any."""
     with connections["default"].cursor() as cursor:
@@ -89,7 +88,7 @@ def record_for_each_on_platform(
     kind: str,
     ids: Collection[object],
     outcome: str = "success",
-    details: Mapping[str, Any] | None = None,
+    details: Mapping[str, object] | None = None,
 ) -> None:
     """Write one event for each target to the platform's audit trail, likewise."""
     values = _values(action, outcome, (kind, ""), details)

@@ -7,13 +7,16 @@ Hoang, Reyhanitabar, Rogaway and Vizár, 2015).
 
 import io
 import os
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from identity_platform.crypto.framing import NONCE_BYTES, TAG_BYTES, SealBroken
 from identity_platform.crypto.sealing import derive_key
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _MAGIC = b"identity-sealed\x01"
 _SALT_BYTES = 16
@@ -46,7 +49,7 @@ class SealingWriter(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data: Any) -> int:
+    def write(self, data: "ReadableBuffer") -> int:
         before = len(self._waiting)
         self._waiting += data
         size = len(self._waiting) - before
@@ -61,7 +64,7 @@ class SealingWriter(io.RawIOBase):
         self._out.write(self._cipher.encrypt(_nonce(self._number, last=last), chunk, self._header))
         self._number += 1
 
-    def __exit__(self, kind: Any, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # After an error the last chunk stays out: what was written does not open.
         if kind is None:
             self._seal(len(self._waiting), last=True)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from identity_platform.transfer.rows import CSV, escape_formula
 from identity_platform.transfer.temporary_folder import temporary_folder
@@ -63,7 +63,7 @@ class RowWriter:
             self.csv.writerow([_cell(row.get(name)) for name in self.columns])
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     match value:
         case None:
             return ""

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import json_object
@@ -44,7 +44,7 @@ class Row:
 
     line: int
     end: int
-    members: dict[str, Any] = field(default_factory=dict)
+    members: dict[str, object] = field(default_factory=dict)
     faults: list[RowError] = field(default_factory=list)
 
 

@@ -5,14 +5,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rest_framework.exceptions import ValidationError
-from rest_framework.fields import Field, SkipField
+from rest_framework.fields import SkipField
 
 from identity_platform.api.errors import MalformedBody
+from identity_platform.api.fields import StrictField
 from identity_platform.api.parsers import json_object
 from identity_platform.transfer.rows import Row, RowError
 
 # Converts a CSV cell to what JSON would contain. Its ValueError says what to write instead.
-TextParser = Callable[[str], Any]
+TextParser = Callable[[str], object]
 
 
 def boolean(text: str) -> bool:
@@ -49,7 +50,7 @@ class RowSchema:
 
     def __init__(
         self,
-        fields: Mapping[str, Field[Any, Any, Any, Any]],
+        fields: Mapping[str, StrictField],
         *,
         needed: tuple[str, ...],
         texts: Mapping[str, TextParser],
@@ -68,7 +69,7 @@ class RowSchema:
                 continue
             try:
                 if from_text and name in self.texts:
-                    value = self.texts[name](value)
+                    value = self.texts[name](str(value))
                 values[name] = self.fields[name].run_validation(value)
             except ValueError as problem:
                 row.faults.append(RowError(row.line, name, str(problem)))
@@ -84,7 +85,7 @@ class RowSchema:
         return values
 
 
-def _said(detail: Any) -> str:
+def _said(detail: object) -> str:
     """Return the first message, at any depth."""
     while isinstance(detail, list | dict) and detail:
         detail = next(iter(detail.values())) if isinstance(detail, dict) else detail[0]

@@ -27,7 +27,7 @@ class PasswordRules:
         try:
             passwords.check_strength(password, personal=personal)
         except WeakPassword as error:
-            raise ValidationError((error.details or {})["password"]) from error
+            raise ValidationError([*error.messages["password"]]) from error
 
     def get_help_text(self) -> str:
         """Return the help text of forms."""

@@ -37,7 +37,7 @@ class Command(BaseCommand):
             try:
                 ended = set_admin_password(username=username, password=password)
             except ApiError as error:
-                problems = [text for texts in (error.details or {}).values() for text in texts]
+                problems = [text for texts in error.messages.values() for text in texts]
                 if not problems:
                     raise CommandError(error.text, returncode=NOT_TRIED) from error
                 self.stderr.write("\n".join(problems))
