@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from django.core.exceptions import ImproperlyConfigured
 
+from identity_platform import rate_limits
 from identity_platform.environment import (
     boolean,
     database,
@@ -23,6 +24,7 @@ from identity_platform.environment import (
     text,
     translated_languages,
 )
+from identity_platform.library_settings import *  # noqa: F403  # what depends on no variable
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -212,7 +214,6 @@ TEMPLATES = [
         },
     }
 ]
-STATIC_URL = "/static/"
 # Served from the packages themselves: nothing to collect before a start.
 WHITENOISE_USE_FINDERS = True
 AUTH_USER_MODEL = "userflow.AdminUser"
@@ -263,33 +264,6 @@ SECURE_REFERRER_POLICY = "no-referrer"
 # Pages of other origins that may call the API from a browser. A list of the operator's, never of the tenants: in an open
 # enrollment window the caller's address counts as proof, and a page of another site would share it.
 CORS_ALLOWED_ORIGINS = string_list("CORS_ALLOWED_ORIGINS", [])
-CORS_URLS_REGEX = r"^/(uflow|authmgr|clientms|webauthn|exsvc|\.well-known)/"
-CORS_ALLOW_HEADERS = ["authorization", "content-type", "x-enrollment-ticket", "x-request-id", "x-tenant-id"]
-CORS_EXPOSE_HEADERS = [
-    "Retry-After",
-    "WWW-Authenticate",
-    "X-Enrollment-Ticket",
-    "X-RateLimit-Limit",
-    "X-RateLimit-Remaining",
-    "X-RateLimit-Reset",
-    "X-Request-ID",
-]
-CORS_PREFLIGHT_MAX_AGE = 600
-
-UNFOLD = {
-    "SITE_TITLE": "Identity platform",
-    "SITE_HEADER": "Identity platform",
-    "SITE_URL": "/docs/",
-    "SITE_SYMBOL": "shield_person",
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": f"{STATIC_URL}console/icon.svg"}],
-    "SHOW_HISTORY": False,
-    "SHOW_VIEW_ON_SITE": False,
-    "DASHBOARD_CALLBACK": "console.metrics.dashboard.context",
-    "SIDEBAR": {"navigation": "console.frame.navigation.sidebar"},
-    "STYLES": [f"{STATIC_URL}console/records.css"],
-    "ACCOUNT": {"navigation": "console.frame.navigation.own_links"},
-}
-
 # --- signing in ------------------------------------------------------------------------------------------------------
 
 PASSWORD_HASHERS = ["userflow.credentials.passwords.Argon2Hasher"]
@@ -345,24 +319,7 @@ CONSOLE_ORIGINS = origins(
     "CONSOLE_ORIGINS", WEBAUTHN_ORIGINS if CONSOLE_RP_ID == WEBAUTHN_RP_ID else [f"https://{CONSOLE_RP_ID}"]
 )
 
-# (how many, in how many seconds). The registry's 100 is given by the specification.
-LIMITS: dict[str, tuple[int, int]] = {
-    "signin": (integer("LIMIT_SIGNIN_PER_MINUTE", 120, least=1), 60),
-    "registration": (integer("LIMIT_REGISTRATION_PER_MINUTE", 120, least=1), 60),
-    # Passkey ceremonies that name a user. One without a user is a sign-in.
-    "ceremony": (integer("LIMIT_CEREMONIES_PER_MINUTE", 600, least=1), 60),
-    "unknown_user": (integer("LIMIT_UNKNOWN_USER_PER_MINUTE", 120, least=1), 60),
-    "wrong_secret": (integer("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
-    "forgot": (integer("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),
-    "email_resend": (integer("LIMIT_EMAIL_RESEND_PER_HOUR", 5, least=1), 3600),
-    # Of one kind to one address: "your password was changed" and its like.
-    "mail": (integer("LIMIT_MAILS_PER_HOUR", 20, least=1), 3600),
-    "invitation": (integer("LIMIT_INVITATIONS_PER_HOUR", 200, least=1), 3600),
-    # Calls that import or export people.
-    "transfer": (integer("LIMIT_TRANSFER_PER_MINUTE", 30, least=1), 60),
-    "registry": (integer("LIMIT_REGISTRY_PER_MINUTE", 100, least=1), 60),
-    "anonymous_registry": (integer("LIMIT_ANONYMOUS_REGISTRY_PER_MINUTE", 300, least=1), 60),
-}
+LIMITS, SMS_LIMITS = rate_limits.LIMITS, rate_limits.SMS_LIMITS
 
 # How long events of the audit trail are kept; the database itself prevents deleting them in their first 30 days.
 AUDIT_RETENTION_DAYS = integer("AUDIT_RETENTION_DAYS", 400, least=30, most=36_500)
@@ -406,18 +363,6 @@ SMS_HTTP_URL = text("SMS_HTTP_URL")
 SMS_HTTP_TOKEN = text("SMS_HTTP_TOKEN")
 # Countries that codes are sent to where a tenant has no list of its own (ISO 3166, comma-separated); empty: all.
 SMS_COUNTRIES = string_list("SMS_COUNTRIES", [])
-# Messages: (how many, in how many seconds).
-SMS_LIMITS: dict[str, tuple[int, int]] = {
-    "user_minute": (integer("LIMIT_SMS_PER_USER_MINUTE", 1, least=1), 60),
-    "user_hour": (integer("LIMIT_SMS_PER_USER_HOUR", 5, least=1), 3600),
-    "user_day": (integer("LIMIT_SMS_PER_USER_DAY", 10, least=1), 86400),
-    "address_hour": (integer("LIMIT_SMS_PER_ADDRESS_HOUR", 20, least=1), 3600),
-    # Over all tenants.
-    "number_hour": (integer("LIMIT_SMS_PER_NUMBER_HOUR", 5, least=1), 3600),
-    "number_day": (integer("LIMIT_SMS_PER_NUMBER_DAY", 10, least=1), 86400),
-    # A fifth of it is kept for callers with a proof (mfa/sms/sending.py).
-    "tenant_day": (integer("LIMIT_SMS_PER_TENANT_DAY", 1000, least=1), 86400),
-}
 # The alarm: of so many messages to a country within a day, fewer than this share (in percent) were ever used.
 SMS_ALARM_MESSAGES = integer("SMS_ALARM_MESSAGES", 20, least=1)
 SMS_ALARM_PERCENT = integer("SMS_ALARM_PERCENT", 25, most=100)
@@ -441,45 +386,6 @@ WEBHOOK_DEAD_DAYS = integer("WEBHOOK_DEAD_DAYS", 30, least=1, most=365)
 WEBHOOK_THREADS = integer("WEBHOOK_THREADS", 16, least=1, most=256)
 WEBHOOK_SWEEP_SECONDS = integer("WEBHOOK_SWEEP_SECONDS", 60, least=1, most=86_400)
 DEFAULT_FROM_EMAIL = text("EMAIL_FROM", "Identity platform <no-reply@localhost>")
-
-# --- REST framework and its documentation ----------------------------------------------------------------------------
-
-REST_FRAMEWORK: dict[str, object] = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["userflow.sessions.authentication.BearerAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["userflow.sessions.permissions.NoCaller"],
-    "DEFAULT_PARSER_CLASSES": ["identity_platform.api.parsers.StrictJSONParser"],
-    "DEFAULT_RENDERER_CLASSES": ["identity_platform.api.renderers.OrjsonRenderer"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "identity_platform.api.renderers.OnlyJson",
-    "DEFAULT_SCHEMA_CLASS": "identity_platform.api.schema.ContractSchema",
-    "EXCEPTION_HANDLER": "identity_platform.api.handlers.api_error_response",
-    "UNAUTHENTICATED_USER": None,
-    "UNAUTHENTICATED_TOKEN": None,
-}
-SPECTACULAR_SETTINGS: dict[str, object] = {
-    "TITLE": "Identity platform",
-    "DESCRIPTION": (
-        "Tenants with databases of their own, their people, services and factors. "
-        "Interfaces: registry 1.0, user flow 4.0.0, MFA 2.0, token issuing 1.1.0, client management 0.4.0.\n\n"
-        "Besides what each operation states: 404 for a path that is not here, 405 with `Allow` for a method that a path does "
-        "not take, 413 for a body over 1 MiB; each in the envelope of its route group (`/exsvc/`: RegistryErrorBody, "
-        "`/authmgr/token*`: OAuthErrorBody, everywhere else: ErrorBody).\n\n"
-        "`null` for an optional field of a body counts as absent, unless the field states another meaning. Booleans in a query "
-        "are `true`, `false`, `1` or `0`, in any case."
-    ),
-    "VERSION": "1.0.0",
-    "OAS_VERSION": "3.1.0",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
-    "SERVE_AUTHENTICATION": [],
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "COMPONENT_SPLIT_REQUEST": True,
-    # A PATCH requires what its serializer requires: serializers of changes state their fields as optional themselves.
-    "COMPONENT_SPLIT_PATCH": False,
-    "SCHEMA_PATH_PREFIX": "/",
-    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "POSTPROCESSING_HOOKS": ["identity_platform.api.schema.finish"],
-}
 
 # --- logs ------------------------------------------------------------------------------------------------------------
 
