@@ -9,7 +9,9 @@ import yaml
 from django.core.management import get_commands
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-SETTINGS = "".join((DEPLOY.parent / "identity_platform" / name).read_text() for name in ("settings.py", "rate_limits.py"))
+SETTINGS = "".join(
+    (DEPLOY.parent / "identity_platform" / name).read_text() for name in ("settings.py", "rate_limits.py")
+)
 
 
 def documents(name: str) -> list[dict[str, Any]]:
