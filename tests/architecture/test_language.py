@@ -58,7 +58,6 @@ NOT_YET = {
     "mfa/sms/actions.py",
     "mfa/sms/models.py",
     "mfa/totp/engine.py",
-    "tests/identity_platform",
     "tests/mfa",
     "tests/tenants",
     "tests/userflow",

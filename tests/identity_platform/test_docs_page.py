@@ -8,7 +8,7 @@ from django.test import Client
 from tests.world import Api
 
 
-def test_it_needs_nothing_from_outside() -> None:
+def test_docs_page_loads_no_external_resource() -> None:
     page = Client().get("/docs/").content.decode()
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
@@ -16,7 +16,7 @@ def test_it_needs_nothing_from_outside() -> None:
 
 
 @pytest.mark.quiet_machine
-def test_the_document_is_made_once_whoever_asks_however_often(api: Api) -> None:
+def test_document_is_generated_once(api: Api) -> None:
     first = api.get("/schema/", {"version": "1\r\nX-Y: z", "lang": "de"})
     assert (first.status_code, "X-Y" in first.headers, first.json()["openapi"]) == (200, False, "3.1.0")
     times = []
@@ -24,5 +24,5 @@ def test_the_document_is_made_once_whoever_asks_however_often(api: Api) -> None:
         began = time.monotonic()
         assert api.get("/schema/").content == first.content
         times.append(time.monotonic() - began)
-    # Making one takes a good part of a second.
+    # Generating it takes most of a second.
     assert min(times) < 0.2

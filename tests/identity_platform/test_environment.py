@@ -1,4 +1,4 @@
-"""Readers of the environment: what cannot be meant stops the start, in a line that names the variable."""
+"""Readers of environment variables: the error of an invalid value names the variable."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ from mfa.checks import console_accepts_its_own_origin, sms_sender_is_there
         *[(domain, value) for value in ("https://id.example.org", "id.example.org:8000", "ID.example.org", "id_x.org")],
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name(
+def test_reader_rejects_invalid_values_by_name(
     read: Callable[[str], Any], value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_SETTING", value)
@@ -29,7 +29,7 @@ def test_what_cannot_be_meant_is_refused_by_name(
         read("A_SETTING")
 
 
-def test_what_can_be_meant_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_accepts_valid_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_SETTING", "https://id.example.org,http://localhost:8000")
     assert origins("A_SETTING") == ["https://id.example.org", "http://localhost:8000"]
     monkeypatch.setenv("A_SETTING", "id.example.org")
@@ -39,7 +39,7 @@ def test_what_can_be_meant_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert origins("A_SETTING") == ["https://id.example.org", app]
 
 
-def test_a_sender_of_messages_that_is_not_there_is_said_before_the_first_message(settings: Any) -> None:
+def test_check_names_a_missing_sms_backend(settings: Any) -> None:
     assert sms_sender_is_there() == []
     for nonsense in ("carrier-pigeon", "mfa.sms.gateway.NoSuchGateway"):
         settings.SMS_BACKEND = nonsense

@@ -1,4 +1,4 @@
-"""Headers that cost more than they can say are not taken apart."""
+"""Overlong headers are not parsed."""
 
 from typing import Any
 
@@ -10,15 +10,15 @@ from identity_platform.wsgi import LONGEST_COOKIES, LONGEST_TYPE, application
 
 
 def handed_to_django(**headers: str) -> tuple[str, dict[str, Any]]:
-    """The status of the answer, and what Django was given of the request."""
+    """Return the status of the response and the environ that Django received."""
     seen: list[dict[str, Any]] = []
-    answered: list[str] = []
+    statuses: list[str] = []
 
     def note(environ: dict[str, Any], **_: Any) -> None:
         seen.append(environ)
 
     def start_response(status: str, *_: Any) -> Any:
-        answered.append(status)
+        statuses.append(status)
 
     request_started.connect(note)
     try:
@@ -26,18 +26,18 @@ def handed_to_django(**headers: str) -> tuple[str, dict[str, Any]]:
         assert b"".join(body)
     finally:
         request_started.disconnect(note)
-    return answered[0], seen[0]
+    return statuses[0], seen[0]
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_cookies_beyond_what_browsers_send_are_none(more: int) -> None:
+def test_overlong_cookies_are_ignored(more: int) -> None:
     cookies = 'x="' + "\\" * (LONGEST_COOKIES - 4 + more) + '"'
     status, seen = handed_to_django(HTTP_COOKIE=cookies)
     assert (status, "HTTP_COOKIE" in seen) == ("401 Unauthorized", not more)
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_content_type_beyond_reason_is_none_that_is_read(more: int) -> None:
+def test_overlong_content_type_is_ignored(more: int) -> None:
     stated = "application/json" + ";" * (LONGEST_TYPE - 16 + more)
     status, seen = handed_to_django(CONTENT_TYPE=stated)
     assert (status, seen["CONTENT_TYPE"] == stated) == ("401 Unauthorized", not more)

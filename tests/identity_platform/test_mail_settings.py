@@ -1,4 +1,4 @@
-"""EMAIL_URL: one variable for where mails go."""
+"""EMAIL_URL: the mail server in one variable."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from identity_platform.environment import mail
 
 
-def test_smtp_with_starttls_and_a_password_with_signs() -> None:
+def test_smtp_url_decodes_the_password() -> None:
     found = mail("smtp://post%40acme.example:p%40ss%2Fw@mail.example:2525")
     assert (found["EMAIL_HOST"], found["EMAIL_PORT"]) == ("mail.example", 2525)
     assert (found["EMAIL_HOST_USER"], found["EMAIL_HOST_PASSWORD"]) == ("post@acme.example", "p@ss/w")
@@ -16,17 +16,17 @@ def test_smtp_with_starttls_and_a_password_with_signs() -> None:
     assert found["EMAIL_TIMEOUT"] == 10
 
 
-def test_smtps_has_tls_from_the_start() -> None:
+def test_smtps_url_uses_implicit_tls() -> None:
     found = mail("smtps://mail.example")
     assert (found["EMAIL_PORT"], found["EMAIL_USE_TLS"], found["EMAIL_USE_SSL"]) == (465, False, True)
 
 
-def test_starttls_can_be_left_out_for_a_relay_on_the_machine() -> None:
+def test_smtp_url_can_disable_starttls() -> None:
     found = mail("smtp://localhost:25?tls=off")
     assert (found["EMAIL_PORT"], found["EMAIL_USE_TLS"], found["EMAIL_HOST_USER"]) == (25, False, "")
 
 
-def test_a_folder_and_the_console() -> None:
+def test_file_and_console_urls_select_their_backends() -> None:
     assert mail("file:/var/outbox/my%20mail")["EMAIL_FILE_PATH"] == Path("/var/outbox/my mail")
     assert mail("console:")["EMAIL_BACKEND"].endswith("console.EmailBackend")
 
@@ -44,12 +44,12 @@ def test_a_folder_and_the_console() -> None:
         "file:",
     ],
 )
-def test_nonsense_is_refused(url: str) -> None:
+def test_invalid_email_url_is_rejected(url: str) -> None:
     with pytest.raises(ImproperlyConfigured, match="EMAIL_URL must be"):
         mail(url)
 
 
-def test_a_password_in_it_stays_out_of_the_message() -> None:
+def test_email_url_error_hides_the_password() -> None:
     with pytest.raises(ImproperlyConfigured) as error:
         mail("smtp://post:s3cret-w0rd@mail.example:99999")
     assert "s3cret" not in str(error.value)

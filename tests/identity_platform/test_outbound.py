@@ -1,4 +1,4 @@
-"""Calls to addresses that others have written down stay out of our own networks (CWE-918)."""
+"""Calls to addresses that tenants configure cannot reach internal networks (CWE-918)."""
 
 import ipaddress
 import socket
@@ -23,7 +23,7 @@ from identity_platform.outbound import (
 )
 
 LOOPBACK = Reach.of(["127.0.0.0/8"], plain_http=True)
-NOWHERE = [
+INTERNAL = [
     "https://127.0.0.1/",
     "https://127.1/",
     "https://2130706433/",
@@ -62,8 +62,8 @@ ENDLESS = {
 
 
 class Site(BaseHTTPRequestHandler):
-    """/moved redirects, /drip never ends its answer's head, /long and /moved-long never their bodies, /moved-odd leads to
-    what is no address."""
+    """/moved redirects, /drip never ends its header, /long and /moved-long never their bodies, and /moved-odd redirects
+    to a malformed URL."""
 
     protocol_version = "HTTP/1.1"
     asked: list[str] = []
@@ -109,7 +109,7 @@ def site() -> Iterator[str]:
         *("100::1", "fec0::1", "4000::1", "5f00::1", "ff0e::1", "2001:1::1", "2001:20::1", "2001:db8::1", "3fff::1"),
     ],
 )
-def test_what_no_consumer_can_have_is_refused_whatever_the_interpreter_thinks_of_it(address: str) -> None:
+def test_special_purpose_addresses_are_rejected(address: str) -> None:
     found = ipaddress.ip_address(address)
     with pytest.raises(TargetRejected):
         Reach().check(found, plain=False)
@@ -121,23 +121,23 @@ def test_public_addresses_are_reached(address: str) -> None:
     Reach().check(ipaddress.ip_address(address), plain=False)
 
 
-@pytest.mark.parametrize("url", NOWHERE)
-def test_an_address_inside_is_refused_when_it_is_written_down_and_when_it_is_called(url: str) -> None:
+@pytest.mark.parametrize("url", INTERNAL)
+def test_internal_urls_are_rejected_when_set_and_when_called(url: str) -> None:
     with pytest.raises(TargetRejected):
         check_url(url, Reach())
     with GuardedSession(Reach()) as session, pytest.raises(TargetRejected):
         post(session, url, body=b"{}", headers={}, seconds=2)
 
 
-def test_a_name_is_judged_by_where_it_leads() -> None:
-    # The name of this very machine leads into a private network or to itself.
+def test_host_name_is_judged_by_its_addresses() -> None:
+    # The name of this machine resolves to a private or loopback address.
     with pytest.raises(TargetRejected):
         check_url(f"https://{socket.gethostname()}/", Reach())
     with pytest.raises(NotResolved):
         check_url("https://no-such-name.invalid/", Reach())
 
 
-def test_networks_that_are_allowed_are_reached_and_only_there_without_tls(site: str) -> None:
+def test_allowed_networks_are_reached_and_may_skip_tls(site: str) -> None:
     check_url(site, LOOPBACK)
     with GuardedSession(LOOPBACK) as session:
         assert [post(session, site, body=b"{}", headers={}, seconds=5).status for _ in range(2)] == [204, 204]
@@ -148,43 +148,43 @@ def test_networks_that_are_allowed_are_reached_and_only_there_without_tls(site: 
 
 
 @pytest.mark.parametrize("path", ["/moved", "/moved-odd", "/moved-long"])
-def test_a_redirect_is_an_answer_that_is_neither_followed_nor_read(site: str, path: str) -> None:
+def test_redirect_is_neither_followed_nor_read(site: str, path: str) -> None:
     with GuardedSession(LOOPBACK) as session:
         response = post(session, f"{site}{path}", body=b"{}", headers={}, seconds=20)
     assert (response.status, len(response.beginning)) == (302, 4096 if path == "/moved-long" else 0)
     assert Site.asked == [path]
 
 
-def test_an_answer_that_drips_is_given_up_in_time_and_a_long_one_is_not_read(site: str) -> None:
+def test_slow_response_times_out_and_long_one_is_cut(site: str) -> None:
     began = time.monotonic()
     with GuardedSession(LOOPBACK) as session:
         with pytest.raises(TooSlow):
             post(session, f"{site}/drip", body=b"{}", headers={}, seconds=1)
         assert len(post(session, f"{site}/long", body=b"{}", headers={}, seconds=5).beginning) == 4096
-    # The drip never ends.
+    # /drip never ends.
     assert time.monotonic() - began < 20
 
 
-def test_nothing_of_the_environment_leads_elsewhere(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_variables_are_ignored(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     with GuardedSession(LOOPBACK) as session:
         assert post(session, site, body=b"{}", headers={}, seconds=5).status == 204
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(site: str) -> None:
+def test_untrusted_certificate_is_rejected(site: str) -> None:
     with GuardedSession(LOOPBACK) as session, pytest.raises(requests.exceptions.SSLError):
         post(session, site.replace("http:", "https:"), body=b"{}", headers={}, seconds=5)
 
 
-def leads_to(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """A name server of somebody else: `many.example` has so many addresses, 127.0.9.1 and on."""
+def resolve_to(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Resolve `many.example` to that many addresses, from 127.0.9.1 on."""
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.9.{n}", 0)) for n in range(1, number + 1)]
-    honest = socket.getaddrinfo
+    original = socket.getaddrinfo
     monkeypatch.setattr(
         socket,
         "getaddrinfo",
-        lambda host, *rest, **more: found if host == "many.example" else honest(host, *rest, **more),
+        lambda host, *rest, **more: found if host == "many.example" else original(host, *rest, **more),
     )
 
 
@@ -192,7 +192,7 @@ def leads_to(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 def test_only_the_first_addresses_of_a_name_are_tried(
     monkeypatch: pytest.MonkeyPatch, last: int, reached: bool
 ) -> None:
-    leads_to(monkeypatch, last)
+    resolve_to(monkeypatch, last)
     with socket.create_server((f"127.0.9.{last}", 0)) as listener:
         port = listener.getsockname()[1]
         if reached:
@@ -203,18 +203,18 @@ def test_only_the_first_addresses_of_a_name_are_tried(
 
 
 @pytest.mark.quiet_machine
-def test_addresses_that_swallow_everything_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    leads_to(monkeypatch, 8)
+def test_silent_addresses_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_to(monkeypatch, 8)
     with socket.create_server(("0.0.0.0", 0), backlog=0) as full, GuardedSession(LOOPBACK) as session:
         port = full.getsockname()[1]
-        # The kernel answers nobody once its queue of those who wait is full.
+        # The kernel accepts no connection while its queue is full.
         waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(1)]
         began = time.monotonic()
         with pytest.raises(TimeoutError):
             connect("many.example", port, LOOPBACK, seconds=0.8)
         with pytest.raises(requests.RequestException):
             post(session, f"http://many.example:{port}/", body=b"", headers={}, seconds=0.8)
-        # Twice 0.8 s; were it so much for each of the eight, nearly 13.
+        # Twice 0.8 s; with a limit for each of the eight addresses it would be nearly 13 s.
         assert time.monotonic() - began < 6
         for connection in waiting:
             connection.close()

@@ -73,19 +73,17 @@ def send(case: Any, token: str | None, tenant: TestTenant | None = None) -> None
 
 @schema.parametrize()
 @BOUNDED
-def test_anonymous_calls_stay_inside_the_document(case: Any) -> None:
+def test_anonymous_calls_match_the_document(case: Any) -> None:
     send(case, None)
 
 
 @schema.parametrize()
 @BOUNDED
-def test_a_tenant_admins_calls_stay_inside_the_document(case: Any, fuzzed_tenant: TestTenant) -> None:
+def test_tenant_admin_calls_match_the_document(case: Any, fuzzed_tenant: TestTenant) -> None:
     send(case, fuzzed_tenant.api.token, fuzzed_tenant)
 
 
 @schema.parametrize()
 @BOUNDED
-def test_an_operators_calls_stay_inside_the_document(
-    case: Any, fuzzing_operator: str, fuzzed_tenant: TestTenant
-) -> None:
+def test_operator_calls_match_the_document(case: Any, fuzzing_operator: str, fuzzed_tenant: TestTenant) -> None:
     send(case, fuzzing_operator, fuzzed_tenant)

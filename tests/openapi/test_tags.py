@@ -21,7 +21,7 @@ def test_every_operation_has_one_tag_and_every_tag_its_operations() -> None:
     assert {tags[0] for tags in stated} == {tag["name"] for tag in document()["tags"]}
 
 
-def test_every_body_is_stated_in_one_form_and_that_of_the_token_endpoints_is_oauths() -> None:
+def test_every_body_has_one_media_type() -> None:
     # Generators make one model of a body, and with two media types they send it as the wrong one.
     forms = {
         path: list(operation["requestBody"]["content"])
@@ -33,7 +33,7 @@ def test_every_body_is_stated_in_one_form_and_that_of_the_token_endpoints_is_oau
     assert {path: kinds for path, kinds in forms.items() if kinds != ["application/json"]} == oauth
 
 
-def test_answers_that_ask_to_wait_say_for_how_long() -> None:
+def test_responses_429_and_503_document_retry_after() -> None:
     responses = [
         response
         for path in document()["paths"].values()
@@ -47,19 +47,19 @@ def test_answers_that_ask_to_wait_say_for_how_long() -> None:
     }
 
 
-def test_answers_that_no_operation_states_stand_before_them_all() -> None:
+def test_description_documents_the_common_responses() -> None:
     says = document()["info"]["description"]
     assert all(status in says for status in ("404", "405", "413"))
     shapes = set(document()["components"]["schemas"])
     assert shapes >= {name for name in says.replace(",", " ").replace(")", " ").split() if name.endswith("ErrorBody")}
 
 
-def test_tags_are_words_and_say_what_they_hold() -> None:
+def test_tags_have_names_and_descriptions() -> None:
     assert [tag["name"] for tag in document()["tags"]][:3] == ["Sign-in", "Tokens", "Sessions"]
     assert not [tag for tag in document()["tags"] if "/" in tag["name"] or not tag["description"].endswith(".")]
 
 
-def test_neighbours_in_the_paths_are_told_apart() -> None:
+def test_similar_paths_have_different_tags() -> None:
     assert tags_of("/uflow/admin/users/{user_id}") == {"Admin users"}
     assert tags_of("/uflow/admin/enduser/list") == tags_of("/uflow/user/enduser/list") == {"End users"}
     assert tags_of("/uflow/admin/enduser/import") == {"Import and export"}
@@ -72,7 +72,7 @@ def test_document_states_every_interface_version() -> None:
     assert interfaces in document()["info"]["description"]
 
 
-def test_registry_documents_limit_headers_on_every_counted_response() -> None:
+def test_registry_documents_limit_headers_on_counted_calls() -> None:
     limits = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
     for path, operations in document()["paths"].items():
         for operation in operations.values():

@@ -1,4 +1,4 @@
-"""A Valkey of a test's own."""
+"""A Valkey server for a single test."""
 
 import shutil
 import tempfile
@@ -23,6 +23,6 @@ def absent_valkey() -> Iterator[Valkey]:
 
 @pytest.fixture
 def valkey(absent_valkey: Valkey) -> Valkey:
-    """A server that answers."""
+    """A running server."""
     absent_valkey.start()
     return absent_valkey

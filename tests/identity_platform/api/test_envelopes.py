@@ -1,4 +1,4 @@
-"""Every way in which a request can be broken is answered in the envelope of its route group, never by HTML or a 500."""
+"""Errors have the envelope of their route group: a malformed request never gets HTML or a 500."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ BROKEN_BODIES: list[tuple[bytes, int]] = [
 
 
 @pytest.mark.parametrize(("raw", "status"), BROKEN_BODIES, ids=[str(n) for n in range(len(BROKEN_BODIES))])
-def test_a_broken_body_has_its_status_and_envelope(api: Api, raw: bytes, status: int) -> None:
+def test_malformed_body_is_400_in_the_envelope_of_its_group(api: Api, raw: bytes, status: int) -> None:
     response = api.post(LOGIN, raw=raw)
     assert response.status_code == status
     assert set(response.json()) <= {"error", "message", "details"}
@@ -46,11 +46,11 @@ def test_a_broken_body_has_its_status_and_envelope(api: Api, raw: bytes, status:
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/xml", "application/json; charset=utf-7", "multipart/form-data; boundary=x", "x"]
 )
-def test_another_media_type_is_415(api: Api, kind: str) -> None:
+def test_other_media_type_is_415(api: Api, kind: str) -> None:
     assert api.post(LOGIN, raw=b'{"username": "a", "password": "b"}', content_type=kind).status_code == 415
 
 
-def test_a_compressed_body_is_415_and_told_so(api: Api) -> None:
+def test_compressed_body_is_415(api: Api) -> None:
     response = api.post(LOGIN, raw=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
     assert (response.status_code, response.headers["Accept-Encoding"]) == (415, "identity")
     assert "Content-Encoding" in response.json()["message"]
@@ -71,7 +71,7 @@ def test_a_compressed_body_is_415_and_told_so(api: Api) -> None:
         ("/" + "a" * 5000, None),
     ],
 )
-def test_an_unknown_path_is_404_in_the_envelope_of_its_group(tenant: TestTenant, path: str, inner: str | None) -> None:
+def test_unknown_path_is_404_in_the_envelope_of_its_group(tenant: TestTenant, path: str, inner: str | None) -> None:
     response = tenant.api.get(path)
     assert response.status_code == 404
     if inner:
@@ -81,20 +81,20 @@ def test_an_unknown_path_is_404_in_the_envelope_of_its_group(tenant: TestTenant,
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
-def test_a_wrong_method_is_405_and_says_which_are_right(api: Api, method: str) -> None:
+def test_wrong_method_is_405_and_lists_the_allowed(api: Api, method: str) -> None:
     response = api.call(method, LOGIN)
     assert (response.status_code, response.headers["Allow"]) == (405, "POST")
     assert response.json()["error"] == "Method Not Allowed"
 
 
-def test_a_host_that_is_not_ours_is_400(api: Api) -> None:
+def test_unknown_host_is_400(api: Api) -> None:
     response = api.post(LOGIN, {}, headers={"Host": "evil.example"})
     assert (response.status_code, response.json()["error"]) == (400, "Bad Request")
     assert "Host" in response.json()["message"]
     assert api.get("/uflow/health", headers={"Host": "10.0.0.7"}).status_code == 200
 
 
-def test_a_sane_request_id_comes_back_and_another_does_not(api: Api) -> None:
+def test_request_id_is_returned_if_well_formed(api: Api) -> None:
     for sane in ("order-66.retry_2", "7", "Root=1-67891233:a+b/c", "x" * 128):
         assert api.get("/uflow/health", headers={"X-Request-ID": sane}).headers["X-Request-ID"] == sane
     for odd in ("x" * 129, "a b c d e f g h", 'quote"quote"'):
@@ -102,7 +102,7 @@ def test_a_sane_request_id_comes_back_and_another_does_not(api: Api) -> None:
         assert re.fullmatch(r"[0-9a-f]{32}", made)
 
 
-def test_safety_headers_are_on_every_answer(api: Api) -> None:
+def test_security_headers_are_on_every_response(api: Api) -> None:
     for path in ("/uflow/health", "/nowhere", LOGIN):
         headers = api.get(path).headers
         assert headers["X-Content-Type-Options"] == "nosniff"
@@ -112,7 +112,7 @@ def test_safety_headers_are_on_every_answer(api: Api) -> None:
 
 
 @pytest.mark.parametrize("query", ["page=1&page=2", "page=%00", "page=%ff", "email=%ed%a0%80", "limit=9" + "9" * 40])
-def test_a_broken_query_is_400(tenant: TestTenant, query: str) -> None:
+def test_malformed_query_is_400(tenant: TestTenant, query: str) -> None:
     response = tenant.api.get(f"/uflow/user/enduser/list?tenant_id={tenant.id}&{query}")
     assert response.status_code in (200, 400)
     assert response.status_code == 400 or query.startswith("limit")
@@ -137,8 +137,8 @@ HOSTILE: list[Any] = [
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=[str(n) for n in range(len(HOSTILE))])
-def test_no_hostile_value_in_any_member_makes_a_500(tenant: TestTenant, value: Any) -> None:
-    member_names = [
+def test_hostile_field_values_never_cause_500(tenant: TestTenant, value: Any) -> None:
+    field_names = [
         "tenant_id",
         "user_id",
         "client_id",
@@ -157,7 +157,7 @@ def test_no_hostile_value_in_any_member_makes_a_500(tenant: TestTenant, value: A
         "/uflow/user/clients/register",
         "/uflow/admin/users",
     ):
-        for name in member_names:
+        for name in field_names:
             body = {"tenant_id": str(tenant.id), "user_id": str(tenant.id), name: value}
             try:
                 raw = json.dumps(body).encode()
@@ -168,14 +168,14 @@ def test_no_hostile_value_in_any_member_makes_a_500(tenant: TestTenant, value: A
             assert response.headers["Content-Type"] == "application/json"
 
 
-def test_a_fault_in_the_answer_names_no_inside(api: Api) -> None:
+def test_server_fault_shows_no_internals(api: Api) -> None:
     response = api.post("/authmgr/token", {"grant_type": "refresh_token", "refresh_token": "a.b.c"})
     assert response.status_code == 400
     assert response.json()["error"] == "invalid_grant"
     assert set(response.json()) == {"error", "error_description"}
 
 
-def test_plain_http_is_sent_to_https_where_that_is_on(api: Api, settings: Any) -> None:
+def test_http_redirects_to_https_if_enabled(api: Api, settings: Any) -> None:
     settings.SECURE_SSL_REDIRECT = True
     response = api.post(f"{LOGIN}?a=b", {})
     assert (response.status_code, response.headers["Location"]) == (308, f"https://testserver{LOGIN}?a=b")
@@ -184,13 +184,13 @@ def test_plain_http_is_sent_to_https_where_that_is_on(api: Api, settings: Any) -
 
 @pytest.mark.parametrize("path", ["/", "/docs/", "/schema/", "/metrics", "/password/reset"])
 @pytest.mark.parametrize("method", ["POST", "DELETE", "OPTIONS"])
-def test_pages_take_other_methods_as_little_as_the_api_does(api: Api, path: str, method: str) -> None:
+def test_pages_reject_other_methods(api: Api, path: str, method: str) -> None:
     response = api.call(method, path)
     assert (response.status_code, response.json()["error"]) == (405, "Method Not Allowed")
     assert response.headers["Allow"] == "GET, HEAD"
 
 
-def test_the_bare_address_leads_to_the_documentation(api: Api) -> None:
+def test_root_path_redirects_to_the_documentation(api: Api) -> None:
     response = api.get("/")
     assert (response.status_code, response.headers["Location"]) == (302, "/docs/")
 
@@ -202,7 +202,7 @@ def test_path_without_its_slash_redirects(api: Api, path: str) -> None:
     assert api.post(path).status_code == 405
 
 
-def test_every_security_scheme_that_an_operation_names_is_in_the_document(api: Api) -> None:
+def test_document_defines_every_security_scheme_in_use(api: Api) -> None:
     document = api.get("/schema/", {"format": "json"}).json()
     operations = [operation for path in document["paths"].values() for operation in path.values()]
     named = {name for operation in operations for way in operation.get("security", []) for name in way}
@@ -213,6 +213,6 @@ def test_every_security_scheme_that_an_operation_names_is_in_the_document(api: A
     "raw", [b"no boundary at all", b"--x\r\nContent-Disposition: form-data\r\n\r\n", b"\r\n--" * 100]
 )
 @pytest.mark.parametrize("path", ["/admin/login/", "/admin/forgotten/"])
-def test_a_form_that_cannot_be_read_is_400(api: Api, path: str, raw: bytes) -> None:
+def test_malformed_multipart_form_is_400(api: Api, path: str, raw: bytes) -> None:
     response = api.post(path, raw=raw, content_type="multipart/form-data; boundary=" + "x" * 300)
     assert (response.status_code, response.json()["error"]) == (400, "Bad Request")

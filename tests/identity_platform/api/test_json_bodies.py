@@ -1,4 +1,4 @@
-"""JSON bodies: what is read, what is rejected, and what the error says."""
+"""JSON bodies: what is read and rejected, and the error."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ from identity_platform.api.renderers import OnlyJson
 
 
 def read(body: bytes, content_type: str = "application/json", **meta: Any) -> Any:
-    """What a view finds in `request.data`."""
+    """Return `request.data` as a view reads it."""
     sent = RequestFactory().generic("POST", "/", body, content_type, **meta)
     return Request(sent, parsers=[StrictJSONParser(), StrictFormParser()], negotiator=OnlyJson()).data
 
@@ -37,11 +37,11 @@ json_values = st.recursive(
 
 
 @given(body=st.dictionaries(names, json_values, max_size=5), ascii_only=st.booleans())
-def test_every_proper_object_is_read_as_it_was_meant(body: dict[str, Any], ascii_only: bool) -> None:
+def test_json_parser_reads_every_valid_object(body: dict[str, Any], ascii_only: bool) -> None:
     assert read(json.dumps(body, ensure_ascii=ascii_only).encode()) == body
 
 
-def test_an_empty_body_is_an_empty_object() -> None:
+def test_json_parser_reads_empty_body_as_empty_object() -> None:
     assert read(b"") == {}
 
 
@@ -62,11 +62,11 @@ def test_an_empty_body_is_an_empty_object() -> None:
         (b'{"a": "{[{[{[{[{[{[{[{[{[{[{[{[{[{[{[{[{[{[{["}', "{[" * 18 + "{["),
     ],
 )
-def test_what_only_looks_dangerous_is_read(body: bytes, value: object) -> None:
+def test_json_parser_reads_what_only_looks_dangerous(body: bytes, value: object) -> None:
     assert read(body) == {"a": value}
 
 
-def test_32_levels_are_read_and_33_are_not() -> None:
+def test_json_parser_reads_32_levels_and_rejects_33() -> None:
     deepest = b'{"a":' + b"[" * 31 + b"]" * 31 + b"}"
 
     assert list(read(deepest)) == ["a"]
@@ -74,7 +74,7 @@ def test_32_levels_are_read_and_33_are_not() -> None:
         read(b'{"a":' + b"[" * 32 + b"]" * 32 + b"}")
 
 
-def test_many_brackets_side_by_side_are_not_depth() -> None:
+def test_json_parser_does_not_count_siblings_as_depth() -> None:
     assert read(b'{"a": [' + b"{}," * 500 + b'[{"b": []}]]}')["a"][-1] == [{"b": []}]
 
 
@@ -130,7 +130,7 @@ def test_many_brackets_side_by_side_are_not_depth() -> None:
     ],
     ids=lambda value: repr(value[:32]) if isinstance(value, bytes) else "",
 )
-def test_what_could_be_read_in_two_ways_is_refused(body: bytes, says: str) -> None:
+def test_json_parser_rejects_ambiguous_bodies(body: bytes, says: str) -> None:
     with pytest.raises(MalformedBody, match=says):
         read(body)
 
@@ -138,12 +138,12 @@ def test_what_could_be_read_in_two_ways_is_refused(body: bytes, says: str) -> No
 @pytest.mark.parametrize(
     "body", [b'{"password": "hunter2"', b'{"p": "hunter2\\u0000"}', b'{"hunter 2": 1, "hunter 2": 2}']
 )
-def test_a_refusal_does_not_repeat_what_was_sent(body: bytes) -> None:
-    with pytest.raises(MalformedBody) as refused:
+def test_parser_error_does_not_repeat_the_body(body: bytes) -> None:
+    with pytest.raises(MalformedBody) as raised:
         read(body)
 
-    assert "hunter" not in refused.value.text
-    assert refused.value.__cause__ is None
+    assert "hunter" not in raised.value.text
+    assert raised.value.__cause__ is None
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_refusal_does_not_repeat_what_was_sent(body: bytes) -> None:
         'application/json; charset="utf-8"',
     ],
 )
-def test_json_in_utf_8_is_read_however_it_is_spelt(content_type: str) -> None:
+def test_json_parser_accepts_every_spelling_of_utf_8(content_type: str) -> None:
     assert read(b'{"a": 1}', content_type) == {"a": 1}
 
 
@@ -172,39 +172,39 @@ def test_json_in_utf_8_is_read_however_it_is_spelt(content_type: str) -> None:
         "application/json;",
     ],
 )
-def test_another_charset_or_parameter_is_refused(content_type: str) -> None:
+def test_json_parser_rejects_other_charset_or_parameter(content_type: str) -> None:
     with pytest.raises(UnsupportedMediaType, match="Content-Type: application/json"):
         read(b'{"a": 1}', content_type)
 
 
-def test_a_body_of_exactly_the_limit_is_read(settings: Settings) -> None:
+def test_body_of_exactly_the_limit_is_read(settings: Settings) -> None:
     settings.API_BODY_LIMIT = 64
 
     assert read(b'{"a": 1}'.ljust(64)) == {"a": 1}
 
 
-def test_a_body_over_the_limit_is_refused_by_its_stated_length(settings: Settings) -> None:
+def test_body_over_the_limit_is_413_by_content_length(settings: Settings) -> None:
     settings.API_BODY_LIMIT = 64
 
     with pytest.raises(BodyTooLarge):
         read(b'{"a": 1}', CONTENT_LENGTH="65")
 
 
-def test_a_body_over_the_limit_is_refused_although_it_states_no_length(settings: Settings) -> None:
+def test_body_over_the_limit_is_413_without_content_length(settings: Settings) -> None:
     settings.API_BODY_LIMIT = 64
 
     with pytest.raises(BodyTooLarge):
         StrictJSONParser().parse(io.BytesIO(b" " * 65), "application/json", {"request": RequestFactory().post("/")})
 
 
-def test_a_body_that_ends_early_is_refused() -> None:
+def test_body_that_ends_early_is_400() -> None:
     request = RequestFactory().post("/", CONTENT_LENGTH="9")
 
     with pytest.raises(MalformedBody, match="shorter than its Content-Length"):
         StrictJSONParser().parse(io.BytesIO(b'{"a": 1}'), "application/json", {"request": request})
 
 
-def test_a_caller_who_hangs_up_while_sending_is_no_fault_of_ours() -> None:
+def test_caller_that_hangs_up_causes_no_fault() -> None:
     class HungUp(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             raise UnreadablePostError
@@ -214,12 +214,12 @@ def test_a_caller_who_hangs_up_while_sending_is_no_fault_of_ours() -> None:
 
 
 @given(body=st.binary(max_size=60))
-def test_no_bytes_make_anything_but_an_object_or_a_refusal(body: bytes) -> None:
+def test_json_parser_returns_object_or_error_for_any_bytes(body: bytes) -> None:
     with contextlib.suppress(MalformedBody):
         assert isinstance(read(body), dict)
 
 
 @given(body=st.text(alphabet='{}[]":,\\u0dD8aeE+-.1 \n', max_size=60))
-def test_nothing_that_resembles_json_breaks_the_reader(body: str) -> None:
+def test_json_parser_survives_near_json(body: str) -> None:
     with contextlib.suppress(MalformedBody):
         assert "\\u0000" not in json.dumps(read(body.encode()), ensure_ascii=False).encode().decode()

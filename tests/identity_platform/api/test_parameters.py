@@ -29,12 +29,12 @@ def form(raw: bytes, content_type: str = FORM) -> Any:
 
 
 @given(parameters=st.dictionaries(st.text(characters, min_size=1), st.text(characters), max_size=8))
-def test_every_proper_query_is_read_as_it_was_meant(parameters: dict[str, str]) -> None:
+def test_query_parser_reads_every_valid_query(parameters: dict[str, str]) -> None:
     assert query(urlencode(parameters)) == parameters
 
 
 @given(parameters=st.dictionaries(st.text(characters, min_size=1), st.text(characters, min_size=1), max_size=8))
-def test_every_proper_form_is_read_as_it_was_meant(parameters: dict[str, str]) -> None:
+def test_form_parser_reads_every_valid_form(parameters: dict[str, str]) -> None:
     assert form(urlencode(parameters).encode()) == parameters
 
 
@@ -53,11 +53,11 @@ def test_every_proper_form_is_read_as_it_was_meant(parameters: dict[str, str]) -
         ("a=1&A=2", {"a": "1", "A": "2"}),
     ],
 )
-def test_unusual_queries_have_one_meaning(raw: str, read: dict[str, str]) -> None:
+def test_query_parser_gives_unusual_queries_one_meaning(raw: str, read: dict[str, str]) -> None:
     assert query(raw) == read
 
 
-def test_a_drf_request_and_raw_utf_8_bytes_are_read_too() -> None:
+def test_query_parser_reads_drf_request_and_raw_utf_8() -> None:
     sent = RequestFactory().get("/", QUERY_STRING="name=Jörg".encode().decode("latin-1"))
 
     assert query_parameters(Request(sent)) == {"name": "Jörg"}
@@ -84,37 +84,37 @@ AMBIGUOUS = [
 
 
 @pytest.mark.parametrize(("raw", "says"), AMBIGUOUS)
-def test_an_ambiguous_query_is_refused(raw: str, says: str) -> None:
-    with pytest.raises(QueryInvalid, match=says) as refused:
+def test_query_parser_rejects_ambiguous_queries(raw: str, says: str) -> None:
+    with pytest.raises(QueryInvalid, match=says) as raised:
         query(raw)
 
-    assert refused.value.status == 400
+    assert raised.value.status == 400
 
 
 @pytest.mark.parametrize(("raw", "says"), AMBIGUOUS)
-def test_an_ambiguous_form_is_refused(raw: str, says: str) -> None:
+def test_form_parser_rejects_ambiguous_forms(raw: str, says: str) -> None:
     with pytest.raises(MalformedBody, match=says):
         form(raw.encode("latin-1"))
 
 
-def test_the_refusal_of_a_query_names_its_parameter() -> None:
-    with pytest.raises(QueryInvalid) as refused:
+def test_query_error_names_its_parameter() -> None:
+    with pytest.raises(QueryInvalid) as raised:
         query("page=1&page=2")
 
-    assert refused.value.details == {"page": ["Send it once."]}
+    assert raised.value.details == {"page": ["Send it once."]}
 
 
-def test_a_form_parameter_without_a_value_counts_as_not_sent() -> None:
+def test_form_parameter_without_value_is_absent() -> None:
     assert form(b"grant_type=client_credentials&scope=&state") == {"grant_type": "client_credentials"}
 
 
-def test_a_form_with_its_charset_is_read_and_with_another_it_is_not() -> None:
+def test_form_parser_accepts_utf_8_charset_only() -> None:
     assert form(b"a=1", f"{FORM}; charset=UTF-8") == {"a": "1"}
     with pytest.raises(UnsupportedMediaType, match=FORM):
         form(b"a=1", f"{FORM}; charset=utf-7")
 
 
-def test_a_form_over_the_limit_is_refused(settings: Settings) -> None:
+def test_form_over_the_limit_is_413(settings: Settings) -> None:
     settings.API_BODY_LIMIT = 8
 
     assert form(b"a=123456") == {"a": "123456"}
@@ -123,7 +123,7 @@ def test_a_form_over_the_limit_is_refused(settings: Settings) -> None:
 
 
 @given(raw=st.binary(max_size=40))
-def test_no_bytes_make_anything_but_text_or_a_refusal(raw: bytes) -> None:
+def test_form_parser_returns_text_or_error_for_any_bytes(raw: bytes) -> None:
     with contextlib.suppress(QueryInvalid):
         read = query(raw.decode("latin-1"))
         assert not any("\0" in name + value for name, value in read.items())

@@ -1,4 +1,4 @@
-"""The counters of django-ratelimit: exact while Valkey answers, and there when it does not."""
+"""The counters of django-ratelimit: exact while Valkey responds, and available when it does not."""
 
 import multiprocessing
 import time
@@ -16,12 +16,12 @@ def counter_at(url: str) -> RateLimitCache:
 
 
 def count(cache: RateLimitCache, key: str = "key", ttl: int = 60) -> int:
-    """One count, as django-ratelimit does it."""
+    """Count one use as django-ratelimit does."""
     return 1 if cache.add(key, 1, ttl) else cache.incr(key)
 
 
-def look(cache: RateLimitCache, key: str = "key") -> int:
-    """A look, as django-ratelimit does it."""
+def peek(cache: RateLimitCache, key: str = "key") -> int:
+    """Read the total as django-ratelimit does."""
     total: int = 0 if cache.add(key, 0, 60) else cache.get(key, 0)
     return total
 
@@ -30,14 +30,14 @@ def fallbacks() -> float:
     return REGISTRY.get_sample_value("identity_ratelimit_fallback_total") or 0.0
 
 
-def test_counts_go_up_one_by_one_and_a_look_counts_nothing(valkey: Valkey) -> None:
+def test_count_increments_and_peek_does_not(valkey: Valkey) -> None:
     cache = counter_at(valkey.url)
 
-    assert [look(cache), count(cache), count(cache), look(cache), look(cache), count(cache)] == [0, 1, 2, 2, 2, 3]
+    assert [peek(cache), count(cache), count(cache), peek(cache), peek(cache), count(cache)] == [0, 1, 2, 2, 2, 3]
     assert count(cache, "other") == 1
 
 
-def test_a_count_is_one_round_trip(valkey: Valkey) -> None:
+def test_count_takes_one_round_trip(valkey: Valkey) -> None:
     def reads() -> int:
         return int(observer.info("stats")["total_reads_processed"])
 
@@ -47,13 +47,13 @@ def test_a_count_is_one_round_trip(valkey: Valkey) -> None:
 
     for _ in range(10):
         count(cache)
-        look(cache)
+        peek(cache)
 
-    # The question itself is one of them.
+    # Reading the statistics is one of them.
     assert reads() - before == 10 + 10 + 1
 
 
-def test_a_count_expires(valkey: Valkey) -> None:
+def test_count_expires(valkey: Valkey) -> None:
     cache = counter_at(valkey.url)
     assert count(cache, ttl=1) == 1
     # The second does not lengthen it.
@@ -64,7 +64,7 @@ def test_a_count_expires(valkey: Valkey) -> None:
     assert count(cache, ttl=1) == 1
 
 
-def test_eight_threads_lose_and_double_no_count(valkey: Valkey) -> None:
+def test_eight_threads_count_exactly(valkey: Valkey) -> None:
     def hundred(_: int) -> list[int]:
         cache = counter_at(valkey.url)
         return [count(cache) for _ in range(100)]
@@ -80,7 +80,7 @@ def _count_in_child(url: str, responses: "multiprocessing.Queue[list[int]]") -> 
     responses.put([count(cache) for _ in range(50)])
 
 
-def test_forked_processes_lose_and_double_no_count(valkey: Valkey) -> None:
+def test_forked_processes_count_exactly(valkey: Valkey) -> None:
     parent = counter_at(valkey.url)
     totals = [count(parent)]  # a connection is open when the fork happens
     processes = multiprocessing.get_context("fork")
@@ -97,7 +97,7 @@ def test_forked_processes_lose_and_double_no_count(valkey: Valkey) -> None:
     assert sorted(totals) == list(range(1, 252))
 
 
-def test_a_flush_begins_the_count_again(valkey: Valkey) -> None:
+def test_flush_restarts_the_count(valkey: Valkey) -> None:
     cache = counter_at(valkey.url)
     assert [count(cache), count(cache)] == [1, 2]
 
@@ -108,7 +108,7 @@ def test_a_flush_begins_the_count_again(valkey: Valkey) -> None:
     assert not cache.degraded
 
 
-def test_a_server_killed_under_load_fails_nobody(valkey: Valkey) -> None:
+def test_server_killed_under_load_fails_no_request(valkey: Valkey) -> None:
     def hundreds(thread: int) -> list[int]:
         cache = counter_at(valkey.url)
         totals = []
@@ -121,33 +121,33 @@ def test_a_server_killed_under_load_fails_nobody(valkey: Valkey) -> None:
     with ThreadPoolExecutor(8) as threads:
         totals = [total for part in threads.map(hundreds, range(8)) for total in part]
 
-    # Of each total there are at most two: the server's and the one of this process, which began at 1 again.
+    # Each total occurs at most twice: on the server, and in this process, which starts at 1 again.
     assert len(totals) == 2400
     assert max(totals.count(total) for total in set(totals)) <= 2
     assert counter_at(valkey.url).degraded
 
 
-def test_while_the_server_is_away_the_process_counts_and_says_so(absent_valkey: Valkey) -> None:
+def test_process_counts_while_the_server_is_away(absent_valkey: Valkey) -> None:
     cache = counter_at(absent_valkey.url)
     before = fallbacks()
 
-    assert [look(cache), count(cache), count(cache), look(cache), count(cache, "other")] == [0, 1, 2, 2, 1]
+    assert [peek(cache), count(cache), count(cache), peek(cache), count(cache, "other")] == [0, 1, 2, 2, 1]
     assert fallbacks() - before == 5
     assert cache.degraded
     assert REGISTRY.get_sample_value("identity_ratelimit_degraded") == 1
 
 
-def test_the_process_counts_in_windows_too(absent_valkey: Valkey) -> None:
+def test_process_counts_in_windows_too(absent_valkey: Valkey) -> None:
     cache = counter_at(absent_valkey.url)
     assert count(cache, ttl=1) == 1
     count(cache, ttl=1)
 
     time.sleep(1.05)
 
-    assert [look(cache), count(cache, ttl=1)] == [0, 1]
+    assert [peek(cache), count(cache, ttl=1)] == [0, 1]
 
 
-def test_eight_threads_share_the_count_of_their_process(absent_valkey: Valkey) -> None:
+def test_eight_threads_share_the_process_count(absent_valkey: Valkey) -> None:
     def hundred(_: int) -> list[int]:
         cache = counter_at(absent_valkey.url)
         return [count(cache) for _ in range(100)]
@@ -159,9 +159,9 @@ def test_eight_threads_share_the_count_of_their_process(absent_valkey: Valkey) -
 
 
 @pytest.mark.quiet_machine
-def test_a_server_that_comes_back_is_asked_again_after_a_second(valkey: Valkey) -> None:
+def test_returned_server_is_used_again_after_a_second(valkey: Valkey) -> None:
     cache = counter_at(valkey.url)
-    for number in range(5):  # again where the machine was busy
+    for number in range(5):  # again if the machine was busy
         began = time.monotonic()
         valkey.vanish()
         assert count(cache, f"key-{number}") == 1
@@ -170,7 +170,7 @@ def test_a_server_that_comes_back_is_asked_again_after_a_second(valkey: Valkey) 
         if time.monotonic() - began < 1:
             break
 
-    assert again == 2, "the server must be left alone for a second"
+    assert again == 2, "the server must not be asked for a second"
     time.sleep(1.05)
 
     assert count(cache, f"key-{number}") == 1
@@ -178,7 +178,7 @@ def test_a_server_that_comes_back_is_asked_again_after_a_second(valkey: Valkey) 
     assert REGISTRY.get_sample_value("identity_ratelimit_degraded") == 0
 
 
-def test_a_restarted_server_costs_no_error(valkey: Valkey) -> None:
+def test_restarted_server_causes_no_error(valkey: Valkey) -> None:
     cache = counter_at(valkey.url)
     assert count(cache) == 1
     valkey.kill()
@@ -189,12 +189,12 @@ def test_a_restarted_server_costs_no_error(valkey: Valkey) -> None:
 
 
 @pytest.mark.quiet_machine
-def test_a_hung_server_costs_its_timeout_once_a_second(valkey: Valkey) -> None:
+def test_hung_server_costs_its_timeout_once_a_second(valkey: Valkey) -> None:
     cache = counter_at(valkey.url)
     assert [count(cache), count(cache)] == [1, 2]
     valkey.hang()
 
-    for number in range(5):  # again where the machine was busy
+    for number in range(5):  # again if the machine was busy
         began = time.monotonic()
         assert count(cache, f"key-{number}") == 1
         first = time.monotonic() - began
@@ -210,7 +210,7 @@ def test_a_hung_server_costs_its_timeout_once_a_second(valkey: Valkey) -> None:
     assert cache.degraded
 
 
-def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(valkey: Valkey) -> None:
+def test_late_reply_is_not_read_as_the_next(valkey: Valkey) -> None:
     cache = counter_at(valkey.url)
     assert [count(cache, "a"), count(cache, "a")] == [1, 2]
     valkey.hang()
@@ -218,13 +218,13 @@ def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(valkey: Valkey)
     valkey.resume()
     time.sleep(1.05)
 
-    # The count that timed out arrived all the same.
+    # The count that timed out was received nevertheless.
     assert count(cache, "b") == 1
     assert count(cache, "a") == 4
 
 
 @pytest.mark.quiet_machine
-def test_only_one_request_tries_a_hung_server_at_a_time(valkey: Valkey) -> None:
+def test_one_request_at_a_time_tries_a_hung_server(valkey: Valkey) -> None:
     count(counter_at(valkey.url))
     valkey.hang()
     count(counter_at(valkey.url))
@@ -235,7 +235,7 @@ def test_only_one_request_tries_a_hung_server_at_a_time(valkey: Valkey) -> None:
         return time.monotonic() - began
 
     with ThreadPoolExecutor(8) as threads:
-        for _ in range(5):  # again where the machine was busy
+        for _ in range(5):  # again if the machine was busy
             time.sleep(1.05)
             times = sorted(threads.map(timed, range(8)))
             if times[-2] < 0.2:
@@ -246,7 +246,7 @@ def test_only_one_request_tries_a_hung_server_at_a_time(valkey: Valkey) -> None:
     assert times[-2] < 0.2
 
 
-def test_a_server_that_refuses_to_write_fails_nobody(valkey: Valkey) -> None:
+def test_read_only_server_fails_no_request(valkey: Valkey) -> None:
     valkey.client().config_set("maxmemory", "1")
     cache = counter_at(valkey.url)
 
@@ -254,7 +254,7 @@ def test_a_server_that_refuses_to_write_fails_nobody(valkey: Valkey) -> None:
     assert cache.degraded
 
 
-def test_the_count_of_the_process_is_bounded_and_forgets_the_oldest(absent_valkey: Valkey) -> None:
+def test_process_count_is_bounded_and_drops_the_oldest(absent_valkey: Valkey) -> None:
     cache = counter_at(absent_valkey.url)
 
     for number in range(MOST_LOCAL_KEYS + 1):
@@ -265,7 +265,7 @@ def test_the_count_of_the_process_is_bounded_and_forgets_the_oldest(absent_valke
     assert count(cache, "key-0") == 1
 
 
-def test_it_is_no_general_cache(valkey: Valkey) -> None:
+def test_cache_rejects_general_use(valkey: Valkey) -> None:
     cache = counter_at(valkey.url)
 
     for value in (2, "1", True, None):

@@ -1,4 +1,4 @@
-"""Limits as the views use them, and the address they count for."""
+"""Rate limits as the views use them, and the client address."""
 
 import time
 
@@ -16,8 +16,8 @@ from tests.world import seconds_left_in_window
 
 @pytest.fixture
 def limits(valkey: Valkey, settings: Settings) -> Valkey:
-    """Limits counted in a server of the test's own."""
-    # An hour's window may not end in the middle of a test.
+    """Count limits in a private server."""
+    # No window of an hour may end during a test.
     while min(seconds_left_in_window(f"192.0.2.{number}", 3600) for number in (1, 2)) < 10:
         time.sleep(1)
     settings.REDIS_URL = valkey.url
@@ -29,13 +29,13 @@ def limits(valkey: Valkey, settings: Settings) -> Valkey:
     return valkey
 
 
-def ask(key: str = "192.0.2.1", *, limit: int = 2, period: int = 3600) -> Usage:
+def count_one(key: str = "192.0.2.1", *, limit: int = 2, period: int = 3600) -> Usage:
     return count(group="signin", key=key, limit=limit, period=period)
 
 
 @pytest.mark.usefixtures("limits")
-def test_uses_within_the_limit_pass_and_the_next_one_does_not() -> None:
-    uses = [ask() for _ in range(3)]
+def test_limit_rejects_the_first_use_beyond_it() -> None:
+    uses = [count_one() for _ in range(3)]
 
     assert [use.limited for use in uses] == [False, False, True]
     assert [use.remaining for use in uses] == [1, 0, 0]
@@ -44,39 +44,39 @@ def test_uses_within_the_limit_pass_and_the_next_one_does_not() -> None:
 
 
 @pytest.mark.usefixtures("limits")
-def test_a_refused_use_says_when_to_come_back() -> None:
-    ask(limit=0)
-    use = ask(limit=0)
+def test_limit_error_names_the_wait() -> None:
+    count_one(limit=0)
+    use = count_one(limit=0)
 
     assert use.limited
     assert 1 <= use.retry_after <= 3600
     assert abs(use.reset_at - (time.time() + use.retry_after)) <= 1.5
-    assert ask("192.0.2.2").retry_after == 0
+    assert count_one("192.0.2.2").retry_after == 0
 
 
 @pytest.mark.usefixtures("limits")
-def test_keys_and_groups_are_counted_apart() -> None:
-    ask(), ask()
+def test_limit_counts_keys_and_groups_separately() -> None:
+    count_one(), count_one()
 
-    assert not ask("192.0.2.2").limited
+    assert not count_one("192.0.2.2").limited
     assert not count(group="registration", key="192.0.2.1", limit=2, period=3600).limited
-    assert ask().limited
+    assert count_one().limited
 
 
 @pytest.mark.usefixtures("limits")
-def test_a_peek_counts_nothing() -> None:
+def test_peek_counts_nothing() -> None:
     def peeked() -> Usage:
         return peek(group="signin", key="192.0.2.1", limit=2, period=3600)
 
     assert [peeked().count, peeked().remaining] == [0, 2]
-    ask()
+    count_one()
     assert [peeked().count, peeked().remaining, peeked().limited] == [1, 1, False]
-    ask()
+    count_one()
     assert [peeked().count, peeked().remaining, peeked().limited] == [2, 0, True]
     assert peeked().retry_after > 0
 
 
-def test_a_count_and_a_peek_are_one_round_trip_and_answer_like_two(limits: Valkey) -> None:
+def test_count_with_peek_takes_one_round_trip(limits: Valkey) -> None:
     guesses = Limit("wrong_secret", "192.0.2.1", 1, 3600)
 
     def both() -> tuple[Usage, Usage]:
@@ -88,7 +88,7 @@ def test_a_count_and_a_peek_are_one_round_trip_and_answer_like_two(limits: Valke
     reads = client().info("stats")["total_reads_processed"]
     signin, guessed = both()
     assert (signin.count, guessed.count, guessed.limited) == (2, 2, True)
-    # One of the two is the question for the figures itself.
+    # Reading the statistics is one of the two.
     assert client().info("stats")["total_reads_processed"] - reads == 2
     assert peek(group="wrong_secret", key="192.0.2.1", limit=1, period=3600).count == 2
     limits.kill()
@@ -96,18 +96,18 @@ def test_a_count_and_a_peek_are_one_round_trip_and_answer_like_two(limits: Valke
 
 
 @pytest.mark.usefixtures("limits")
-def test_a_new_window_begins_at_nothing() -> None:
-    while not (use := ask(limit=1, period=2)).limited:
+def test_new_window_starts_at_zero() -> None:
+    while not (use := count_one(limit=1, period=2)).limited:
         pass
     assert use.retry_after <= 2
 
     time.sleep(use.retry_after + 1.05)
 
-    assert not ask(limit=1, period=2).limited
+    assert not count_one(limit=1, period=2).limited
 
 
-def test_the_server_holds_no_address_and_forgets_the_count_after_its_window(limits: Valkey) -> None:
-    ask(period=60)
+def test_server_stores_no_address_and_expires_counts(limits: Valkey) -> None:
+    count_one(period=60)
 
     (name,) = limits.client().keys("*")
     assert b"192.0.2.1" not in name
@@ -115,16 +115,16 @@ def test_the_server_holds_no_address_and_forgets_the_count_after_its_window(limi
 
 
 def test_limits_hold_when_the_server_dies(limits: Valkey) -> None:
-    ask()
+    count_one()
     assert not degraded()
     limits.kill()
 
-    assert [ask().limited for _ in range(3)] == [False, False, True]
+    assert [count_one().limited for _ in range(3)] == [False, False, True]
     assert degraded()
 
 
 @pytest.mark.quiet_machine
-def test_readiness_sees_the_server_and_its_absence(limits: Valkey) -> None:
+def test_readiness_reports_the_server_and_its_absence(limits: Valkey) -> None:
     assert client().ping()
     assert is_connected(5)
 
@@ -151,7 +151,7 @@ def test_readiness_sees_the_server_and_its_absence(limits: Valkey) -> None:
         ("unix:", "0.0.0.0"),
     ],
 )
-def test_without_proxies_the_peer_is_the_caller(peer: str, address: str) -> None:
+def test_client_address_without_proxies_is_the_peer(peer: str, address: str) -> None:
     assert client_address({"REMOTE_ADDR": peer}, 0) == address
     assert client_address({"REMOTE_ADDR": peer, "HTTP_X_FORWARDED_FOR": "198.51.100.7"}, 0) == address
 
@@ -171,7 +171,7 @@ def test_without_proxies_the_peer_is_the_caller(peer: str, address: str) -> None
         (1, "::ffff:198.51.100.7", "198.51.100.7"),
     ],
 )
-def test_behind_proxies_the_outermost_of_ours_says_who_calls(hops: int, forwarded: str, address: str) -> None:
+def test_client_address_comes_from_the_outermost_own_proxy(hops: int, forwarded: str, address: str) -> None:
     assert client_address({"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": forwarded}, hops) == address
 
 
@@ -204,11 +204,11 @@ def test_behind_proxies_the_outermost_of_ours_says_who_calls(hops: int, forwarde
         (10, "198.51.100.7" + "," * 8),
     ],
 )
-def test_a_header_that_is_short_or_malformed_counts_for_nothing(hops: int, forwarded: str) -> None:
+def test_client_address_ignores_short_or_malformed_headers(hops: int, forwarded: str) -> None:
     assert client_address({"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": forwarded}, hops) == "10.0.0.1"
 
 
-def test_a_household_counts_as_one_caller() -> None:
+def test_ipv6_network_of_64_bits_counts_as_one_caller() -> None:
     assert network_of("192.0.2.1") == "192.0.2.1/32"
     assert network_of("2001:db8:1:2::1") == network_of("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
     assert network_of("2001:db8:1:3::1") != network_of("2001:db8:1:2::1")

@@ -1,4 +1,4 @@
-"""Trails of a tenant's own, filled to a size, and the hands of somebody who owns the database."""
+"""Audit trails with many events, and the access of a database owner."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from tests.world import TestTenant
 
 
 def run(tenant: TestTenant, statement: str, *values: Any) -> list[Any]:
-    """One statement in the tenant's database, as the platform itself would send it."""
+    """Run a statement in the tenant's database with the platform's own role."""
     with in_tenant(tenant.id), connections["tenant"].cursor() as cursor:
         cursor.execute(statement, values)
         return list(cursor.fetchall()) if cursor.description else []
@@ -20,7 +20,7 @@ def run(tenant: TestTenant, statement: str, *values: Any) -> list[Any]:
 
 @contextmanager
 def as_owner(tenant: TestTenant, *tables: str) -> Iterator[Callable[..., list[Any]]]:
-    """The database with its triggers switched off, which only the tables' owner can do."""
+    """Disable the triggers, which only the owner of the tables can do."""
     for table in tables or ("audit_tenantevent", "audit_tenantseal"):
         run(tenant, f"ALTER TABLE {table} DISABLE TRIGGER USER")
     try:
@@ -32,7 +32,7 @@ def as_owner(tenant: TestTenant, *tables: str) -> Iterator[Callable[..., list[An
 
 
 def fill(tenant: TestTenant, events: int, *, days_ago: int = 0) -> None:
-    """So many events at once, all different."""
+    """Insert that many different events in one statement."""
     run(
         tenant,
         "INSERT INTO audit_tenantevent (at, action, outcome, actor_kind, actor_id, target_kind, target_id, address,"
@@ -44,7 +44,7 @@ def fill(tenant: TestTenant, events: int, *, days_ago: int = 0) -> None:
 
 
 def seal(tenant: TestTenant) -> int:
-    """Seal all that there is and give how many events: transactions of other tests on the same server are waited for."""
+    """Seal all events and return their number. Wait for transactions of other tests on the same server."""
     sealed = audit_trails.seal(audit_trails.Owner(tenant.slug, tenant.id), wait=120)
     assert not sealed.held_back
     return sealed.events

@@ -1,4 +1,4 @@
-"""What is in the trail stays in the trail, for the application and for a superuser alike."""
+"""The trail is append-only, also for a superuser."""
 
 import pytest
 from django.db import ProgrammingError, connection
@@ -19,7 +19,7 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
-def test_a_tenants_trail_takes_no_change(tenant: TestTenant, statement: str) -> None:
+def test_tenant_trail_rejects_changes(tenant: TestTenant, statement: str) -> None:
     fill(tenant, 3)
     audit_trails.seal(audit_trails.Owner(tenant.slug, tenant.id))
     before = run(tenant, "SELECT count(*), max(id) FROM audit_tenantevent")
@@ -29,19 +29,19 @@ def test_a_tenants_trail_takes_no_change(tenant: TestTenant, statement: str) -> 
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
-def test_the_platforms_trail_takes_no_change(tenant: TestTenant, statement: str) -> None:
+def test_platform_trail_rejects_changes(tenant: TestTenant, statement: str) -> None:
     audit_trails.seal(audit_trails.THE_PLATFORM)
     with connection.cursor() as cursor, pytest.raises(ProgrammingError, match="append-only"):
         cursor.execute(statement.format(events="audit_platformevent", links="audit_platformseal"))
 
 
-def test_a_replicas_session_role_switches_nothing_off(tenant: TestTenant) -> None:
+def test_replica_session_role_disables_no_trigger(tenant: TestTenant) -> None:
     fill(tenant, 1)
     with pytest.raises(ProgrammingError, match="append-only"):
         run(tenant, "SET LOCAL session_replication_role = replica; DELETE FROM audit_tenantevent")
 
 
-def test_a_temporary_table_of_the_same_name_opens_no_door(tenant: TestTenant) -> None:
+def test_temporary_table_of_the_same_name_is_ignored(tenant: TestTenant) -> None:
     fill(tenant, 1, days_ago=500)
     with pytest.raises(ProgrammingError, match="append-only"):
         run(
@@ -51,7 +51,7 @@ def test_a_temporary_table_of_the_same_name_opens_no_door(tenant: TestTenant) ->
         )
 
 
-def test_an_anchor_of_somebody_elses_lets_young_events_go_no_more_than_none(tenant: TestTenant) -> None:
+def test_forged_anchor_does_not_free_young_events(tenant: TestTenant) -> None:
     fill(tenant, 2)
     with pytest.raises(ProgrammingError, match="append-only"):
         run(
@@ -62,8 +62,8 @@ def test_an_anchor_of_somebody_elses_lets_young_events_go_no_more_than_none(tena
         )
 
 
-def test_a_transaction_has_its_number_before_an_event_has_its_id(tenant: TestTenant) -> None:
-    # Drawn in the other order a window of microseconds opens that no test of races would meet: see migration 0004.
+def test_transaction_number_precedes_the_event_id(tenant: TestTenant) -> None:
+    # The other order leaves a gap of microseconds, too short for a race test to hit: see migration 0004.
     default = "SELECT column_default FROM information_schema.columns WHERE column_name = 'id' AND table_name = %s"
     ((own,),) = run(tenant, default, "audit_tenantevent")
     with connection.cursor() as cursor:

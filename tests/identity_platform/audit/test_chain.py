@@ -1,4 +1,4 @@
-"""The hash chain: what it covers, what it finds, and what it waits for."""
+"""The hash chain: what it covers and detects, and what it waits for."""
 
 import io
 import re
@@ -49,7 +49,7 @@ def verify_command(*arguments: str) -> tuple[int, str, str]:
     return int(ended.value.code or 0), out.getvalue(), err.getvalue()
 
 
-def test_a_trail_as_it_was_written_verifies(long_trail: TestTenant) -> None:
+def test_verify_accepts_an_unchanged_trail(long_trail: TestTenant) -> None:
     code, said, complained = verify_command(long_trail.slug)
     assert (code, complained, "no faults" in said) == (0, "", True)
     assert int(re.findall(r"(\d+) events in", said)[0]) >= MANY
@@ -80,7 +80,7 @@ def test_a_trail_as_it_was_written_verifies(long_trail: TestTenant) -> None:
         ),
     ],
 )
-def test_a_change_of_one_event_is_found_among_100_000(
+def test_verify_finds_one_change_among_100_000_events(
     long_trail: TestTenant, tamper: str, restore: str, told: str
 ) -> None:
     with as_owner(long_trail) as sql:
@@ -92,7 +92,7 @@ def test_a_change_of_one_event_is_found_among_100_000(
     assert faults(long_trail) == []
 
 
-def test_an_exchanged_pair_is_found(long_trail: TestTenant) -> None:
+def test_verify_finds_an_exchanged_pair(long_trail: TestTenant) -> None:
     def exchange(one: int, other: int) -> None:
         with as_owner(long_trail) as sql:
             for source, target in ((one, -1), (other, one), (-1, other)):
@@ -105,7 +105,7 @@ def test_an_exchanged_pair_is_found(long_trail: TestTenant) -> None:
     assert faults(long_trail) == []
 
 
-def test_a_pair_exchanged_across_two_links_is_found_twice(long_trail: TestTenant) -> None:
+def test_verify_finds_a_pair_exchanged_across_links(long_trail: TestTenant) -> None:
     ids = [150, 90_050]
 
     def exchange() -> None:
@@ -119,7 +119,7 @@ def test_a_pair_exchanged_across_two_links_is_found_twice(long_trail: TestTenant
     assert faults(long_trail) == []
 
 
-def test_a_removed_an_added_and_a_forged_event_are_found(new_tenant: Callable[[], TestTenant]) -> None:
+def test_verify_finds_removed_added_and_forged_events(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     fill(tenant, 3000)
     seal(tenant)
@@ -135,7 +135,7 @@ def test_a_removed_an_added_and_a_forged_event_are_found(new_tenant: Callable[[]
     assert faults(tenant) == ["events 1001 to 2000 (link 2): at least one was changed or exchanged"]
 
 
-def test_whoever_recomputes_hashes_without_the_key_is_found(new_tenant: Callable[[], TestTenant]) -> None:
+def test_verify_finds_hashes_recomputed_without_the_key(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     fill(tenant, 2500)
     seal(tenant)
@@ -144,7 +144,7 @@ def test_whoever_recomputes_hashes_without_the_key_is_found(new_tenant: Callable
     assert any("not made by this platform" in fault for fault in faults(tenant))
 
 
-def test_a_removed_link_and_a_cut_end_are_found(new_tenant: Callable[[], TestTenant]) -> None:
+def test_verify_finds_a_removed_link_and_a_cut_end(new_tenant: Callable[[], TestTenant]) -> None:
     tenant, cut = new_tenant(), new_tenant()
     for one in (tenant, cut):
         fill(one, 3500)
@@ -154,12 +154,12 @@ def test_a_removed_link_and_a_cut_end_are_found(new_tenant: Callable[[], TestTen
         sql("DELETE FROM audit_tenantseal WHERE number = 2")
     assert any("links 2 to 2 are missing" in fault for fault in faults(tenant))
     with as_owner(cut) as sql:
-        # The newest link and everything it covers: the chain that is left is in itself whole.
+        # Remove the newest link with its events: the remaining chain is consistent by itself.
         sql("DELETE FROM audit_tenantevent WHERE id > 3000")
         ((last,),) = sql("SELECT max(number) FROM audit_tenantseal")
         sql("DELETE FROM audit_tenantseal WHERE to_id > 3000")
     assert faults(cut) == [f"links {last} to {last} are missing: the chain's end was cut off"]
-    # After a restoration from a backup a person says so.
+    # After a restore from a backup the operator accepts the end.
     assert verify_command(str(cut.id), "--accept-end")[0] == 0
 
 
@@ -168,7 +168,7 @@ def test_late_sealer_does_not_hide_a_cut_end(new_tenant: Callable[[], TestTenant
     for _ in range(2):
         fill(tenant, 10)
         seal(tenant)
-    # A sealer that was held up between its commit and the head: another one has sealed more since.
+    # A sealer was delayed between its commit and the head; another one has sealed more since.
     with audit_trails.opened(owner(tenant)) as trail:
         *_, older, newest = chain.links_from(trail, 1)
         chain.keep_head(trail, older)
@@ -179,7 +179,7 @@ def test_late_sealer_does_not_hide_a_cut_end(new_tenant: Callable[[], TestTenant
     assert any("the chain's end was cut off" in fault for fault in faults(tenant))
 
 
-def test_another_tenants_link_does_not_fit(new_tenant: Callable[[], TestTenant]) -> None:
+def test_verify_finds_the_link_of_another_tenant(new_tenant: Callable[[], TestTenant]) -> None:
     tenant, other = new_tenant(), new_tenant()
     for one in (tenant, other):
         seal(one)
@@ -191,7 +191,7 @@ def test_another_tenants_link_does_not_fit(new_tenant: Callable[[], TestTenant])
     assert any("link 1 was changed" in fault for fault in faults(tenant))
 
 
-def test_an_event_that_commits_late_is_waited_for_and_not_lost(new_tenant: Callable[[], TestTenant]) -> None:
+def test_seal_waits_for_an_event_that_commits_late(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     seal(tenant)
     written, may_end = threading.Event(), threading.Event()
@@ -217,7 +217,7 @@ def test_an_event_that_commits_late_is_waited_for_and_not_lost(new_tenant: Calla
     assert faults(tenant) == []
 
 
-def test_writers_and_sealers_at_once_leave_one_whole_chain(new_tenant: Callable[[], TestTenant]) -> None:
+def test_concurrent_writers_and_sealers_leave_one_chain(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
 
     def write() -> None:
@@ -243,7 +243,7 @@ def test_writers_and_sealers_at_once_leave_one_whole_chain(new_tenant: Callable[
     assert verdict.events >= 450
 
 
-def test_the_platforms_trail_is_sealed_and_verified(tenant: TestTenant) -> None:
+def test_platform_trail_is_sealed_and_verified(tenant: TestTenant) -> None:
     out = io.StringIO()
     with pytest.raises(SystemExit) as ended:
         call_command("seal_audit", "platform", stdout=out)
@@ -251,15 +251,15 @@ def test_the_platforms_trail_is_sealed_and_verified(tenant: TestTenant) -> None:
     assert verify_command("platform")[0] == 0
 
 
-def test_a_trail_that_nobody_has_is_refused_by_name(tenant: TestTenant) -> None:
+def test_verify_command_rejects_an_unknown_trail(tenant: TestTenant) -> None:
     from django.core.management.base import CommandError
 
-    with pytest.raises(CommandError, match="no-such-tenant") as refused:
+    with pytest.raises(CommandError, match="no-such-tenant") as raised:
         call_command("verify_audit", "no-such-tenant")
-    assert refused.value.returncode == 2
+    assert raised.value.returncode == 2
 
 
-def test_one_round_seals_every_trail_and_goes_past_a_broken_one(new_tenant: Callable[[], TestTenant]) -> None:
+def test_seal_command_skips_a_broken_trail(new_tenant: Callable[[], TestTenant]) -> None:
     sound, broken = new_tenant(), new_tenant()
     for tenant in (sound, broken):
         fill(tenant, 5)
@@ -289,7 +289,7 @@ def test_verify_reports_unreachable_apart_from_broken(new_tenant: Callable[[], T
     assert (code, "1 trail broken, 1 not read." in said) == (1, True)
 
 
-def test_a_missing_data_key_stops_no_other_trail(new_tenant: Callable[[], TestTenant]) -> None:
+def test_missing_data_key_stops_no_other_trail(new_tenant: Callable[[], TestTenant]) -> None:
     sound, broken = new_tenant(), new_tenant()
     for tenant in (sound, broken):
         fill(tenant, 5)

@@ -1,4 +1,4 @@
-"""Reading and exporting the trails: whose, what, and page by page."""
+"""Reading and exporting the trails: access, filters and pages."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from tests.identity_platform.audit.conftest import fill
 from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 
 AUDIT = "/uflow/admin/audit"
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
 def events(api: Api, **query: Any) -> list[dict[str, Any]]:
@@ -22,7 +22,7 @@ def events(api: Api, **query: Any) -> list[dict[str, Any]]:
     return list(response.json()["events"])
 
 
-def test_an_event_says_who_did_what_to_whom_from_where(tenant: TestTenant) -> None:
+def test_event_names_actor_action_target_and_address(tenant: TestTenant) -> None:
     person = tenant.register()
     response = tenant.api.put(
         f"/uflow/user/enduser/{tenant.id}/{person.id}/status",
@@ -46,7 +46,7 @@ def test_an_event_says_who_did_what_to_whom_from_where(tenant: TestTenant) -> No
     }
 
 
-def test_pages_join_by_cursor_without_a_gap_while_new_events_come(tenant: TestTenant) -> None:
+def test_pages_join_without_gaps_while_events_arrive(tenant: TestTenant) -> None:
     fill(tenant, 7)
     first = tenant.api.get(AUDIT, {"action": "test.filled", "limit": "3"}).json()
     fill(tenant, 2)
@@ -56,7 +56,7 @@ def test_pages_join_by_cursor_without_a_gap_while_new_events_come(tenant: TestTe
     assert (last["events"], last["next_cursor"]) == ([], None)
 
 
-def test_a_last_page_that_is_full_leads_nowhere(tenant: TestTenant) -> None:
+def test_full_last_page_has_no_next(tenant: TestTenant) -> None:
     mark = tenant.register()
     assert len(events(tenant.api, target=str(mark.id), limit="1")) == 1
     assert tenant.api.get(AUDIT, {"target": str(mark.id), "limit": "1"}).json()["next_cursor"] is None
@@ -85,15 +85,15 @@ def test_filters_by_actor_and_time(tenant: TestTenant) -> None:
         {"tenant_id": "x"},
     ],
 )
-def test_nonsense_is_400_and_named(tenant: TestTenant, query: dict[str, str]) -> None:
+def test_invalid_filter_is_400_and_named(tenant: TestTenant, query: dict[str, str]) -> None:
     response = tenant.api.get(AUDIT, query)
     assert (response.status_code, list(response.json()["details"])) == (400, list(query))
 
 
-def test_a_tenant_reads_its_own_trail_and_what_the_platforms_holds_about_it(
+def test_tenant_admin_reads_own_and_platform_events_about_it(
     new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
 ) -> None:
-    # A tenant of its own: its making must be among the hundred newest events.
+    # A new tenant: its creation must be among the hundred newest events.
     tenant = new_tenant()
     mine, theirs = tenant.register(), other_tenant.register()
     assert len(events(tenant.api, target=str(mine.id))) == 1
@@ -102,13 +102,11 @@ def test_a_tenant_reads_its_own_trail_and_what_the_platforms_holds_about_it(
     assert {event["tenant_id"] for event in about_me} == {str(tenant.id)}
     assert {"tenant.created", "admin_user.created", "signin.succeeded"} <= {event["action"] for event in about_me}
     assert tenant.api.get(AUDIT, {"tenant_id": str(other_tenant.id)}).status_code == 403
-    assert tenant.api.get(AUDIT, {"tenant_id": NOBODY}).status_code == 403
+    assert tenant.api.get(AUDIT, {"tenant_id": UNKNOWN}).status_code == 403
 
 
-def test_an_operator_reads_the_platforms_trail_or_a_tenants(
-    new_tenant: Callable[[], TestTenant], operator: Api
-) -> None:
-    # Made just now: their making is among the hundred newest.
+def test_operator_reads_platform_trail_or_a_tenant_trail(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+    # New tenants: their creation is among the hundred newest events.
     tenant, other_tenant = new_tenant(), new_tenant()
     person = tenant.register()
     everything = events(operator, action="tenant.created", limit="100")
@@ -118,11 +116,11 @@ def test_an_operator_reads_the_platforms_trail_or_a_tenants(
     assert len(named.json()["events"]) == 1
     about = events(operator, tenant_id=str(tenant.id), trail="platform", limit="100")
     assert {event["tenant_id"] for event in about} == {str(tenant.id)}
-    assert operator.get(AUDIT, {"tenant_id": NOBODY}).status_code == 404
+    assert operator.get(AUDIT, {"tenant_id": UNKNOWN}).status_code == 404
     assert operator.get(AUDIT, {"trail": "tenant"}).status_code == 400
 
 
-def test_only_who_holds_audit_read_reads(tenant: TestTenant) -> None:
+def test_reading_requires_audit_read(tenant: TestTenant) -> None:
     name = f"plain-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "P", "last_name": "L"}
     tenant.api.post("/uflow/admin/users", {**body, "roles": ["user-manager"]})
@@ -135,7 +133,7 @@ def test_only_who_holds_audit_read_reads(tenant: TestTenant) -> None:
     assert Api(token=sign_in_admin(f"a{name}")["access_token"]).get(AUDIT).status_code == 200
 
 
-def test_refusals_worth_knowing_are_there_and_secrets_are_not(tenant: TestTenant) -> None:
+def test_rejections_are_audited_without_secrets(tenant: TestTenant) -> None:
     person = tenant.register()
     wrong = {"client_id": str(tenant.client_id), "email": person.email, "password": "Wr0ng-and-secret"}
     assert Api().post("/uflow/auth/enduser/login", wrong).status_code == 401
@@ -145,7 +143,7 @@ def test_refusals_worth_knowing_are_there_and_secrets_are_not(tenant: TestTenant
     assert [word for word in (person.email, PASSWORD, "Wr0ng-and-secret", "Some One") if word in told] == []
 
 
-def test_a_page_costs_one_statement_however_far_back(tenant: TestTenant) -> None:
+def test_page_takes_one_statement_however_far_back(tenant: TestTenant) -> None:
     fill(tenant, 500)
     with capture_statements() as own:
         tenant.api.get(AUDIT, {"limit": "100", "cursor": "400"})
@@ -162,9 +160,7 @@ def export(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def test_an_export_holds_every_event_oldest_first_and_is_itself_written_down(
-    new_tenant: Callable[[], TestTenant], operator: Api
-) -> None:
+def test_export_lists_all_events_and_is_audited(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     tenant = new_tenant()
     fill(tenant, 2500)
     exported = export(tenant.slug)

@@ -1,4 +1,4 @@
-"""What has had its time goes; what has not, and the proof of the rest, stays."""
+"""Retention: expired rows are deleted; other rows and the chain of the rest stay."""
 
 import io
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def owner(tenant: TestTenant) -> audit_trails.Owner:
 
 
 def numbers(tenant: TestTenant) -> tuple[int, int]:
-    """How many old and how many young events there are."""
+    """Return the numbers of old and of young events."""
     ((old, young),) = run(
         tenant,
         "SELECT count(*) FILTER (WHERE at < now() - interval '300 days'), count(*) FILTER (WHERE at > now() -"
@@ -34,7 +34,7 @@ def numbers(tenant: TestTenant) -> tuple[int, int]:
     return old, young
 
 
-def test_old_events_behind_a_young_one_wait_for_it(new_tenant: Callable[[], TestTenant]) -> None:
+def test_purge_keeps_old_events_behind_a_young_one(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     for days_ago in (0, 500):
         fill(tenant, 1500, days_ago=days_ago)
@@ -45,7 +45,7 @@ def test_old_events_behind_a_young_one_wait_for_it(new_tenant: Callable[[], Test
 
 
 def aged(new_tenant: Callable[[], TestTenant], *, old: int = 4000, young: int = 2000) -> TestTenant:
-    """A tenant whose whole history up to some day is old."""
+    """Return a tenant whose history up to some day is old."""
     tenant = new_tenant()
     with as_owner(tenant) as sql:
         sql("UPDATE audit_tenantevent SET at = now() - interval '500 days'")
@@ -56,7 +56,7 @@ def aged(new_tenant: Callable[[], TestTenant], *, old: int = 4000, young: int = 
     return tenant
 
 
-def test_a_purged_trail_verifies_and_grows_on(new_tenant: Callable[[], TestTenant]) -> None:
+def test_purged_trail_verifies_and_grows(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = aged(new_tenant)
     assert audit_trails.purge(owner(tenant)) >= 4000
     assert numbers(tenant) == (0, 2000)
@@ -68,7 +68,7 @@ def test_a_purged_trail_verifies_and_grows_on(new_tenant: Callable[[], TestTenan
     assert audit_trails.verify(owner(tenant)).faults == []
 
 
-def test_the_end_of_a_chain_is_forgotten_with_its_tenant_and_no_other(
+def test_deleting_a_tenant_removes_its_chain_head_only(
     new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
 ) -> None:
     tenant = new_tenant()
@@ -79,14 +79,14 @@ def test_the_end_of_a_chain_is_forgotten_with_its_tenant_and_no_other(
     assert heads.count() == 2
     provisioning.delete_tenant(tenant_id=tenant.id)
     assert heads.get().owner == str(other_tenant.id)
-    # A sealer that was at work at that moment writes what it has just sealed.
+    # A sealer that ran at that moment writes what it has just sealed.
     ChainHead.objects.create(owner=str(tenant.id), number=2, mac=b"late")
     retention.purge(audit_trails.THE_PLATFORM)
     assert heads.get().owner == str(other_tenant.id)
     assert audit_trails.verify(owner(other_tenant)).faults == []
 
 
-def test_after_everything_was_purged_the_chain_goes_on(new_tenant: Callable[[], TestTenant]) -> None:
+def test_chain_continues_after_everything_was_purged(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = aged(new_tenant, old=1500, young=0)
     audit_trails.purge(owner(tenant))
     assert run(tenant, "SELECT count(*) FROM audit_tenantevent") == [(0,)]
@@ -96,7 +96,7 @@ def test_after_everything_was_purged_the_chain_goes_on(new_tenant: Callable[[], 
     assert (verdict.faults, verdict.events, verdict.unsealed) == ([], 1200, 0)
 
 
-def test_a_change_after_a_purge_is_still_found_and_a_removed_anchor_too(new_tenant: Callable[[], TestTenant]) -> None:
+def test_verify_after_purge_finds_change_and_removed_anchor(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = aged(new_tenant)
     audit_trails.purge(owner(tenant))
     with as_owner(tenant) as sql:
@@ -107,7 +107,7 @@ def test_a_change_after_a_purge_is_still_found_and_a_removed_anchor_too(new_tena
     assert any("missing" in fault for fault in audit_trails.verify(owner(tenant)).faults)
 
 
-def test_an_anchor_that_the_platform_has_not_made_is_found(new_tenant: Callable[[], TestTenant]) -> None:
+def test_verify_finds_a_forged_anchor(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = aged(new_tenant)
     run(
         tenant,
@@ -120,11 +120,11 @@ def test_an_anchor_that_the_platform_has_not_made_is_found(new_tenant: Callable[
     assert any("not made by this platform" in fault for fault in audit_trails.verify(owner(tenant)).faults)
 
 
-def test_a_purge_that_was_killed_goes_on_where_it_was(new_tenant: Callable[[], TestTenant]) -> None:
+def test_killed_purge_resumes(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = aged(new_tenant, old=6000)
 
     class Killed(BaseException):
-        """Nothing catches the end of a process."""
+        """Stand for the end of a process, which nothing catches."""
 
     def kill(_: int) -> None:
         raise Killed
@@ -139,7 +139,7 @@ def test_a_purge_that_was_killed_goes_on_where_it_was(new_tenant: Callable[[], T
     assert audit_trails.verify(owner(tenant)).faults == []
 
 
-def test_events_under_thirty_days_stay_whatever_is_asked(new_tenant: Callable[[], TestTenant]) -> None:
+def test_purge_never_deletes_events_under_thirty_days(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     fill(tenant, 1000)
     seal(tenant)
@@ -152,7 +152,7 @@ def test_events_under_thirty_days_stay_whatever_is_asked(new_tenant: Callable[[]
     assert numbers(tenant) == (0, 1000)
 
 
-def test_expired_sessions_tickets_and_windows_go_and_fresh_ones_stay(new_tenant: Callable[[], TestTenant]) -> None:
+def test_purge_deletes_expired_sessions_tickets_and_windows(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     person = tenant.register()
     old, fresh = tenant.sign_in(person), tenant.sign_in(person)
@@ -172,7 +172,7 @@ def test_expired_sessions_tickets_and_windows_go_and_fresh_ones_stay(new_tenant:
         assert Api().post("/authmgr/token", body).status_code == status
 
 
-def test_the_command_goes_past_a_tenant_that_is_out_of_reach(new_tenant: Callable[[], TestTenant]) -> None:
+def test_purge_command_skips_an_unreachable_tenant(new_tenant: Callable[[], TestTenant]) -> None:
     sound, broken = new_tenant(), new_tenant()
     with as_owner(broken):
         run(broken, "ALTER TABLE audit_tenantseal RENAME TO hidden")
@@ -184,7 +184,7 @@ def test_the_command_goes_past_a_tenant_that_is_out_of_reach(new_tenant: Callabl
     assert err.getvalue().startswith(broken.slug)
 
 
-def test_questions_to_devices_that_have_expired_go_and_their_devices_stay(new_tenant: Callable[[], TestTenant]) -> None:
+def test_purge_deletes_expired_challenges_keeps_devices(new_tenant: Callable[[], TestTenant]) -> None:
     tenant, other_tenant = new_tenant(), new_tenant()
     for one in (tenant, other_tenant):
         person = one.register()
@@ -200,10 +200,10 @@ def test_questions_to_devices_that_have_expired_go_and_their_devices_stay(new_te
             assert (PushAuthenticationRequest.objects.count(), PushDevice.objects.count()) == (left, 1)
 
 
-def test_every_kind_of_row_that_expires_is_known_to_the_purge() -> None:
+def test_purge_covers_every_model_that_expires() -> None:
     from django.apps import apps
 
-    # Rows that only say until when they count, not that they may go.
+    # Rows that expire and are kept.
     kept = {"registry.ServiceCredential"}
     expiring: list[Any] = [m for m in apps.get_models() if any(f.name == "expires_at" for f in m._meta.get_fields())]
     silent = {m._meta.label for m in expiring if not hasattr(m, "expired")} - kept

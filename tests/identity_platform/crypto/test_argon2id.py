@@ -1,4 +1,4 @@
-"""Whatever implementation compares: the answer is that of the reference."""
+"""Both argon2id libraries give the result of the reference."""
 
 import pytest
 from argon2.low_level import Type, hash_secret
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.usefixtures("production_hashes")
 BOTH = (argon2id.by_argon2_cffi, argon2id.by_libsodium)
 
 
-def test_both_give_the_same_answer_to_right_wrong_and_broken() -> None:
+def test_both_libraries_agree_on_right_wrong_and_broken() -> None:
     encoded = passwords.hashed("correct horse battery").removeprefix("argon2").encode()
-    # Timed is what is compared at a sign-in: the parameters of a hash that the platform makes.
+    # The timed hash has the parameters of the hashes that the platform creates.
     assert argon2id._KNOWN.startswith(encoded[: encoded.index(b"p=1$") + 4])
     flipped = encoded[:-1] + (b"A" if encoded[-1:] != b"A" else b"Q")
     for verify in BOTH:
@@ -28,20 +28,20 @@ def test_both_give_the_same_answer_to_right_wrong_and_broken() -> None:
         assert not verify(b"$argon2id$nonsense", b"correct horse battery")
 
 
-def test_a_salt_too_long_for_one_is_left_to_the_other() -> None:
+def test_long_salt_uses_the_other_library() -> None:
     encoded = hash_secret(b"pass phrase", b"s" * 48, 2, 19 * 1024, 1, 32, Type.ID)
     assert len(encoded) > 127
     assert all(verify(encoded, b"pass phrase") and not verify(encoded, b"pass phrasf") for verify in BOTH)
 
 
-def test_the_fastest_is_one_that_knows_the_known_answer() -> None:
+def test_fastest_library_passes_the_known_answer() -> None:
     assert argon2id.fastest() in BOTH
     assert argon2id.fastest() is argon2id.fastest()
     assert not argon2id._knows(lambda encoded, password: True)
     assert not argon2id._knows(lambda encoded, password: False)
 
 
-def test_a_sign_in_with_an_imported_hash_of_other_parameters_or_a_long_salt_works(tenant: TestTenant, api: Api) -> None:
+def test_login_accepts_imported_hash_of_other_parameters(tenant: TestTenant, api: Api) -> None:
     for salt, lanes in ((b"s" * 48, 1), (b"s" * 16, 2)):
         person = tenant.register()
         encoded = hash_secret(PASSWORD.encode(), salt, 2, 19 * 1024, lanes, 32, Type.ID).decode()

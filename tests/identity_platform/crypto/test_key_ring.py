@@ -1,4 +1,4 @@
-"""The key ring: what it reads, what it rejects, and how data keys outlive a rotation."""
+"""The key ring: what it reads and rejects, and rotation."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ OTHER_TENANT = "0b0b0b0b-0000-4000-8000-000000000002"
 
 
 def entry(key_id: str, seed: str = "") -> str:
-    """A ring entry that is the same in every process: pytest-xdist compares the names of parametrized tests."""
+    """Return a ring entry that is equal in every process: pytest-xdist compares parametrized test names."""
     return f"{key_id}:{encoded(hashlib.sha256((seed or key_id).encode()).digest())}"
 
 
@@ -39,14 +39,14 @@ OLD, NEW = entry("k1"), entry("k2")
 
 @pytest.fixture
 def configured(settings: Settings) -> Iterator[Settings]:
-    """Settings whose ring a test may change; the one of the test run is read again afterwards."""
+    """Settings whose ring a test may change. The original ring is restored afterwards."""
     before = settings.ENCRYPTION_KEYS
     yield settings
     settings.ENCRYPTION_KEYS = before
     reload_key_ring()
 
 
-def test_a_wrapped_data_key_opens_for_its_owner() -> None:
+def test_unwrap_opens_for_the_owner() -> None:
     ring = KeyRing.parse(OLD)
     key = new_data_key()
 
@@ -58,7 +58,7 @@ def test_a_wrapped_data_key_opens_for_its_owner() -> None:
 
 
 @pytest.mark.parametrize("owner", [OTHER_TENANT, "platform", TENANT.upper()])
-def test_a_wrapped_data_key_does_not_open_for_another_owner(owner: str) -> None:
+def test_unwrap_fails_for_another_owner(owner: str) -> None:
     ring = KeyRing.parse(OLD)
     wrapped = ring.wrap(new_data_key(), owner=TENANT)
 
@@ -66,7 +66,7 @@ def test_a_wrapped_data_key_does_not_open_for_another_owner(owner: str) -> None:
         ring.unwrap(*wrapped, owner=owner)
 
 
-def test_every_byte_of_a_wrapped_data_key_is_authenticated() -> None:
+def test_unwrap_authenticates_every_byte() -> None:
     ring = KeyRing.parse(OLD)
     key_id, blob = ring.wrap(new_data_key(), owner=TENANT)
 
@@ -78,7 +78,7 @@ def test_every_byte_of_a_wrapped_data_key_is_authenticated() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 13, 28, 60])
-def test_a_truncated_or_lengthened_data_key_does_not_open(cut: int) -> None:
+def test_unwrap_rejects_truncated_or_lengthened_keys(cut: int) -> None:
     ring = KeyRing.parse(OLD)
     key_id, blob = ring.wrap(new_data_key(), owner=TENANT)
 
@@ -87,7 +87,7 @@ def test_a_truncated_or_lengthened_data_key_does_not_open(cut: int) -> None:
             ring.unwrap(key_id, wrong, owner=TENANT)
 
 
-def test_the_key_id_is_bound_even_when_two_ids_once_meant_the_same_key() -> None:
+def test_unwrap_binds_the_key_id() -> None:
     material = OLD.partition(":")[2]
     wrapped = KeyRing.parse(f"k1:{material}").wrap(new_data_key(), owner=TENANT)
 
@@ -95,7 +95,7 @@ def test_the_key_id_is_bound_even_when_two_ids_once_meant_the_same_key() -> None
         KeyRing.parse(f"k9:{material}").unwrap("k9", wrapped.blob, owner=TENANT)
 
 
-def test_after_a_rotation_the_new_key_wraps_and_the_old_one_still_opens() -> None:
+def test_rotation_wraps_with_new_key_and_opens_old() -> None:
     key = new_data_key()
     wrapped = KeyRing.parse(OLD).wrap(key, owner=TENANT)
 
@@ -106,7 +106,7 @@ def test_after_a_rotation_the_new_key_wraps_and_the_old_one_still_opens() -> Non
     assert ring.wrap(key, owner=TENANT).key_id == "k2"
 
 
-def test_a_key_removed_too_early_is_named_in_the_error() -> None:
+def test_unwrap_names_a_key_removed_too_early() -> None:
     wrapped = KeyRing.parse(OLD).wrap(new_data_key(), owner=TENANT)
 
     with pytest.raises(RingKeyMissing, match=r"'k1', but ENCRYPTION_KEYS holds only k2\. Put that key back"):
@@ -129,7 +129,7 @@ def test_rotation_of_the_configured_ring_only_rewraps(configured: Settings) -> N
     assert unwrap_data_key(*after, owner="platform") == key
 
 
-def test_rewrapping_twice_changes_nothing_the_second_time(configured: Settings) -> None:
+def test_rewrap_is_idempotent(configured: Settings) -> None:
     configured.ENCRYPTION_KEYS = OLD
     reload_key_ring()
     wrapped = wrap_data_key(new_data_key(), owner=TENANT)
@@ -137,7 +137,7 @@ def test_rewrapping_twice_changes_nothing_the_second_time(configured: Settings) 
     assert rewrap(wrapped.key_id, memoryview(wrapped.blob), owner=TENANT) == wrapped
 
 
-def test_rewrapping_refuses_a_damaged_key_although_it_is_current(configured: Settings) -> None:
+def test_rewrap_rejects_a_damaged_current_key(configured: Settings) -> None:
     configured.ENCRYPTION_KEYS = OLD
     reload_key_ring()
     key_id, blob = wrap_data_key(new_data_key(), owner=TENANT)
@@ -146,7 +146,7 @@ def test_rewrapping_refuses_a_damaged_key_although_it_is_current(configured: Set
         rewrap(*WrappedKey(key_id, blob[:-1] + bytes([blob[-1] ^ 1])), owner=TENANT)
 
 
-def test_a_ring_that_does_not_parse_leaves_the_old_one_in_use(configured: Settings) -> None:
+def test_invalid_ring_leaves_the_old_one_in_use(configured: Settings) -> None:
     configured.ENCRYPTION_KEYS = OLD
     ring = reload_key_ring()
 
@@ -157,7 +157,7 @@ def test_a_ring_that_does_not_parse_leaves_the_old_one_in_use(configured: Settin
     assert key_ring() is ring
 
 
-def test_the_ring_is_parsed_once(configured: Settings) -> None:
+def test_ring_is_parsed_once(configured: Settings) -> None:
     configured.ENCRYPTION_KEYS = f"{NEW},{OLD}"
     reload_key_ring()
 
@@ -165,7 +165,7 @@ def test_the_ring_is_parsed_once(configured: Settings) -> None:
     assert key_ring().primary_id == "k2"
 
 
-def test_blanks_and_line_ends_around_entries_are_allowed() -> None:
+def test_ring_allows_whitespace_around_entries() -> None:
     assert KeyRing.parse(f" {NEW} ,\n{OLD}\n").ids == ("k2", "k1")
 
 
@@ -195,19 +195,19 @@ SHORT, LONG, ZEROS = encoded(bytes(range(16))), encoded(bytes(range(33))), encod
         (f"{OLD},k2:{OLD.partition(':')[2]}", "'k2': the same key has another id too"),
     ],
 )
-def test_nonsense_is_refused_with_advice_and_without_the_key(text: str, advice: str) -> None:
-    with pytest.raises(ImproperlyConfigured, match=advice) as refused:
+def test_ring_error_gives_advice_without_the_key(text: str, advice: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=advice) as raised:
         KeyRing.parse(text)
 
-    assert OLD.partition(":")[2] not in str(refused.value)
-    assert refused.value.__cause__ is None
+    assert OLD.partition(":")[2] not in str(raised.value)
+    assert raised.value.__cause__ is None
 
 
-def test_a_ring_shows_its_ids_and_never_its_keys() -> None:
+def test_ring_repr_shows_ids_only() -> None:
     assert repr(KeyRing.parse(f"{NEW},{OLD}")) == "<KeyRing k2, k1>"
 
 
-def test_wrapping_refuses_a_key_of_the_wrong_size_and_an_empty_owner() -> None:
+def test_wrap_rejects_wrong_key_size_and_empty_owner() -> None:
     ring = KeyRing.parse(OLD)
 
     with pytest.raises(ValueError, match="32 bytes"):
@@ -216,7 +216,7 @@ def test_wrapping_refuses_a_key_of_the_wrong_size_and_an_empty_owner() -> None:
         ring.wrap(new_data_key(), owner="")
 
 
-def test_a_data_key_wrapped_by_an_earlier_release_still_opens() -> None:
+def test_unwrap_opens_keys_of_an_earlier_release() -> None:
     ring = KeyRing.parse("k1:" + base64.b64encode(bytes(range(32))).decode())
     blob = base64.b64decode("AUyo9Vbj/v4Tz2ZIbapyVsE5MI1OK6K5uBNEKfyzHVtTW2Ubr7r9/snJRYCiCnFLaimQjmsFnyXAwZLGdA==")
 

@@ -1,4 +1,4 @@
-"""Seals open in their place and nowhere else; derived keys and digests are apart by purpose."""
+"""Seals open in their context only; derived keys and digests differ by purpose."""
 
 import base64
 import dataclasses
@@ -18,23 +18,23 @@ from identity_platform.crypto import (
 )
 
 KEY = bytes(range(32))
-PLACE = SealContext(tenant="t-1", table="totp_device", column="secret", row="17")
+CONTEXT = SealContext(tenant="t-1", table="totp_device", column="secret", row="17")
 words = st.text("ab", min_size=1, max_size=3)
 
 
 @given(plaintext=st.binary(max_size=300))
-def test_a_seal_opens_in_its_place(plaintext: bytes) -> None:
-    sealed = seal(plaintext, data_key=KEY, context=PLACE)
+def test_unseal_opens_in_its_context(plaintext: bytes) -> None:
+    sealed = seal(plaintext, data_key=KEY, context=CONTEXT)
 
-    assert unseal(sealed, data_key=KEY, context=PLACE) == plaintext
-    assert unseal(memoryview(sealed), data_key=KEY, context=PLACE) == plaintext
+    assert unseal(sealed, data_key=KEY, context=CONTEXT) == plaintext
+    assert unseal(memoryview(sealed), data_key=KEY, context=CONTEXT) == plaintext
     assert len(sealed) == len(plaintext) + 29
 
 
 @pytest.mark.parametrize("part", ["tenant", "table", "column", "row"])
-def test_a_seal_moved_to_another_place_does_not_open(part: str) -> None:
-    sealed = seal(b"JBSWY3DPEHPK3PXP", data_key=KEY, context=PLACE)
-    elsewhere = dataclasses.replace(PLACE, **{part: getattr(PLACE, part) + "0"})
+def test_unseal_rejects_another_context(part: str) -> None:
+    sealed = seal(b"JBSWY3DPEHPK3PXP", data_key=KEY, context=CONTEXT)
+    elsewhere = dataclasses.replace(CONTEXT, **{part: getattr(CONTEXT, part) + "0"})
 
     with pytest.raises(SealBroken, match="does not open in its place"):
         unseal(sealed, data_key=KEY, context=elsewhere)
@@ -49,7 +49,7 @@ def test_a_seal_moved_to_another_place_does_not_open(part: str) -> None:
         (SealContext("a", "b\0\0\0\1c", "d", "e"), SealContext("a", "b", "c\0\0\0\1d", "e")),
     ],
 )
-def test_places_that_read_alike_are_different_places(one: SealContext, other: SealContext) -> None:
+def test_unseal_distinguishes_similar_contexts(one: SealContext, other: SealContext) -> None:
     sealed = seal(b"secret", data_key=KEY, context=one)
 
     with pytest.raises(SealBroken):
@@ -57,7 +57,7 @@ def test_places_that_read_alike_are_different_places(one: SealContext, other: Se
 
 
 @given(one=st.tuples(words, words, words, words), other=st.tuples(words, words, words, words))
-def test_no_two_places_share_a_seal(one: tuple[str, str, str, str], other: tuple[str, str, str, str]) -> None:
+def test_unseal_accepts_no_two_contexts(one: tuple[str, str, str, str], other: tuple[str, str, str, str]) -> None:
     sealed = seal(b"secret", data_key=KEY, context=SealContext(*one))
 
     if one == other:
@@ -67,56 +67,56 @@ def test_no_two_places_share_a_seal(one: tuple[str, str, str, str], other: tuple
             unseal(sealed, data_key=KEY, context=SealContext(*other))
 
 
-def test_every_bit_of_a_seal_is_authenticated() -> None:
-    sealed = seal(b"JBSWY3DPEHPK3PXP", data_key=KEY, context=PLACE)
+def test_unseal_authenticates_every_bit() -> None:
+    sealed = seal(b"JBSWY3DPEHPK3PXP", data_key=KEY, context=CONTEXT)
 
     for position in range(len(sealed)):
         for bit in range(8):
             altered = bytearray(sealed)
             altered[position] ^= 1 << bit
             with pytest.raises(SealBroken):
-                unseal(altered, data_key=KEY, context=PLACE)
+                unseal(altered, data_key=KEY, context=CONTEXT)
 
 
-def test_every_truncation_of_a_seal_is_refused() -> None:
-    sealed = seal(b"JBSWY3DPEHPK3PXP", data_key=KEY, context=PLACE)
+def test_unseal_rejects_every_truncation() -> None:
+    sealed = seal(b"JBSWY3DPEHPK3PXP", data_key=KEY, context=CONTEXT)
 
     for length in range(len(sealed)):
         with pytest.raises(SealBroken):
-            unseal(sealed[:length], data_key=KEY, context=PLACE)
+            unseal(sealed[:length], data_key=KEY, context=CONTEXT)
 
 
-def test_a_seal_does_not_open_under_another_tenants_data_key() -> None:
-    sealed = seal(b"secret", data_key=new_data_key(), context=PLACE)
+def test_unseal_rejects_the_key_of_another_tenant() -> None:
+    sealed = seal(b"secret", data_key=new_data_key(), context=CONTEXT)
 
     with pytest.raises(SealBroken):
-        unseal(sealed, data_key=new_data_key(), context=PLACE)
+        unseal(sealed, data_key=new_data_key(), context=CONTEXT)
 
 
-def test_a_broken_seal_tells_its_column_and_no_bytes() -> None:
-    sealed = seal(b"JBSWY3DPEHPK3PXP", data_key=KEY, context=PLACE)
+def test_unseal_error_names_the_column_without_bytes() -> None:
+    sealed = seal(b"JBSWY3DPEHPK3PXP", data_key=KEY, context=CONTEXT)
 
     with pytest.raises(SealBroken) as broken:
-        unseal(sealed[:-1] + b"\0", data_key=KEY, context=PLACE)
+        unseal(sealed[:-1] + b"\0", data_key=KEY, context=CONTEXT)
 
     assert str(broken.value) == "A seal in totp_device.secret does not open in its place."
     assert broken.value.__cause__ is None
 
 
-def test_a_nonce_is_never_used_twice() -> None:
-    sealed = [seal(b"same", data_key=KEY, context=PLACE) for _ in range(5000)]
+def test_seal_never_repeats_a_nonce() -> None:
+    sealed = [seal(b"same", data_key=KEY, context=CONTEXT) for _ in range(5000)]
 
     assert len({blob[1:13] for blob in sealed}) == 5000
     assert len({blob[13:] for blob in sealed}) == 5000
 
 
 @pytest.mark.parametrize("part", ["tenant", "table", "column", "row"])
-def test_a_place_with_an_empty_part_is_a_bug_and_raises(part: str) -> None:
+def test_context_with_an_empty_part_raises(part: str) -> None:
     with pytest.raises(ValueError, match="tenant, table, column and row"):
-        dataclasses.replace(PLACE, **{part: ""})
+        dataclasses.replace(CONTEXT, **{part: ""})
 
 
-def test_keys_of_different_purposes_and_data_keys_differ() -> None:
+def test_derived_keys_differ_by_purpose_and_data_key() -> None:
     derived = {derive_key(key, purpose) for key in (KEY, bytes(32)) for purpose in ("a", "b", "seal", "AES-256-GCM")}
 
     assert len(derived) == 8
@@ -124,12 +124,12 @@ def test_keys_of_different_purposes_and_data_keys_differ() -> None:
     assert derive_key(KEY, "a") == derive_key(KEY, "a")
 
 
-def test_a_derived_key_is_not_the_one_that_seals() -> None:
-    sealed = seal(b"secret", data_key=KEY, context=PLACE)
+def test_derived_key_opens_no_seal() -> None:
+    sealed = seal(b"secret", data_key=KEY, context=CONTEXT)
 
     for purpose in ("seal", "AES-256-GCM", "key", "digest"):
         with pytest.raises(SealBroken):
-            unseal(sealed, data_key=derive_key(KEY, purpose), context=PLACE)
+            unseal(sealed, data_key=derive_key(KEY, purpose), context=CONTEXT)
 
 
 def test_digests_differ_by_value_key_and_purpose() -> None:
@@ -143,24 +143,24 @@ def test_digests_differ_by_value_key_and_purpose() -> None:
 
 
 @pytest.mark.parametrize("key", [b"", b"short", bytes(33)])
-def test_a_data_key_of_the_wrong_size_is_a_bug_and_raises(key: bytes) -> None:
+def test_data_key_of_wrong_size_raises(key: bytes) -> None:
     with pytest.raises(ValueError, match="32 bytes"):
-        seal(b"", data_key=key, context=PLACE)
+        seal(b"", data_key=key, context=CONTEXT)
     with pytest.raises(ValueError, match="32 bytes"):
         derive_key(key, "purpose")
     with pytest.raises(ValueError, match="32 bytes"):
         keyed_digest("", key=key, purpose="purpose")
 
 
-def test_a_derived_key_needs_a_purpose() -> None:
+def test_derive_key_requires_a_purpose() -> None:
     with pytest.raises(ValueError, match="purpose"):
         derive_key(KEY, "")
 
 
-def test_what_an_earlier_release_sealed_and_digested_still_fits() -> None:
+def test_seals_and_digests_of_an_earlier_release_match() -> None:
     blob = base64.b64decode("AaAI7LlsjSYP2vcyvGnwhHHUduigUXVK+/eeURs94p+TwIvqqe5IDyQNpH+z")
 
-    assert unseal(blob, data_key=KEY, context=PLACE) == b"JBSWY3DPEHPK3PXP"
+    assert unseal(blob, data_key=KEY, context=CONTEXT) == b"JBSWY3DPEHPK3PXP"
     assert derive_key(KEY, "purpose").hex() == "6d8269ef3c506071a765a6f56df90967769d0c5173e7cbcc5fc46ec58e5e3b71"
     assert (
         keyed_digest("abcd", key=KEY, purpose="backup code").hex()

@@ -1,4 +1,4 @@
-"""Sealed files: any size comes back, and whatever was altered does not open."""
+"""Sealed files: any size is restored, and an altered file does not open."""
 
 import io
 import os
@@ -29,12 +29,12 @@ def opened(content: bytes, *, key: bytes = KEY, purpose: str = "test") -> bytes:
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 7])
-def test_a_file_of_any_size_comes_back(size: int) -> None:
+def test_unseal_file_restores_any_size(size: int) -> None:
     content = os.urandom(size)
     assert opened(sealed(content)) == content
 
 
-def test_each_file_has_a_key_of_its_own() -> None:
+def test_each_sealed_file_has_its_own_key() -> None:
     assert sealed(b"the same")[HEADER:] != sealed(b"the same")[HEADER:]
 
 
@@ -52,13 +52,13 @@ ALTERED: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("how", ALTERED)
-def test_an_altered_file_does_not_open(how: str) -> None:
+def test_unseal_file_rejects_altered_files(how: str) -> None:
     altered = ALTERED[how](sealed(os.urandom(3 * CHUNK + 7)))
     with pytest.raises(SealBroken):
         opened(altered)
 
 
-def test_another_key_or_purpose_opens_nothing() -> None:
+def test_unseal_file_rejects_another_key_or_purpose() -> None:
     for other in ({"key": new_data_key()}, {"purpose": "other"}):
         with pytest.raises(SealBroken):
             opened(sealed(b"content"), **other)  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ def half_written(out: io.BytesIO) -> None:
         raise OSError("disk")
 
 
-def test_a_file_that_failed_while_written_does_not_open() -> None:
+def test_unseal_file_rejects_a_half_written_file() -> None:
     out = io.BytesIO()
     with pytest.raises(OSError, match="disk"):
         half_written(out)

@@ -1,4 +1,4 @@
-"""Bearer secrets: their strength, their hash and their comparison."""
+"""Bearer secrets: strength, hash and comparison."""
 
 import base64
 import hashlib
@@ -9,14 +9,14 @@ import pytest
 from identity_platform.crypto import hash_token, new_token, same
 
 
-def test_a_token_holds_256_bits_in_base64url() -> None:
+def test_token_has_256_bits_in_base64url() -> None:
     token = new_token()
 
     assert re.fullmatch(r"[A-Za-z0-9_-]{43}", token)
     assert len(base64.urlsafe_b64decode(token + "=")) == 32
 
 
-def test_a_prefix_stands_in_front_of_a_full_token() -> None:
+def test_token_prefix_precedes_a_full_token() -> None:
     assert re.fullmatch(r"inv_[A-Za-z0-9_-]{43}", new_token("inv_"))
 
 
@@ -24,14 +24,14 @@ def test_tokens_do_not_repeat() -> None:
     assert len({new_token() for _ in range(5000)}) == 5000
 
 
-def test_a_token_is_stored_as_the_sha_256_of_all_of_it() -> None:
+def test_hash_token_is_sha_256_of_the_whole_token() -> None:
     token = new_token("inv_")
 
     assert hash_token(token) == hashlib.sha256(token.encode()).digest()
     assert hash_token(token) != hash_token(token + "=")
 
 
-def test_a_token_that_is_no_text_at_all_is_merely_unknown() -> None:
+def test_hash_token_accepts_lone_surrogates() -> None:
     assert len(hash_token("\ud800")) == 32
 
 

@@ -1,4 +1,4 @@
-"""Statements that the server plans once, and what becomes of them when a column changes under them."""
+"""Statements that the server plans once, also after the type of a column changes."""
 
 import secrets
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from django.db import NotSupportedError, connection, transaction
 
 @pytest.fixture
 def table() -> Iterator[str]:
-    """A table of this test's own, with one row."""
+    """A table for this test, with one row."""
     name = f"planned_{secrets.token_hex(4)}"
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {name} (email varchar(10))")
@@ -25,31 +25,31 @@ def emails(table: str) -> list[str]:
 
 
 def planned(table: str) -> int:
-    """How many statements about the table the server keeps planned for this connection."""
+    """Return how many planned statements about the table this connection has."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s", [f"%FROM {table}%"])
         return int(cursor.fetchone()[0])
 
 
 def widen(table: str) -> None:
-    # Past the driver's own watch, as another process does it.
+    # In a DO block, so that the driver does not notice, as with another process.
     with connection.cursor() as cursor:
         cursor.execute(f"DO $$ BEGIN ALTER TABLE {table} ALTER email TYPE varchar(20); END $$")
 
 
-def test_a_repeated_statement_is_planned_once(table: str) -> None:
+def test_repeated_statement_is_planned_once(table: str) -> None:
     assert all(emails(table) == ["a@b.c"] for _ in range(8))
     assert planned(table) == 1
 
 
-def test_a_planned_statement_outlives_a_change_of_a_columns_type(table: str) -> None:
+def test_planned_statement_survives_a_column_type_change(table: str) -> None:
     for _ in range(8):
         emails(table)
     widen(table)
     assert emails(table) == ["a@b.c"]
 
 
-def test_inside_a_transaction_it_fails_once_and_works_after_the_rollback(table: str) -> None:
+def test_planned_statement_in_transaction_works_after_rollback(table: str) -> None:
     for _ in range(8):
         emails(table)
     widen(table)
