@@ -1,5 +1,6 @@
 """Registers the lists of the console."""
 
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Group
 
@@ -16,6 +17,8 @@ from userflow.invitations.models import AdminInvitation
 
 # Django's groups are not used: admin users have roles (userflow.admins).
 admin.site.unregister(Group)
+# Operators see jobs, not the queue behind them.
+admin.site.unregister(apps.get_model("procrastinate", "ProcrastinateJob"))
 
 admin.site.register(Tenant, TenantAdmin)
 admin.site.register(Job, JobAdmin)

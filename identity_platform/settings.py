@@ -139,6 +139,20 @@ DATABASE_ADMIN = {
 }
 DATABASE_ROUTERS = ["tenants.router.TenantRouter"]
 
+# --- background work --------------------------------------------------------------------------------------------------
+
+# identity_platform.task_queue explains the queue and its times.
+PROCRASTINATE_WORKER_DEFAULTS = {
+    "listen_notify": False,
+    "install_signal_handlers": False,
+    "shutdown_graceful_timeout": 0,
+    "update_heartbeat_interval": 5.0,
+    "stalled_worker_timeout": 20.0,
+    "delete_jobs": "always",
+}
+# A daily task that no worker has started because none ran at night is started by the first worker of the day.
+PROCRASTINATE_PERIODIC_DEFAULTS = {"max_delay": 86_400}
+
 # --- caches ----------------------------------------------------------------------------------------------------------
 
 REDIS_URL = _redis_url
@@ -180,6 +194,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "corsheaders",
+    "procrastinate.contrib.django",
     # After what it takes the lists of away.
     "console",
 ]

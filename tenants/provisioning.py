@@ -20,6 +20,7 @@ from identity_platform.audit.chain import PLATFORM
 from identity_platform.audit.models import ChainHead
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.statement_timeout import no_timeout
+from identity_platform.task_queue import run_soon
 from tenants import databases, final_backups, keys, lookup, steps, warm_pool
 from tenants.capacity import server_with_room
 from tenants.errors import JobRunning, SlugTaken, UnknownTenant, WrongState
@@ -74,6 +75,8 @@ def create_tenant(
             mapping = tenant.database
             if mapping.status == State.ACTIVE:
                 _initialize(tenant, initialize)
+                # A spare became its database.
+                transaction.on_commit(lambda: run_soon(warm_pool.REFILL), robust=True)
                 return tenant
             # Locked before the row is visible: an unlocked one counts as interrupted.
             raw = job.enter_context(databases.job_lock(chosen, tenant.pk))

@@ -11,6 +11,9 @@ from tenants.errors import JobRunning
 from tenants.models import DatabaseServer, WarmDatabase
 from tenants.schema import is_older, schema_version, why
 
+# The name of the task that calls `refill_all`.
+REFILL = "refill_warm_pool"
+
 
 def new_database_name() -> str:
     """Return a random database name, unrelated to the tenant."""

@@ -1,34 +1,32 @@
-"""Run jobs in a few threads of this process and record their progress in the job's row.
+"""Start jobs, which run in worker processes (`tenant_worker`), and record their progress in the job's row.
 
-Every kind of job is a resumable action that a command uses too, so a killed job is repaired by running it again. The lock
-on the tenant keeps two jobs from running on it at once.
+Every kind of job is a resumable action that a command uses too. If a worker is killed, another one continues its jobs. The
+lock on the tenant keeps a job and a command from running on it at once.
 """
 
-import contextvars
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, connection, connections, transaction
-from django.db.models import Q
+from django.db import DatabaseError, transaction
+from django.utils import translation
 from django.utils.timezone import now
 from psycopg import Error as DriverError
 
 from console.frame.forms import Fields
-from console.jobs.models import DONE, FAILED, RUNNING, SILENT_AFTER, WAITING, Job
+from console.jobs.models import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Job
+from identity_platform import task_queue
 from identity_platform.api.errors import ApiError, Conflict, NotFound
+from identity_platform.audit.origin import Origin, current_origin, set_origin
 from tenants.errors import UpgradeFailed
 from tenants.schema import reason_of
 from userflow.accounts.models import AdminUser
 
 log = structlog.get_logger("identity.console")
 
-# More jobs at once would take connections and cores from requests.
-MAX_RUNNING: Final = 2
-HEARTBEAT_SECONDS: Final = 4.0
+QUEUE: Final = "console"
+_TASK: Final = "run_console_job"
 
 Report = Callable[[str], None]
 Work = Callable[[Job, Report], None]
@@ -58,78 +56,54 @@ def kind_of_job(name: str) -> Callable[[Work], Work]:
 
 
 def begin_job(*, kind: str, by: AdminUser, tenant_id: UUID | None = None, params: Fields | None = None) -> Job:
-    """Start a job in the background and return its row, which shows its progress. `params` must hold no secret."""
-    job = Job.objects.create(kind=kind, tenant_id=tenant_id, params=params or {}, begun_by=by)
-    _submit(job.pk)
+    """Queue a job and return its row, which shows its progress. `params` must hold no secret."""
+    with transaction.atomic():
+        job = Job.objects.create(kind=kind, tenant_id=tenant_id, params=params or {}, begun_by=by)
+        task_queue.start(_TASK, lock=job.lock, **_arguments(job))
     return job
 
 
 def run_job_again(*, job_id: UUID, by: AdminUser) -> Job:
     """Run a failed or interrupted job again. Raises UnknownJob, JobNotRepeatable."""
-    gone = Q(state__in=Job.LIVING, seen_at__lt=now() - SILENT_AFTER)
-    # One conditional UPDATE, so that one of two concurrent calls starts the job.
-    begun = Job.objects.filter(Q(state=FAILED) | gone, pk=job_id).update(
-        state=WAITING, reason="", begun_by=by, seen_at=now(), ended_at=None
-    )
-    job = Job.objects.filter(pk=job_id).first()
-    if job is None:
-        raise UnknownJob
-    if not begun:
-        raise JobNotRepeatable
-    _submit(job_id)
+    with transaction.atomic():
+        job = Job.objects.select_for_update().filter(pk=job_id).first()
+        if job is None:
+            raise UnknownJob
+        if job.status not in (FAILED, INTERRUPTED):
+            raise JobNotRepeatable
+        job.state, job.reason, job.begun_by, job.seen_at, job.ended_at = WAITING, "", by, now(), None
+        job.save(update_fields=["state", "reason", "begun_by", "seen_at", "ended_at"])
+        task_queue.start_again(_TASK, lock=job.lock, **_arguments(job))
     return job
 
 
-_pool: ThreadPoolExecutor | None = None
-_lock = threading.Lock()
-_here: set[UUID] = set()
+def _arguments(job: Job) -> dict[str, str]:
+    """Return the arguments of the task: the job, and who started it from where, for the audit trail."""
+    origin = current_origin()
+    return {
+        "job_id": str(job.pk),
+        "language": translation.get_language(),
+        "actor_kind": origin.actor_kind,
+        "actor_id": origin.actor_id,
+        "address": origin.address,
+        "request_id": origin.request_id,
+    }
 
 
-def _submit(job_id: UUID) -> None:
-    global _pool
-    with _lock:
-        if _pool is None:
-            # Created with the first job: a pool that is created before a fork has no threads after it.
-            _pool = ThreadPoolExecutor(MAX_RUNNING, thread_name_prefix="console-job")
-        if not _here:
-            threading.Thread(target=_heartbeat, daemon=True, name="console-jobs-live").start()
-        _here.add(job_id)
-        # The context carries the actor and the address to the audit trail.
-        _pool.submit(contextvars.copy_context().run, _run, job_id)
-
-
-def _heartbeat() -> None:
-    ended = threading.Event()
+@task_queue.task(_TASK, queue=QUEUE)
+def run_job(job_id: str, language: str, actor_kind: str, actor_id: str, address: str, request_id: str) -> None:
+    """Run a job, or continue it after its worker has ended. The queue runs it in one worker at a time."""
+    set_origin(Origin(actor_kind, actor_id, address, request_id))
     try:
-        while True:
-            ended.wait(HEARTBEAT_SECONDS)
-            with _lock:
-                mine = list(_here)
-                if not mine:
-                    return
-            try:
-                Job.objects.filter(pk__in=mine, state__in=Job.LIVING).update(seen_at=now())
-            except (DatabaseError, DriverError) as problem:
-                log.warning("jobs_not_marked", cause=reason_of(problem))
-                connection.close()
-    finally:
-        connections.close_all()
-
-
-def _run(job_id: UUID) -> None:
-    try:
-        if not Job.objects.filter(pk=job_id, state=WAITING).update(state=RUNNING, seen_at=now()):
+        if not Job.objects.filter(pk=job_id, state__in=Job.LIVING).update(state=RUNNING, seen_at=now()):
             return
         job = Job.objects.get(pk=job_id)
-        reason = _work(job)
+        with translation.override(language):
+            reason = _work(job)
         Job.objects.filter(pk=job_id).update(state=FAILED if reason else DONE, reason=reason, ended_at=now())
     except (DatabaseError, DriverError) as problem:
         # The row cannot be written, so the job will be shown as interrupted.
-        log.warning("job_not_ended", job=str(job_id), cause=reason_of(problem))
-    finally:
-        with _lock:
-            _here.discard(job_id)
-        connections.close_all()
+        log.warning("job_not_ended", job=job_id, cause=reason_of(problem))
 
 
 def _work(job: Job) -> str:

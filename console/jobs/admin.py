@@ -17,6 +17,7 @@ from console.jobs.models import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Job
 from console.metrics.tables import ago
 from console.tenants import job_kinds
 from console.tenants.job_kinds import KIND_NAMES
+from identity_platform import task_queue
 from tenants.models import Tenant
 from tenants.states import State
 from userflow.sessions.assurance import Action
@@ -135,6 +136,7 @@ class JobAdmin(ConsoleModelAdmin):
             "job": job,
             "state": state,
             "state_name": STATE_NAMES[state],
+            "has_workers": task_queue.has_workers(),
             "begun": ago(job.created_at),
             "colour": STATE_COLOURS.get(state, ""),
             "tenant": tenant,

@@ -5,13 +5,11 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.db import models
-from django.utils.timezone import now
 
+from identity_platform import task_queue
 from userflow.accounts.models import AdminUser
 
 WAITING, RUNNING, DONE, FAILED, INTERRUPTED = "waiting", "running", "done", "failed", "interrupted"
-# A running job updates `seen_at` every few seconds; after this long without, its process has ended.
-SILENT_AFTER = timedelta(seconds=20)
 # The audit trail keeps the changes themselves for longer.
 KEPT = timedelta(days=90)
 
@@ -48,13 +46,18 @@ class Job(models.Model):
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
-        """Old and not running any more."""
-        return models.Q(created_at__lt=moment - KEPT, seen_at__lt=moment - SILENT_AFTER)
+        """Without progress for long."""
+        return models.Q(seen_at__lt=moment - KEPT)
+
+    @property
+    def lock(self) -> str:
+        """Return the lock of this job in the queue."""
+        return f"job-{self.pk}"
 
     @property
     def status(self) -> str:
-        """Return the state, or `interrupted` if the process of the job has ended."""
-        if self.state in self.LIVING and self.seen_at < now() - SILENT_AFTER:
+        """Return the state, or `interrupted` if the worker of the job has ended and no other has taken it yet."""
+        if self.state in self.LIVING and not task_queue.is_queued(self.lock):
             return INTERRUPTED
         return self.state
 

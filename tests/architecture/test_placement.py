@@ -15,8 +15,11 @@ from tenants.router import lives_in_tenant
 from tenants.schema import migration_names
 from tests.world import TestTenant
 
+# The models of the task queue count as unmanaged, because its migrations create the tables in SQL.
 MODELS = [
-    model for model in apps.get_models(include_auto_created=True) if model._meta.managed and not model._meta.proxy
+    model
+    for model in apps.get_models(include_auto_created=True)
+    if (model._meta.managed or model._meta.app_label == "procrastinate") and not model._meta.proxy
 ]
 TABLES = "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace"
 FOREIGN_KEYS = (

@@ -2,9 +2,14 @@
 
 import json
 import secrets
+from datetime import timedelta
 
 import pytest
+from django.utils.timezone import now
+from procrastinate.contrib.django.models import ProcrastinateWorker
 
+from console.jobs.actions import QUEUE, begin_job
+from identity_platform import task_queue
 from tenants import provisioning, repairs, warm_pool
 from tenants.capacity import main_server
 from tenants.errors import UnknownTenant
@@ -12,6 +17,7 @@ from tenants.models import Tenant, TenantDatabase, WarmDatabase
 from tenants.queries import tenant_named
 from tests.tenants.conftest import AnotherProcess, databases_on, run_command, throw_away
 from tests.world import Api, sign_in_admin
+from userflow.accounts.models import AdminUser
 from userflow.models import Client
 
 MAKING = ["mapped", "copied", "limited", "verified", "activated"]
@@ -89,6 +95,31 @@ def test_killed_deletion_can_be_finished_over_http(operator: Api, another_proces
     another_process.run("delete_tenant", slug, "--yes", kill_after="dropped")
     assert operator.delete(f"/uflow/admin/tenants/{tenant.pk}", {"confirm": slug}).status_code == 200
     assert operator.get(f"/uflow/admin/tenants/{tenant.pk}").status_code == 404
+
+
+WORKER = ["tenant_worker", "--size", "0", "--every", "0.1", "--seal-every", "0", "--figures-every", "0"]
+
+
+@pytest.mark.parametrize("step", ["copied", "limited", "verified"])
+def test_next_worker_finishes_killed_console_job(
+    step: str, no_spares: None, operator_name: str, another_process: AnotherProcess
+) -> None:
+    mark = secrets.token_hex(4)
+    params = {"name": "Killed", "slug": f"killed-{mark}", "server": "", "username": f"ann-{mark}"}
+    operator = AdminUser.objects.get(username=operator_name)
+    job = begin_job(kind="provision", by=operator, params=params | {"email": f"ann-{mark}@example.com"})
+    assert job.status == "waiting"
+    assert another_process.run(*WORKER, kill_after=step).code == 9
+    ProcrastinateWorker._base_manager.update(last_heartbeat=now() - timedelta(minutes=1))
+    job.refresh_from_db()
+    assert (job.state, job.status) == ("running", "interrupted")
+    task_queue.recover_abandoned_tasks()
+    task_queue.run_waiting(QUEUE)
+    job.refresh_from_db()
+    assert (job.status, job.reason, job.begun_by) == ("done", "", operator)
+    tenant = tenant_named(params["slug"])
+    assert (tenant.pk, tenant.database.status) == (job.tenant_id, "active")
+    throw_away(tenant)
 
 
 @pytest.mark.parametrize("step", ["reserved", "copied", "limited"])

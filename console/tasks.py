@@ -1,0 +1,22 @@
+"""Background tasks of the console: its jobs, and the collection of metrics."""
+
+import structlog
+
+from console.jobs.actions import run_job
+from console.metrics.actions import collect_figures
+from identity_platform.task_queue import TaskContext, periodic_task
+from tenants.schema import why
+
+log = structlog.get_logger("identity.console")
+
+__all__ = ["collect", "run_job"]
+
+
+@periodic_task("collect_figures")
+def collect(context: TaskContext) -> None:
+    """Collect the metrics of all tenants, those that wait longest first."""
+    try:
+        if failed := sum(bool(outcome.failure) for outcome in collect_figures(until=context.should_abort)):
+            log.warning("figures_not_collected", tenants=failed, cause="their pages show the reason")
+    except Exception as problem:
+        log.warning("figures_not_collected", cause=why(problem))

@@ -1,0 +1,215 @@
+"""Background work: a queue in the global database and the processes that serve it (procrastinate).
+
+Workers ask for work instead of listening for it: LISTEN needs a session, which PgBouncer in transaction mode does not give.
+A worker's heartbeat tells the others that it is alive. What a worker without one was doing is queued again, so every
+task runs at least once and must be safe to run again after it was killed at any point.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from functools import wraps
+from typing import Final, ParamSpec, TypeAlias
+
+import structlog
+from django.db import connections
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Now
+from procrastinate import JobContext, PsycopgConnector
+from procrastinate.app import WorkerOptions
+from procrastinate.contrib.django import app
+from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
+from procrastinate.contrib.django.utils import connector_params
+from procrastinate.exceptions import AlreadyEnqueued, ProcrastinateException
+from procrastinate.types import JSONValue
+from psycopg import Error as DriverError
+
+log = structlog.get_logger("identity.tasks")
+
+# Tells a task whether to stop (`should_abort`), and carries the options of its worker (`additional_context`).
+TaskContext: TypeAlias = JobContext
+
+PERIODIC: Final = "periodic"
+# A worker that has sent no heartbeat for this long has ended.
+SILENT_AFTER: Final = timedelta(seconds=20)
+# After SIGTERM. A task that is still running then is queued again, as after a kill.
+FINISH_SECONDS: Final = 8.0
+_RECOVERY: Final = "recover_abandoned_tasks"
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+
+P = ParamSpec("P")
+PeriodicTask: TypeAlias = Callable[[TaskContext], None]
+
+
+def task(name: str, *, queue: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Register a function that workers run when `start` has queued it. Its arguments are JSON values."""
+
+    def register(work: Callable[P, None]) -> Callable[P, None]:
+        app.task(name=name, queue=queue)(_with_own_connections(work))
+        return work
+
+    return register
+
+
+def periodic_task(name: str) -> Callable[[PeriodicTask], PeriodicTask]:
+    """Register a function that workers run periodically: on one of all hosts at a time, and queued at most once."""
+
+    def register(work: PeriodicTask) -> PeriodicTask:
+        def run(context: TaskContext, timestamp: int = 0) -> None:
+            work(context)
+
+        app.task(name=name, queue=PERIODIC, lock=name, queueing_lock=name, pass_context=True)(
+            _with_own_connections(run)
+        )
+        return work
+
+    return register
+
+
+def _with_own_connections(work: Callable[P, None]) -> Callable[P, None]:
+    @wraps(work)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            work(*args, **kwargs)
+        finally:
+            # The thread may get no other task for long.
+            connections.close_all()
+
+    return run
+
+
+def run_soon(name: str) -> None:
+    """Queue a periodic task ahead of its time, unless it waits in the queue already."""
+    with suppress(AlreadyEnqueued):
+        app.configure_task(name).defer()
+
+
+def start(name: str, *, lock: str, **arguments: JSONValue) -> None:
+    """Queue a task in the open transaction, if there is one. Tasks with the same lock run one after the other."""
+    app.configure_task(name, lock=lock).defer(**arguments)
+
+
+def start_again(name: str, *, lock: str, **arguments: JSONValue) -> None:
+    """Queue a task again with new arguments, in place of the entry that an ended worker has left."""
+    if not _queue_again(_abandoned().filter(lock=lock), args=arguments):
+        start(name, lock=lock, **arguments)
+
+
+def is_queued(lock: str) -> bool:
+    """Return whether a task with this lock waits, or runs in a worker that is alive."""
+    runs = Q(status="doing", worker__in=_living_workers())
+    return ProcrastinateJob.objects.filter(Q(status="todo") | runs, lock=lock).exists()
+
+
+def has_workers() -> bool:
+    """Return whether any worker process is alive."""
+    return _living_workers().exists()
+
+
+def cron(seconds: float) -> str:
+    """Return the crontab entry of an interval, in whole seconds, minutes, hours or days. Days begin at 03:17 UTC."""
+    if seconds < _MINUTE:
+        return f"* * * * * */{min(max(1, round(seconds)), 59)}"
+    if seconds < _HOUR:
+        return f"*/{min(round(seconds / _MINUTE), 59)} * * * *"
+    if seconds < _DAY:
+        return f"0 */{min(round(seconds / _HOUR), 23)} * * *"
+    return f"17 3 */{min(round(seconds / _DAY), 31)} * *"
+
+
+def run_worker(
+    queues: Mapping[str, int],
+    *,
+    every: Mapping[str, float],
+    poll_seconds: float,
+    options: Mapping[str, object],
+    ready: Callable[[], None],
+) -> None:
+    """Serve the queues until SIGTERM or Ctrl-C. Exits with 1 if the database stays away, for a restart by the supervisor.
+
+    `queues` gives how many tasks of each queue run at once, `every` the seconds between two runs of each periodic task
+    (0: never), `options` what tasks find in their context.
+    """
+    app.periodic_registry.periodic_tasks.clear()
+    for name, seconds in {_RECOVERY: SILENT_AFTER.total_seconds(), **every}.items():
+        if seconds > 0:
+            app.periodic(cron=cron(seconds))(app.tasks[name])
+    common: WorkerOptions = {"fetch_job_polling_interval": poll_seconds, "additional_context": dict(options)}
+    try:
+        workers: list[WorkerOptions] = [{**common, "queues": [name], "concurrency": n} for name, n in queues.items()]
+        stopped = asyncio.run(_serve(workers, ready))
+    except (ProcrastinateException, DriverError) as problem:
+        stopped = False
+        log.error("worker_ended", cause=type(problem.__cause__ or problem).__name__)
+    if not stopped:
+        sys.exit(1)
+
+
+def run_waiting(queue: str) -> None:
+    """Run the tasks that wait in a queue, and return."""
+    asyncio.run(_serve([{"queues": [queue], "wait": False}], ready=lambda: None))
+
+
+async def _serve(workers: list[WorkerOptions], ready: Callable[[], None]) -> bool:
+    """Run the workers; return whether a signal ended them. Raises the error of the first one that failed."""
+    loop = asyncio.get_running_loop()
+    stopping = False
+
+    def stop() -> None:
+        nonlocal stopping
+        if stopping:
+            return
+        stopping = True
+        # Once: a second time would cancel the tasks that they wait for, and remove these from the queue.
+        for worker in running:
+            worker.cancel()
+        # Waiting for longer would make others believe that this worker has ended, because it sends no heartbeat any more.
+        loop.call_later(FINISH_SECONDS, os._exit, 0)
+
+    # The connections of the tasks themselves are Django's; these are for the queue.
+    queue = PsycopgConnector(kwargs={**connector_params(), "autocommit": True}, min_size=1, max_size=4)
+    with app.replace_connector(queue):
+        async with app.open_async():
+            running = [asyncio.create_task(app.run_worker_async(**options)) for options in workers]
+            if workers[0].get("wait", True):
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    loop.add_signal_handler(number, stop)
+            ready()
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            if not stopping:
+                for worker in running:
+                    worker.cancel()
+            ended = await asyncio.gather(*running, return_exceptions=True)
+    failed = [problem for problem in ended if isinstance(problem, Exception)]
+    if failed and not stopping:
+        raise failed[0]
+    return stopping
+
+
+def _living_workers() -> QuerySet[ProcrastinateWorker]:
+    return ProcrastinateWorker.objects.filter(last_heartbeat__gte=Now() - SILENT_AFTER)
+
+
+def _abandoned() -> QuerySet[ProcrastinateJob]:
+    # The base manager, because the library's own is read-only.
+    return ProcrastinateJob._base_manager.filter(status="doing").exclude(worker__in=_living_workers())
+
+
+def _queue_again(entries: QuerySet[ProcrastinateJob], **changes: object) -> int:
+    # One conditional UPDATE. The library reads first and then queues each again: of two workers that do so at once, one
+    # would start a task that the other has queued, and that runs again by then, a second time.
+    return entries.update(status="todo", worker=None, attempts=F("attempts") + 1, **changes)
+
+
+# Without a lock: one that a killed worker holds would keep all others from taking it back.
+@app.task(name=_RECOVERY, queue=PERIODIC, queueing_lock=_RECOVERY)
+@_with_own_connections
+def recover_abandoned_tasks(timestamp: int = 0) -> None:
+    """Queue the tasks of ended workers again."""
+    if number := _queue_again(_abandoned()):
+        log.warning("tasks_recovered", tasks=number)

@@ -1,0 +1,49 @@
+"""Periodic tasks for all tenants. Each logs its errors, and its next run tries again."""
+
+import structlog
+
+from identity_platform.task_queue import TaskContext, periodic_task
+from tenants import audit_trails, rejections, retention, warm_pool
+from tenants.schema import why
+
+log = structlog.get_logger("identity.tenants")
+
+SEAL, PURGE = "seal_audit_trails", "purge_expired_rows"
+
+
+@periodic_task(warm_pool.REFILL)
+def refill(context: TaskContext) -> None:
+    """Create missing spare databases. Meanwhile new tenants take longer."""
+    try:
+        made, problems = warm_pool.refill_all(int(context.additional_context["warm_pool"]), until=context.should_abort)
+    except Exception as problem:
+        made, problems = 0, [why(problem)]
+    if made:
+        log.info("warm_databases_made", made=made)
+    if problems:
+        log.warning("warm_pool_not_filled", servers=len(problems), cause=problems[0])
+
+
+@periodic_task(SEAL)
+def seal(context: TaskContext) -> None:
+    """Seal new audit events of all trails."""
+    try:
+        # Before sealing, so that this round covers these events.
+        rejections.record_leftovers()
+        events, problems = audit_trails.seal_all(until=context.should_abort)
+        if problems:
+            log.warning("audit_trails_not_sealed", trails=len(problems), first=problems[0])
+        if events:
+            log.info("audit_events_sealed", events=events)
+    except Exception as problem:
+        log.warning("audit_trails_not_sealed", cause=why(problem))
+
+
+@periodic_task(PURGE)
+def purge(context: TaskContext) -> None:
+    """Delete expired rows, as `purge_expired` does."""
+    try:
+        if problems := retention.purge_all(until=context.should_abort):
+            log.warning("expired_rows_stay", owners=len(problems), first=problems[0])
+    except Exception as problem:
+        log.warning("expired_rows_stay", cause=why(problem))
