@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -28,8 +29,9 @@ PASSWORD = "correct horse 9 battery"
 _handler = ClientHandler(enforce_csrf_checks=False)
 
 
-def _client() -> Client:
-    client = Client(raise_request_exception=False)
+def new_client(*, raise_request_exception: bool = True, **defaults: str) -> Client:
+    """Return Django's test client, with the shared handler."""
+    client = Client(raise_request_exception=raise_request_exception, **defaults)
     client.handler = _handler
     return client
 
@@ -63,7 +65,7 @@ class Api:
 
     token: str | None = None
     address: str = field(default_factory=unique_ip)
-    client: Client = field(default_factory=_client)
+    client: Client = field(default_factory=partial(new_client, raise_request_exception=False))
 
     def call(
         self,

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils.timezone import now
 
 from tests.mfa.people import a_step_lasts
-from tests.world import PASSWORD, Api, TestTenant, unique_ip
+from tests.world import PASSWORD, Api, TestTenant, new_client, unique_ip
 from userflow.accounts.models import AdminRole, AdminUser
 from userflow.accounts.session_models import AdminSession
 from userflow.admins.actions import create_admin_user
@@ -33,7 +33,7 @@ class Staff:
     # Of the authenticator app, in base32; empty without one.
     secret: str = ""
     backup_codes: list[str] = field(default_factory=list)
-    browser: Client = field(default_factory=lambda: Client(REMOTE_ADDR=unique_ip()))
+    browser: Client = field(default_factory=lambda: new_client(REMOTE_ADDR=unique_ip()))
     steps_used: int = 0
 
     def sign_in(self, next_path: str = "/admin/") -> "Staff":

@@ -19,7 +19,7 @@ from tenants.models import DatabaseServer, Tenant, TenantDatabase
 from tenants.states import Purpose
 from tests.console.every_url import PAGES
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
-from tests.world import TestTenant, capture_statements, unique_ip
+from tests.world import TestTenant, capture_statements, new_client, unique_ip
 from userflow.accounts.models import AdminRole, AdminUser, EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.accounts.models import Client as Application
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
@@ -161,7 +161,7 @@ def everything_of(tenant: TestTenant) -> list[Any]:
 
 
 def test_anonymous_request_redirects_to_sign_in(world: World) -> None:
-    anonymous = Client(REMOTE_ADDR=unique_ip(), raise_request_exception=False)
+    anonymous = new_client(REMOTE_ADDR=unique_ip(), raise_request_exception=False)
     before = everything_of(world.a)
     for name, page in PAGES.items():
         for asked, status, to in answers(anonymous, name, world.ids_of_a, world.a):

@@ -19,7 +19,7 @@ from tests.console.test_own_sign_in import answered
 from tests.mfa.people import wrong_code
 from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.parallel import run_concurrently
-from tests.world import Api, TestTenant, capture_statements, unique_ip
+from tests.world import Api, TestTenant, capture_statements, new_client, unique_ip
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 
 AT_ONCE = 6
@@ -27,7 +27,7 @@ AT_ONCE = 6
 
 def same_browser(staff: Staff) -> Client:
     """Another tab of the person's browser."""
-    tab = Client(REMOTE_ADDR=unique_ip())
+    tab = new_client(REMOTE_ADDR=unique_ip())
     tab.cookies.load({name: morsel.value for name, morsel in staff.browser.cookies.items()})
     return tab
 
@@ -97,7 +97,7 @@ def test_planted_session_key_is_replaced() -> None:
         seen.append(staff.browser.cookies[settings.SESSION_COOKIE_NAME].value)
     assert len(set(seen)) == 3
     for old in seen[:2]:
-        thief = Client(REMOTE_ADDR=unique_ip())
+        thief = new_client(REMOTE_ADDR=unique_ip())
         thief.cookies[settings.SESSION_COOKIE_NAME] = old
         assert thief.get("/admin/").status_code == 302
 
@@ -106,7 +106,7 @@ def test_planted_session_key_is_replaced() -> None:
     "said", ["[" * 5000, '{"a":' * 5000, '{"id": NaN}', '{"a": 1, "a": 2}', "7", "\\", '"\\ud800"']
 )
 def test_passkey_response_must_be_an_object(said: str) -> None:
-    response = Client(REMOTE_ADDR=unique_ip()).post("/admin/login/", {"credential": said})
+    response = new_client(REMOTE_ADDR=unique_ip()).post("/admin/login/", {"credential": said})
     assert response.status_code == 400
     assert "was not understood" in response.content.decode()
 
@@ -227,7 +227,7 @@ def test_session_table_allows_no_takeover() -> None:
     for key, data in rows:
         assert name not in key
         assert waiting not in data
-        thief = Client(REMOTE_ADDR=unique_ip())
+        thief = new_client(REMOTE_ADDR=unique_ip())
         thief.cookies[settings.SESSION_COOKIE_NAME] = key
         assert thief.get("/admin/second-step/").headers["Location"] == "/admin/login/"
 
