@@ -54,14 +54,10 @@ class FactorRequired(InsufficientAuthentication):
 
 
 class EmailNotVerified(errors.NotAllowed):
-    """403: this tenant requires a verified address before the first sign-in."""
-
     message = "Verify your e-mail address first. Follow the link in the mail, or request a new one at /uflow/user/email/resend."
 
 
 class HashersBusy(errors.Unavailable):
-    """503: this server is hashing its maximum number of passwords."""
-
     message = "The server is busy checking passwords. Try again in a moment."
 
 
@@ -93,26 +89,18 @@ class EmailTaken(errors.Conflict):
 
 
 class UnknownUser(errors.NotFound):
-    """404: no such user in this tenant."""
-
     message = "No user with this id exists in this tenant. Check `user_id`."
 
 
 class UnknownClient(errors.NotFound):
-    """404: no such client in this tenant."""
-
     message = "No client with this id exists in this tenant. Check `client_id`."
 
 
 class UnknownRole(errors.ApiError):
-    """400: a role that does not exist."""
-
     message = "A role does not exist or cannot be granted here. See `details`."
 
 
 class TooManyNames(errors.ValidationFailed):
-    """400: an import uses more groups and roles than one request may look up or create."""
-
     message = (
         "One request can use at most 200 different groups and roles."
         " An operator can import larger files with import_users."
@@ -120,50 +108,34 @@ class TooManyNames(errors.ValidationFailed):
 
 
 class TooManyRows(errors.ValidationFailed):
-    """400: more rows than one request imports."""
-
     message = "One request can import at most 1000 rows. An operator can import larger files with import_users."
 
 
 class UnknownUsers(errors.NotFound):
-    """404: some of the users do not exist in this tenant; nothing was changed."""
-
     message = "Some users do not exist in this tenant. Nothing was changed. See `details`."
 
 
 class UnknownRoleId(errors.NotFound):
-    """404: no such role in this tenant."""
-
     message = "No role with this id exists in this tenant."
 
 
 class RoleNameTaken(errors.Conflict):
-    """409: another role of the tenant has this name, in any case."""
-
     message = "A role with this name already exists. Choose another name."
 
 
 class BuiltInRole(errors.NotAllowed):
-    """403: built-in roles cannot be deleted or renamed."""
-
     message = "Built-in roles cannot be deleted or renamed."
 
 
 class UnknownGroup(errors.NotFound):
-    """404: no such group in this tenant."""
-
     message = "No group with this id exists in this tenant."
 
 
 class GroupNameTaken(errors.Conflict):
-    """409: another group of the tenant has this name, in any case."""
-
     message = "A group with this name already exists. Choose another name."
 
 
 class GrantsMoreThanHeld(errors.NotAllowed):
-    """403: callers grant only permissions that they hold."""
-
     message = "You cannot grant permissions that you do not hold. Ask an admin who holds them."
 
 
@@ -174,14 +146,10 @@ class LastAdmin(errors.NotAllowed):
 
 
 class NotYourself(errors.NotAllowed):
-    """403: admins cannot deactivate themselves."""
-
     message = "You cannot deactivate yourself. Ask another admin."
 
 
 class LastActiveUser(errors.ApiError):
-    """400: the last active user of a tenant cannot be erased."""
-
     message = "The last active user of a tenant cannot be erased. Register or activate another user first."
 
 
@@ -201,20 +169,14 @@ class ForeignProvider(errors.NotAllowed):
 
 
 class WeakPassword(errors.ValidationFailed):
-    """400: the password does not meet the tenant's rules."""
-
     message = "The password is too weak. See `details`."
 
 
 class MailBusy(errors.Unavailable):
-    """503: the mail queue of this server is full."""
-
     message = "Too many mails are waiting to be sent. Try again in a moment."
 
 
 class WrongCurrentPassword(errors.ApiError):
-    """400: a password change with a wrong current password."""
-
     message = "The current password is wrong."
 
 
@@ -235,8 +197,6 @@ class ProofTokenInvalid(errors.ApiError):
 
 
 class NoPasswordHere(errors.NotAllowed):
-    """403: the user signs in elsewhere (directory, another provider), so there is no password to change."""
-
     message = "This user has no password on this platform. Change it at the identity provider."
 
 
@@ -253,14 +213,10 @@ class UnknownSession(errors.NotFound):
 
 
 class DefaultClientStays(errors.NotAllowed):
-    """403: the default client of a tenant cannot be deleted."""
-
     message = "The default client of a tenant cannot be deleted. Deactivate it instead."
 
 
 class NoClientSecret(errors.ApiError):
-    """400: a public client has no secret."""
-
     message = "A public client has no secret."
 
 
@@ -326,20 +282,14 @@ class EmailProofInvalid(errors.ApiError):
 
 
 class EmailUndoInvalid(errors.ApiError):
-    """400: a link that is unknown, used or expired."""
-
     message = "The link is invalid or has expired. Ask your administrator if you have lost your account."
 
 
 class InvitationInvalid(errors.ApiError):
-    """400: an invitation that is unknown, accepted, cancelled or expired."""
-
     message = "The invitation is invalid or has expired. Ask for a new invitation."
 
 
 class UnknownInvitation(errors.NotFound):
-    """404: no such invitation in this tenant."""
-
     message = "No invitation with this id exists in this tenant."
 
 
@@ -353,20 +303,14 @@ class AlreadyInvited(errors.Conflict):
 
 
 class InvitationClosed(errors.Conflict):
-    """409: an invitation that was accepted or cancelled cannot be resent or cancelled."""
-
     message = "This invitation has been accepted or cancelled. Create a new one if needed."
 
 
 class ImportsBusy(errors.Unavailable):
-    """503: this server has reached its maximum of concurrent imports."""
-
     message = "Too many imports are running. Try again in a moment, or use import_users."
 
 
 class NameServersBusy(errors.Unavailable):
-    """503: this server has reached its maximum of requests that wait for name servers."""
-
     message = "Too many DNS lookups are running. Try again in a moment."
 
 

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -19,11 +18,11 @@ from django.db import connections, transaction
 from django.template.loader import render_to_string
 
 from identity_platform.api import ratelimit
-from identity_platform.audit.origin import current_origin, set_origin
+from identity_platform.audit.origin import Origin, current_origin, set_origin
 from identity_platform.crypto import hash_token
 from tenants.context import current_tenant
 from tenants.target import TENANT_ALIAS
-from userflow.errors import MailBusy
+from userflow.errors import MailBusy, TooManyFromAddress
 
 log = structlog.get_logger("identity.mail")
 
@@ -44,7 +43,7 @@ def later(work: Callable[[], None]) -> None:
     future.add_done_callback(_pending.discard)
 
 
-def _run(origin: Any, work: Callable[[], None]) -> None:
+def _run(origin: Origin, work: Callable[[], None]) -> None:
     set_origin(origin)
     try:
         work()
@@ -63,6 +62,17 @@ def settle(seconds: float = 10.0) -> bool:
         if wait(waiting, timeout=max(0.0, until - time.monotonic())).not_done:
             return False
     return True
+
+
+def limit(group: str, key: str, text: str, *, limits: str = "") -> None:
+    """Count a mail that a caller causes, against settings.LIMITS[`limits` or `group`].
+
+    Raises TooManyFromAddress (429): callers could otherwise send any number of mails to addresses of other people.
+    """
+    most, seconds = settings.LIMITS[limits or group]
+    usage = ratelimit.count(group=group, key=key, limit=most, period=seconds)
+    if usage.limited:
+        raise TooManyFromAddress(f"{text} Retry after the time in `Retry-After`.", retry_after=usage.retry_after)
 
 
 def send(template: str, *, to: str, facts: Mapping[str, object]) -> None:

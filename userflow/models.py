@@ -1,5 +1,7 @@
 """Re-exports the rooms' models so that Django finds them."""
 
+# ruff: noqa: F401
+
 from userflow.accounts.models import (
     AdminRole,
     AdminUser,
@@ -29,39 +31,3 @@ from userflow.events.models import WebhookEndpoint, WebhookMessage
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
 from userflow.sessions.models import RevokedToken, SigningKey
 from userflow.transfer.models import EndUserImport
-
-__all__ = [
-    "AdminAttempts",
-    "AdminEmailProof",
-    "AdminEmailUndo",
-    "AdminEnrollmentWindow",
-    "AdminInvitation",
-    "AdminRefreshToken",
-    "AdminRole",
-    "AdminSession",
-    "AdminTicket",
-    "AdminUser",
-    "Client",
-    "DirectoryConfig",
-    "DirectoryLink",
-    "DirectoryRun",
-    "EmailProof",
-    "EndUser",
-    "EndUserAttempts",
-    "EndUserCount",
-    "EndUserEmailUndo",
-    "EndUserEnrollmentWindow",
-    "EndUserImport",
-    "EndUserInvitation",
-    "EndUserRefreshToken",
-    "EndUserSession",
-    "EndUserTicket",
-    "Group",
-    "GroupMembership",
-    "RevokedToken",
-    "Role",
-    "RoleBinding",
-    "SigningKey",
-    "WebhookEndpoint",
-    "WebhookMessage",
-]

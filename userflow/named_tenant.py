@@ -8,6 +8,10 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier
 from identity_platform.api.page_shapes import PageQuery
+from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+
+# Errors of a request that names its tenant.
+TENANCY = (UnknownTenant, TenantSuspended, TenantBusy, TenantRequired)
 
 
 class NamedTenant(serializers.Serializer[object]):

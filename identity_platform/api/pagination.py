@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Model, QuerySet
+
 LARGEST_PAGE = 100
 # OFFSET is a bigint. A page beyond it is past the end of every list.
 LARGEST_OFFSET = 2**62
@@ -30,3 +32,9 @@ class Page:
 def offset(page: int, limit: int) -> int:
     """Return how many rows precede the page, bounded so that no page number overflows bigint."""
     return min((page - 1) * limit, LARGEST_OFFSET)
+
+
+def page_of(ordered: "QuerySet[Model]", page: int, limit: int) -> Page:
+    """Return one page of an ordered query set with the true total."""
+    start = offset(page, limit)
+    return Page(list(ordered[start : start + limit]), page, limit, ordered.count())

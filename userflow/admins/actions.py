@@ -9,7 +9,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key, key_of_spelling
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.pagination import Page, offset
+from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_platform
 from tenants import lookup
 from userflow.accounts.lookups import find_admin_user
@@ -136,8 +136,7 @@ def list_admin_users(
         found = found.filter(username_is(username))
     if email is not None:
         found = found.filter(email_key__contains=email.lower())
-    start = offset(page, limit)
-    return Page(list(found.order_by("-created_at", "id")[start : start + limit]), page, limit, found.count())
+    return page_of(found.order_by("-created_at", "id"), page, limit)
 
 
 def update_admin_user(
@@ -179,19 +178,7 @@ def update_admin_user(
         if granted is not None and user.active and _managing_role(user) not in {role.name for role in granted}:
             _require_other_admin(user)
         asked = sorted([*changes, *(["roles"] if roles is not None else [])])
-        moves = email_key(email) != user.email_key
-        if moves:
-            _change_address(user, changes, keep=by.session_id if user.pk == by.id else None)
-        for name, value in changes.items():
-            setattr(user, name, value)
-        # Only these fields: a concurrent change of password, factors or activity must not be undone.
-        _save(user, update_fields=[*changes, "email_key", "updated_at"])
-        if moves:
-            # Password reset links were sent to the old address.
-            tickets.end_tickets(ADMINS, user.pk, purpose=tickets.PASSWORD_RESET)
-        if "email_verified_at" in changes:
-            keep = by.session_id if own else None
-            end_sessions(ADMINS, user_id=user.pk, keep=keep, reason="email_changed")
+        _apply(user, changes, keep=by.session_id if own else None)
         if granted is not None:
             user.roles.set(granted)
         record_for_platform(
@@ -201,6 +188,22 @@ def update_admin_user(
             details={"changed": asked},
         )
     return find_admin_user(user_id=user_id, within=by.tenant_id)
+
+
+def _apply(user: AdminUser, changes: dict[str, Any], *, keep: UUID | None) -> None:
+    """Store changes of a locked user; `keep` is the session that goes on when the address changes."""
+    moves = email_key(changes.get("email", user.email)) != user.email_key
+    if moves:
+        _change_address(user, changes, keep=keep)
+    for name, value in changes.items():
+        setattr(user, name, value)
+    # Only these fields: a concurrent change of password, factors or activity must not be undone.
+    _save(user, update_fields=[*changes, "email_key", "updated_at"])
+    if moves:
+        # Password reset links were sent to the old address.
+        tickets.end_tickets(ADMINS, user.pk, purpose=tickets.PASSWORD_RESET)
+    if "email_verified_at" in changes:
+        end_sessions(ADMINS, user_id=user.pk, keep=keep, reason="email_changed")
 
 
 def _change_address(user: AdminUser, changes: dict[str, Any], *, keep: UUID | None) -> None:

@@ -1,7 +1,5 @@
 """Serializers of admin users."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Items, Text
@@ -12,7 +10,7 @@ from userflow.signin.proof_fields import ProofFields
 MOST_ROLES = 50
 
 
-def record(user: AdminUser) -> dict[str, Any]:
+def record(user: AdminUser) -> dict[str, object]:
     """Return the admin user record of the specification."""
     return {
         "id": user.pk,
@@ -26,7 +24,7 @@ def record(user: AdminUser) -> dict[str, Any]:
     }
 
 
-def profile(user: AdminUser) -> dict[str, Any]:
+def profile(user: AdminUser) -> dict[str, object]:
     """Return the record with roles, permissions and factors."""
     roles = list(user.roles.all())
     return {

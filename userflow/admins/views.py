@@ -1,6 +1,6 @@
 """Admin users over HTTP."""
 
-from typing import Any
+from uuid import UUID
 
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -138,7 +138,7 @@ class AdminUserViewSet(ApiViewSet):
         asked = self.valid(serializers.AdminActiveIn)
         return self._activity(request, asked["user_id"], active=asked["active"])
 
-    def _activity(self, request: Request, user_id: Any, *, active: bool) -> Response:
+    def _activity(self, request: Request, user_id: UUID, *, active: bool) -> Response:
         user = actions.set_admin_active(user_id=user_id, active=active, by=principal_at(request))
         return Response(
             {

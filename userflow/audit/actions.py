@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TypeVar
 from uuid import UUID
+
+from django.db.models import QuerySet
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from identity_platform.audit.writer import record_for_platform
@@ -12,19 +14,7 @@ from tenants.context import in_tenant
 from tenants.states import Purpose
 
 TENANT, PLATFORM = "tenant", "platform"
-_COLUMNS = (
-    "id",
-    "at",
-    "action",
-    "outcome",
-    "actor_kind",
-    "actor_id",
-    "target_kind",
-    "target_id",
-    "address",
-    "request_id",
-    "details",
-)
+Events = TypeVar("Events", "QuerySet[PlatformEvent]", "QuerySet[TenantEvent]")
 EXPORTED_AT_ONCE = 1000
 
 
@@ -62,18 +52,19 @@ def page_of_events(
         return _page(TenantEvent.objects.all(), filters, before, limit)
 
 
-def _page(events: Any, filters: Filters, before: int | None, limit: int) -> tuple[list[dict[str, object]], int | None]:
+def _page(
+    events: Events, filters: Filters, before: int | None, limit: int
+) -> tuple[list[dict[str, object]], int | None]:
     found = _matching(events, filters)
     if before is not None:
         found = found.filter(id__lt=before)
-    columns = (*_COLUMNS, "tenant_id") if events.model is PlatformEvent else _COLUMNS
     # One extra row tells whether there is a next page.
-    rows = list(found.order_by("-id").values(*columns)[: limit + 1])
-    more = len(rows) > limit
-    return rows[:limit], rows[limit - 1]["id"] if more else None
+    rows = list(found.order_by("-id").values()[: limit + 1])
+    following = rows[limit - 1]["id"] if len(rows) > limit else None
+    return [dict(row) for row in rows[:limit]], following
 
 
-def _matching(events: Any, filters: Filters) -> Any:
+def _matching(events: Events, filters: Filters) -> Events:
     asked = {
         "actor_id": filters.actor,
         "action": filters.action,
@@ -84,7 +75,7 @@ def _matching(events: Any, filters: Filters) -> Any:
     return events.filter(**{name: value for name, value in asked.items() if value is not None})
 
 
-def export_events(*, tenant_id: UUID | None, filters: Filters, trail: str = TENANT) -> Iterator[dict[str, Any]]:
+def export_events(*, tenant_id: UUID | None, filters: Filters, trail: str = TENANT) -> Iterator[dict[str, object]]:
     """Yield every event of an audit log (the platform's without a tenant), oldest first; the export is audited first.
 
     With `trail` PLATFORM and a tenant: the platform's events about that tenant. Reads in pages, so memory use
@@ -100,10 +91,9 @@ def export_events(*, tenant_id: UUID | None, filters: Filters, trail: str = TENA
         yield from _everything(TenantEvent.objects.all(), filters)
 
 
-def _everything(events: Any, filters: Filters) -> Iterator[dict[str, object]]:
+def _everything(events: Events, filters: Filters) -> Iterator[dict[str, object]]:
     found = _matching(events, filters)
-    columns = (*_COLUMNS, "tenant_id") if events.model is PlatformEvent else _COLUMNS
     last = 0
-    while rows := list(found.filter(id__gt=last).order_by("id").values(*columns)[:EXPORTED_AT_ONCE]):
-        yield from rows
+    while rows := list(found.filter(id__gt=last).order_by("id").values()[:EXPORTED_AT_ONCE]):
+        yield from map(dict, rows)
         last = rows[-1]["id"]

@@ -1,7 +1,7 @@
 """Clients, the applications of a tenant: create, change, rotate secrets, delete; and the default client."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.utils.timezone import now
 
 from identity_platform.api.errors import Unavailable, ValidationFailed
-from identity_platform.api.pagination import Page, offset
+from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, new_token
 from tenants import lookup
@@ -75,18 +75,14 @@ def create_default_client(sender: object, *, tenant: Tenant, **_: object) -> Non
 # --- read ------------------------------------------------------------------------------------------------------------
 
 
-def list_clients(*, tenant_id: UUID, page: int, limit: int, filters: dict[str, Any]) -> Page:
-    """One page of a tenant's clients, newest first. Filters: `active`, `name` (contains), `tags` (has all of them)."""
-    found = Client.objects.filter(tenant_id=tenant_id)
-    if "active" in filters:
-        found = found.filter(active=filters["active"])
-    if "name" in filters:
-        found = found.filter(name__icontains=filters["name"])
-    if "tags" in filters:
-        found = found.filter(tags__contains=filters["tags"])
-    start = offset(page, limit)
-    rows = list(found.order_by("-created_at", "id")[start : start + limit])
-    return Page(rows, page, limit, found.count())
+def list_clients(
+    *, tenant_id: UUID, page: int, limit: int, active: bool | None = None, name: str = "", tags: Sequence[str] = ()
+) -> Page:
+    """Return one page of a tenant's clients, newest first, with `name` in their name and all of the `tags`."""
+    found = Client.objects.filter(tenant_id=tenant_id, name__icontains=name, tags__contains=tags)
+    if active is not None:
+        found = found.filter(active=active)
+    return page_of(found.order_by("-created_at", "id"), page, limit)
 
 
 def find_client(*, tenant_id: UUID, client_id: UUID) -> Client:

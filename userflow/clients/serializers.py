@@ -1,7 +1,5 @@
 """Serializers of clients."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, Integer, Items, QueryBoolean, Text
@@ -11,7 +9,7 @@ from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
 MOST_ENTRIES = 100
 
 
-def record(client: Client) -> dict[str, Any]:
+def record(client: Client) -> dict[str, object]:
     """Return a client as responses show it, without its secret."""
     return {
         "id": client.pk,

@@ -38,9 +38,7 @@ class ClientViewSet(ApiViewSet):
     def list(self, request: Request, tenant_id: str) -> Response:
         """Clients of a tenant, newest first."""
         tenant = _tenant(request, tenant_id)
-        asked = self.valid_query(serializers.ClientListQuery)
-        page, limit = asked.pop("page"), asked.pop("limit")
-        found = actions.list_clients(tenant_id=tenant, page=page, limit=limit, filters=asked)
+        found = actions.list_clients(tenant_id=tenant, **self.valid_query(serializers.ClientListQuery))
         clients = [serializers.record(client) for client in found.rows]
         return Response({"clients": clients, "pagination": found.totals()})
 

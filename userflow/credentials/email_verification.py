@@ -8,18 +8,15 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.conf import settings
 from django.db.models import F
 from django.utils.timezone import now
 
-from identity_platform.api import ratelimit
 from identity_platform.crypto import hash_token, keyed_digest
 from tenants import keys, lookup
 from tenants.context import current_tenant
 from userflow import mail
 from userflow.accounts.models import EndUser
 from userflow.credentials.models import EmailProof
-from userflow.errors import TooManyFromAddress
 from userflow.mailed_tokens import placed_token
 
 LINK_LIFETIME = timedelta(hours=24)
@@ -101,14 +98,9 @@ def limit_changes(user_id: object) -> None:
 
     Call it inside the tenant.
     """
-    most, seconds = settings.LIMITS["email_resend"]
     # By tenant too: an import may create a user of another tenant with the same id.
     key = f"{current_tenant().tenant_id} {user_id}"
-    usage = ratelimit.count(group="email_change", key=key, limit=most, period=seconds)
-    if usage.limited:
-        raise TooManyFromAddress(
-            "Too many changes of this address. Retry after the time in `Retry-After`.", retry_after=usage.retry_after
-        )
+    mail.limit("email_change", key, "Too many changes of this address.", limits="email_resend")
 
 
 def tell_of_ended_use(user: EndUser) -> None:

@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.conf import settings
 from django.db import IntegrityError
 from django.db.models import F
 from django.utils.timezone import now
 
-from identity_platform.api import ratelimit
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.audit.writer import record_for_tenant
@@ -34,7 +32,6 @@ from userflow.errors import (
     EmailTaken,
     NoPasswordHere,
     NotSignedInByTicket,
-    TooManyFromAddress,
 )
 from userflow.events.outbox import publish
 from userflow.mailed_tokens import NotAToken, place_of
@@ -198,14 +195,7 @@ def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
     """
     attempts.limit_address("signin")
     key = email_key(email)
-    most, seconds = settings.LIMITS["email_resend"]
-    usage = ratelimit.count(
-        group="email_resend", key=hash_token(f"{tenant_id} {key}").hex(), limit=most, period=seconds
-    )
-    if usage.limited:
-        raise TooManyFromAddress(
-            "Too many mails for this address. Retry after the time in `Retry-After`.", retry_after=usage.retry_after
-        )
+    mail.limit("email_resend", hash_token(f"{tenant_id} {key}").hex(), "Too many mails for this address.")
 
     def work() -> None:
         try:

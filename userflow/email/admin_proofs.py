@@ -8,7 +8,6 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 
-from identity_platform.api import ratelimit
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token
@@ -17,7 +16,7 @@ from userflow.accounts.models import AdminUser
 from userflow.accounts.realms import ADMINS
 from userflow.credentials import tickets
 from userflow.credentials.models import AdminEmailProof
-from userflow.errors import AdminNameTaken, EmailProofInvalid, TooManyFromAddress
+from userflow.errors import AdminNameTaken, EmailProofInvalid
 from userflow.mailed_tokens import placed_token
 from userflow.sessions.ending import end_sessions
 
@@ -51,12 +50,7 @@ def start_admin_proof(user: AdminUser, email: str, *, keep: UUID | None = None) 
 
 def limit_changes(user: AdminUser) -> None:
     """Raise TooManyFromAddress (429) if the address of a user changes too often: each change sends a mail to a new address."""
-    most, seconds = settings.LIMITS["email_resend"]
-    usage = ratelimit.count(group="admin_email_change", key=str(user.pk), limit=most, period=seconds)
-    if usage.limited:
-        raise TooManyFromAddress(
-            "Too many changes of this address. Retry after the time in `Retry-After`.", retry_after=usage.retry_after
-        )
+    mail.limit("admin_email_change", str(user.pk), "Too many changes of this address.", limits="email_resend")
 
 
 def verify_admin_email(*, token: str) -> AdminUser:

@@ -6,13 +6,12 @@ address is verified. Until then the owner of the mailbox is the owner of the acc
 verification that does not show that its sender is the registrant, removes what it finds.
 """
 
-from typing import Any
-
 from django.db import IntegrityError
 from django.utils.timezone import now
 
 from userflow import signals
 from userflow.accounts.event_payloads import person
+from userflow.accounts.models import AdminUser, EndUser
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import tickets
 from userflow.credentials.models import AdminEmailProof, EmailProof
@@ -24,12 +23,12 @@ LOCAL = "local"
 _ENDED_TICKETS = (tickets.SECOND_STEP, tickets.ENROLLMENT, tickets.PROOF)
 
 
-def is_unverified(user: Any) -> bool:
+def is_unverified(user: AdminUser | EndUser) -> bool:
     """Whether the address of the user, an admin user or an end user, was never verified."""
     return user.email_verified_at is None
 
 
-def verify_by_reset(realm: Realm, user: Any) -> None:
+def verify_by_reset(realm: Realm, user: AdminUser | EndUser) -> None:
     """Mark the address verified if it never was: the user opened a link in a mail.
 
     Factors go, and a provider other than `local`. Call it in the transaction of the reset, which ends sessions and tickets,
@@ -38,9 +37,9 @@ def verify_by_reset(realm: Realm, user: Any) -> None:
     if not is_unverified(user):
         return
     user.email_verified_at = now()
-    changes: dict[str, Any] = {"email_verified_at": user.email_verified_at}
-    foreign = realm is END_USERS and user.provider != LOCAL
-    if foreign:
+    changes: dict[str, object] = {"email_verified_at": user.email_verified_at}
+    foreign = isinstance(user, EndUser) and user.provider != LOCAL
+    if isinstance(user, EndUser) and foreign:
         changes["provider"] = user.provider = LOCAL
     try:
         with realm.atomic():
@@ -56,20 +55,20 @@ def verify_by_reset(realm: Realm, user: Any) -> None:
         details={"by": "password_reset"},
     )
     proofs: type[EmailProof] | type[AdminEmailProof] = EmailProof if realm is END_USERS else AdminEmailProof
-    proofs._default_manager.filter(user=user).delete()
-    if realm is END_USERS:
+    proofs._default_manager.filter(user_id=user.pk).delete()
+    if isinstance(user, EndUser):
         if foreign:
             publish("end_user.updated", person(user, changed=["provider"]))
         publish("end_user.email_verified", {"user_id": user.pk, "email": user.email})
 
 
-def end_unverified_use(user: Any) -> dict[str, int]:
+def end_unverified_use(user: EndUser) -> dict[str, int]:
     """End the sessions, tickets and windows, and remove the factors, of a user whose address was not verified until now.
 
     Return how many sessions and factors there were. Call it in the tenant's transaction with the user's row locked.
     """
     ended = end_sessions(END_USERS, user_id=user.pk, reason="email_verified")
-    END_USERS.tickets._default_manager.filter(user=user, purpose__in=_ENDED_TICKETS).delete()
-    END_USERS.windows._default_manager.filter(user=user).delete()
+    END_USERS.tickets._default_manager.filter(user_id=user.pk, purpose__in=_ENDED_TICKETS).delete()
+    END_USERS.windows._default_manager.filter(user_id=user.pk).delete()
     responses = signals.address_taken_over.send(end_unverified_use, realm=END_USERS, user=user)
     return {"sessions": ended, "factors": sum(int(number or 0) for _, number in responses)}

@@ -19,7 +19,7 @@ from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import EndUser
+from userflow.accounts.models import AdminUser, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts
 from userflow.credentials import unused_registrations as yielding
@@ -33,7 +33,7 @@ from userflow.sessions.ending import end_everything
 LIFETIME: Final = timedelta(days=7)
 
 
-def offer_undo(realm: Realm, user: Any, tenant: lookup.TenantContext | None, *, pending: bool) -> None:
+def offer_undo(realm: Realm, user: AdminUser | EndUser, tenant: lookup.TenantContext | None, *, pending: bool) -> None:
     """Tell the current address of the user that it is being replaced, with a link that undoes the change.
 
     Call it in the realm's transaction, with the user's row locked, before the address changes. `pending`: the new address
@@ -72,7 +72,7 @@ def reserving(key: str) -> Q:
     return Q(pk__in=valid.values("user_id"))
 
 
-def undo_email_change(*, token: str) -> Any:
+def undo_email_change(*, token: str) -> AdminUser | EndUser:
     """Restore the address that the link was sent to; return the user.
 
     Every session, ticket and enrollment window of the user ends, an address that waits to be verified is given up, and so
@@ -93,20 +93,20 @@ def undo_email_change(*, token: str) -> Any:
         raise EmailUndoInvalid from problem
 
 
-def _undo(realm: Realm, token: str) -> Any:
+def _undo(realm: Realm, token: str) -> AdminUser | EndUser:
     valid = _undos(realm).filter(token_digest=hash_token(token), expires_at__gt=now())
     user_id = valid.values_list("user_id", flat=True).first()
     try:
         with realm.atomic():
             # Lock the user before the links, as in a change: another order could deadlock.
             users = realm.users._default_manager.select_for_update()
-            user: Any = users.filter(pk=user_id).first() if user_id is not None else None
+            user = users.filter(pk=user_id).first() if user_id is not None else None
             link = valid.first() if user is not None else None
-            if link is None:
+            if user is None or link is None:
                 raise EmailUndoInvalid
-            _undos(realm).filter(user=user, pk__gte=link.pk).delete()
+            _undos(realm).filter(user_id=user.pk, pk__gte=link.pk).delete()
             waiting = EmailProof if realm is END_USERS else AdminEmailProof
-            waiting._default_manager.filter(user=user).delete()
+            waiting._default_manager.filter(user_id=user.pk).delete()
             if realm is END_USERS and user.email_key != link.email_key:
                 yielding.release_addresses([link.email_key], to="undo")
             user.email, user.email_key, user.email_verified_at = link.email, link.email_key, now()

@@ -8,7 +8,7 @@ from uuid import UUID
 import orjson
 from django.apps import apps
 from django.db import IntegrityError, connections
-from django.db.models import BooleanField, Case, Q, When
+from django.db.models import BooleanField, Case, Model, Q, When
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import Unavailable
@@ -81,17 +81,13 @@ def register_end_user(
             raise UnknownClient
         is_open = client.self_registration and tenant.setting("self_registration")
         entitled = _may_register(by, provider, is_open=is_open)
-        if password is None and provider == LOCAL:
+        if password is not None:
+            passwords.check_strength(password, least=tenant.setting("password_min_length"), personal=(email, name))
+        elif provider == LOCAL:
             raise WeakPassword(
                 "Send a password.", details={"password": ["A password is required for the provider local."]}
             )
-        if password is not None:
-            passwords.check_strength(password, least=tenant.setting("password_min_length"), personal=(email, name))
-        # Cheaper than a hash; the unique index below decides races.
-        holders = EndUser.objects.filter(Q(email_key=key) | undo.reserving(key)).annotate(yields=_yields(key))
-        found = list(holders.values_list("yields", flat=True))
-        if not all(found) or (found and yielding.registered_from_here(key)):
-            raise EmailTaken
+        replaces = _is_replaceable(key)
         user = EndUser(
             email=email,
             email_key=key,
@@ -103,7 +99,7 @@ def register_end_user(
         )
         try:
             with tenant_atomic():
-                if found:
+                if replaces:
                     yielding.release_addresses([key], to="registration")
                 user.save(force_insert=True)
                 RoleBinding.objects.bulk_create(
@@ -120,9 +116,17 @@ def register_end_user(
     return user, ticket
 
 
-def _yields(key: str) -> Case:
-    """Return whether the row gives up the address; a user who can still take it back does not."""
-    return Case(When(EndUser.YIELDS & Q(email_key=key), then=True), default=False, output_field=BooleanField())
+def _is_replaceable(key: str) -> bool:
+    """Return whether unused registrations have the address, which give it up. Raises EmailTaken for any other user.
+
+    A user who can still take the address back keeps it. This is cheaper than a hash; the unique index decides races.
+    """
+    gives_up = Case(When(EndUser.YIELDS & Q(email_key=key), then=True), default=False, output_field=BooleanField())
+    holders = EndUser.objects.filter(Q(email_key=key) | undo.reserving(key)).annotate(gives_up=gives_up)
+    found = list(holders.values_list("gives_up", flat=True))
+    if not all(found) or (found and yielding.registered_from_here(key)):
+        raise EmailTaken
+    return bool(found)
 
 
 def _may_register(by: Principal | None, provider: str, *, is_open: bool) -> bool:
@@ -191,39 +195,48 @@ def update_end_user(
     with in_tenant(tenant_id, editing_users(by)) as tenant:
         try:
             with tenant_atomic():
-                user = EndUser.objects.select_for_update().filter(pk=user_id).first()
-                if user is None:
-                    raise UnknownUser
-                asked = sorted(changes)
-                old_key = user.email_key
-                if not own:
-                    if changes.get("email", user.email) != user.email:
+                user = _locked(user_id)
+                moves = changes.get("email", user.email) != user.email
+                if own and moves:
+                    if not proven:  # the address has changed since the token was checked
+                        raise proof_missing()
+                    require_active_session(END_USERS, by)
+                elif not own:
+                    if moves:
                         require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
                     must_outrank(by, user)
-                if "email" in changes:
-                    if own and changes["email"] != user.email:
-                        if not proven:  # the address has changed since the token was checked
-                            raise proof_missing()
-                        require_active_session(END_USERS, by)
-                    _change_address(user, changes, tenant, keep=by.session_id if own else None)
-                for field, value in changes.items():
-                    setattr(user, field, value)
-                user.email_key = email_key(user.email)
-                user.save(update_fields=[*changes, "email_key", "updated_at"])
-                if "email" in changes:
-                    # Password reset links were sent to the old address.
-                    tickets.end_tickets(END_USERS, user.pk, purpose=tickets.PASSWORD_RESET)
-                if user.email_key != old_key:
-                    proofs.start_proof(user, user.email, user.email_key, tenant)
-                    keep = by.session_id if own else None
-                    end_sessions(END_USERS, user_id=user.pk, keep=keep, reason="email_changed")
-                record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": asked})
-                # An address that waits for verification has changed nothing yet.
-                if changed := sorted(changes.keys() & {"name", "email", "metadata"}):
-                    publish("end_user.updated", person(user, changed=changed))
+                _apply(user, changes, tenant, keep=by.session_id if own else None)
         except IntegrityError as clash:
             raise EmailTaken from clash
     return user
+
+
+def _locked(user_id: UUID) -> EndUser:
+    user = EndUser.objects.select_for_update().filter(pk=user_id).first()
+    if user is None:
+        raise UnknownUser
+    return user
+
+
+def _apply(user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, keep: UUID | None) -> None:
+    """Store changes of a locked user; `keep` is the session that goes on when the address changes."""
+    asked, old_key = sorted(changes), user.email_key
+    if "email" in changes:
+        _change_address(user, changes, tenant, keep=keep)
+    for field, value in changes.items():
+        setattr(user, field, value)
+    user.email_key = email_key(user.email)
+    user.save(update_fields=[*changes, "email_key", "updated_at"])
+    if "email" in changes:
+        # Password reset links were sent to the old address.
+        tickets.end_tickets(END_USERS, user.pk, purpose=tickets.PASSWORD_RESET)
+    if user.email_key != old_key:
+        proofs.start_proof(user, user.email, user.email_key, tenant)
+        end_sessions(END_USERS, user_id=user.pk, keep=keep, reason="email_changed")
+    record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": asked})
+    # An address that waits for verification has changed nothing yet.
+    if changed := sorted(changes.keys() & {"name", "email", "metadata"}):
+        publish("end_user.updated", person(user, changed=changed))
 
 
 def _change_address(user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, keep: UUID | None) -> None:
@@ -231,8 +244,7 @@ def _change_address(user: EndUser, changes: dict[str, Any], tenant: lookup.Tenan
 
     It waits where the tenant requires verification, for a user who has a factor and for one whose address is verified:
     what these guard must not pass to an address that is not verified, and the owner of that address must not be left with
-    an account that its former owner can take back. Only a verified address takes over an unused registration. `keep` is
-    the session that goes on when the address changes.
+    an account that its former owner can take back. Only a verified address takes over an unused registration.
     """
     wanted, key = changes["email"], email_key(changes["email"])
     if key == user.email_key:
@@ -262,9 +274,7 @@ def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool, by: Pri
     if not active:
         require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     with in_tenant(tenant_id, editing_users(by)), tenant_atomic():
-        user = EndUser.objects.select_for_update().filter(pk=user_id).first()
-        if user is None:
-            raise UnknownUser
+        user = _locked(user_id)
         must_outrank(by, user)
         user.active = active
         user.save(update_fields=["active", "updated_at"])
@@ -301,9 +311,7 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
         with connections["tenant"].cursor() as cursor:
             # Of the last two users, two concurrent erasures must not delete both.
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ERASE_LOCK])
-        user = EndUser.objects.select_for_update().filter(pk=user_id).first()
-        if user is None:
-            raise UnknownUser
+        user = _locked(user_id)
         if by.kind == END_USER:
             require_active_session(END_USERS, by)
         else:
@@ -329,7 +337,7 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
     return deleted
 
 
-def _kind(model: Any) -> str:
+def _kind(model: type[Model]) -> str:
     """Return the name of a kind of record in responses: `role_bindings`, `backup_codes`."""
     name = str(model._meta.verbose_name_plural)
     return name.removeprefix("end user ").replace(" ", "_")

@@ -1,10 +1,11 @@
 """The hot reads of end users: one statement each. PostgreSQL builds the JSON and the API passes it through."""
 
-from typing import Any
+from collections.abc import Mapping
 from uuid import UUID
 
 import orjson
 from django.db import connections
+from django.db.backends.utils import CursorWrapper
 
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
 
@@ -45,24 +46,25 @@ def pattern(text: str) -> str:
     return f"%{escaped}%"
 
 
-def conditions(filters: dict[str, Any]) -> tuple[str, list[Any]]:
+def conditions(filters: Mapping[str, object]) -> tuple[str, list[object]]:
     """Return WHERE clause and parameters of the filters; `clients` are client ids, `providers` full names."""
-    clauses, values = [], []
+    clauses: list[str] = []
+    values: list[object] = []
     for name, value in filters.items():
         match name:
             case "email":
                 clauses.append("email_key LIKE %s")
-                values.append(pattern(value.lower()))
+                values.append(pattern(str(value).lower()))
             case "name":
                 clauses.append("lower(name) LIKE lower(%s)")
-                values.append(pattern(value))
+                values.append(pattern(str(value)))
             case "active" | "client_id":
                 clauses.append(f"{name} = %s")
                 values.append(value)
             case "clients":
                 clauses.append("client_id = ANY(%s)")
                 values.append(value)
-            case "providers" if len(value) == 1:
+            case "providers" if isinstance(value, list) and len(value) == 1:
                 # This form can use the index, which is in the order of the list.
                 clauses.append("provider = %s")
                 values.extend(value)
@@ -72,7 +74,7 @@ def conditions(filters: dict[str, Any]) -> tuple[str, list[Any]]:
     return (f" WHERE {' AND '.join(clauses)}" if clauses else ""), values
 
 
-def page_of_end_users(*, filters: dict[str, Any], page: int, limit: int) -> tuple[int, orjson.Fragment]:
+def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -> tuple[int, orjson.Fragment]:
     """Return the total and the rows of one page, newest first, as ready JSON.
 
     One statement; one more for a filter by provider, and for a page far from the first.
@@ -81,7 +83,7 @@ def page_of_end_users(*, filters: dict[str, Any], page: int, limit: int) -> tupl
     wanted = filters.pop("provider", None)
     with connections["tenant"].cursor() as cursor:
         if wanted is not None:
-            filters["providers"] = _providers(cursor, wanted)
+            filters["providers"] = _providers(cursor, str(wanted))
         where, values = conditions(filters)
         counted = filters.keys() <= _COUNTED
         count = (
@@ -120,7 +122,7 @@ def _far_rows(where: str, values: list[object], part: Slice) -> Query:
     return Query(sql, [*values, part.offset])
 
 
-def _providers(cursor: Any, wanted: str) -> list[str]:
+def _providers(cursor: CursorWrapper, wanted: str) -> list[str]:
     """Return all spellings of the provider in use, which differ in case."""
     cursor.execute(
         "SELECT provider FROM userflow_endusercount WHERE lower(provider) = lower(%s)"

@@ -9,55 +9,34 @@ from userflow.endusers.actions import LOCAL
 from userflow.signin.proof_fields import ProofFields
 
 
-def _email_filter() -> Text:
-    return Text(max_length=254, required=False, help_text="Part of the address, case-insensitive.")
+class EndUserFilters(serializers.Serializer[object]):
+    tenant_id = Identifier()
+    client_id = Identifier(required=False)
+    email = Text(max_length=254, required=False, help_text="Part of the address, case-insensitive.")
+    name = Text(max_length=255, required=False, help_text="Part of the name, case-insensitive.")
+    provider = Text(max_length=63, required=False, help_text="Exact provider, case-insensitive.")
 
 
-def _name_filter() -> Text:
-    return Text(max_length=255, required=False, help_text="Part of the name, case-insensitive.")
+class EndUserListQuery(PageQuery, EndUserFilters):
+    limit = page_limit(10)
+    active = QueryBoolean(required=False)
 
 
-def _provider_filter() -> Text:
-    return Text(max_length=63, required=False, help_text="Exact provider, case-insensitive.")
-
-
-class Limited(serializers.Serializer[object]):
-    """Page limit; a larger value is reduced to the maximum."""
+class EndUserSearch(EndUserFilters):
+    page = Integer(required=False, default=1, min_value=1)
+    limit = Integer(required=False, default=10, min_value=1)
 
     def validate_limit(self, value: int) -> int:
+        """Reduce a larger value to the maximum."""
         return min(value, LARGEST_PAGE)
 
 
-class EndUserListQuery(PageQuery):
-    tenant_id = Identifier()
-    limit = page_limit(10)
-    active = QueryBoolean(required=False)
-    client_id = Identifier(required=False)
-    email = _email_filter()
-    name = _name_filter()
-    provider = _provider_filter()
-
-
-class EndUserListIn(Limited):
-    tenant_id = Identifier()
-    page = Integer(required=False, default=1, min_value=1)
-    limit = Integer(required=False, default=10, min_value=1)
+class EndUserListIn(EndUserSearch):
     active = Boolean(required=False)
-    client_id = Identifier(required=False)
-    email = _email_filter()
-    name = _name_filter()
-    provider = _provider_filter()
 
 
-class AdminEndUserListIn(Limited):
-    tenant_id = Identifier()
-    client_id = Identifier(required=False)
+class AdminEndUserListIn(EndUserSearch):
     project_id = Text(max_length=64, required=False)
-    email = _email_filter()
-    name = _name_filter()
-    provider = _provider_filter()
-    page = Integer(required=False, default=1, min_value=1)
-    limit = Integer(required=False, default=10, min_value=1)
 
 
 class EndUserOut(serializers.Serializer[object]):

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import NotAllowed
 from identity_platform.api.views import ApiViewSet, endpoint
-from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from tenants.errors import TenantSuspended, UnknownTenant
 from userflow.accounts.models import EndUser
 from userflow.accounts.principals import Principal
 from userflow.endusers import actions, serializers
@@ -26,6 +26,7 @@ from userflow.errors import (
     WeakPassword,
 )
 from userflow.ids import id_or, tenant_id_in_path
+from userflow.named_tenant import TENANCY
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import (
     ADMIN,
@@ -41,8 +42,6 @@ from userflow.sessions.permissions import (
 )
 from userflow.signin.proof_fields import proof_of, without_proof
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
-
-TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
 
 
 class EndUserListViewSet(ApiViewSet):
@@ -67,10 +66,9 @@ class EndUserListViewSet(ApiViewSet):
 
     def _page(self, request: Request, asked: dict[str, Any]) -> Response:
         tenant_id = tenant_at(request, asked.pop("tenant_id"))
-        page, limit = asked.pop("page"), asked.pop("limit")
-        found = actions.list_end_users(
-            tenant_id=tenant_id, page=page, limit=limit, filters=asked, purpose=reading(principal_at(request))
-        )
+        paging = {"page": asked.pop("page"), "limit": asked.pop("limit")}
+        purpose = reading(principal_at(request))
+        found = actions.list_end_users(tenant_id=tenant_id, **paging, filters=asked, purpose=purpose)
         return Response({**found.totals(), "users": found.rows})
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db import IntegrityError
 
-from identity_platform.api.pagination import Page, offset
+from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
@@ -23,7 +23,7 @@ from userflow.sessions.assurance import Action, require_assurance
 def list_groups(
     *, tenant_id: UUID, page: int, limit: int, name: str | None = None, user_id: UUID | None = None
 ) -> Page:
-    """One page of a tenant's groups with their roles, newest first.
+    """Return one page of a tenant's groups with their roles, newest first.
 
     `name` matches a part of the name, case-insensitively; `user_id` is a member of the groups.
     """
@@ -33,9 +33,7 @@ def list_groups(
             found = found.filter(name__icontains=name)
         if user_id is not None:
             found = found.filter(memberships__user_id=user_id)
-        start = offset(page, limit)
-        rows = found.prefetch_related("roles").order_by("-created_at", "-id")[start : start + limit]
-        return Page(list(rows), page, limit, found.count())
+        return page_of(found.prefetch_related("roles").order_by("-created_at", "-id"), page, limit)
 
 
 def find_group(*, tenant_id: UUID, group_id: UUID) -> Group:
@@ -84,7 +82,7 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
                     # Directories give groups by their name: under that of another one it would be given to its people.
                     require_assurance(Action.GRANT_ROLES, by)
                     require_grantable(by, _permissions(roles))
-                details: dict[str, Any] = {"changed": sorted([*changes, *(["roles"] if names is not None else [])])}
+                details: dict[str, object] = {"changed": sorted([*changes, *(["roles"] if names is not None else [])])}
                 if names is not None:
                     carried = roles_named(names)
                     before = {role.pk: role for role in group.roles.all()}
@@ -181,7 +179,7 @@ def _with_roles(group: Group) -> Group:
     return Group.objects.prefetch_related("roles").get(pk=group.pk)
 
 
-def _permissions(roles: Any) -> set[str]:
+def _permissions(roles: Iterable[Role]) -> set[str]:
     return {permission for role in roles for permission in role.permissions}
 
 

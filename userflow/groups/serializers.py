@@ -1,7 +1,5 @@
 """Serializers of groups."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier, Items, Text
@@ -12,7 +10,7 @@ from userflow.named_tenant import NamedTenant, TenantPageQuery
 MOST_ROLES = 50
 
 
-def record(group: Group) -> dict[str, Any]:
+def record(group: Group) -> dict[str, object]:
     """Return a group as responses show it; its roles must be prefetched."""
     return {
         "id": group.pk,

@@ -1,7 +1,6 @@
 """Accept an invitation: its token creates the user."""
 
 from dataclasses import dataclass
-from typing import TypeVar
 from uuid import UUID
 
 from django.db import IntegrityError
@@ -27,10 +26,8 @@ from userflow.events.outbox import publish
 from userflow.invitations.events import event_data, record
 from userflow.invitations.inviters import inviter_now
 from userflow.invitations.models import ADMIN, END_USER, PENDING, AdminInvitation, EndUserInvitation
-from userflow.invitations.queries import Row, with_status
+from userflow.invitations.queries import Invited, Row, with_status
 from userflow.mailed_tokens import NotAToken, place_of
-
-Invited = TypeVar("Invited", AdminInvitation, EndUserInvitation)
 
 
 @dataclass(frozen=True, slots=True)

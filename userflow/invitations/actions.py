@@ -5,8 +5,8 @@ The token exists only in the mail. It names the database of its invitation, so a
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -14,10 +14,9 @@ from django.db import IntegrityError
 from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 
-from identity_platform.api import ratelimit
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import InsufficientScope
-from identity_platform.api.pagination import Page, offset
+from identity_platform.api.pagination import Page, page_of
 from identity_platform.crypto import hash_token
 from tenants import lookup
 from tenants.context import in_tenant
@@ -36,7 +35,6 @@ from userflow.errors import (
     AlreadyInvited,
     EmailTaken,
     InvitationClosed,
-    TooManyFromAddress,
     UnknownClient,
     UnknownInvitation,
 )
@@ -70,22 +68,12 @@ def invite(
     """
     if kind == ADMIN or roles:
         require_assurance(Action.GRANT_ROLES, by)
-    _limit_mails(by.id)
+    mail.limit("invitation", str(by.id), "You have sent too many invitations.")
     if kind == ADMIN:
         return _invite_admin(by, tenant_id, email, roles)
     if tenant_id is None:
         raise TenantRequired
     return _invite_end_user(by, tenant_id, email, roles or (), client_id)
-
-
-def _limit_mails(inviter: object) -> None:
-    """Raise TooManyFromAddress (429): an inviter could otherwise mail any number of unknown addresses."""
-    most, seconds = settings.LIMITS["invitation"]
-    usage = ratelimit.count(group="invitation", key=str(inviter), limit=most, period=seconds)
-    if usage.limited:
-        raise TooManyFromAddress(
-            "You have sent too many invitations. Retry after the time in `Retry-After`.", retry_after=usage.retry_after
-        )
 
 
 def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequence[str] | None) -> Shown:
@@ -122,7 +110,7 @@ def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence
     return shown(row, tenant_id, [role.name for role in granted])
 
 
-def _save_as_only_one(realm: Realm, row: Row, of_kind: "QuerySet[Any]") -> None:
+def _save_as_only_one(realm: Realm, row: Row, of_kind: "QuerySet[Row]") -> None:
     """Store a new invitation, and cancel an expired one to the same address.
 
     `of_kind` are the invitations of its kind and tenant. The unique index decides between parallel requests. Raises
@@ -147,7 +135,7 @@ def list_invitations(
     kind: str | None = None,
     purpose: Purpose = Purpose.READ,
 ) -> Page:
-    """One page of a tenant's invitations of both kinds, newest first; without a tenant all of admin users.
+    """Return one page of a tenant's invitations of both kinds, newest first; without a tenant all of admin users.
 
     `status` is pending, accepted, cancelled or expired; `purpose` is what the tenant is entered for. Raises UnknownTenant,
     TenantSuspended, TenantBusy.
@@ -155,11 +143,10 @@ def list_invitations(
     admins = with_status(AdminInvitation.objects.all(), status)
     if tenant_id is None:
         found = admins if kind != END_USER else admins.none()
-        start = offset(page, limit)
-        rows = list(found.order_by("-created_at", "-id")[start : start + limit])
-        return Page([shown(row, row.tenant_id, row.roles) for row in rows], page, limit, found.count())
+        part = page_of(found.order_by("-created_at", "-id"), page, limit)
+        return replace(part, rows=[shown(row, row.tenant_id, row.roles) for row in part.rows])
     with in_tenant(tenant_id, purpose):
-        sources = {
+        sources: dict[str, QuerySet[Row]] = {
             ADMIN: admins.filter(tenant_id=tenant_id),
             END_USER: with_status(EndUserInvitation.objects.all(), status),
         }
@@ -180,7 +167,7 @@ def resend_invitation(*, by: Principal, tenant_id: UUID | None, invitation_id: U
         if row.kind == ADMIN or row.roles:
             require_assurance(Action.GRANT_ROLES, by)
         _require_grantable_roles(by, row)
-        _limit_mails(by.id)
+        mail.limit("invitation", str(by.id), "You have sent too many invitations.")
         _reject_taken(realm, row.email_key)
         token = placed_token(tenant.tenant_id if tenant and realm is END_USERS else None)
         row.token_digest, row.expires_at = hash_token(token), now() + LIFETIME

@@ -1,12 +1,13 @@
 """Reads of invitations: by status, with the names of their roles, and as pages over two databases."""
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TypeVar
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.api.pagination import Page, offset
@@ -16,6 +17,7 @@ from userflow.invitations import models
 from userflow.invitations.models import ADMIN, END_USER, AdminInvitation, EndUserInvitation, Invitation
 
 Row = AdminInvitation | EndUserInvitation
+Invited = TypeVar("Invited", bound=Invitation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Shown:
     status: str
 
 
-def with_status(found: Any, status: str | None) -> Any:
+def with_status(found: "QuerySet[Invited]", status: str | None) -> "QuerySet[Invited]":
     """Filter by current status; None keeps all."""
     match status:
         case models.PENDING:
@@ -43,7 +45,12 @@ def with_status(found: Any, status: str | None) -> Any:
             return found
 
 
-def merged_page(sources: dict[str, Any], tenant_id: UUID, page: int, limit: int) -> Page:
+def merged_page(
+    sources: "Mapping[str, QuerySet[Row]]",
+    tenant_id: UUID,
+    page: int,
+    limit: int,
+) -> Page:
     """A page over two databases, newest first; `sources` are query sets by kind.
 
     As many keys of each as could be on the page are merged, then the rows of the page alone are read.

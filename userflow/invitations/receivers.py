@@ -1,6 +1,5 @@
 """What invitations do when an end user is erased."""
 
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
@@ -9,7 +8,7 @@ from userflow.accounts.models import EndUser
 from userflow.invitations.models import EndUserInvitation
 
 
-def delete_invitations_of(sender: Any, *, user: EndUser, **_: object) -> tuple[type[EndUserInvitation], list[UUID]]:
+def delete_invitations_of(sender: object, *, user: EndUser, **_: object) -> tuple[type[EndUserInvitation], list[UUID]]:
     """Delete the invitations of the user's address and the one by which the user joined; return model and ids.
 
     An open invitation would let the user in again, with its roles. The one that the user has accepted holds an address

@@ -1,7 +1,5 @@
 """Serializers of invitations."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, EmailAddress, Identifier, Items, QueryChoice, Text
@@ -13,7 +11,7 @@ from userflow.named_tenant import TenantPageQuery
 KINDS = [ADMIN, END_USER]
 
 
-def record(shown: Shown) -> dict[str, Any]:
+def record(shown: Shown) -> dict[str, object]:
     """Return an invitation as responses show it, without its token."""
     row = shown.row
     return {

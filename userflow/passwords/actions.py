@@ -1,7 +1,7 @@
 """Change a password with the current one, or reset it with a link sent by mail."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
 from uuid import UUID
 
 from django.conf import settings
@@ -28,7 +28,6 @@ from userflow.errors import (
     NoPasswordHere,
     NotSignedInByTicket,
     ResetTokenInvalid,
-    TooManyFromAddress,
     UnknownUser,
 )
 from userflow.events.outbox import publish
@@ -73,11 +72,11 @@ def _change(
     new: str,
     user_agent: str,
 ) -> int:
-    user: Any = realm.users._default_manager.filter(pk=principal.id, active=True).first()
-    if user is None or not _has_password_here(realm, user) or not user.password:
+    user = realm.users._default_manager.filter(pk=principal.id, active=True).first()
+    if user is None or not _has_password_here(user) or not user.password:
         raise NoPasswordHere
     # Before the proof, which may use up a one-time code.
-    _check(realm, user, new, tenant, member="new_password")
+    _check(user, new, tenant, member="new_password")
     check_proof(principal=principal, proof=proof, user_agent=user_agent)
     encoded = passwords.hashed(new)
     with realm.atomic():
@@ -98,7 +97,7 @@ def set_admin_password(*, username: str, password: str) -> int:
     if user is None:
         raise UnknownUser
     tenant = lookup.find(user.tenant_id) if user.tenant_id else None
-    _check(ADMINS, user, password, tenant, member="password")
+    _check(user, password, tenant, member="password")
     encoded = passwords.hashed(password)
     with ADMINS.atomic():
         ended = _set(ADMINS, user, encoded, tenant, keep=None, reason="password_set")
@@ -122,7 +121,7 @@ def ask_for_admin_reset(*, email: str) -> None:
 
     def work() -> None:
         for user in _admins_at(key):
-            _quietly(lambda user=user: _send_admin_link(user))
+            _quietly(partial(_send_admin_link, user))
 
     mail.later(lambda: _quietly(work))
 
@@ -172,7 +171,7 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
     mail.later(lambda: _quietly(work))
 
 
-def _quietly(work: Any) -> None:
+def _quietly(work: Callable[[], None]) -> None:
     """Ignore API errors: an unknown or unavailable tenant sends no mail, and the response stays the same."""
     try:
         work()
@@ -182,16 +181,10 @@ def _quietly(work: Any) -> None:
 
 def _limit(realm: Realm, place: str, key: str) -> None:
     attempts.limit_address("signin")
-    most, seconds = settings.LIMITS["forgot"]
-    digest = hash_token(f"{realm.name} {place} {key}").hex()
-    usage = ratelimit.count(group="forgot", key=digest, limit=most, period=seconds)
-    if usage.limited:
-        raise TooManyFromAddress(
-            "Too many mails for this address. Retry after the time in `Retry-After`.", retry_after=usage.retry_after
-        )
+    mail.limit("forgot", hash_token(f"{realm.name} {place} {key}").hex(), "Too many mails for this address.")
 
 
-def _send_link(realm: Realm, user: Any, tenant: lookup.TenantContext | None) -> None:
+def _send_link(realm: Realm, user: AdminUser | EndUser, tenant: lookup.TenantContext | None) -> None:
     tenant_id = tenant.tenant_id if tenant else None
     most, seconds = settings.LIMITS["forgot"]
     # Limit by user as well: a tenant can be identified by several clients. The key contains the tenant because an import
@@ -219,7 +212,7 @@ def _send_link(realm: Realm, user: Any, tenant: lookup.TenantContext | None) -> 
             "token": token,
             "minutes": MINUTES,
             # Chosen by an admin; end users choose their own names and could write a message there.
-            "username": user.username if realm is ADMINS else "",
+            "username": user.username if isinstance(user, AdminUser) else "",
         },
     )
 
@@ -271,13 +264,15 @@ def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext
             attempts.count_wrong_secret()
             raise ResetTokenInvalid from problem
     tenant_id = tenant.tenant_id if tenant else None
-    _check(realm, user, password, tenant, member="password")
+    _check(user, password, tenant, member="password")
     encoded = passwords.hashed(password)
     try:
         with realm.atomic():
             # Lock the user before tickets, as everywhere: two links used concurrently could deadlock.
             locked = realm.users._default_manager.select_for_update(no_key=True).filter(pk=user.pk).first()
             tickets.consume_ticket(realm, ticket)
+            if locked is None:
+                raise ResetTokenInvalid
             ended = _set(realm, user, encoded, tenant, keep=None, reason="password_reset")
             verify_by_reset(realm, locked)
             for caller in (attempts.UNKNOWN_NETWORK, attempts.KNOWN_NETWORK, attempts.SIGNED_IN):
@@ -291,19 +286,19 @@ def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext
 # --- shared ----------------------------------------------------------------------------------------------------------
 
 
-def _has_password_here(realm: Realm, user: Any) -> bool:
-    return realm is ADMINS or user.provider == LOCAL
+def _has_password_here(user: AdminUser | EndUser) -> bool:
+    return isinstance(user, AdminUser) or user.provider == LOCAL
 
 
-def _check(realm: Realm, user: Any, password: str, tenant: lookup.TenantContext | None, *, member: str) -> None:
-    own = (user.username, user.first_name, user.last_name) if realm is ADMINS else (user.name,)
+def _check(user: AdminUser | EndUser, password: str, tenant: lookup.TenantContext | None, *, member: str) -> None:
+    own = (user.username, user.first_name, user.last_name) if isinstance(user, AdminUser) else (user.name,)
     least = tenant.setting("password_min_length") if tenant else passwords.SHORTEST
     passwords.check_strength(password, least=least, personal=(user.email, *own), field=member)
 
 
 def _set(
     realm: Realm,
-    user: Any,
+    user: AdminUser | EndUser,
     encoded: str,
     tenant: lookup.TenantContext | None,
     *,

@@ -29,7 +29,7 @@ ADMIN_COLUMNS = (
 def read_profile(*, of: Principal) -> dict[str, object]:
     """Return the caller's record with roles, groups, permissions and factors. Raises NotAllowed (a client has no user)."""
     _require_user(of)
-    record: dict[str, Any] | None
+    record: Mapping[str, object] | None
     if of.kind == END_USER:
         assert of.tenant_id is not None  # an end user always has a tenant
         with in_tenant(of.tenant_id, Purpose.READ):
@@ -52,7 +52,7 @@ def read_profile(*, of: Principal) -> dict[str, object]:
 
 def update_profile(
     *, of: Principal, changes: dict[str, Any], proof: Mapping[str, object] | None = None, user_agent: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Change the given fields and return the profile. `proof` is for a new `email`.
 
     End users: `name`, `email`, `metadata` (replaced as a whole). Admin users: `username`, `email`, `first_name`, `last_name`.

@@ -8,7 +8,7 @@ from django.db import IntegrityError
 from django.db.models import Q
 from django.db.models.functions import Lower
 
-from identity_platform.api.pagination import Page, offset
+from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
@@ -36,7 +36,7 @@ def roles_named(names: Collection[str]) -> list[Role]:
 
 
 def list_roles(*, tenant_id: UUID, page: int, limit: int, name: str | None = None, user_id: UUID | None = None) -> Page:
-    """One page of a tenant's roles, newest first.
+    """Return one page of a tenant's roles, newest first.
 
     `name` matches a part of the name, case-insensitively; `user_id` is a user who has the roles directly or by a group.
     """
@@ -47,8 +47,7 @@ def list_roles(*, tenant_id: UUID, page: int, limit: int, name: str | None = Non
         if user_id is not None:
             bound = RoleBinding.objects.filter(user_id=user_id).values("role_id")
             found = found.filter(Q(pk__in=bound) | Q(pk__in=Role.objects.filter(groups__memberships__user_id=user_id)))
-        start = offset(page, limit)
-        return Page(list(found.order_by("-created_at", "-id")[start : start + limit]), page, limit, found.count())
+        return page_of(found.order_by("-created_at", "-id"), page, limit)
 
 
 def find_role(*, tenant_id: UUID, role_id: UUID) -> Role:
@@ -93,7 +92,7 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
                     if role.permissions:
                         require_assurance(Action.GRANT_ROLES, by)
                         require_grantable(by, role.permissions)
-                details: dict[str, Any] = {"changed": sorted(changes)}
+                details: dict[str, object] = {"changed": sorted(changes)}
                 if "permissions" in changes:
                     before, after = set(role.permissions), set(changes["permissions"])
                     if after - before:

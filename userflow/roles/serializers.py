@@ -1,7 +1,6 @@
 """Serializers of roles."""
 
 import re
-from typing import Any
 
 from rest_framework import serializers
 
@@ -32,7 +31,7 @@ class Permission(Text):
         return {"type": "string", "pattern": f"^{_PERMISSION.pattern}$"}
 
 
-def record(role: Role) -> dict[str, Any]:
+def record(role: Role) -> dict[str, object]:
     """Return a role as responses show it."""
     return {
         "id": role.pk,

@@ -7,7 +7,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
-from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.errors import (
     BuiltInRole,
     GrantsMoreThanHeld,
@@ -17,12 +16,11 @@ from userflow.errors import (
     UnknownUsers,
 )
 from userflow.ids import id_or
-from userflow.named_tenant import NamedTenant, TenantPageQuery
+from userflow.named_tenant import TENANCY, NamedTenant, TenantPageQuery
 from userflow.roles import actions, serializers
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import needs, principal_at, tenant_at
 
-TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
 READING = ("list", "retrieve", "bindings")
 
 

@@ -2,6 +2,7 @@
 
 import re
 import secrets
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -10,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
-from identity_platform.api.pagination import Page, offset
+from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_platform
 from tenants import lookup, provisioning
 from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
@@ -41,9 +42,9 @@ def open_tenant(
     *,
     name: str,
     slug: str | None = None,
-    tenant_settings: dict[str, Any] | None = None,
+    tenant_settings: Mapping[str, object] | None = None,
     server: str | None = None,
-    admin: dict[str, Any] | None = None,
+    admin: Mapping[str, str] | None = None,
 ) -> NewTenant:
     """Create a tenant with its database, its default client and optionally its first admin.
 
@@ -55,7 +56,9 @@ def open_tenant(
 
     def create_admin(tenant: Tenant) -> None:
         if admin is not None:
-            user, _ = create_admin_user(tenant_id=tenant.pk, **admin)
+            user, _ = create_admin_user(
+                tenant_id=tenant.pk, username=admin["username"], email=admin["email"], password=admin["password"]
+            )
             first_admin.append(user)
 
     tenant = provisioning.create_tenant(
@@ -101,29 +104,31 @@ def list_tenants(
         found = found.filter(slug=slug.lower())
     if status is not None:
         found = found.filter(database__status=status)
-    start = offset(page, limit)
-    rows = list(found.order_by("-created_at", "id")[start : start + limit])
-    clients = dict(Client.objects.filter(tenant__in=rows, is_default=True).values_list("tenant_id", "id"))
-    for tenant in rows:
-        tenant.client_id = clients.get(tenant.pk)  # type: ignore[attr-defined]  # carried to the serializer
-    return Page(rows, page, limit, found.count())
+    return page_of(found.order_by("-created_at", "id"), page, limit)
 
 
 def find_tenant(*, tenant_id: UUID) -> Tenant:
-    """Return one tenant with its database and default client. Raises UnknownTenant."""
-    tenant = _existing().filter(pk=tenant_id).first()
+    """Return one tenant with its database. Raises UnknownTenant."""
+    return _found(_existing(), tenant_id)
+
+
+def _found(tenants: "QuerySet[Tenant]", tenant_id: UUID) -> Tenant:
+    tenant = tenants.filter(pk=tenant_id).first()
     if tenant is None:
         raise UnknownTenant
-    client = Client.objects.filter(tenant_id=tenant_id, is_default=True).values_list("id", flat=True).first()
-    tenant.client_id = client  # type: ignore[attr-defined]  # carried to the serializer
     return tenant
+
+
+def default_clients(tenants: Collection[Tenant]) -> dict[UUID, UUID]:
+    """Return the ids of the default clients by tenant id."""
+    return dict(Client.objects.filter(tenant__in=tenants, is_default=True).values_list("tenant_id", "pk"))
 
 
 def _existing() -> "QuerySet[Tenant]":
     return Tenant.objects.select_related("database__server").exclude(database__status=State.DELETED)
 
 
-def read_settings(*, tenant_id: UUID) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_settings(*, tenant_id: UUID) -> tuple[dict[str, object], dict[str, object]]:
     """Return the tenant's own settings, and every setting with its effective value. Raises UnknownTenant."""
     tenant = lookup.find(tenant_id)
     return tenant.settings, effective(tenant.settings, tenant_name=tenant.name)
@@ -150,14 +155,7 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
     try:
         with transaction.atomic():
             # The lock prevents lost updates of concurrent changes.
-            tenant = (
-                Tenant.objects.select_for_update(of=("self",))
-                .filter(pk=tenant_id)
-                .exclude(database__status=State.DELETED)
-                .first()
-            )
-            if tenant is None:
-                raise UnknownTenant
+            tenant = _found(_existing().select_for_update(of=("self",)), tenant_id)
             for field, value in changes.items():
                 setattr(tenant, field, value)
             if stated is not None:

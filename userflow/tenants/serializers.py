@@ -1,6 +1,6 @@
 """Serializers of tenants."""
 
-from typing import Any
+from uuid import UUID
 
 from rest_framework import serializers
 
@@ -11,7 +11,7 @@ from tenants.settings import json_schema
 from tenants.states import State
 
 
-def record(tenant: Tenant, client_id: Any) -> dict[str, Any]:
+def record(tenant: Tenant, client_id: UUID | None) -> dict[str, object]:
     """Return a tenant as the API shows it."""
     database = tenant.database
     return {

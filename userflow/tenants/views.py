@@ -1,6 +1,5 @@
 """Tenants over HTTP, for operators."""
 
-from typing import Any
 from uuid import UUID
 
 from rest_framework.permissions import BasePermission
@@ -20,6 +19,7 @@ from tenants.errors import (
     UnknownTenant,
     WrongState,
 )
+from tenants.models import Tenant
 from userflow.errors import InsufficientAuthentication
 from userflow.ids import id_or, tenant_id_in_path
 from userflow.sessions.assurance import Action
@@ -39,8 +39,9 @@ class TenantViewSet(ApiViewSet):
     def list(self, request: Request) -> Response:
         """Tenants, newest first; filtered by part of the name, slug or status."""
         found = actions.list_tenants(**self.valid_query(serializers.TenantListQuery))
-        rows: Any = found.rows
-        return Response({"tenants": [serializers.record(t, t.client_id) for t in rows], **found.totals()})
+        clients = actions.default_clients(found.rows)
+        shown = [serializers.record(tenant, clients.get(tenant.pk)) for tenant in found.rows]
+        return Response({"tenants": shown, **found.totals()})
 
     @endpoint(serializers.TenantIn, returns={201: serializers.TenantOut}, errors=[SlugTaken, RelyingPartyTaken, NoRoom])
     def create(self, request: Request) -> Response:
@@ -52,8 +53,7 @@ class TenantViewSet(ApiViewSet):
     @endpoint(returns={200: serializers.TenantOut}, errors=[UnknownTenant])
     def retrieve(self, request: Request, tenant_id: str) -> Response:
         """One tenant."""
-        tenant: Any = actions.find_tenant(tenant_id=id_or(tenant_id, UnknownTenant))
-        return Response(serializers.record(tenant, tenant.client_id))
+        return Response(_record(actions.find_tenant(tenant_id=id_or(tenant_id, UnknownTenant))))
 
     @endpoint(
         serializers.TenantChanges,
@@ -67,8 +67,7 @@ class TenantViewSet(ApiViewSet):
         Settings and status need a proof that is at most 15 minutes old, with the second factor if the caller has one.
         """
         wanted, changes = id_or(tenant_id, UnknownTenant), self.valid(serializers.TenantChanges)
-        tenant: Any = actions.update_tenant(tenant_id=wanted, by=principal_at(request), changes=changes)
-        return Response(serializers.record(tenant, tenant.client_id))
+        return Response(_record(actions.update_tenant(tenant_id=wanted, by=principal_at(request), changes=changes)))
 
     @endpoint(
         serializers.TenantDeletion,
@@ -128,6 +127,10 @@ class TenantSettingsViewSet(ApiViewSet):
             require(caller, "admins:write", ADMIN)
         actions.update_tenant(tenant_id=tenant, by=caller, changes=self.valid(serializers.SettingsChanges))
         return _settings(tenant)
+
+
+def _record(tenant: Tenant) -> dict[str, object]:
+    return serializers.record(tenant, actions.default_clients([tenant]).get(tenant.pk))
 
 
 def _settings(tenant_id: UUID) -> Response:

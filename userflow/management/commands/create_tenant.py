@@ -3,7 +3,6 @@
 import json
 import os
 from argparse import ArgumentParser
-from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from rest_framework.serializers import Field, ValidationError
@@ -33,20 +32,29 @@ class Command(BaseCommand):
         parser.add_argument("--server", help="Database server. Default: the one with the most free capacity.")
         parser.add_argument("--json", action="store_true", help="Print one JSON object instead of a table.")
 
-    def handle(self, *args: object, **options: Any) -> None:
-        if bool(options["admin_username"]) != bool(options["admin_email"]):
+    def handle(
+        self,
+        *args: object,
+        name: str,
+        slug: str | None = None,
+        admin_username: str | None = None,
+        admin_email: str | None = None,
+        server: str | None = None,
+        **options: object,
+    ) -> None:
+        if bool(admin_username) != bool(admin_email):
             raise CommandError("Send --admin-username and --admin-email together.", returncode=NOT_TRIED)
-        name = _validated("name", TenantIn().fields["name"], options["name"])
+        name = _validated("name", TenantIn().fields["name"], name)
         admin = password = None
-        if options["admin_username"]:
+        if admin_username and admin_email:
             password = os.environ.get("TENANT_ADMIN_PASSWORD") or generated_password()
             admin = {
-                "username": _validated("--admin-username", AdminUserIn().fields["username"], options["admin_username"]),
-                "email": _validated("--admin-email", AdminUserIn().fields["email"], options["admin_email"]),
+                "username": _validated("--admin-username", AdminUserIn().fields["username"], admin_username),
+                "email": _validated("--admin-email", AdminUserIn().fields["email"], admin_email),
                 "password": password,
             }
         try:
-            created = open_tenant(name=name, slug=options["slug"], server=options["server"], admin=admin)
+            created = open_tenant(name=name, slug=slug, server=server, admin=admin)
         except ApiError as error:
             fields = [f"{name}: {_joined(about)}" for name, about in (error.details or {}).items()]
             said = " ".join(fields) or error.text
@@ -72,10 +80,10 @@ class Command(BaseCommand):
             self.stdout.write(f"{name:10} {shown or '-'}")
 
 
-def _validated(argument: str, field: "Field[Any, Any, Any, Any]", text: str) -> Any:
+def _validated(argument: str, field: "Field[object, object, object, object]", text: str) -> str:
     """Validate the argument with the API's field. Raises CommandError."""
     try:
-        return field.run_validation(text)
+        return str(field.run_validation(text))
     except ValidationError as problem:
         raise CommandError(f"{argument}: {' '.join(map(str, problem.detail))}", returncode=NOT_TRIED) from None
 

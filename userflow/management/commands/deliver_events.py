@@ -3,7 +3,6 @@
 import signal
 import threading
 from argparse import ArgumentParser
-from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
@@ -25,13 +24,13 @@ class Command(BaseCommand):
         )
         parser.add_argument("--once", action="store_true", help="Send due messages and exit.")
 
-    def handle(self, *args: object, **options: Any) -> None:
+    def handle(self, *args: object, threads: int, once: bool = False, **options: object) -> None:
         ending = threading.Event()
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: ending.set())
-        deliverer = Deliverer(threads=max(1, options["threads"]), ending=ending.is_set)
-        if options["once"]:
+        deliverer = Deliverer(threads=max(1, threads), ending=ending.is_set)
+        if once:
             deliverer.run_once()
         else:
             self.stdout.write("Ready.")

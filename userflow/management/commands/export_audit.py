@@ -3,7 +3,6 @@
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 from django.core.management.base import BaseCommand, CommandError
@@ -35,10 +34,18 @@ class Command(BaseCommand):
         parser.add_argument("--from", dest="since", type=_moment, help="At or after this moment (default UTC).")
         parser.add_argument("--to", dest="until", type=_moment, help="Before this moment.")
 
-    def handle(self, *args: object, **options: Any) -> None:
-        filters = Filters(since=options["since"], until=options["until"])
+    def handle(
+        self,
+        *args: object,
+        tenant: str | None = None,
+        platform: bool = False,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        **options: object,
+    ) -> None:
+        filters = Filters(since=since, until=until)
         try:
-            name = "platform" if options["platform"] else options["tenant"]
+            name = "platform" if platform or tenant is None else tenant
             (owner,) = audit_trails.owners([name], states=audit_trails.READABLE)
             written = 0
             for event in export_events(tenant_id=owner.tenant_id, filters=filters):

@@ -1,7 +1,6 @@
 """`rotate_signing_keys`: rotate the keys of access and refresh tokens while the platform runs."""
 
 from argparse import ArgumentParser
-from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
@@ -27,15 +26,17 @@ class Command(BaseCommand):
             "must sign in again.",
         )
 
-    def handle(self, *args: object, **options: Any) -> None:
-        if options["withdraw"]:
-            if not signing.withdraw_signing_key(kid=options["withdraw"]):
+    def handle(
+        self, *args: object, at_once: bool = False, status: bool = False, withdraw: str | None = None, **options: object
+    ) -> None:
+        if withdraw:
+            if not signing.withdraw_signing_key(kid=withdraw):
                 raise CommandError(
                     "No valid key has this id. List the keys with rotate_signing_keys --status.", returncode=NOT_TRIED
                 )
             self.stdout.write(f"{options['withdraw']} is withdrawn.")
-        elif not options["status"]:
-            key = signing.rotate_signing_keys(at_once=options["at_once"])
+        elif not status:
+            key = signing.rotate_signing_keys(at_once=at_once)
             self.stdout.write(f"{key.kid} signs from {key.signs_from:%Y-%m-%d %H:%M:%S} UTC.")
         for known in signing.signing_key_status():
             until = f"verifies until {known.verifies_until:%Y-%m-%d %H:%M} UTC" if known.verifies_until else ""

@@ -131,7 +131,7 @@ class Command(BaseCommand):
             problems = [(problem["external_id"], problem["message"]) for problem in done.tally.errors]
             terminal.table(self.stdout, ("object", "not taken because"), problems)
 
-    def _report(self, options: dict[str, Any], name: str, facts: dict[str, Any], reason: str) -> None:
+    def _report(self, options: dict[str, Any], name: str, facts: dict[str, object], reason: str) -> None:
         if options["json"]:
             self.stdout.write(orjson.dumps({"directory": name, **facts, "reason": reason}).decode())
             return
