@@ -1,4 +1,4 @@
-"""The victims of the attacks."""
+"""Fixtures: the victims of the attacks."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from tests.world import TestTenant
 
 @pytest.fixture
 def entra(settings: Any) -> Iterator[Entra]:
-    """The directory that directory users come from."""
+    """Return the directory of directory users."""
     directory = Entra()
     settings.DIRECTORY_CLOUDS = {"standin": (directory.base, directory.base)}
     settings.DIRECTORIES_PER_TENANT = 1000
@@ -22,6 +22,6 @@ def entra(settings: Any) -> Iterator[Entra]:
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
 def victim(tenant: TestTenant, entra: Entra, request: Any) -> Victim:
-    """One user of each kind, signed in with the password at an address that the attacker shares."""
+    """Return one user of each kind, signed in with the password at an address that the attacker shares."""
     make: Callable[[TestTenant, Entra], Victim] = request.param
     return make(tenant, entra)

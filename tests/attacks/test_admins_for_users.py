@@ -23,7 +23,7 @@ def test_admin_enrolls_no_factor_for_an_end_user(
     tenant: TestTenant, operator: Api, ann: TestUser, path: str, by: str
 ) -> None:
     token = {"tenant admin": tenant.api.token, "operator": operator.token}[by]
-    # From the user's own address, too: a proof that is sent never falls through to the window.
+    # Also from the user's own address: an invalid proof never falls back to the window.
     for api in (Api(token=token), Api(token=token, address=ann.api.address)):
         response = api.post(path, {**ann.named_with_client, "phone_number": some_phone()})
         assert response.status_code == 403, response.content

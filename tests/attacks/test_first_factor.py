@@ -1,4 +1,4 @@
-"""After the first factor, nothing works that was issued before it. The attacker is at the victim's own address."""
+"""The first factor voids everything issued before it. The attacker shares the victim's address."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def test_window_closes_with_a_sign_in_from_another_address(victim: Victim) -> No
 
 
 def test_older_ticket_ends_with_the_first_factor(victim: Victim) -> None:
-    by = {TICKET: victim.older}
+    by = {TICKET: victim.older_ticket}
     assert victim.begin_passkey(headers=by).status_code == 200
     victim.enroll_totp()
     assert is_rejected(victim.begin_passkey(headers=by))
@@ -40,7 +40,7 @@ def test_password_only_token_ends_with_the_first_factor(victim: Victim) -> None:
     for response in (
         victim.begin_totp(token=victim.token),
         victim.begin_passkey(token=victim.token),
-        stolen.post(f"{victim.totp}/disable", victim.naming),
+        stolen.post(f"{victim.totp}/disable", victim.user_fields),
         stolen.get("/webauthn/factors"),
         stolen.get("/authmgr/profile"),
     ):
@@ -58,7 +58,7 @@ def test_password_alone_gives_no_token_after_the_first_factor(victim: Victim) ->
 
 
 def test_own_session_of_one_factor_adds_no_second_one(victim: Victim) -> None:
-    # The session that enrolled the first factor goes on, and has proven the password only.
+    # The session that enrolled the first factor continues with password level only.
     victim.enroll_totp(token=victim.token)
     assert is_rejected(victim.begin_passkey(token=victim.token))
     assert is_rejected(victim.begin_totp(token=victim.token))

@@ -1,4 +1,4 @@
-"""One stolen access token, a minute old and of the highest level: what it cannot do without a proof in the request."""
+"""A stolen access token, a minute old and of the highest level, cannot do what needs a proof in the request."""
 
 import secrets
 from typing import Any
@@ -13,7 +13,7 @@ THIEF = "stolen horse 7 battery"
 
 @pytest.fixture(params=["without a factor", "with a factor"])
 def stolen(victim: Victim, request: Any) -> Api:
-    """The thief's door, elsewhere, with the victim's newest token."""
+    """Return the thief's API client, at another address, with the victim's newest token."""
     if request.param == "with a factor":
         victim.enroll_totp()
         return Api(token=victim.second_step()["access_token"])
@@ -21,7 +21,7 @@ def stolen(victim: Victim, request: Any) -> Api:
 
 
 def is_rejected(response: Any) -> bool:
-    # 403: a directory's users have no password here that they could change.
+    # 403: directory users have no password on the platform.
     return bool(response.status_code in (400, 401, 403))
 
 
@@ -46,7 +46,7 @@ def test_stolen_token_removes_no_factor(victim: Victim) -> None:
     (factor,) = stolen.get("/webauthn/factors").json()["factors"]
     for proof in (None, {}, {"current_password": THIEF}, {"proof_token": "A" * 43}):
         assert is_rejected(stolen.delete(f"/webauthn/factors/{factor['id']}", proof))
-        assert is_rejected(stolen.post(f"{victim.totp}/disable", {**victim.naming, **(proof or {})}))
+        assert is_rejected(stolen.post(f"{victim.totp}/disable", {**victim.user_fields, **(proof or {})}))
     assert victim.methods() == ["totp", "backup_code"]
 
 
@@ -57,6 +57,6 @@ def test_proof_token_of_another_session_is_rejected(victim: Victim) -> None:
     other = Api(token=victim.sign_in(Api()).json()["access_token"])
     body = {"email": f"thief-{secrets.token_hex(5)}@example.com", "proof_token": raised.json()["proof_token"]}
     assert is_rejected(other.put("/authmgr/profile", body))
-    # The rejected try consumed nothing.
+    # The rejected call consumed nothing.
     own = Api(token=raised.json()["access_token"]).put("/authmgr/profile", body)
     assert own.status_code == 200, own.content

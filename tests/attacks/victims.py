@@ -1,4 +1,4 @@
-"""Users of every kind who have no factor yet, as an attacker at the same network address meets them."""
+"""Users of every kind without a factor, for attacks from the same network address."""
 
 import secrets
 from collections.abc import Callable
@@ -22,17 +22,17 @@ TICKET = "X-Enrollment-Ticket"
 
 @dataclass
 class Victim:
-    """A user without a factor, and what was issued to the user so far."""
+    """A user without a factor, and the credentials issued so far."""
 
     tenant: TestTenant
     email: str
     # The network that the attacker shares.
     api: Api
-    # Path of the calls for factors, and how they name the user.
+    # Path of the calls for factors, and the fields that identify the user.
     prefix: str
-    naming: dict[str, str]
-    # An older ticket, from before the one of the newest sign-in.
-    older: str = ""
+    user_fields: dict[str, str]
+    # A ticket that is older than that of the newest sign-in.
+    older_ticket: str = ""
     login: dict[str, Any] = field(default_factory=dict)
     ticket: str = ""
     backup_codes: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Victim:
 
     @property
     def totp(self) -> str:
-        """Path of the calls for authenticator apps."""
+        """Return the path of the calls for authenticator apps."""
         return "/webauthn/admin/totp" if self.is_admin else "/webauthn/totp"
 
     def sign_in(self, api: Api) -> Any:
@@ -65,11 +65,11 @@ class Victim:
         return self
 
     def begin_totp(self, **how: Any) -> Any:
-        return self.api.post(f"{self.totp}/beginSetup", self.naming, **how)
+        return self.api.post(f"{self.totp}/beginSetup", self.user_fields, **how)
 
     def begin_passkey(self, **how: Any) -> Any:
         prefix = self.prefix if self.is_admin else "/webauthn/enduser"
-        return self.api.post(f"{prefix}/beginRegistration", self.naming, **how)
+        return self.api.post(f"{prefix}/beginRegistration", self.user_fields, **how)
 
     def enroll_totp(self, **how: Any) -> None:
         """Begin and confirm, with the ticket of the newest sign-in unless a proof is given."""
@@ -77,19 +77,19 @@ class Victim:
         begun = self.begin_totp(**how)
         assert begun.status_code == 200, begun.content
         secret = begun.json()["secret"]
-        body = {**self.naming, "secret": secret, "code": pyotp.TOTP(secret).at(now())}
+        body = {**self.user_fields, "secret": secret, "code": pyotp.TOTP(secret).at(now())}
         done = self.api.post(f"{self.totp}/confirmSetup", body, **how)
         assert done.status_code == 200, done.content
         self.backup_codes = done.json()["backup_codes"]
 
     def methods(self) -> list[str]:
-        """The factors that a login from elsewhere asks for."""
+        """Return the factors that a login from another address requires."""
         return list(self.sign_in(Api()).json()["methods"])
 
     def second_step(self) -> dict[str, Any]:
         """Sign in elsewhere with password and backup code; return the tokens."""
         waiting = self.sign_in(Api()).json()["mfa_token"]
-        body = {**self.naming, "mfa_token": waiting, "backup_code": self.backup_codes.pop()}
+        body = {**self.user_fields, "mfa_token": waiting, "backup_code": self.backup_codes.pop()}
         done = Api().post(f"{self.totp}/verifyLogin", body)
         assert done.status_code == 200, done.content
         return dict(done.json())
@@ -123,7 +123,7 @@ def directory_user(tenant: TestTenant, entra: Entra) -> Victim:
     made = tenant.api.post(CONFIGS, {"name": f"Office {secrets.token_hex(4)}", **entra.members()}).json()
     assert tenant.api.post(f"{CONFIGS}/{made['id']}/sync", {}).json()["users_created"] == 1
     with in_tenant(tenant.id):
-        # A directory's users have no password here; signing in stands for a factor of their own.
+        # Directory users have no password on the platform; this one is set so that the test can sign in.
         EndUser.objects.filter(email=email).update(password=hashed(PASSWORD))
     first = api.post(
         "/uflow/auth/enduser/login", {"client_id": str(tenant.client_id), "email": email, "password": PASSWORD}

@@ -34,7 +34,7 @@ def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path}"):
         options.add_argument(argument)
     driver = webdriver.Chrome(options=options, service=Service(str(program("chromedriver"))))
-    # An element of a page that is on its way in is waited for.
+    # Wait for elements of a page that is still loading.
     driver.implicitly_wait(10)
     yield driver
     driver.quit()
@@ -53,12 +53,12 @@ def submit(browser: webdriver.Chrome, **fields: str) -> None:
 
 
 def says(browser: webdriver.Chrome, name: str, text: str) -> bool:
-    """Whether the page comes to say so, as its problem or as what is done."""
+    """Wait until the page shows this text as its error or result."""
     return bool(WebDriverWait(browser, 60).until(lambda _: text in element(browser, name).text))
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_runs_its_own_script_only(api: Api, page: str) -> None:
+def test_page_allows_only_its_own_script(api: Api, page: str) -> None:
     response = api.get(page)
     assert (response.status_code, response.headers["Cache-Control"]) == (200, "no-store")
     policy = response.headers["Content-Security-Policy"]
@@ -70,13 +70,13 @@ def test_a_page_runs_its_own_script_only(api: Api, page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_takes_nothing(api: Api, page: str) -> None:
+def test_page_rejects_other_methods(api: Api, page: str) -> None:
     response = api.post(page, {"password": NEW})
     assert (response.status_code, response.json()["error"]) == (405, "Method Not Allowed")
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_found_by_people_who_do_not_see_it(api: Api, page: str) -> None:
+def test_page_is_accessible(api: Api, page: str) -> None:
     text = api.get(page).content.decode()
     assert '<html lang="en">' in text
     assert re.search(r"<title>[^<]+</title>", text)
@@ -86,7 +86,7 @@ def test_a_page_is_found_by_people_who_do_not_see_it(api: Api, page: str) -> Non
     assert 'role="status"' in text
 
 
-def test_the_links_of_mails_lead_to_the_pages_by_default() -> None:
+def test_mail_links_lead_to_the_pages() -> None:
     links = [
         settings.PASSWORD_RESET_URL,
         settings.EMAIL_VERIFICATION_URL,
@@ -97,9 +97,9 @@ def test_the_links_of_mails_lead_to_the_pages_by_default() -> None:
 
 
 @pytest.mark.needs("chromium", "chromedriver")
-def test_a_person_sets_a_new_password(place: str, tenant: TestTenant, browser: webdriver.Chrome) -> None:
+def test_reset_page_sets_password(place: str, tenant: TestTenant, browser: webdriver.Chrome) -> None:
     person = tenant.register()
-    # The page of a link from before is still open: in the same tab only the fragment changes.
+    # The page of an older link is still open in the tab, so only the fragment changes.
     browser.get(f"{place}/password/reset#realm=enduser&token=of-an-older-mail")
     browser.get(f"{place}/password/reset#realm=enduser&token={ask(tenant, person)}")
     assert WebDriverWait(browser, 60).until(lambda _: "token" not in browser.current_url)
@@ -113,14 +113,12 @@ def test_a_person_sets_a_new_password(place: str, tenant: TestTenant, browser: w
 
 
 @pytest.mark.needs("chromium", "chromedriver")
-def test_a_person_confirms_an_address_with_one_click(
-    place: str, django_db_setup: None, browser: webdriver.Chrome
-) -> None:
+def test_verify_page_verifies_with_one_click(place: str, django_db_setup: None, browser: webdriver.Chrome) -> None:
     strict = strict_tenant()
     person = strict.register()
     browser.get(f"{place}/email/verify#token={token_in(last_proof(person.email))}")
     assert "token" not in browser.current_url
-    # Opening the page proves nothing: programs that look at the links in mails do that too.
+    # Opening the page verifies nothing: mail scanners open links too.
     assert try_to_sign_in(strict, person.email).status_code == 403
     submit(browser)
     assert says(browser, "done", f"{person.email} is verified")
@@ -128,7 +126,7 @@ def test_a_person_confirms_an_address_with_one_click(
 
 
 @pytest.mark.needs("chromium", "chromedriver")
-def test_an_invited_end_user_chooses_a_password(place: str, tenant: TestTenant, browser: webdriver.Chrome) -> None:
+def test_invitation_page_accepts_end_user(place: str, tenant: TestTenant, browser: webdriver.Chrome) -> None:
     invitation = invite(tenant, "end_user")
     browser.get(f"{place}/invitations/accept#token={token_of(invitation)}")
     assert "token" not in browser.current_url
@@ -139,7 +137,7 @@ def test_an_invited_end_user_chooses_a_password(place: str, tenant: TestTenant, 
 
 
 @pytest.mark.needs("chromium", "chromedriver")
-def test_an_invited_admin_chooses_a_name_too(place: str, tenant: TestTenant, browser: webdriver.Chrome) -> None:
+def test_invitation_page_accepts_admin(place: str, tenant: TestTenant, browser: webdriver.Chrome) -> None:
     name = f"u{secrets.token_hex(4)}"
     browser.get(f"{place}/invitations/accept#token={token_of(invite(tenant, 'admin', roles=['auditor']))}")
     submit(browser, username=tenant.admin.username, password=NEW, again=NEW)
@@ -150,14 +148,14 @@ def test_an_invited_admin_chooses_a_name_too(place: str, tenant: TestTenant, bro
 
 
 @pytest.mark.needs("chromium", "chromedriver")
-def test_an_address_without_its_token_is_called_incomplete(place: str, browser: webdriver.Chrome) -> None:
+def test_page_without_token_reports_incomplete_link(place: str, browser: webdriver.Chrome) -> None:
     for page in PAGES:
         browser.get(place + page)
         assert says(browser, "problem", "Open the link from the mail again")
         assert not element(browser, "form").is_displayed()
 
 
-def test_a_tenant_has_pages_of_its_own(new_tenant: Callable[[], TestTenant]) -> None:
+def test_tenant_can_have_own_pages(new_tenant: Callable[[], TestTenant]) -> None:
     own = new_tenant()
     own.row.settings = {
         "email_verification": "required",
@@ -168,7 +166,7 @@ def test_a_tenant_has_pages_of_its_own(new_tenant: Callable[[], TestTenant]) -> 
     person, guest, admin = own.register(), invite(own, "end_user", new_address()), invite(own, "admin", new_address())
     assert "https://shop.example/proof#token=" in last_proof(person.email).body
     assert "https://shop.example/welcome#token=" in mail_of(guest["email"])
-    # An admin user is the platform's: the tenant's page gets no token of theirs.
+    # Admin users belong to the platform, so a tenant's page never gets their tokens.
     assert f"{settings.INVITATION_URL}#token=" in mail_of(admin["email"])
 
 

@@ -1,4 +1,4 @@
-"""The page on the security model says what the code's action table says."""
+"""The documentation of the security model matches the action table of the code."""
 
 from django.conf import settings
 
@@ -9,7 +9,7 @@ END = "<!-- actions: end -->"
 
 
 def action_table() -> str:
-    """The table of the page, made from the action table of the code."""
+    """Return the table of the page, generated from the action table."""
     rows = [
         f"| {needs.summary} | {_yes(needs.proof)} | {_yes(needs.rank)} | {_yes(needs.clients)} |"
         for needs in REQUIREMENTS.values()

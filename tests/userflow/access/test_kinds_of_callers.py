@@ -1,4 +1,4 @@
-"""What a caller may do depends on its permissions and on its kind, and the error says which of the two it was."""
+"""Calls need a permission and a kind of caller; the error says which of the two is missing."""
 
 import secrets
 

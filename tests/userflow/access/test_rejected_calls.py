@@ -1,4 +1,4 @@
-"""Rejected calls of known callers leave one event a minute for each operation, over the API and in the console."""
+"""Rejected calls of known callers are audited once a minute per operation, over the API and in the console."""
 
 from collections import Counter
 from typing import Any
@@ -25,7 +25,7 @@ GROUPS = "/authmgr/groups"
 
 
 def events_of(tenant: TestTenant | None, actor: Any) -> list[dict[str, Any]]:
-    """The details of the caller's rejections, oldest first."""
+    """Return the details of the caller's rejections, oldest first."""
     if tenant is None:
         return _details(PlatformEvent, actor)
     with in_tenant(tenant.id):
@@ -76,7 +76,7 @@ def test_operators_are_audited_in_the_platforms_trail(tenant: TestTenant) -> Non
     assert (event["method"], event["route"]) == ("PATCH", "uflow/admin/tenants/<str:tenant_id>")
 
 
-def test_an_application_is_audited_too(tenant: TestTenant) -> None:
+def test_client_rejection_is_audited(tenant: TestTenant) -> None:
     client = make_client(tenant, scopes=["services:read"])
     granted = Api().post(
         "/authmgr/token",
@@ -97,7 +97,7 @@ def test_lacking_assurance_is_audited(tenant: TestTenant) -> None:
     assert [event["reason"] for event in events_of(None, staff.id)] == ["InsufficientAuthentication"]
 
 
-def test_a_session_below_the_policy_is_audited(settings: Any) -> None:
+def test_session_below_policy_is_audited(settings: Any) -> None:
     staff = new_operator()
     token = sign_in_admin(staff.username)["access_token"]
     settings.OPERATORS_REQUIRE_FACTOR = True
@@ -127,19 +127,19 @@ def test_unknown_callers_are_not_audited(tenant: TestTenant, token: str | None) 
 
 
 def use(valkey: Valkey, settings: Any) -> None:
-    """Count in a server of the test's own."""
+    """Use a Valkey server of this test."""
     settings.REDIS_URL = valkey.url
     settings.CACHES = {**settings.CACHES, "ratelimit": {**settings.CACHES["ratelimit"], "LOCATION": valkey.url}}
 
 
 def a_minute_passes(valkey: Valkey) -> None:
-    """The windows of all limits are over; what is counted apart from them stays."""
+    """End the windows of all limits; other counters stay."""
     for key in valkey.client().keys("*"):
         if not key.endswith(b":rejected"):
             valkey.client().delete(key)
 
 
-def test_many_rejections_are_one_event_a_minute_with_a_count(settings: Any, tenant: TestTenant, valkey: Valkey) -> None:
+def test_rejections_are_one_event_a_minute_with_a_count(settings: Any, tenant: TestTenant, valkey: Valkey) -> None:
     use(valkey, settings)
     person = tenant.register()
     api = tenant.as_user(person)
@@ -151,9 +151,7 @@ def test_many_rejections_are_one_event_a_minute_with_a_count(settings: Any, tena
     assert [event["count"] for event in events_of(tenant, person.id)] == [1, 7]
 
 
-def test_rejections_that_stop_are_counted_by_the_periodic_job(
-    settings: Any, tenant: TestTenant, valkey: Valkey
-) -> None:
+def test_periodic_job_counts_last_rejections(settings: Any, tenant: TestTenant, valkey: Valkey) -> None:
     use(valkey, settings)
     person = tenant.register()
     api = tenant.as_user(person)
@@ -178,7 +176,7 @@ def test_parallel_rejections_are_all_counted_once(settings: Any, tenant: TestTen
     assert sum(event["count"] for event in events_of(tenant, person.id)) == 12
 
 
-def test_a_repeated_rejection_costs_no_statement_more(tenant: TestTenant) -> None:
+def test_repeated_rejection_needs_no_statement(tenant: TestTenant) -> None:
     api = tenant.as_user(tenant.register())
     api.get(GROUPS)
     with capture_statements() as made:
@@ -188,7 +186,7 @@ def test_a_repeated_rejection_costs_no_statement_more(tenant: TestTenant) -> Non
 
 
 @pytest.mark.parametrize("fault", ["kill", "hang"])
-def test_without_valkey_a_rejection_stays_one(settings: Any, tenant: TestTenant, valkey: Valkey, fault: str) -> None:
+def test_rejection_is_returned_without_valkey(settings: Any, tenant: TestTenant, valkey: Valkey, fault: str) -> None:
     use(valkey, settings)
     person = tenant.register()
     api = tenant.as_user(person)
@@ -197,7 +195,7 @@ def test_without_valkey_a_rejection_stays_one(settings: Any, tenant: TestTenant,
     assert [event["count"] for event in events_of(tenant, person.id)] == [1]
 
 
-def test_a_rejection_stays_one_where_no_event_can_be_written(settings: Any, new_tenant: Any, valkey: Valkey) -> None:
+def test_rejection_is_returned_when_audit_fails(settings: Any, new_tenant: Any, valkey: Valkey) -> None:
     use(valkey, settings)
     own = new_tenant()
     staff = new_tenant_admin(own, "groups:read")
@@ -212,7 +210,7 @@ def test_a_rejection_stays_one_where_no_event_can_be_written(settings: Any, new_
     assert [event["count"] for event in events_of(own, staff.id)] == [2]
 
 
-# These end or change the session that the walk goes by.
+# These end or change the session that the test uses.
 NOT_WALKED = ("/authmgr/logout", "/authmgr/sessions", "/authmgr/token")
 
 
@@ -239,7 +237,7 @@ def test_every_operation_of_the_document_audits_its_403(tenant: TestTenant) -> N
     assert rejected <= seen
 
 
-def test_console_pages_audit_what_they_refuse(tenant: TestTenant) -> None:
+def test_console_pages_audit_rejections(tenant: TestTenant) -> None:
     admin, operator = new_tenant_admin(tenant, "sessions:read").sign_in(), new_operator("tenants:read").sign_in()
     for path in ("/admin/userflow/endusersession/", "/admin/userflow/enduser/", "/admin/userflow/client/add/"):
         assert admin.get(path).status_code == 403
@@ -250,14 +248,14 @@ def test_console_pages_audit_what_they_refuse(tenant: TestTenant) -> None:
     assert len(events_of(None, operator.id)) == 1
 
 
-def test_console_forms_audit_what_an_action_refuses(tenant: TestTenant) -> None:
+def test_console_forms_audit_rejections_of_actions(tenant: TestTenant) -> None:
     staff = new_tenant_admin(tenant, "admins:write", "admins:read").sign_in()
     response = staff.post(f"/admin/userflow/adminuser/{tenant.admin.id}/deactivate/")
     assert response.status_code == 400, response.content.decode()
     assert [event["reason"] for event in events_of(tenant, staff.id)] == ["GrantsMoreThanHeld"]
 
 
-def test_console_audits_the_way_to_the_reauthentication(tenant: TestTenant) -> None:
+def test_console_audits_redirect_to_reauthentication(tenant: TestTenant) -> None:
     staff = new_tenant_admin(tenant).sign_in()
     staff.time_passes(20)
     response = staff.get("/admin/userflow/client/add/")

@@ -1,4 +1,4 @@
-"""Whose tenant a call means: the token's, whatever else the caller writes down."""
+"""A call applies to the tenant of its token; naming another tenant is rejected."""
 
 import secrets
 from uuid import uuid4
@@ -10,7 +10,7 @@ from tests.world import PASSWORD, Api, TestTenant
 
 @pytest.mark.parametrize("path", ["/authmgr/groups", "/uflow/admin/users/me", "/exsvc/api/v1/services"])
 def test_query_with_foreign_tenant_is_rejected(tenant: TestTenant, other_tenant: TestTenant, path: str) -> None:
-    refused = [tenant.api.get(path, {"tenant_id": str(stranger)}) for stranger in (other_tenant.id, uuid4())]
+    refused = [tenant.api.get(path, {"tenant_id": str(tenant_id)}) for tenant_id in (other_tenant.id, uuid4())]
     assert [response.status_code for response in refused] == [403, 403]
     assert tenant.api.get(path, {"tenant_id": str(tenant.id).upper()}).status_code == 200
 
@@ -30,7 +30,7 @@ def test_body_with_foreign_tenant_is_rejected(tenant: TestTenant, other_tenant: 
     assert tenant.api.post("/authmgr/groups", {**body, "tenant_id": str(tenant.id)}).status_code == 201
 
 
-def test_an_end_user_names_no_foreign_tenant_either(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_end_user_with_foreign_tenant_is_rejected(tenant: TestTenant, other_tenant: TestTenant) -> None:
     person = tenant.as_user(tenant.register())
     assert person.get("/authmgr/profile", {"tenant_id": str(other_tenant.id)}).status_code == 403
     assert person.get("/authmgr/profile", {"tenant_id": str(tenant.id)}).status_code == 200
@@ -45,14 +45,14 @@ def test_optional_token_with_foreign_tenant_is_rejected(
 
 
 @pytest.mark.parametrize("form", ["{%s}", "urn:uuid:%s"])
-def test_the_tenant_header_takes_the_36_character_form_only(operator: Api, tenant: TestTenant, form: str) -> None:
+def test_tenant_header_needs_the_36_character_form(operator: Api, tenant: TestTenant, form: str) -> None:
     response = operator.get("/authmgr/groups", headers={"X-Tenant-ID": form % tenant.id})
     assert response.status_code == 400
     assert "X-Tenant-ID" in response.json()["details"]
 
 
 @pytest.mark.parametrize("path", ["/uflow/admin/users", "/authmgr/groups"])
-def test_a_tenant_header_without_a_value_is_not_every_tenant(operator: Api, path: str) -> None:
+def test_empty_tenant_header_is_rejected(operator: Api, path: str) -> None:
     assert operator.get(path, headers={"X-Tenant-ID": ""}).status_code == 400
 
 

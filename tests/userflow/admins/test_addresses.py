@@ -1,4 +1,4 @@
-"""An admin user's address is reserved once it is verified; an unverified one blocks no one."""
+"""A verified address of an admin user is reserved; an unverified one is not."""
 
 import io
 import secrets
@@ -37,23 +37,23 @@ def verify(email: str, number: int = -1) -> Any:
     return Api().post(VERIFY, {"token": token_in(mails_to(email, PROOF)[number])})
 
 
-def test_an_unverified_address_blocks_no_other_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_unverified_address_does_not_block_other_tenants(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = address()
     first, second = made(tenant, email), made(other_tenant, email)
     assert (first.status_code, second.status_code) == (201, 201)
     assert made(tenant, email).status_code == 409
-    # By username each signs in; the address names neither.
+    # Each can sign in by username; the address identifies neither.
     assert [login(response.json()["username"]) for response in (first, second)] == [200, 200]
     assert login(email) == 401
 
 
-def test_an_unverified_address_signs_in_while_it_is_the_only_one(tenant: TestTenant) -> None:
+def test_login_accepts_unverified_address_of_one_user(tenant: TestTenant) -> None:
     email = address()
     made(tenant, email)
     assert login(email.upper()) == 200
 
 
-def test_verifying_an_address_reserves_it(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_verified_address_is_reserved(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = address()
     first = made(tenant, email).json()
     made(other_tenant, email)
@@ -64,7 +64,7 @@ def test_verifying_an_address_reserves_it(tenant: TestTenant, other_tenant: Test
     assert made(build_tenant("third"), email).status_code == 409
 
 
-def test_two_who_verify_one_address_at_once(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_concurrent_verifications_of_one_address(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = address()
     made(tenant, email)
     made(other_tenant, email)
@@ -99,7 +99,7 @@ def test_a_username_like_an_address_does_not_hide_its_owner(tenant: TestTenant, 
     assert sign_in_admin(email)["user"]["id"] == owner["id"]
 
 
-def test_conflicts_tell_neither_name_nor_place(
+def test_conflict_reveals_neither_field_nor_tenant(
     tenant: TestTenant, other_tenant: TestTenant, operator_name: str
 ) -> None:
     responses = [
@@ -124,7 +124,7 @@ def test_changed_admin_address_is_unverified(new_tenant: Callable[[], TestTenant
     assert AdminUser.objects.get(pk=own.admin.id).email_verified_at is not None
 
 
-def test_a_changed_address_of_an_admin_with_a_factor_waits(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+def test_change_of_address_with_a_factor_is_pending(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     own, email = new_tenant(), address()
     AdminUser.objects.filter(pk=own.admin.id).update(mfa_methods=["totp"])
     changed = operator.put(f"{USERS}/{own.admin.id}", {"email": email})
@@ -149,10 +149,8 @@ def test_reset_link_verifies_address_of_its_user(tenant: TestTenant, other_tenan
 
 
 @pytest.mark.parametrize("purpose", ["enroll", "verify"])
-def test_an_unverified_address_keeps_its_own_factors(
-    tenant: TestTenant, other_tenant: TestTenant, purpose: str
-) -> None:
-    """A colleague elsewhere who states the same address does not lock a user out of factors."""
+def test_unverified_address_keeps_factors(tenant: TestTenant, other_tenant: TestTenant, purpose: str) -> None:
+    """An admin of another tenant with the same address does not affect the factors of a user."""
     import pyotp
 
     email = address()
@@ -171,7 +169,7 @@ def test_an_unverified_address_keeps_its_own_factors(
         assert (response.status_code, "access_token" in response.json()) == (200, True)
 
 
-def test_commands_verify_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_create_verified_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"root-{secrets.token_hex(4)}"
     monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", PASSWORD)
     call_command("createsuperuser", interactive=False, username=name, email=f"{name}@example.com", stdout=io.StringIO())

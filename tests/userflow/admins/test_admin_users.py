@@ -1,4 +1,4 @@
-"""Making, listing, changing and switching off admin users."""
+"""Create, list, change and deactivate admin users."""
 
 import secrets
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +36,7 @@ def made(tenant: TestTenant, **members: Any) -> dict[str, Any]:
     return dict(response.json())
 
 
-def test_an_admin_makes_an_admin_of_the_own_tenant(tenant: TestTenant) -> None:
+def test_admin_creates_admin_of_own_tenant(tenant: TestTenant) -> None:
     sent = body()
     response = tenant.api.post(PATH, sent)
     assert response.status_code == 201
@@ -70,19 +70,19 @@ def test_operator_creates_admins_and_operators(operator: Api, tenant: TestTenant
 
 @pytest.mark.parametrize("name", ["username", "email", "password", "first_name", "last_name"])
 @pytest.mark.parametrize("value", [None, "", " ", 7, ["x"], True])
-def test_every_member_is_a_text_that_must_be_there(tenant: TestTenant, name: str, value: Any) -> None:
+def test_create_admin_requires_each_field(tenant: TestTenant, name: str, value: Any) -> None:
     assert name in tenant.api.post(PATH, body(**{name: value})).json()["details"]
     assert tenant.api.post(PATH, {k: v for k, v in body().items() if k != name}).status_code == 400
 
 
-def test_taken_names_and_addresses_are_409_in_any_case(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_taken_username_or_address_is_409_in_any_case(tenant: TestTenant, other_tenant: TestTenant) -> None:
     first = made(tenant)
     assert other_tenant.api.post(PATH, body(username=first["username"].upper())).status_code == 409
     assert tenant.api.post(PATH, body(email=first["email"].upper())).status_code == 409
     assert other_tenant.api.post(PATH, body(email=tenant.admin.email.upper())).status_code == 409
 
 
-def test_twenty_at_once_make_one_admin(tenant: TestTenant) -> None:
+def test_concurrent_creations_store_one_admin(tenant: TestTenant) -> None:
     sent = body()
 
     def create(_: int) -> int:
@@ -133,7 +133,7 @@ def test_roles_are_a_short_list(tenant: TestTenant, roles: Any) -> None:
         )
 
 
-def test_a_weaker_admin_cannot_change_a_stronger_one(tenant: TestTenant) -> None:
+def test_update_rejects_admin_with_more_permissions(tenant: TestTenant) -> None:
     weak = made(tenant, roles=["user-manager"])
     stored = AdminUser.objects.get(pk=weak["id"])
     from userflow.accounts.models import AdminRole
@@ -147,7 +147,7 @@ def test_a_weaker_admin_cannot_change_a_stronger_one(tenant: TestTenant) -> None
     assert api.put(f"{PATH}/{weak['id']}", {"roles": ["tenant-admin"]}).status_code == 403
 
 
-def test_the_list_shows_the_own_tenant_only(tenant: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
+def test_list_shows_own_tenant_only(tenant: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
     mine = tenant.api.get(PATH, {"limit": 100}).json()
     assert {"items", "page", "limit", "total", "total_pages"} == set(mine)
     assert {item["tenant_id"] for item in mine["items"]} == {str(tenant.id)}
@@ -157,7 +157,7 @@ def test_the_list_shows_the_own_tenant_only(tenant: TestTenant, other_tenant: Te
     assert operator.get(PATH).json()["total"] > mine["total"]
 
 
-def test_an_id_of_another_tenant_is_an_unknown_id(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_id_of_another_tenant_is_404(tenant: TestTenant, other_tenant: TestTenant) -> None:
     for foreign in (str(other_tenant.admin.id), "00000000-0000-4000-8000-000000000000", "x"):
         responses = [
             tenant.api.get(f"{PATH}/{foreign}"),
@@ -170,7 +170,7 @@ def test_an_id_of_another_tenant_is_an_unknown_id(tenant: TestTenant, other_tena
     )
 
 
-def test_changes_take_the_members_that_are_there(tenant: TestTenant) -> None:
+def test_update_changes_given_fields(tenant: TestTenant) -> None:
     user = made(tenant)
     changed = tenant.api.put(f"{PATH}/{user['id']}", {"last_name": "Hill", "roles": ["auditor"]}).json()
     assert (changed["first_name"], changed["last_name"], changed["roles"]) == ("Ben", "Hill", ["auditor"])
@@ -180,7 +180,7 @@ def test_changes_take_the_members_that_are_there(tenant: TestTenant) -> None:
     assert tenant.api.put(f"{PATH}/{user['id']}", {"active": False, "tenant_id": None}).json()["active"] is True
 
 
-def test_a_role_taken_away_counts_at_the_next_request(tenant: TestTenant) -> None:
+def test_removed_role_applies_at_next_request(tenant: TestTenant) -> None:
     user = made(tenant)
     api = Api(token=sign_in_admin(user["username"])["access_token"])
     assert api.get(PATH).status_code == 200
@@ -200,7 +200,7 @@ def test_deactivation_ends_sessions_and_sign_in(tenant: TestTenant) -> None:
     assert Api().post("/uflow/admin/auth/login", login).status_code == 200
 
 
-def test_new_address_ends_an_admins_reset_link(tenant: TestTenant) -> None:
+def test_new_address_voids_reset_link(tenant: TestTenant) -> None:
     user, new = made(tenant), f"moved-{secrets.token_hex(4)}@example.com"
     assert Api().post("/uflow/auth/admin/password/forgot", {"email": user["email"]}).status_code == 200
     token = mails_to(user["email"], "new password")[-1].body.partition("token=")[2].split()[0]
@@ -209,7 +209,7 @@ def test_new_address_ends_an_admins_reset_link(tenant: TestTenant) -> None:
     assert Api().post("/uflow/auth/admin/password/reset", body).status_code == 400
 
 
-def test_neither_oneself_nor_the_last_admin(new_tenant: Any) -> None:
+def test_deactivate_rejects_oneself_and_the_last_admin(new_tenant: Any) -> None:
     tenant = new_tenant()
     assert tenant.api.delete(f"{PATH}/{tenant.admin.id}").status_code == 403
     second = made(tenant)
@@ -218,7 +218,7 @@ def test_neither_oneself_nor_the_last_admin(new_tenant: Any) -> None:
     assert api.delete(f"{PATH}/{second['id']}").status_code == 403
 
 
-def test_two_admins_who_switch_each_other_off_leave_one(new_tenant: Any) -> None:
+def test_concurrent_mutual_deactivation_leaves_one_admin(new_tenant: Any) -> None:
     tenant = new_tenant()
     second = made(tenant)
     apis = [
@@ -234,7 +234,7 @@ def test_two_admins_who_switch_each_other_off_leave_one(new_tenant: Any) -> None
 
     with ThreadPoolExecutor(2) as pool:
         statuses = sorted(pool.map(off, apis))
-    # The loser is either rejected as the last admin or, a moment later, not signed in any more.
+    # The slower admin is rejected as the last admin, or is signed out already.
     assert statuses[0] == 200
     assert statuses[1] in (401, 403)
     assert AdminUser.objects.filter(tenant_id=tenant.id, active=True).count() == 1
@@ -276,7 +276,7 @@ def test_list_finds_admins_by_username_and_address(tenant: TestTenant, other_ten
     assert found(operator, tenant_id=str(tenant.id), username=foreign["username"]) == []
 
 
-def test_statements_of_reading(tenant: TestTenant) -> None:
+def test_reads_have_constant_statement_count(tenant: TestTenant) -> None:
     with capture_statements() as seen:
         tenant.api.get(f"{PATH}/me")
     assert seen.counts == (3, 0)
@@ -285,7 +285,7 @@ def test_statements_of_reading(tenant: TestTenant) -> None:
     assert seen.counts == (4, 0)
 
 
-def test_the_last_admin_keeps_the_role_that_makes_admins(new_tenant: Any) -> None:
+def test_last_admin_keeps_the_managing_role(new_tenant: Any) -> None:
     tenant = new_tenant()
     path = f"{PATH}/{tenant.admin.id}"
     for roles in ([], ["auditor"], ["user-manager", "auditor"]):
@@ -295,9 +295,9 @@ def test_the_last_admin_keeps_the_role_that_makes_admins(new_tenant: Any) -> Non
     assert tenant.api.put(path, {"roles": ["auditor"]}).json()["roles"] == ["auditor"]
 
 
-def test_a_name_that_only_looks_alike_in_capitals_is_another_name(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_usernames_are_compared_without_unicode_upper_case(tenant: TestTenant, other_tenant: TestTenant) -> None:
     mine = made(tenant, username=f"admin-{secrets.token_hex(4)}s")
-    # Dotless i and long s are I and S in capitals; whoever is found first must not depend on chance.
+    # Dotless i and long s are I and S in upper case; which user is found must not depend on row order.
     for twin in (mine["username"].replace("i", "\u0131"), mine["username"].replace("s", "\u017f")):
         made(other_tenant, username=twin, password="another long password 7")
     assert sign_in_admin(mine["username"])["user"]["id"] == mine["id"]
@@ -317,7 +317,7 @@ def test_createsuperuser_reports_error_in_one_line(monkeypatch: pytest.MonkeyPat
     with pytest.raises(CommandError, match="known from breaches"):
         call_command("createsuperuser", interactive=False, verbosity=0)
     monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", PASSWORD)
-    monkeypatch.setenv("DJANGO_SUPERUSER_EMAIL", "nobody")
+    monkeypatch.setenv("DJANGO_SUPERUSER_EMAIL", "no-address")
     with pytest.raises(CommandError, match="not an e-mail address"):
         call_command("createsuperuser", interactive=False, verbosity=0)
     monkeypatch.setenv("DJANGO_SUPERUSER_EMAIL", f"{secrets.token_hex(4)}@example.com")
@@ -328,7 +328,7 @@ def test_createsuperuser_reports_error_in_one_line(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("meanwhile", [{"active": False}, {"password": "argon2$another"}, {"mfa_methods": ["totp"]}])
-def test_concurrent_edit_undoes_nothing(tenant: TestTenant, meanwhile: dict[str, Any]) -> None:
+def test_concurrent_edits_keep_both_changes(tenant: TestTenant, meanwhile: dict[str, Any]) -> None:
     ben = AdminUser.objects.filter(pk=made(tenant)["id"])
     response = signed_in_during(
         ADMINS,

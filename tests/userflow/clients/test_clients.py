@@ -1,4 +1,4 @@
-"""Clients of a tenant, from registration to the end."""
+"""Clients of a tenant: create, list, change, rotate secrets, delete."""
 
 import re
 from typing import Any
@@ -44,7 +44,7 @@ def create(tenant: TestTenant, **members: Any) -> Any:
 # --- create and read -------------------------------------------------------------------------------------------------
 
 
-def test_a_public_client_is_the_default_and_has_no_secret(tenant: TestTenant) -> None:
+def test_client_is_public_by_default_without_secret(tenant: TestTenant) -> None:
     response = create(tenant)
     assert response.status_code == 201
     made = response.json()
@@ -87,13 +87,13 @@ def test_client_secret_is_shown_once_and_stored_hashed(tenant: TestTenant) -> No
         ("project_id", 7),
     ],
 )
-def test_a_member_of_another_form_is_named(tenant: TestTenant, member: str, value: Any) -> None:
+def test_invalid_field_is_named(tenant: TestTenant, member: str, value: Any) -> None:
     response = create(tenant, **{member: value})
     assert response.status_code == 400
     assert next(iter(response.json()["details"])).startswith(member)
 
 
-def test_a_name_is_needed(tenant: TestTenant) -> None:
+def test_create_requires_name(tenant: TestTenant) -> None:
     assert list(tenant.api.post(path(tenant), {}).json()["details"]) == ["name"]
 
 
@@ -110,7 +110,7 @@ def test_a_name_is_needed(tenant: TestTenant) -> None:
         "myapp://callback",
     ],
 )
-def test_redirect_uris_are_kept_as_they_are(tenant: TestTenant, uri: str) -> None:
+def test_redirect_uris_are_stored_unchanged(tenant: TestTenant, uri: str) -> None:
     assert create(tenant, redirect_uris=[uri]).json()["redirect_uris"] == [uri]
 
 
@@ -138,7 +138,7 @@ def test_redirect_uris_are_kept_as_they_are(tenant: TestTenant, uri: str) -> Non
         "JAVASCRIPT:alert(1)",
     ],
 )
-def test_redirect_uris_that_lead_astray_are_refused(tenant: TestTenant, uri: str) -> None:
+def test_unsafe_redirect_uris_are_rejected(tenant: TestTenant, uri: str) -> None:
     response = create(tenant, redirect_uris=["https://app.example/cb", uri])
     assert (response.status_code, list(response.json()["details"])) == (400, ["redirect_uris[1]"])
 
@@ -152,7 +152,7 @@ def test_unknown_scope_is_rejected(tenant: TestTenant, scope: str) -> None:
     assert (response.status_code, list(response.json()["details"])) == (400, ["scopes"])
 
 
-def test_a_scope_of_the_tenants_own_roles_can_be_given(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_scope_of_a_tenant_role_can_be_granted(tenant: TestTenant, other_tenant: TestTenant) -> None:
     name = uuid4().hex[:8]
     own = f"invoices-{name}:read"
     role = tenant.api.post("/authmgr/roles", {"name": f"clerk-{name}", "permissions": [own]})
@@ -183,7 +183,7 @@ def test_grant_beyond_own_permissions_is_rejected(new_tenant: Any) -> None:
     assert Client.objects.get(pk=strong["id"]).redirect_uris == []
 
 
-def test_a_client_grants_no_more_than_its_token_carries(tenant: TestTenant) -> None:
+def test_client_grants_only_scopes_of_its_token(tenant: TestTenant) -> None:
     client = make_client(tenant, scopes=["clients:read", "clients:write", "services:read"])
     token = Api().post(
         "/authmgr/token", **form(grant_type="client_credentials", scope="clients:write"), headers=basic(client)
@@ -195,7 +195,7 @@ def test_a_client_grants_no_more_than_its_token_carries(tenant: TestTenant) -> N
     assert api.get(path(tenant)).status_code == 403
 
 
-def test_a_scope_taken_away_counts_at_the_next_request(tenant: TestTenant) -> None:
+def test_removed_scope_applies_at_next_request(tenant: TestTenant) -> None:
     client = make_client(tenant, scopes=["clients:read"])
     api = Api(token=own_token(client))
     assert api.get(path(tenant)).status_code == 200
@@ -206,7 +206,7 @@ def test_a_scope_taken_away_counts_at_the_next_request(tenant: TestTenant) -> No
 # --- list ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_list_is_paged_newest_first_and_filtered(new_tenant: Any) -> None:
+def test_list_pages_newest_first_and_filters(new_tenant: Any) -> None:
     own = new_tenant()
     ids = [create(own, name=f"Shop {n}%", tags=["all", f"n{n}"]).json()["id"] for n in range(3)]
     own.api.patch(path(own, ids[0], "deactivate"))
@@ -231,12 +231,12 @@ def test_the_list_is_paged_newest_first_and_filtered(new_tenant: Any) -> None:
 
 
 @pytest.mark.parametrize("query", [{"page": "0"}, {"limit": "0"}, {"limit": "x"}, {"active": "yes"}, {"page": "-1"}])
-def test_a_bad_query_is_named(tenant: TestTenant, query: dict[str, str]) -> None:
+def test_invalid_query_parameter_is_named(tenant: TestTenant, query: dict[str, str]) -> None:
     response = tenant.api.get(path(tenant), query)
     assert (response.status_code, list(response.json()["details"])) == (400, list(query))
 
 
-def test_a_list_costs_two_statements_beyond_the_authentication(tenant: TestTenant) -> None:
+def test_list_needs_two_statements(tenant: TestTenant) -> None:
     with capture_statements() as seen:
         tenant.api.get(path(tenant))
     assert seen.counts == (3, 0)
@@ -249,7 +249,7 @@ def test_a_list_costs_two_statements_beyond_the_authentication(tenant: TestTenan
 
 
 @pytest.mark.parametrize("method", ["put", "patch"])
-def test_the_members_that_are_there_are_changed(tenant: TestTenant, method: str) -> None:
+def test_update_changes_given_fields(tenant: TestTenant, method: str) -> None:
     made = create(tenant, tags=["a"], project_id="p").json()
     changes = {"name": "New", "scopes": ["services:read"], "self_registration": True, "project_id": None}
     changed = tenant.api.call(method, path(tenant, made["id"]), {**changes, "id": str(uuid4()), "is_default": True})
@@ -259,13 +259,13 @@ def test_the_members_that_are_there_are_changed(tenant: TestTenant, method: str)
     assert tenant.api.get(path(tenant, made["id"])).json() == changed.json()
 
 
-def test_the_type_stays(tenant: TestTenant) -> None:
+def test_update_rejects_another_type(tenant: TestTenant) -> None:
     made = create(tenant).json()
     assert tenant.api.put(path(tenant, made["id"]), {"type": "confidential"}).status_code == 400
     assert tenant.api.put(path(tenant, made["id"]), {"type": "public", "active": False}).json()["status"] == "Inactive"
 
 
-def test_deactivating_stops_sign_in_and_ends_tokens_for_good(tenant: TestTenant) -> None:
+def test_deactivation_ends_sign_in_and_tokens(tenant: TestTenant) -> None:
     client, person = make_client(tenant), tenant.register()
     login = {"client_id": client["id"], "email": person.email, "password": person.password}
     login["client_secret"] = client["client_secret"]
@@ -300,7 +300,7 @@ def test_deactivate_client_of_suspended_tenant(new_tenant: Any, operator: Api) -
     assert user.get(VALIDATE).status_code == 401
 
 
-def test_a_client_is_deleted_with_its_tokens_and_its_users_stay(tenant: TestTenant) -> None:
+def test_delete_ends_tokens_and_keeps_users(tenant: TestTenant) -> None:
     client, person = make_client(tenant, self_registration=True), None
     person = tenant.register(client_id=client["id"])
     own = Api(token=own_token(client))
@@ -311,7 +311,7 @@ def test_a_client_is_deleted_with_its_tokens_and_its_users_stay(tenant: TestTena
     assert tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{person.id}").status_code == 200
 
 
-def test_scope_of_a_role_needs_the_right_to_make_roles(new_tenant: Any) -> None:
+def test_scope_of_a_role_requires_roles_write(new_tenant: Any) -> None:
     own, scope = new_tenant(), "tea:pour"
     assert own.api.post("/authmgr/roles", {"name": "pourer", "permissions": [scope]}).status_code == 201
     for held, expected in ((["clients:write"], 403), (["clients:write", "roles:write"], 201)):
@@ -330,11 +330,11 @@ def test_deactivation_ends_sessions_of_that_client_only(tenant: TestTenant) -> N
         apis.append(Api(token=Api().post("/uflow/auth/enduser/login", login).json()["access_token"]))
     for verb in ("deactivate", "activate"):
         assert tenant.api.patch(f"/clientms/tenants/{tenant.id}/clients/{second}/{verb}").status_code == 200
-    # For good: the sessions do not come back with the client.
+    # Activating the client does not restore its sessions.
     assert [api.get("/authmgr/validate").status_code for api in apis] == [200, 401]
 
 
-def test_the_default_client_cannot_be_deleted(tenant: TestTenant) -> None:
+def test_delete_rejects_default_client(tenant: TestTenant) -> None:
     assert tenant.api.delete(path(tenant, tenant.client_id)).status_code == 403
     assert tenant.api.get(path(tenant, tenant.client_id)).json()["is_default"] is True
 
@@ -347,7 +347,7 @@ def signs_in(client: dict[str, Any], secret: str) -> bool:
     return bool(response.status_code == 200)
 
 
-def test_the_secret_before_works_until_the_overlap_ends(tenant: TestTenant) -> None:
+def test_previous_secret_works_until_the_overlap_ends(tenant: TestTenant) -> None:
     client = make_client(tenant)
     old = client["client_secret"]
     rotated = tenant.api.post(path(tenant, client["id"], "secret"))
@@ -379,16 +379,16 @@ def test_rotation_keeps_at_most_one_previous_secret(tenant: TestTenant) -> None:
 
 
 @pytest.mark.parametrize("overlap", [-1, "60", True, 10**9])
-def test_an_odd_overlap_is_refused(tenant: TestTenant, overlap: Any) -> None:
+def test_rotate_rejects_invalid_overlap(tenant: TestTenant, overlap: Any) -> None:
     response = tenant.api.post(path(tenant, make_client(tenant)["id"], "secret"), {"overlap_seconds": overlap})
     assert (response.status_code, list(response.json()["details"])) == (400, ["overlap_seconds"])
 
 
-def test_a_public_client_has_no_secret_to_rotate(tenant: TestTenant) -> None:
+def test_rotate_rejects_public_client(tenant: TestTenant) -> None:
     assert tenant.api.post(path(tenant, create(tenant).json()["id"], "secret")).status_code == 400
 
 
-# --- who may ---------------------------------------------------------------------------------------------------------
+# --- permissions -----------------------------------------------------------------------------------------------------
 
 
 def calls(api: Api, tenant: Any, client: Any) -> list[Any]:
@@ -419,7 +419,7 @@ def test_anonymous_end_users_and_other_tenants_are_rejected(tenant: TestTenant, 
     assert tenant.api.get(path(tenant, mine)).json()["active"] is True
 
 
-def test_another_tenants_client_is_like_an_unknown_one(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_client_of_another_tenant_is_404(tenant: TestTenant, other_tenant: TestTenant) -> None:
     foreign = make_client(tenant)["id"]
     for of_foreign, of_unknown, of_odd in zip(
         calls(other_tenant.api, other_tenant.id, foreign)[2:],
@@ -431,7 +431,7 @@ def test_another_tenants_client_is_like_an_unknown_one(tenant: TestTenant, other
         assert (of_odd.status_code, of_odd.content) == (404, of_unknown.content)
 
 
-def test_an_auditor_reads_and_changes_nothing(new_tenant: Any) -> None:
+def test_auditor_can_only_read(new_tenant: Any) -> None:
     own = new_tenant()
     mark = uuid4().hex[:8]
     member = {"username": f"a-{mark}", "email": f"a-{mark}@example.com", "first_name": "A", "last_name": "B"}

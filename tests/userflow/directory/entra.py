@@ -28,7 +28,7 @@ class Entra:
     token_lasts: int = 1_000_000
     next_link_host: str = ""
     forgets_links: bool = False
-    # Where "login" or "graph" sends whoever asks.
+    # Redirect targets of "login" and "graph".
     redirects: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     posted: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Entra:
 
     def add(self, mail: str | None, **members: Any) -> str:
         identity = str(uuid4())
-        name = (mail or "nobody").partition("@")[0]
+        name = (mail or "no-mail").partition("@")[0]
         self.users[identity] = {"id": identity, "mail": mail, "displayName": name, "accountEnabled": True, **members}
         self.changes.append(identity)
         return identity

@@ -48,7 +48,7 @@ def done(number: int, cookie: bytes = b"") -> bytes:
     return message(number, ber(0x65, SUCCESS), ber(0xA0, ber(0x30, text(PAGED), paging)))
 
 
-def person(guid: bytes = b"g" * 16, mail: bytes = b"somebody@corp.example", **more: bytes) -> Row:
+def person(guid: bytes = b"g" * 16, mail: bytes = b"person@corp.example", **more: bytes) -> Row:
     """An object as an Active Directory has it; members of `more` replace those that are usual."""
     usual = {"objectGUID": guid, "mail": mail, "displayName": b"X", "userAccountControl": b"512"}
     return [(name.encode(), [value]) for name, value in (usual | more).items()]
@@ -89,7 +89,7 @@ def hostile(home: Path, speak: Callable[[socket.socket], None], *, tls: bool = T
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(connection: socket.socket) -> None:
-        # Whoever was hung up on has nothing more to say.
+        # The client has closed the connection.
         with suppress(OSError), connection:
             speak(context.wrap_socket(connection, server_side=True) if tls else connection)
 

@@ -237,5 +237,5 @@ def settings_of(running: Slapd, /, **more: Any) -> dict[str, Any]:
 
 
 def as_person(user: dict[str, Any]) -> User:
-    """A user of an answer as somebody who can sign in."""
+    """Return the user of a response as a user who can sign in."""
     return User(UUID(user["id"]), user["email"])

@@ -231,7 +231,7 @@ def test_directory_groups_set_memberships(directory: Directory, server: ad.Slapd
     assert directory.change(groups={f"CN=Sales, {ad.BASE}": name.upper()}).status_code == 200
     sales = {"memberOf": [f"cn=sales,{ad.BASE.lower()}"]}
     member = server.add(ad.TestUser(1, directory.mail("member"), attributes=sales))
-    server.add(ad.TestUser(2, directory.mail("stranger")))
+    server.add(ad.TestUser(2, directory.mail("outsider")))
     local = directory.tenant.register()
     api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(local.id)]})
     directory.sync()

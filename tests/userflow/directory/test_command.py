@@ -20,7 +20,7 @@ from userflow.directory.models import DirectoryConfig
 
 
 @pytest.fixture(autouse=True)
-def _nobody_elses() -> None:
+def _only_own_directories() -> None:
     """What other tests left would be read too, out in the world."""
     DirectoryConfig.objects.update(enabled=False)
 

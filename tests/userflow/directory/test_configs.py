@@ -17,7 +17,7 @@ from tests.userflow.directory.conftest import CONFIGS, Directory
 from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow.directory.models import BY_COMMAND, DirectoryConfig, DirectoryRun
 
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 def entra(**more: Any) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def test_directory_endpoints_require_permissions(tenant: TestTenant) -> None:
 
 def test_directory_of_other_tenant_is_404(tenant: TestTenant, other_tenant: TestTenant) -> None:
     theirs = other_tenant.api.post(CONFIGS, entra()).json()
-    path, nowhere = f"{CONFIGS}/{theirs['id']}", f"{CONFIGS}/{NOBODY}"
+    path, nowhere = f"{CONFIGS}/{theirs['id']}", f"{CONFIGS}/{UNKNOWN_ID}"
     for method, tail in (
         ("GET", ""),
         ("PUT", ""),

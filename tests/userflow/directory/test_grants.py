@@ -1,4 +1,4 @@
-"""Whoever points a directory somewhere, or runs it, holds all that it may give: its server says who is in a group."""
+"""A caller who configures or runs a directory must hold all that it may grant: its server decides who is in a group."""
 
 import secrets
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A server of a tenant's choosing holds no thread for long, takes no memory to speak of, and ends nobody else's run."""
+"""A hostile directory server blocks no thread for long, uses little memory, and does not end runs of other tenants."""
 
 import socket
 import time

@@ -27,7 +27,7 @@ def server() -> Iterator[ad.Slapd]:
 
 
 class Listener:
-    """A server of somebody else, which keeps what it is sent."""
+    """A foreign server, which stores what it receives."""
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What is set up for an address before its owner has verified it: a verification and a reset by mail end it."""
+"""Verification and password reset by mail end what was set up before the address was verified."""
 
 import secrets
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def is_signed_in(token: str) -> bool:
 
 
 def squat(tenant: TestTenant) -> tuple[TestUser, str]:
-    """A stranger registers the address, enrolls an authenticator and stays signed in."""
+    """Register an address of someone else, enroll an authenticator and stay signed in."""
     person = new_user(tenant)
     token = person.token()
     person.enrol_totp(token=token)
@@ -73,7 +73,7 @@ def by_passkey(tenant: TestTenant, person: Any, key: Any) -> Any:
 # --- the attacks -----------------------------------------------------------------------------------------------------
 
 
-def test_reset_removes_what_a_stranger_has_set_up(tenant: TestTenant) -> None:
+def test_reset_removes_factors_of_a_foreign_registrant(tenant: TestTenant) -> None:
     person, token = squat(tenant)
     again = reset(person, tenant).json()
     assert (again["mfa_required"], person.row().mfa_methods) == (False, [])
@@ -90,7 +90,7 @@ def test_attackers_passkey_ends_at_verification_and_reset(tenant: TestTenant) ->
     assert reset(person, tenant).json()["mfa_required"] is False
 
 
-def test_strangers_session_ends_with_verification(tenant: TestTenant) -> None:
+def test_registrants_session_ends_with_verification(tenant: TestTenant) -> None:
     person, token = squat(tenant)
     assert verify(person).status_code == 200
     assert (is_signed_in(token), person.row().mfa_methods) == (False, [])
@@ -98,7 +98,7 @@ def test_strangers_session_ends_with_verification(tenant: TestTenant) -> None:
     assert "another person has chosen the password" in told.body
 
 
-def test_strangers_ticket_and_window_end_with_verification(tenant: TestTenant) -> None:
+def test_registrants_ticket_and_window_end_with_verification(tenant: TestTenant) -> None:
     person = new_user(tenant)
     assert verify(person).status_code == 200
     for headers in ({"X-Enrollment-Ticket": person.ticket}, {}):
@@ -106,7 +106,7 @@ def test_strangers_ticket_and_window_end_with_verification(tenant: TestTenant) -
     assert mails_to(person.email, ENDED) == []
 
 
-def test_strangers_unconfirmed_secret_ends_with_reset(tenant: TestTenant) -> None:
+def test_registrants_unconfirmed_secret_ends_with_reset(tenant: TestTenant) -> None:
     person = new_user(tenant)
     headers = {"X-Enrollment-Ticket": person.ticket}
     secret = person.api.post("/webauthn/totp/beginSetup", person.name, headers=headers).json()["secret"]
@@ -180,9 +180,9 @@ def test_registrant_goes_on_with_the_enrollment_ticket(tenant: TestTenant) -> No
 
 def test_proof_of_another_user_verifies_nothing(tenant: TestTenant, other_tenant: TestTenant) -> None:
     person, other, twin = new_user(tenant), new_user(tenant), new_user(other_tenant)
-    for stranger in (other, twin):
-        assert verify(person, headers={"X-Enrollment-Ticket": stranger.ticket}).status_code == 401
-        assert Api(token=stranger.token()).post(VERIFY, {"token": token_to(person.email)}).status_code == 403
+    for attacker in (other, twin):
+        assert verify(person, headers={"X-Enrollment-Ticket": attacker.ticket}).status_code == 401
+        assert Api(token=attacker.token()).post(VERIFY, {"token": token_to(person.email)}).status_code == 403
     assert Api(token=tenant.api.token).post(VERIFY, {"token": token_to(person.email)}).status_code == 403
     assert verify(person, headers={"X-Enrollment-Ticket": "unknown"}).status_code == 401
     assert Api(token="unknown").post(VERIFY, {"token": token_to(person.email)}).status_code == 401

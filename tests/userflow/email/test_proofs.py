@@ -1,4 +1,4 @@
-"""Proving e-mail addresses: link, code, and what waits for them."""
+"""Verify e-mail addresses by link or code, and pending changes of address."""
 
 import secrets
 import time
@@ -22,13 +22,13 @@ from userflow.credentials.email_verification import give_up_changes
 from userflow.credentials.models import EmailProof
 
 VERIFY, RESEND = "/uflow/user/email/verify", "/uflow/user/email/resend"
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 PROOF, TOLD = "verify your e-mail address", "address is changing"
 
 
 @pytest.fixture(scope="module")
 def strict(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
-    """A tenant that wants addresses proven."""
+    """Return a tenant that requires verified addresses."""
     with django_db_blocker.unblock():
         return strict_tenant()
 
@@ -63,7 +63,7 @@ def last_proof(email: str) -> Any:
 
 
 def proven(tenant: TestTenant, email: str | None = None) -> User:
-    """A user whose address is proven."""
+    """Return a user with a verified address."""
     person = tenant.register(email)
     assert verify(token=token_in(last_proof(person.email))).status_code == 200
     return person
@@ -89,7 +89,7 @@ def test_login_requires_verified_address(strict: TestTenant) -> None:
     assert sign_in(strict, person.email).status_code == 200
 
 
-def test_the_code_does_the_same(strict: TestTenant) -> None:
+def test_code_verifies_the_address(strict: TestTenant) -> None:
     person = strict.register()
     assert by_code(strict, person.email.upper(), code_in(last_proof(person.email))).status_code == 200
     assert sign_in(strict, person.email).status_code == 200
@@ -100,13 +100,13 @@ def test_correct_password_of_unverified_user_locks_nothing(strict: TestTenant) -
     assert [sign_in(strict, person.email).status_code for _ in range(12)] == [403] * 12
 
 
-def test_where_it_is_off_a_mail_is_sent_and_no_one_waits_for_it(tenant: TestTenant) -> None:
+def test_optional_verification_sends_mail_and_allows_login(tenant: TestTenant) -> None:
     person = tenant.register()
     assert sign_in(tenant, person.email).status_code == 200
     assert verify(token=token_in(last_proof(person.email))).json()["verified"] is True
 
 
-def test_link_and_code_work_once_and_one_ends_the_other(strict: TestTenant) -> None:
+def test_link_and_code_are_single_use(strict: TestTenant) -> None:
     person = strict.register()
     sent = last_proof(person.email)
     assert verify(token=token_in(sent)).status_code == 200
@@ -114,7 +114,7 @@ def test_link_and_code_work_once_and_one_ends_the_other(strict: TestTenant) -> N
     assert by_code(strict, person.email, code_in(sent)).status_code == 400
 
 
-def test_of_parallel_proofs_one_wins(strict: TestTenant) -> None:
+def test_one_of_parallel_verifications_wins(strict: TestTenant) -> None:
     token = token_in(last_proof(strict.register().email))
 
     def attempt(_: int) -> int:
@@ -127,7 +127,7 @@ def test_of_parallel_proofs_one_wins(strict: TestTenant) -> None:
         assert sorted(pool.map(attempt, range(10))) == [200] + [400] * 9
 
 
-def test_five_wrong_codes_void_the_code_but_not_the_link(strict: TestTenant) -> None:
+def test_five_wrong_codes_void_only_the_code(strict: TestTenant) -> None:
     person = strict.register()
     sent = last_proof(person.email)
     wrong = another_code(code_in(sent))
@@ -136,7 +136,7 @@ def test_five_wrong_codes_void_the_code_but_not_the_link(strict: TestTenant) -> 
     assert verify(token=token_in(sent)).status_code == 200
 
 
-def test_five_parallel_guesses_use_up_all_tries(strict: TestTenant) -> None:
+def test_parallel_guesses_are_all_counted(strict: TestTenant) -> None:
     person = strict.register()
     sent = last_proof(person.email)
 
@@ -153,7 +153,7 @@ def test_five_parallel_guesses_use_up_all_tries(strict: TestTenant) -> None:
     assert by_code(strict, person.email, code_in(sent)).status_code == 400
 
 
-def test_a_code_lasts_half_an_hour_and_a_link_a_day(strict: TestTenant) -> None:
+def test_code_expires_after_30_minutes_and_link_after_a_day(strict: TestTenant) -> None:
     person, other = strict.register(), strict.register()
     with in_tenant(strict.id):
         EmailProof.objects.filter(pk=person.id).update(created_at=now() - timedelta(minutes=31))
@@ -163,7 +163,7 @@ def test_a_code_lasts_half_an_hour_and_a_link_a_day(strict: TestTenant) -> None:
     assert verify(token=token_in(last_proof(other.email))).status_code == 400
 
 
-def test_unknown_wrong_and_foreign_are_refused_alike(strict: TestTenant, tenant: TestTenant) -> None:
+def test_unknown_wrong_and_foreign_proofs_get_one_response(strict: TestTenant, tenant: TestTenant) -> None:
     person = strict.register()
     sent = last_proof(person.email)
     code, secret = code_in(sent), token_in(sent).partition(".")[2]
@@ -171,11 +171,11 @@ def test_unknown_wrong_and_foreign_are_refused_alike(strict: TestTenant, tenant:
         by_code(strict, person.email, another_code(code)),
         by_code(strict, new_address(), code),
         by_code(tenant, person.email, code),
-        verify(tenant_id=NOBODY, email=person.email, code=code),
+        verify(tenant_id=UNKNOWN_ID, email=person.email, code=code),
         verify(token=f"{tenant.id.hex}.{secret}"),
         verify(token=f"p.{secret}"),
         verify(token="x"),
-        verify(token=f"{NOBODY.replace('-', '')}.{secret}"),
+        verify(token=f"{UNKNOWN_ID.replace('-', '')}.{secret}"),
     ]
     assert {response.status_code for response in responses} == {400}
     assert len({response.content for response in responses}) == 1
@@ -183,25 +183,25 @@ def test_unknown_wrong_and_foreign_are_refused_alike(strict: TestTenant, tenant:
 
 
 @pytest.mark.parametrize("code", ["12345", "1234567", "abcdef", "１２３４５６", " 12345", "-12345"])
-def test_another_form_of_code_is_400(strict: TestTenant, code: str) -> None:
+def test_malformed_code_is_400(strict: TestTenant, code: str) -> None:
     person = strict.register()
     assert by_code(strict, person.email, code).status_code == 400
     assert by_code(strict, person.email, code_in(last_proof(person.email))).status_code == 200
 
 
 @pytest.mark.parametrize("body", [{}, {"email": "a@example.com"}, {"code": "123456"}, {"token": 5}, {"token": None}])
-def test_half_a_proof_names_what_is_missing(body: dict[str, Any]) -> None:
+def test_incomplete_proof_names_missing_fields(body: dict[str, Any]) -> None:
     response = Api().post(VERIFY, body)
     assert response.status_code == 400
     assert response.json()["details"]
 
 
-def test_resending_ends_the_code_before_and_is_neutral(strict: TestTenant) -> None:
+def test_resend_voids_previous_code_and_reveals_nothing(strict: TestTenant) -> None:
     person = strict.register()
     first = last_proof(person.email)
     known = Api().post(RESEND, {"tenant_id": str(strict.id), "email": person.email})
     unknown = Api().post(RESEND, {"tenant_id": str(strict.id), "email": new_address()})
-    nowhere = Api().post(RESEND, {"tenant_id": NOBODY, "email": person.email})
+    nowhere = Api().post(RESEND, {"tenant_id": UNKNOWN_ID, "email": person.email})
     assert known.status_code == unknown.status_code == nowhere.status_code == 200
     assert known.content == unknown.content == nowhere.content
     assert len(mails_to(person.email, PROOF)) == 2
@@ -211,7 +211,7 @@ def test_resending_ends_the_code_before_and_is_neutral(strict: TestTenant) -> No
     assert len(mails_to(person.email, PROOF)) == 2
 
 
-def test_resending_is_limited_per_address_known_or_not(strict: TestTenant) -> None:
+def test_resend_is_limited_per_address(strict: TestTenant) -> None:
     most, _ = settings.LIMITS["email_resend"]
     for email in (strict.register().email, new_address()):
         responses = [Api().post(RESEND, {"tenant_id": str(strict.id), "email": email}) for _ in range(most + 1)]
@@ -235,7 +235,7 @@ def test_pending_address_applies_once_verified(strict: TestTenant) -> None:
     assert (sign_in(strict, person.email).status_code, sign_in(strict, new).status_code) == (401, 200)
 
 
-def test_proof_of_a_new_address_ends_reset_links(strict: TestTenant) -> None:
+def test_verified_new_address_voids_reset_links(strict: TestTenant) -> None:
     person, new = proven(strict), new_address()
     asked = {"email": person.email, "tenant_id": str(strict.id)}
     assert Api().post("/uflow/auth/enduser/password/forgot", asked).status_code == 200
@@ -267,7 +267,7 @@ def test_address_applies_at_once_without_verification(tenant: TestTenant) -> Non
     assert verify(token=token_in(last_proof(new))).json()["email"] == new
 
 
-def test_an_admins_change_waits_as_well(strict: TestTenant) -> None:
+def test_change_by_an_admin_is_pending_too(strict: TestTenant) -> None:
     person, new = proven(strict), new_address()
     response = strict.api.put(f"/uflow/user/enduser/{strict.id}/{person.id}", {"email": new, "name": "New"})
     assert (response.json()["email"], response.json()["name"]) == (person.email, "New")
@@ -284,7 +284,7 @@ def test_change_to_taken_address_is_409(strict: TestTenant) -> None:
     assert sign_in(strict, person.email).status_code == 200
 
 
-def test_two_who_want_one_address_are_told_apart_by_their_codes(strict: TestTenant) -> None:
+def test_codes_identify_users_with_one_pending_address(strict: TestTenant) -> None:
     first, second, new = proven(strict), proven(strict), new_address()
     change(strict, first, new)
     code_of_first = code_in(last_proof(new))
@@ -311,7 +311,7 @@ def test_resend_serves_owner_of_the_address_only(strict: TestTenant) -> None:
     assert len(mails_to(new, PROOF)) == 6
 
 
-def test_asking_again_leaves_out_none_of_two_who_want_one_address(strict: TestTenant) -> None:
+def test_resend_mails_all_users_who_wait_for_an_address(strict: TestTenant) -> None:
     first, second, new = proven(strict), proven(strict), new_address()
     for person in (first, second):
         change(strict, person, new)
@@ -319,12 +319,12 @@ def test_asking_again_leaves_out_none_of_two_who_want_one_address(strict: TestTe
     resend(strict, new)
     again = mails_to(new, PROOF)[len(begun) :]
     assert [verify(token=token_in(sent)).status_code for sent in begun] == [400, 400]
-    # The first proof makes it the address of one of them.
+    # The first verification gives the address to one of them.
     assert [verify(token=token_in(sent)).status_code for sent in again] == [200, 409]
     assert "asks to change to this address" in again[0].body
 
 
-def test_asking_again_does_not_lengthen_the_life_of_a_change(strict: TestTenant) -> None:
+def test_resend_keeps_the_expiry_of_a_change(strict: TestTenant) -> None:
     person, new = proven(strict), new_address()
     change(strict, person, new)
     with in_tenant(strict.id):
@@ -352,7 +352,7 @@ def test_resend_does_not_revive_cancelled_change(strict: TestTenant) -> None:
         assert not EmailProof.objects.filter(pk=person.id).exists()
 
 
-def test_going_back_to_the_own_address_gives_the_new_one_up(strict: TestTenant) -> None:
+def test_current_address_cancels_a_pending_change(strict: TestTenant) -> None:
     person, new = proven(strict), new_address()
     change(strict, person, new)
     change(strict, person, person.email)
@@ -360,8 +360,8 @@ def test_going_back_to_the_own_address_gives_the_new_one_up(strict: TestTenant) 
     assert sign_in(strict, person.email).status_code == 200
 
 
-def test_another_password_gives_up_an_address_that_waits(strict: TestTenant) -> None:
-    # The mail to the old address says so: whoever has taken a session over must not get the user by a mail of yesterday.
+def test_password_change_cancels_a_pending_address(strict: TestTenant) -> None:
+    # A mail tells the old address: an attacker with a stolen session must not keep the user through an older mail.
     person, wanted = proven(strict), new_address()
     assert change(strict, person, wanted).status_code == 200
     body = {"current_password": PASSWORD, "new_password": "another horse 9 battery"}
@@ -369,7 +369,7 @@ def test_another_password_gives_up_an_address_that_waits(strict: TestTenant) -> 
     assert verify(token=token_in(last_proof(wanted))).status_code == 400
 
 
-def test_switching_off_gives_up_an_address_that_waits(strict: TestTenant) -> None:
+def test_deactivation_cancels_a_pending_address(strict: TestTenant) -> None:
     person, wanted = proven(strict), new_address()
     assert change(strict, person, wanted).status_code == 200
     for active in (False, True):
@@ -390,12 +390,12 @@ def test_reset_verifies_the_address(strict: TestTenant) -> None:
     assert verify(token=token_in(sent)).status_code == 400
 
 
-def test_an_old_sign_in_changes_no_address_at_this_door_either(strict: TestTenant, tenant: TestTenant) -> None:
+def test_change_of_address_requires_recent_sign_in(strict: TestTenant, tenant: TestTenant) -> None:
     for place in (strict, tenant):
         person = proven(place) if place is strict else place.register()
         api = Api(token=aged(place.sign_in(person)["access_token"], minutes=16))
         path = f"/uflow/user/enduser/{place.id}/{person.id}"
-        refused = api.put(path, {"email": new_address(), "name": "Somebody Else", "current_password": PASSWORD})
+        refused = api.put(path, {"email": new_address(), "name": "Another Name", "current_password": PASSWORD})
         assert (refused.status_code, refused.json()["code"]) == (401, "insufficient_user_authentication")
         assert api.put(path, {"email": person.email, "name": "Some Two"}).status_code == 200
 
@@ -413,7 +413,7 @@ def test_invitation_mails_are_limited(strict: TestTenant) -> None:
 def test_change_limit_is_counted_per_tenant(strict: TestTenant, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "email_resend": (1, 3600)}
     person, there = proven(strict), strict_tenant()
-    # An import keeps the ids that it states, so an admin elsewhere may have somebody of the same id.
+    # An import can set ids, so a user of another tenant may have the same id.
     row = {"id": str(person.id), "email": new_address()}
     assert (
         there.api.post("/uflow/admin/enduser/import", {"tenant_id": str(there.id), "rows": [row]}).json()["created"]
@@ -426,14 +426,14 @@ def test_change_limit_is_counted_per_tenant(strict: TestTenant, settings: Any) -
 
 def test_change_notifications_are_limited(tenant: TestTenant, other_tenant: TestTenant, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "mail": (3, 3600), "email_resend": (20, 3600)}
-    stranger = new_address()
+    wanted = new_address()
     for place, told in ((tenant, 3), (other_tenant, 6)):
         person = place.register()
         for _ in range(5):
-            assert change(place, person, stranger).status_code == 200
-            assert change(place, User(person.id, stranger), person.email).status_code == 200
-        # In each tenant so many: what somebody does elsewhere takes no mail away from who is to be told here.
-        assert (len(mails_to(stranger, TOLD)), len(mails_to(stranger, PROOF))) == (told, told)
+            assert change(place, person, wanted).status_code == 200
+            assert change(place, User(person.id, wanted), person.email).status_code == 200
+        # The limit is counted per tenant, so changes in another tenant suppress no mail here.
+        assert (len(mails_to(wanted, TOLD)), len(mails_to(wanted, PROOF))) == (told, told)
 
 
 def test_existing_user_verifies_address_by_resend(new_tenant: Callable[[], TestTenant]) -> None:
@@ -448,7 +448,7 @@ def test_existing_user_verifies_address_by_resend(new_tenant: Callable[[], TestT
     assert sign_in(tenant, person.email).status_code == 200
 
 
-def test_an_invited_user_has_proven_the_address_by_the_invitation(strict: TestTenant) -> None:
+def test_invitation_verifies_the_address(strict: TestTenant) -> None:
     email = new_address()
     strict.api.post("/uflow/admin/invitations", {"email": email, "kind": "end_user"})
     token = token_in(mails_to(email, "invited")[-1])
@@ -456,7 +456,7 @@ def test_an_invited_user_has_proven_the_address_by_the_invitation(strict: TestTe
     assert sign_in(strict, email).status_code == 200
 
 
-def test_an_erased_or_deactivated_user_proves_nothing(strict: TestTenant) -> None:
+def test_verify_rejects_erased_and_deactivated_users(strict: TestTenant) -> None:
     erased, switched_off = strict.register(), strict.register()
     body = {"tenant_id": str(strict.id), "user_id": str(erased.id)}
     deleted = strict.api.post("/uflow/user/enduser/delete_all", body).json()["deleted"]
@@ -487,16 +487,16 @@ def test_token_and_code_are_stored_hashed_and_not_audited(strict: TestTenant) ->
     assert person.email not in trail.content.decode()
 
 
-def test_the_number_of_statements_is_known(strict: TestTenant) -> None:
+def test_verify_has_constant_statement_count(strict: TestTenant) -> None:
     person = strict.register()
     token = token_in(last_proof(person.email))
     with capture_statements() as seen:
         assert verify(token=token).status_code == 200
-    # The tenant's context; the proof, its end, the user locked and saved, the audit event; and the end of sessions, tickets,
-    # windows, codes by SMS and of the four kinds of factors from before.
+    # Tenant context; proof read and deleted, user locked and saved, audit event; sessions, tickets, windows, SMS codes
+    # and the four kinds of factors ended.
     assert [len(seen.default), len(seen.tenant)] == [1, 13]
     with capture_statements() as asked:
         Api().post(RESEND, {"tenant_id": str(strict.id), "email": person.email})
     assert mail.settle()
-    # Nothing before the answer: its time tells nothing.
+    # No statement before the response, so its timing reveals nothing.
     assert [len(asked.default), len(asked.tenant)] == [0, 0]

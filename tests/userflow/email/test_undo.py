@@ -1,4 +1,4 @@
-"""Undoing a change of e-mail address from the old address."""
+"""Undo a change of e-mail address from the old address."""
 
 import secrets
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def address() -> str:
 
 
 def link_to(email: str) -> str:
-    """The token of the newest mail that undoes a change."""
+    """Return the token of the newest mail that undoes a change."""
     return token_in(mails_to(email, CHANGED)[-1])
 
 
@@ -42,7 +42,7 @@ def sign_in(tenant: TestTenant, email: str) -> int:
 
 
 def changed(tenant: TestTenant, person: User, email: str) -> Any:
-    """An admin changes the address."""
+    """Change the address as an admin."""
     path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
     response = tenant.api.put(path, {"email": email})
     assert response.status_code == 200
@@ -50,13 +50,13 @@ def changed(tenant: TestTenant, person: User, email: str) -> Any:
 
 
 def moved(tenant: TestTenant, person: User, email: str) -> None:
-    """An admin changes the address, and the new one is verified."""
+    """Change the address as an admin and verify the new one."""
     changed(tenant, person, email)
     assert verify(token=token_in(last_proof(email))).status_code == 200
 
 
 def verified(tenant: TestTenant) -> User:
-    """A registered user whose address is verified."""
+    """Return a registered user with a verified address."""
     person = tenant.register()
     assert verify(token=token_in(last_proof(person.email))).status_code == 200
     return person
@@ -108,7 +108,7 @@ def test_undo_of_a_later_change_leaves_earlier_links(tenant: TestTenant) -> None
     assert undo(link_to(person.email)).json()["email"] == person.email
 
 
-def test_undo_gives_up_a_change_that_waits(new_tenant: Callable[[], TestTenant]) -> None:
+def test_undo_cancels_a_pending_change(new_tenant: Callable[[], TestTenant]) -> None:
     own = strict_tenant()
     person, new = own.register(), address()
     assert verify(token=token_in(last_proof(person.email))).status_code == 200
@@ -171,7 +171,7 @@ def test_undo_of_an_address_that_another_user_verified_is_409(tenant: TestTenant
     assert undo(token).status_code == 409
 
 
-def test_a_changed_address_of_a_user_with_a_factor_waits(tenant: TestTenant) -> None:
+def test_change_of_address_with_a_factor_is_pending(tenant: TestTenant) -> None:
     person, new = new_user(tenant).enrol_totp(), address()
     changed(tenant, User(person.id, person.email), new)
     assert (sign_in(tenant, person.email), sign_in(tenant, new)) == (200, 401)
@@ -179,7 +179,7 @@ def test_a_changed_address_of_a_user_with_a_factor_waits(tenant: TestTenant) -> 
     assert (sign_in(tenant, person.email), sign_in(tenant, new)) == (401, 200)
 
 
-def test_a_waiting_change_is_verified_once_of_two_users(tenant: TestTenant) -> None:
+def test_pending_change_is_verified_by_one_of_two_users(tenant: TestTenant) -> None:
     people, new = [new_user(tenant).enrol_totp() for _ in range(2)], address()
     tokens = []
     for person in people:

@@ -1,4 +1,4 @@
-"""A user who is erased while a call about that user is under way: an error in plain words, and the erasure stands."""
+"""Erasing a user during a call about this user: the call gets an error and the user stays erased."""
 
 import secrets
 from collections.abc import Callable
@@ -34,20 +34,20 @@ BEGINNINGS: dict[str, tuple[Callable[[TestUser], Any], int]] = {
 
 
 @pytest.mark.parametrize("kind", BEGINNINGS)
-def test_nothing_is_enrolled_for_them(tenant: TestTenant, kind: str) -> None:
+def test_erased_user_cannot_enroll(tenant: TestTenant, kind: str) -> None:
     ann = new_user(tenant)
     begin, status = BEGINNINGS[kind]
     assert begun_during_erasure(tenant, ann.id, lambda: begin(ann)) == status
 
 
-def test_no_use_of_their_passkey_begins(tenant: TestTenant) -> None:
+def test_erased_user_cannot_begin_passkey_login(tenant: TestTenant) -> None:
     person, _ = user_with_passkey(tenant)
     body = {"email": person.email, "tenant_id": str(tenant.id)}
     begin = "/webauthn/enduser/beginAuthentication"
     assert begun_during_erasure(tenant, person.id, lambda: Api().post(begin, body)) == 404
 
 
-def test_a_refresh_of_the_same_moment_does_not_hinder_the_erasure(tenant: TestTenant) -> None:
+def test_concurrent_refresh_does_not_block_erasure(tenant: TestTenant) -> None:
     tenant.register()
     ann = new_user(tenant)
     ann.sign_in()

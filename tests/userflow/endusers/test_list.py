@@ -24,7 +24,7 @@ GET, ADMIN = "/uflow/user/enduser/list", "/uflow/admin/enduser/list"
 
 @pytest.fixture(scope="module")
 def village(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
-    """A tenant with 25 users, five of them off."""
+    """Return a tenant with 25 users, five of them deactivated."""
     from tests.world import build_tenant
 
     with django_db_blocker.unblock():
@@ -73,7 +73,7 @@ def test_pages_follow_each_other_and_end_empty(village: TestTenant) -> None:
         assert (past["users"], past["total"], past["total_pages"]) == ([], 25, 3)
 
 
-def test_a_limit_above_a_hundred_is_a_hundred(village: TestTenant) -> None:
+def test_limit_is_capped_at_100(village: TestTenant) -> None:
     assert listed(village, limit=101)["limit"] == 100
     for limit in (10**9, 10**20):
         assert listed(village, limit=limit)["limit"] == 100
@@ -81,13 +81,13 @@ def test_a_limit_above_a_hundred_is_a_hundred(village: TestTenant) -> None:
 
 @pytest.mark.parametrize("query", [{"page": "0"}, {"page": "-1"}, {"limit": "0"}, {"page": "1.5"}, {"page": "x"}])
 @pytest.mark.parametrize("more", [{"limit": "１２"}, {"active": "maybe"}, {"client_id": "x"}, {}])
-def test_nonsense_in_the_query_is_400(village: TestTenant, query: dict[str, str], more: dict[str, str]) -> None:
+def test_invalid_query_is_400(village: TestTenant, query: dict[str, str], more: dict[str, str]) -> None:
     response = village.api.get(GET, {"tenant_id": str(village.id), **query, **more})
     assert response.status_code == 400
     assert set(query) <= set(response.json()["details"])
 
 
-def test_filters_narrow_rows_and_totals_alike(village: TestTenant) -> None:
+def test_filters_apply_to_rows_and_totals(village: TestTenant) -> None:
     assert listed(village, active="false")["total"] == 5
     assert listed(village, active="true")["total"] == 20
     assert listed(village, email="V0")["total"] == 10
@@ -100,14 +100,14 @@ def test_filters_narrow_rows_and_totals_alike(village: TestTenant) -> None:
     assert listed(village, client_id=str(village.id))["total"] == 0
 
 
-def test_percent_and_underscore_are_letters(village: TestTenant) -> None:
+def test_filter_matches_percent_and_underscore_literally(village: TestTenant) -> None:
     assert listed(village, email="0_x")["total"] == 3
     assert listed(village, email="0%x")["total"] == 0
     assert listed(village, email="v_0")["total"] == 0
     assert listed(village, name="\\")["total"] == 0
 
 
-def test_all_three_forms_answer_the_same(village: TestTenant) -> None:
+def test_all_three_forms_return_the_same(village: TestTenant) -> None:
     asked = {"tenant_id": str(village.id), "page": 2, "limit": 7}
     forms = [
         village.api.get(GET, asked),
@@ -117,7 +117,7 @@ def test_all_three_forms_answer_the_same(village: TestTenant) -> None:
     assert len({form.content for form in forms}) == 1
 
 
-def test_the_body_form_takes_json_types_only(village: TestTenant) -> None:
+def test_body_form_requires_json_types(village: TestTenant) -> None:
     for wrong in ({"page": "1"}, {"page": True}, {"active": "true"}, {"limit": 1.0}, {"email": 5}):
         response = village.api.post(GET, {"tenant_id": str(village.id), **wrong})
         assert response.status_code == 400, wrong
@@ -147,11 +147,11 @@ def test_project_filters_by_the_users_client(tenant: TestTenant) -> None:
     client.delete()
 
 
-def test_who_may_list(api: Api, operator: Api, village: TestTenant, other_tenant: TestTenant) -> None:
+def test_list_requires_endusers_read(api: Api, operator: Api, village: TestTenant, other_tenant: TestTenant) -> None:
     asked = {"tenant_id": str(village.id)}
     assert api.get(GET, asked).status_code == 401
     assert other_tenant.api.get(GET, asked).status_code == 403
-    # One of those who are there: each test may be the first to count them.
+    # One of the existing users: each test may be the first to count them.
     assert village.as_user(User(village.id, "v01_x@example.com")).get(GET, asked).status_code == 403
     assert operator.get(GET, asked).status_code == 200
     assert operator.get(GET, {"tenant_id": "00000000-0000-4000-8000-000000000000"}).status_code == 404
@@ -164,8 +164,8 @@ def test_foreign_and_unknown_tenant_get_the_same_403(village: TestTenant, other_
     assert (nowhere.status_code, nowhere.content) == (403, foreign.content)
 
 
-def test_the_list_costs_two_statements(village: TestTenant) -> None:
-    # The first look of an hour is also audited.
+def test_list_needs_two_statements(village: TestTenant) -> None:
+    # The first read of an hour is also audited.
     listed(village)
     with capture_statements() as seen:
         listed(village)
@@ -176,7 +176,7 @@ def ids(tenant: TestTenant, person: User) -> dict[str, str]:
     return {"tenant_id": str(tenant.id), "user_id": str(person.id)}
 
 
-def test_times_are_utc_and_no_name_is_taken_for_the_end_of_one(new_tenant: Any) -> None:
+def test_times_are_utc_and_names_stay_unchanged(new_tenant: Any) -> None:
     own = new_tenant()
     names = ['2026-01-01T00:00:00+00:00","last_login":', '+00:00"}', '+00:00\\"}', '+00:00","last_login":null}']
     made = [own.register(name=name) for name in names]
@@ -198,7 +198,7 @@ def people(tenant: TestTenant, number: int) -> list[EndUser]:
     return [EndUser(email=f"{m}@example.com", email_key=f"{m}@example.com", client_id=tenant.client_id) for m in marks]
 
 
-def test_the_total_follows_sets_of_rows_and_what_was_undone(new_tenant: Any) -> None:
+def test_total_follows_bulk_changes_and_rollbacks(new_tenant: Any) -> None:
     own = new_tenant()
     with in_tenant(own.id):
         made = EndUser.objects.bulk_create(people(own, 30))
@@ -217,7 +217,7 @@ def agree(tenant: TestTenant, **filters: Any) -> bool:
     return stored == found["total"] == len(found["users"])
 
 
-def test_totals_by_active_client_and_provider_follow_every_change(new_tenant: Any) -> None:
+def test_totals_by_filter_follow_every_change(new_tenant: Any) -> None:
     own = new_tenant()
     elsewhere = uuid4()
     with in_tenant(own.id):
@@ -243,7 +243,7 @@ def test_totals_by_active_client_and_provider_follow_every_change(new_tenant: An
     assert listed(own, provider="GOOGLE")["total"] == by_google
 
 
-def test_people_switched_on_and_off_at_once_are_all_counted(new_tenant: Any) -> None:
+def test_concurrent_activity_changes_are_all_counted(new_tenant: Any) -> None:
     own = new_tenant()
     everybody = [own.register() for _ in range(4)]
 
@@ -292,13 +292,13 @@ def test_far_pages_are_correct_from_both_ends(new_tenant: Any) -> None:
 
 
 def reads(tenant: TestTenant, actor: User) -> list[dict[str, Any]]:
-    """The details of the list reads that the trail has of an admin, oldest first."""
+    """Return the details of an admin's audited list reads, oldest first."""
     with in_tenant(tenant.id):
         rows = TenantEvent.objects.filter(action="end_user.listed", actor_id=str(actor.id))
         return list(rows.order_by("id").values_list("details", flat=True))
 
 
-def test_reading_a_list_is_audited_once_an_hour_for_each_filter(new_tenant: Any) -> None:
+def test_list_read_is_audited_once_an_hour_per_filter(new_tenant: Any) -> None:
     own = new_tenant()
     body = {"tenant_id": str(own.id)}
     for page in (1, 2, 1):
@@ -311,7 +311,7 @@ def test_reading_a_list_is_audited_once_an_hour_for_each_filter(new_tenant: Any)
     assert reads(own, own.admin)[1:] == [{"filters": ["active", "email"]}] * 2
 
 
-def test_every_caller_leaves_a_trace_of_their_own(new_tenant: Any, operator: Api) -> None:
+def test_list_read_is_audited_per_caller(new_tenant: Any, operator: Api) -> None:
     own = new_tenant()
     listed(own)
     assert operator.get(GET, {"tenant_id": str(own.id)}).status_code == 200
@@ -338,7 +338,7 @@ def test_parallel_reads_leave_one_event(new_tenant: Any) -> None:
 
 
 @pytest.mark.parametrize("state", ["moving", "migrating"])
-def test_a_list_is_read_while_the_tenant_takes_no_writes(new_tenant: Any, state: str) -> None:
+def test_list_works_while_tenant_is_read_only(new_tenant: Any, state: str) -> None:
     own = new_tenant()
     TenantDatabase.objects.filter(tenant_id=own.id).update(status=state)
     listed(own)
@@ -362,7 +362,7 @@ def test_running_import_does_not_block_registration(new_tenant: Any) -> None:
     with ThreadPoolExecutor(1) as pool:
         going_on = pool.submit(bring_in)
         assert stored.wait(60)
-        # Were one held up, its statement would be given up after two seconds.
+        # A blocked statement would be cancelled after two seconds.
         for _ in range(3):
             own.register()
         meanwhile = listed(own)["total"]

@@ -1,4 +1,4 @@
-"""Reading, changing, switching off and erasing one end user."""
+"""Read, change, deactivate and erase one end user."""
 
 import secrets
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ from tests.world import PASSWORD, Api, TestTenant, User, capture_statements, sig
 from userflow.accounts.models import EndUser
 from userflow.accounts.session_models import EndUserAttempts, EndUserSession
 
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 def path(tenant: TestTenant, user: Any, rest: str = "") -> str:
@@ -32,7 +32,7 @@ def test_a_user_reads_and_changes_their_own_record(tenant: TestTenant) -> None:
 
 
 @pytest.mark.parametrize("body", [{"name": 5}, {"metadata": []}, {"metadata": "x"}, {"email": "x"}])
-def test_a_bad_change_names_the_member_and_changes_nothing(tenant: TestTenant, body: dict[str, Any]) -> None:
+def test_invalid_update_names_field_and_changes_nothing(tenant: TestTenant, body: dict[str, Any]) -> None:
     person = tenant.register()
     response = tenant.api.put(path(tenant, person), {"name": "kept out", **body})
     assert response.status_code == 400
@@ -48,7 +48,7 @@ def test_update_taken_address_is_409_own_spelling_is_ok(tenant: TestTenant) -> N
 
 
 @pytest.mark.parametrize("member", ["active", "provider", "client_id", "id", "password", "mfa_methods", "tenant_id"])
-def test_other_members_cannot_be_changed(tenant: TestTenant, member: str) -> None:
+def test_update_ignores_other_fields(tenant: TestTenant, member: str) -> None:
     person = tenant.register()
     me = tenant.as_user(person)
     before = me.get(path(tenant, person)).json()
@@ -57,9 +57,9 @@ def test_other_members_cannot_be_changed(tenant: TestTenant, member: str) -> Non
 
 
 def test_end_user_cannot_access_other_users(tenant: TestTenant, other_tenant: TestTenant) -> None:
-    me, other_user, stranger = tenant.register(), tenant.register(), other_tenant.register()
+    me, other_user, foreign = tenant.register(), tenant.register(), other_tenant.register()
     api = tenant.as_user(me)
-    responses = [api.get(path(tenant, user)) for user in (other_user, stranger, NOBODY)]
+    responses = [api.get(path(tenant, user)) for user in (other_user, foreign, UNKNOWN_ID)]
     assert {response.status_code for response in responses} == {403}
     assert len({response.content for response in responses}) == 1
     assert api.put(path(tenant, other_user), {"name": "x"}).status_code == 403
@@ -85,7 +85,7 @@ def test_activation_does_not_revive_ended_sessions(tenant: TestTenant) -> None:
 
 
 @pytest.mark.parametrize("active", ["true", 1, None, [], {}])
-def test_active_is_true_or_false(tenant: TestTenant, active: Any) -> None:
+def test_status_requires_a_boolean(tenant: TestTenant, active: Any) -> None:
     person = tenant.register()
     assert tenant.api.put(path(tenant, person, "/status"), {"active": active}).status_code == 400
     body = {"tenant_id": str(tenant.id), "user_id": str(person.id), "active": active}
@@ -102,7 +102,7 @@ def test_both_soft_deletes_keep_the_record(tenant: TestTenant) -> None:
         assert tenant.api.get(path(tenant, person)).json()["active"] is False
 
 
-def test_erasing_removes_everything_and_counts_it(tenant: TestTenant) -> None:
+def test_erase_removes_and_counts_all_records(tenant: TestTenant) -> None:
     person = tenant.register()
     tenant.sign_in(person)
     response = tenant.api.post(
@@ -120,7 +120,7 @@ def test_erasing_removes_everything_and_counts_it(tenant: TestTenant) -> None:
     assert tenant.register(person.email).id != person.id
 
 
-def test_the_last_active_user_stays(new_tenant: Any) -> None:
+def test_erase_rejects_last_active_user(new_tenant: Any) -> None:
     tenant = new_tenant()
     one, two = tenant.register(), tenant.register()
     body = {"tenant_id": str(tenant.id)}
@@ -131,7 +131,7 @@ def test_the_last_active_user_stays(new_tenant: Any) -> None:
     assert tenant.api.get(path(tenant, one)).json()["active"] is True
 
 
-def test_two_erasures_at_once_leave_one(new_tenant: Any) -> None:
+def test_concurrent_erasures_leave_one_user(new_tenant: Any) -> None:
     tenant = new_tenant()
     for _ in range(5):
         pair = [tenant.register(), tenant.register()]
@@ -150,7 +150,7 @@ def test_two_erasures_at_once_leave_one(new_tenant: Any) -> None:
             assert EndUser.objects.filter(pk=left).delete()
 
 
-def test_erasing_touches_no_more_rows_with_more_users(new_tenant: Any) -> None:
+def test_erase_locks_constant_number_of_rows(new_tenant: Any) -> None:
     def erased(tenant: TestTenant) -> tuple[int, list[str]]:
         body = {"tenant_id": str(tenant.id), "user_id": str(tenant.register().id)}
         with capture_statements() as seen:
@@ -168,7 +168,7 @@ def test_erasing_touches_no_more_rows_with_more_users(new_tenant: Any) -> None:
     assert all("LIMIT 1" in statement or '"id" = ' in statement for statement in locking)
 
 
-def test_cross_tenant_calls_are_403_before_anything_is_looked_up(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_cross_tenant_calls_are_403_for_any_user_id(tenant: TestTenant, other_tenant: TestTenant) -> None:
     person = other_tenant.register()
     body = {"tenant_id": str(other_tenant.id), "user_id": str(person.id)}
     responses = [
@@ -185,9 +185,9 @@ def test_cross_tenant_calls_are_403_before_anything_is_looked_up(tenant: TestTen
     assert other_tenant.api.get(path(other_tenant, person)).json()["active"] is True
 
 
-def test_a_foreign_users_id_is_an_unknown_id(tenant: TestTenant, other_tenant: TestTenant) -> None:
-    stranger = other_tenant.register()
-    for user in (stranger.id, NOBODY, "no-id", str(stranger.id).upper()):
+def test_id_of_another_tenants_user_is_404(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    foreign = other_tenant.register()
+    for user in (foreign.id, UNKNOWN_ID, "no-id", str(foreign.id).upper()):
         responses = [
             tenant.api.get(path(tenant, user)),
             tenant.api.put(path(tenant, user), {"name": "x"}),
@@ -196,7 +196,7 @@ def test_a_foreign_users_id_is_an_unknown_id(tenant: TestTenant, other_tenant: T
         ]
         assert [response.status_code for response in responses] == [404] * 4
         assert len({response.content for response in responses}) == 1
-    for user in (str(stranger.id), NOBODY):
+    for user in (str(foreign.id), UNKNOWN_ID):
         body = {"tenant_id": str(tenant.id), "user_id": user}
         assert tenant.api.post("/uflow/user/enduser/delete", body).status_code == 404
         assert tenant.api.post("/uflow/user/enduser/delete_all", body).status_code == 404
@@ -209,12 +209,12 @@ def test_database_mapping_for_operator_and_own_admin(operator: Api, tenant: Test
     assert set(mapping.json()) == {"tenant_id", "database_host", "database_name", "status"}
     assert mapping.json()["status"] == "active"
     assert operator.get("/uflow/user/enduser/databases", asked).content == mapping.content
-    assert operator.get("/uflow/user/enduser/databases", {"tenant_id": NOBODY}).status_code == 404
+    assert operator.get("/uflow/user/enduser/databases", {"tenant_id": UNKNOWN_ID}).status_code == 404
     assert operator.get("/uflow/user/enduser/databases").status_code == 400
     assert tenant.as_user(tenant.register()).get("/uflow/user/enduser/databases", asked).status_code == 403
 
 
-def test_reading_costs_one_statement_a_database(tenant: TestTenant) -> None:
+def test_read_needs_one_statement_per_database(tenant: TestTenant) -> None:
     person = tenant.register()
     with capture_statements() as seen:
         assert tenant.api.get(path(tenant, person)).status_code == 200
@@ -222,11 +222,11 @@ def test_reading_costs_one_statement_a_database(tenant: TestTenant) -> None:
     api = tenant.as_user(person)
     with capture_statements() as seen:
         assert api.get(path(tenant, person)).status_code == 200
-    # The end user's state is in the tenant's database, so that one is asked twice: state, then record.
+    # The state of an end user is in the tenant database: one statement for the state, one for the record.
     assert seen.counts == (1, 2)
 
 
-def test_no_attempt_rows_stay_behind(tenant: TestTenant) -> None:
+def test_erase_removes_attempt_counters(tenant: TestTenant) -> None:
     person = tenant.register()
     wrong = {"client_id": str(tenant.client_id), "email": person.email, "password": "wrong wrong"}
     assert Api().post("/uflow/auth/enduser/login", wrong).status_code == 401
@@ -252,7 +252,7 @@ def test_put_changes_no_user_who_holds_more(tenant: TestTenant) -> None:
 
 
 def admin_with(tenant: TestTenant, role: str) -> Api:
-    """An admin of the tenant with this role only."""
+    """Return an admin of the tenant with this role only."""
     name = f"weak-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "W", "last_name": "K"}
     assert tenant.api.post("/uflow/admin/users", {**body, "roles": [role]}).status_code == 201

@@ -1,4 +1,4 @@
-"""A caller changes no user who holds a permission that the caller lacks, the permissions of tenants included."""
+"""A caller cannot change a user who holds a permission that the caller lacks, a tenant's own permissions included."""
 
 import secrets
 from typing import Any
@@ -14,7 +14,7 @@ Case = tuple[TestTenant, User, User, Api]
 
 @pytest.fixture(scope="module")
 def case(tenant: TestTenant, django_db_blocker: Any) -> Case:
-    """A tenant, a user who may read credentials there, one who may not, and an admin who manages users only."""
+    """A tenant, a user who can read credentials, one who cannot, and an admin who manages users only."""
     with django_db_blocker.unblock():
         strong, plain = tenant.register(), tenant.register()
         role = {"name": secrets.token_hex(8), "permissions": ["services:credentials"]}
@@ -47,7 +47,7 @@ CALLS = ["status", "active", "delete", "soft delete", "erase", "address", "name"
 
 
 def bind(tenant: TestTenant, *permissions: str) -> User:
-    """A user of the tenant with a role of these permissions."""
+    """Return a user of the tenant with a role of these permissions."""
     user = tenant.register()
     role = assert_created(tenant.api.post("/authmgr/roles", {"name": secrets.token_hex(8), "permissions": permissions}))
     bound = tenant.api.post(f"/authmgr/roles/{role['id']}/bindings", {"user_ids": [str(user.id)]})
@@ -56,7 +56,7 @@ def bind(tenant: TestTenant, *permissions: str) -> User:
 
 
 def admin_with(tenant: TestTenant, *permissions: str) -> Api:
-    """An admin of the tenant who holds these permissions only."""
+    """Return an admin of the tenant with these permissions only."""
     name = f"clerk-{secrets.token_hex(5)}"
     names = {"username": name, "email": f"{name}@example.com", "first_name": "C", "last_name": "K"}
     made = assert_created(tenant.api.post("/uflow/admin/users", {**names, "password": PASSWORD}))

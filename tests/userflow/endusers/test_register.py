@@ -1,4 +1,4 @@
-"""Registering end users at the public door."""
+"""Register end users over the API."""
 
 import secrets
 from concurrent.futures import ThreadPoolExecutor
@@ -49,7 +49,7 @@ def test_a_new_user_is_stored_in_the_tenant_and_can_sign_in(api: Api, tenant: Te
     assert signed_in.json()["user"]["id"] == response.json()["user_id"]
 
 
-def test_register_creates_associations_window_and_event(tenant: TestTenant) -> None:
+def test_register_creates_role_window_and_event(tenant: TestTenant) -> None:
     person = tenant.register()
     with in_tenant(tenant.id):
         assert list(RoleBinding.objects.filter(user_id=person.id).values_list("role__name", flat=True)) == ["user"]
@@ -59,7 +59,7 @@ def test_register_creates_associations_window_and_event(tenant: TestTenant) -> N
 
 
 @pytest.mark.parametrize("name", ["tenant_id", "client_id", "email", "password"])
-def test_a_missing_member_is_named(api: Api, tenant: TestTenant, name: str) -> None:
+def test_register_names_missing_field(api: Api, tenant: TestTenant, name: str) -> None:
     response = api.post(PATH, without(body(tenant), name))
     assert response.status_code == 400
     assert name in response.json()["details"]
@@ -84,7 +84,7 @@ def test_a_missing_member_is_named(api: Api, tenant: TestTenant, name: str) -> N
         ("password", "password123"),
     ],
 )
-def test_a_bad_member_is_refused_and_nothing_is_stored(api: Api, tenant: TestTenant, name: str, value: Any) -> None:
+def test_register_rejects_invalid_field(api: Api, tenant: TestTenant, name: str, value: Any) -> None:
     sent = body(tenant)
     response = api.post(PATH, {**sent, name: value})
     assert response.status_code == 400, response.content
@@ -92,7 +92,7 @@ def test_a_bad_member_is_refused_and_nothing_is_stored(api: Api, tenant: TestTen
         assert not EndUser.objects.filter(email=sent["email"]).exists()
 
 
-def test_the_local_provider_is_one_in_any_case(tenant: TestTenant, api: Api) -> None:
+def test_local_provider_is_case_insensitive(tenant: TestTenant, api: Api) -> None:
     sent = body(tenant, provider="Local")
     assert "password" in api.post(PATH, without(sent, "password")).json()["details"]
     made = api.post(PATH, sent)
@@ -118,7 +118,7 @@ def test_address_registers_once_per_tenant(api: Api, tenant: TestTenant, other_t
     assert api.post(PATH, body(other_tenant, email=address)).status_code == 201
 
 
-def test_twenty_at_once_make_one_user(tenant: TestTenant) -> None:
+def test_concurrent_registrations_store_one_user(tenant: TestTenant) -> None:
     sent, address = body(tenant), Api().address
 
     def register(_: int) -> int:
@@ -133,7 +133,7 @@ def test_twenty_at_once_make_one_user(tenant: TestTenant) -> None:
 
 
 @pytest.mark.parametrize("name", ["active", "role", "roles", "mfa_methods", "password_hash", "id", "email_verified_at"])
-def test_members_that_the_endpoint_does_not_know_have_no_effect(api: Api, tenant: TestTenant, name: str) -> None:
+def test_register_ignores_unknown_fields(api: Api, tenant: TestTenant, name: str) -> None:
     response = api.post(PATH, body(tenant, **{name: ["tenant-admin"]}))
     assert response.status_code == 201
     user_id = response.json()["user_id"]
@@ -142,7 +142,7 @@ def test_members_that_the_endpoint_does_not_know_have_no_effect(api: Api, tenant
     assert user_id != "tenant-admin"
 
 
-def test_a_closed_client_needs_a_caller_with_the_right(api: Api, tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_closed_client_requires_endusers_write(api: Api, tenant: TestTenant, other_tenant: TestTenant) -> None:
     closed = Client.objects.create(tenant_id=tenant.id, name="closed", self_registration=False)
     sent = body(tenant, client_id=str(closed.pk))
     person = tenant.register()
@@ -152,7 +152,7 @@ def test_a_closed_client_needs_a_caller_with_the_right(api: Api, tenant: TestTen
     assert tenant.api.post(PATH, sent).status_code == 201
 
 
-def test_the_tenants_rules_for_passwords_count(new_tenant: Any) -> None:
+def test_register_applies_password_rules_of_tenant(new_tenant: Any) -> None:
     strict = new_tenant()
     strict.row.settings = {"password_min_length": 30}
     strict.row.save()

@@ -15,14 +15,14 @@ GROUPS, ROLES = "/authmgr/groups", "/authmgr/roles"
 
 
 def bind(tenant: TestTenant, person: User, *permissions: str) -> str:
-    """The name of a new role that the user has."""
+    """Bind a new role to the user and return its name."""
     role = tenant.api.post(ROLES, {"name": f"role-{secrets.token_hex(4)}", "permissions": list(permissions)}).json()
     tenant.api.post(f"{ROLES}/{role['id']}/bindings", {"user_ids": [str(person.id)]})
     return str(role["name"])
 
 
 def join(tenant: TestTenant, person: User, *roles: str, name: str | None = None) -> str:
-    """The name of a new group that the user is in."""
+    """Add the user to a new group and return its name."""
     group = tenant.api.post(GROUPS, {"name": name or f"group-{secrets.token_hex(4)}", "roles": list(roles)}).json()
     tenant.api.post(f"{GROUPS}/{group['id']}/users", {"user_ids": [str(person.id)]})
     return str(group["name"])
@@ -40,7 +40,7 @@ def names(response: Any, kind: str) -> set[str]:
 
 @pytest.fixture
 def belonging(tenant: TestTenant) -> tuple[User, str, str, str]:
-    """A user, a role of their own, a group of theirs, and a role that the group carries."""
+    """Return a user, the user's role and group, and a role of the group."""
     person, other_user = tenant.register(), tenant.register()
     role, carried = bind(tenant, person), bind(tenant, other_user)
     join(tenant, other_user)
@@ -62,7 +62,7 @@ def test_roles_are_filtered_by_user(tenant: TestTenant, belonging: tuple[User, s
     person, role, _, carried = belonging
     assert names(tenant.api.get(ROLES, {"user_id": str(person.id)}), "roles") == {role, carried, "user"}
     assert names(tenant.api.get(ROLES, {"user_id": str(person.id), "name": role}), "roles") == {role}
-    # A role that the user has in both ways is listed once.
+    # A role that the user has directly and by a group is listed once.
     join(tenant, person, role)
     assert names(tenant.api.get(ROLES, {"user_id": str(person.id)}), "roles") == {role, carried, "user"}
 
@@ -104,7 +104,7 @@ def test_access_tokens_name_the_groups(tenant: TestTenant, belonging: tuple[User
     assert claims(tenant.sign_in(tenant.register())["access_token"])["groups"] == []
 
 
-def test_introspection_names_the_groups_of_now(tenant: TestTenant, belonging: tuple[User, str, str, str]) -> None:
+def test_introspection_names_current_groups(tenant: TestTenant, belonging: tuple[User, str, str, str]) -> None:
     person, _, group, _ = belonging
     token = tenant.sign_in(person)["access_token"]
     later = join(tenant, person)
@@ -112,7 +112,7 @@ def test_introspection_names_the_groups_of_now(tenant: TestTenant, belonging: tu
     assert response.json()["groups"] == sorted([group, later])
 
 
-def test_many_groups_do_not_make_a_token_too_long(tenant: TestTenant) -> None:
+def test_token_length_is_limited_with_many_groups(tenant: TestTenant) -> None:
     person = tenant.register()
     within = [join(tenant, person, name=f"{number}-{secrets.token_hex(4)}-{'g' * 230}") for number in range(12)]
     assert claims(tenant.sign_in(person)["access_token"])["groups"] == sorted(within)
@@ -126,7 +126,7 @@ def test_many_groups_do_not_make_a_token_too_long(tenant: TestTenant) -> None:
     assert Api(token=token).get("/authmgr/validate").json()["groups"] == sorted(over)
 
 
-def test_groups_cost_no_statement_of_their_own(new_tenant: Callable[[], TestTenant]) -> None:
+def test_groups_need_no_extra_statement(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     person = tenant.register()
     join(tenant, person)

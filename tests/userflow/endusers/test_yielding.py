@@ -1,4 +1,4 @@
-"""A registration that nobody has used gives its address up to the owner of the address."""
+"""An unused registration gives up its address to the owner of the address."""
 
 import secrets
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def test_register_rejects_another_provider_without_the_right(tenant: TestTenant,
     assert tenant.api.post(REGISTER, sent).status_code == 201
 
 
-def test_register_with_another_provider_on_a_closed_client_is_401(tenant: TestTenant) -> None:
+def test_register_other_provider_on_closed_client_is_401(tenant: TestTenant) -> None:
     closed = Client.objects.create(tenant_id=tenant.id, name="closed", self_registration=False)
     sent = body(tenant, "a@example.com", client_id=str(closed.pk), provider="google")
     assert Api().post(REGISTER, sent).status_code == 401
@@ -98,7 +98,7 @@ def deactivated(tenant: TestTenant, person: User) -> None:
 
 
 @pytest.mark.parametrize("change", [used, verified, deactivated])
-def test_a_used_verified_or_deactivated_user_stays(
+def test_register_rejects_used_verified_and_inactive_users(
     tenant: TestTenant, change: Callable[[TestTenant, User], None]
 ) -> None:
     person = tenant.register()
@@ -108,7 +108,7 @@ def test_a_used_verified_or_deactivated_user_stays(
     assert tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{person.id}").status_code == 200
 
 
-def test_a_user_that_an_admin_registered_stays(tenant: TestTenant) -> None:
+def test_register_rejects_user_registered_by_an_admin(tenant: TestTenant) -> None:
     email = f"made-{secrets.token_hex(5)}@example.com"
     assert tenant.api.post(REGISTER, body(tenant, email, provider="google")).status_code == 201
     assert Api().post(REGISTER, body(tenant, email)).status_code == 409
@@ -147,7 +147,7 @@ def test_an_import_replaces_an_unused_registration(tenant: TestTenant, on_confli
     assert login(tenant, squatter.email, PASSWORD).status_code == 401
 
 
-def test_a_sign_in_and_registrations_at_once_leave_one_user(tenant: TestTenant) -> None:
+def test_concurrent_login_and_registrations_leave_one_user(tenant: TestTenant) -> None:
     for _ in range(5):
         squatter = tenant.register()
 

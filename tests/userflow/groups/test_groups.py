@@ -1,4 +1,4 @@
-"""Groups of end users: they carry roles, and joining and leaving count at once."""
+"""Groups of end users: their roles apply as soon as users join and end when they leave."""
 
 import secrets
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +10,7 @@ from django.db import connections
 from tests.world import PASSWORD, Api, TestTenant, User, capture_statements, sign_in_admin
 
 GROUPS = "/authmgr/groups"
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 def role(tenant: TestTenant, *permissions: str) -> str:
@@ -37,7 +37,7 @@ def held(api: Api) -> set[str]:
     return set(api.get("/exsvc/debug/auth").json()["permissions"])
 
 
-def test_a_group_is_made_read_changed_and_deleted(tenant: TestTenant) -> None:
+def test_group_create_read_update_delete(tenant: TestTenant) -> None:
     first, second = role(tenant), role(tenant)
     group = make(tenant, description="On call", roles=[first.upper()])
     assert (group["roles"], tenant.api.get(f"{GROUPS}/{group['id']}").json()) == ([first], group)
@@ -48,7 +48,7 @@ def test_a_group_is_made_read_changed_and_deleted(tenant: TestTenant) -> None:
     assert tenant.api.get(f"{GROUPS}/{group['id']}").status_code == 404
 
 
-def test_groups_come_in_pages_and_by_a_part_of_the_name(tenant: TestTenant) -> None:
+def test_list_groups_pages_and_filters_by_name(tenant: TestTenant) -> None:
     mark = secrets.token_hex(4)
     names = [make(tenant, name=f"Team {mark} {number}")["name"] for number in range(3)]
     found = tenant.api.get(GROUPS, {"name": f"team {mark}", "limit": "2", "page": "2"}).json()
@@ -69,7 +69,7 @@ def test_group_changes_apply_at_next_request(tenant: TestTenant) -> None:
     assert "lamps:dim" not in held(api)
 
 
-def test_a_deleted_group_takes_its_roles_along(tenant: TestTenant) -> None:
+def test_deleted_group_revokes_its_roles(tenant: TestTenant) -> None:
     person, group = tenant.register(), make(tenant, roles=[role(tenant, "lamps:smash")])
     tenant.api.post(users(group), ids(person))
     api = tenant.as_user(person)
@@ -78,19 +78,19 @@ def test_a_deleted_group_takes_its_roles_along(tenant: TestTenant) -> None:
     assert "lamps:smash" not in held(api)
 
 
-def test_members_are_taken_all_or_none_and_the_unknown_are_named(tenant: TestTenant, other_tenant: TestTenant) -> None:
-    group, person, stranger = make(tenant), tenant.register(), other_tenant.register()
+def test_join_adds_all_or_none_and_names_unknown_users(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    group, person, foreign = make(tenant), tenant.register(), other_tenant.register()
     for call in (tenant.api.post, tenant.api.delete):
-        refused = call(users(group), ids(person, stranger))
+        refused = call(users(group), ids(person, foreign))
         assert refused.status_code == 404
-        assert refused.json()["details"] == {"user_ids": [f"No user has the id {stranger.id}."]}
+        assert refused.json()["details"] == {"user_ids": [f"No user has the id {foreign.id}."]}
     assert tenant.api.get(users(group)).json()["total"] == 0
     assert tenant.api.post(users(group), ids(person)).status_code == 200
     (member,) = tenant.api.get(users(group)).json()["users"]
     assert (member["id"], member["email"], member["active"]) == (str(person.id), person.email, True)
 
 
-def test_an_unknown_role_is_named_and_nothing_is_made(tenant: TestTenant) -> None:
+def test_create_names_unknown_role(tenant: TestTenant) -> None:
     name = f"group-{secrets.token_hex(4)}"
     refused = tenant.api.post(GROUPS, {"name": name, "roles": ["no such role"]})
     assert (refused.status_code, "no such role" in refused.json()["details"]["roles"][0]) == (400, True)
@@ -98,7 +98,7 @@ def test_an_unknown_role_is_named_and_nothing_is_made(tenant: TestTenant) -> Non
 
 
 def manager_of(tenant: TestTenant) -> Api:
-    """An admin of the tenant who manages users only."""
+    """Return an admin of the tenant who manages users only."""
     name = f"manager-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "M", "last_name": "G"}
     tenant.api.post("/uflow/admin/users", {**body, "roles": ["user-manager"]})
@@ -112,14 +112,14 @@ def test_group_grant_beyond_own_permissions_is_rejected(tenant: TestTenant) -> N
     assert weak.post(GROUPS, {"name": f"g{secrets.token_hex(4)}", "roles": [strong]}).status_code == 403
     assert weak.put(f"{GROUPS}/{empty['id']}", {"roles": [strong]}).status_code == 403
     assert weak.post(users(group), ids(person)).status_code == 403
-    # A directory maps its groups by name: renamed into the place of a weak group it would be given to that one's people.
+    # Directories map groups by name: a strong group renamed to the name of a weak one would be given to its members.
     assert weak.put(f"{GROUPS}/{group['id']}", {"name": f"g{secrets.token_hex(4)}"}).status_code == 403
     assert weak.put(f"{GROUPS}/{group['id']}", {"description": "as it was"}).status_code == 200
     assert weak.put(f"{GROUPS}/{empty['id']}", {"name": f"g{secrets.token_hex(4)}"}).status_code == 200
     assert weak.put(f"{GROUPS}/{group['id']}", {"description": "still strong", "roles": [strong]}).status_code == 200
 
 
-def test_weaker_admin_takes_no_group_with_more_permissions_away(tenant: TestTenant) -> None:
+def test_leave_rejects_group_with_more_permissions(tenant: TestTenant) -> None:
     weak, person = manager_of(tenant), tenant.register()
     group = make(tenant, roles=[role(tenant, "services:credentials")])
     assert tenant.api.post(users(group), ids(person)).status_code == 200
@@ -130,7 +130,7 @@ def test_weaker_admin_takes_no_group_with_more_permissions_away(tenant: TestTena
     assert tenant.api.delete(f"{GROUPS}/{group['id']}").status_code == 200
 
 
-def test_one_name_in_any_case_is_one_group_also_in_a_race(tenant: TestTenant) -> None:
+def test_group_name_is_unique_in_any_case(tenant: TestTenant) -> None:
     name = f"Race {secrets.token_hex(4)}"
 
     def attempt(number: int) -> int:
@@ -145,7 +145,7 @@ def test_one_name_in_any_case_is_one_group_also_in_a_race(tenant: TestTenant) ->
         assert sorted(pool.map(attempt, range(10))) == [201] + [409] * 9
 
 
-def test_parallel_joins_of_one_user_make_one_member(tenant: TestTenant) -> None:
+def test_concurrent_joins_add_one_member(tenant: TestTenant) -> None:
     group, person = make(tenant), tenant.register()
 
     def join(_: int) -> int:
@@ -159,7 +159,7 @@ def test_parallel_joins_of_one_user_make_one_member(tenant: TestTenant) -> None:
     assert tenant.api.get(users(group)).json()["total"] == 1
 
 
-def test_another_tenants_group_is_the_404_of_an_unknown_one(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_group_of_another_tenant_is_404(tenant: TestTenant, other_tenant: TestTenant) -> None:
     group, person = make(tenant), other_tenant.register()
     for method, suffix, body in (
         ("get", "", None),
@@ -170,17 +170,17 @@ def test_another_tenants_group_is_the_404_of_an_unknown_one(tenant: TestTenant, 
         ("delete", "/users", ids(person)),
     ):
         foreign = other_tenant.api.call(method, f"{GROUPS}/{group['id']}{suffix}", body)
-        unknown = other_tenant.api.call(method, f"{GROUPS}/{NOBODY}{suffix}", body)
+        unknown = other_tenant.api.call(method, f"{GROUPS}/{UNKNOWN_ID}{suffix}", body)
         assert foreign.status_code == unknown.status_code == 404
         assert foreign.json() == unknown.json()
     assert tenant.api.get(f"{GROUPS}/{group['id']}").json() == group
 
 
-def test_another_tenants_role_is_unknown_to_a_group(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_group_rejects_role_of_another_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
     assert tenant.api.post(GROUPS, {"name": "x", "roles": [role(other_tenant)]}).status_code == 400
 
 
-def test_only_who_may_reads_and_writes_groups(tenant: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
+def test_groups_require_permission(tenant: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
     group, end_user = make(tenant), tenant.as_user(tenant.register())
     assert Api().get(GROUPS).status_code == 401
     assert end_user.get(GROUPS).status_code == end_user.post(GROUPS, {"name": "x"}).status_code == 403
@@ -200,29 +200,29 @@ def test_only_who_may_reads_and_writes_groups(tenant: TestTenant, other_tenant: 
         ({"name": "x", "roles": [1]}, "roles[0]"),
     ],
 )
-def test_a_bad_group_names_the_member(tenant: TestTenant, body: dict[str, Any], member: str) -> None:
+def test_invalid_group_names_field(tenant: TestTenant, body: dict[str, Any], member: str) -> None:
     response = tenant.api.post(GROUPS, body)
     assert response.status_code == 400
     assert next(iter(response.json()["details"])).startswith(member.partition("[")[0])
 
 
-def test_the_number_of_statements_does_not_grow(tenant: TestTenant) -> None:
+def test_statement_count_is_constant(tenant: TestTenant) -> None:
     group, people = make(tenant, roles=[role(tenant), role(tenant)]), [tenant.register() for _ in range(4)]
     with capture_statements() as one:
         tenant.api.post(users(group), ids(people[0]))
     with capture_statements() as more:
         tenant.api.post(users(group), ids(*people[1:]))
-    # The last one is the event's, which no endpoint of this tenant listens to.
+    # The last statement looks for webhook endpoints; this tenant has none for the event.
     assert [len(one.default), len(one.tenant)] == [len(more.default), len(more.tenant)] == [1, 7]
     with capture_statements() as listed:
         tenant.api.get(GROUPS)
     with capture_statements() as members:
         tenant.api.get(users(group))
-    # The caller's state; the page, its roles, the total; of members also whether the group is there.
+    # The caller's state; the page, its roles, the total; for members also the group.
     assert [len(listed.default), len(listed.tenant), len(members.default), len(members.tenant)] == [1, 3, 1, 3]
 
 
-def test_every_change_is_in_the_audit_trail(tenant: TestTenant) -> None:
+def test_every_change_is_audited(tenant: TestTenant) -> None:
     group, person = make(tenant), tenant.register()
     tenant.api.post(users(group), ids(person))
     tenant.api.delete(users(group), ids(person))

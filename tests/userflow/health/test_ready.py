@@ -1,4 +1,4 @@
-"""Readiness by the global database: gone, and worse, there without answering."""
+"""Readiness when the global database is missing or hangs."""
 
 import socket
 import threading
@@ -16,7 +16,7 @@ from tests.world import Api, TestTenant
 
 
 class Relay:
-    """Stands between the platform and its PostgreSQL, and passes nothing on once it is `hushed`."""
+    """A proxy before PostgreSQL that forwards nothing once it is `hushed`."""
 
     def __init__(self) -> None:
         self.hushed = False
@@ -49,7 +49,7 @@ class Relay:
 
 @contextmanager
 def database_at(host: str, port: int) -> Iterator[None]:
-    """The global database of this thread is there while this lasts."""
+    """Point this thread at a global database with this address inside the block."""
     stated = dict(connection.settings_dict)
     connection.close()
     connection.settings_dict.update(HOST=host, PORT=str(port))
@@ -86,16 +86,16 @@ def test_ready_reports_hanging_database(api: Api) -> None:
     assert said_after(api)[:2] == (200, READY)
 
 
-def test_a_database_that_is_gone_is_disconnected(api: Api) -> None:
+def test_ready_reports_missing_database(api: Api) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = free.getsockname()
-    with database_at(*nobody):
+        unused = free.getsockname()
+    with database_at(*unused):
         assert said_after(api)[:2] == (503, NOT_READY)
 
 
 @contextmanager
 def cache_at(url: str) -> Iterator[None]:
-    """The cache is there while this lasts."""
+    """Point the cache at this URL inside the block."""
     stated, settings.REDIS_URL = settings.REDIS_URL, url
     try:
         yield

@@ -21,7 +21,7 @@ MIGRATION = ("userflow", "0011_one_open_invitation")
 
 @contextmanager
 def upgrading(alias: str) -> Iterator[None]:
-    """The database as before the migration; it is applied at the end."""
+    """Undo the migration inside the block, then apply it."""
     loader = MigrationLoader(connections[alias])
     before = loader.project_state(MIGRATION, at_end=False)
     migration = loader.get_migration(*MIGRATION)

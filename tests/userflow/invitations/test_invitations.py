@@ -17,7 +17,7 @@ from userflow.invitations.models import AdminInvitation, EndUserInvitation
 
 INVITATIONS = "/uflow/admin/invitations"
 ACCEPT = "/uflow/invitations/accept"
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 KINDS = ["admin", "end_user"]
 
 
@@ -40,7 +40,7 @@ def accept(token: str, **members: Any) -> Any:
 
 
 def weak(tenant: TestTenant, *roles: str) -> Api:
-    """An admin of the tenant with these roles only."""
+    """Return an admin of the tenant with these roles only."""
     name = f"weak-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "W", "last_name": "K"}
     assert tenant.api.post("/uflow/admin/users", {**body, "roles": list(roles)}).status_code == 201
@@ -108,7 +108,7 @@ def test_accept_opens_enrollment_window(tenant: TestTenant, settings: Any, kind:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_token_travels_by_mail_only_and_is_stored_hashed(tenant: TestTenant, kind: str) -> None:
+def test_invitation_token_is_mailed_and_stored_hashed(tenant: TestTenant, kind: str) -> None:
     invitation = invite(tenant, kind)
     token = token_of(invitation)
     listed = tenant.api.get(INVITATIONS, {"limit": "100"})
@@ -120,7 +120,7 @@ def test_the_token_travels_by_mail_only_and_is_stored_hashed(tenant: TestTenant,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_twenty_parallel_acceptances_one_wins(tenant: TestTenant, kind: str) -> None:
+def test_one_of_parallel_acceptances_wins(tenant: TestTenant, kind: str) -> None:
     invitation = invite(tenant, kind)
     token = token_of(invitation)
 
@@ -150,7 +150,7 @@ def test_invitation_token_works_once_within_seven_days(tenant: TestTenant, kind:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_weak_password_is_refused_and_the_token_stays_good(tenant: TestTenant, kind: str) -> None:
+def test_accept_rejects_weak_password_and_keeps_token(tenant: TestTenant, kind: str) -> None:
     token = token_of(invite(tenant, kind))
     refused = accept(token, password="password1")
     assert (refused.status_code, list(refused.json()["details"])) == (400, ["password"])
@@ -158,7 +158,7 @@ def test_a_weak_password_is_refused_and_the_token_stays_good(tenant: TestTenant,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sending_again_makes_the_token_before_worthless(tenant: TestTenant, kind: str) -> None:
+def test_resend_voids_previous_token(tenant: TestTenant, kind: str) -> None:
     invitation = invite(tenant, kind)
     first = token_of(invitation)
     age(tenant, invitation, timedelta(days=30))
@@ -170,21 +170,21 @@ def test_sending_again_makes_the_token_before_worthless(tenant: TestTenant, kind
     assert tenant.api.delete(f"{INVITATIONS}/{invitation['id']}").status_code == 409
 
 
-def test_an_address_that_has_a_user_active_or_not_is_409(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_invite_existing_user_is_409(tenant: TestTenant, other_tenant: TestTenant) -> None:
     person = tenant.register()
     tenant.sign_in(person)
     assert tenant.api.post(INVITATIONS, {"email": person.email.upper(), "kind": "end_user"}).status_code == 409
     tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{person.id}/status", {"active": False})
     assert tenant.api.post(INVITATIONS, {"email": person.email, "kind": "end_user"}).status_code == 409
     assert tenant.api.post(INVITATIONS, {"email": tenant.admin.email, "kind": "admin"}).status_code == 409
-    # End users of different tenants are different people.
+    # End users of different tenants are independent.
     assert other_tenant.api.post(INVITATIONS, {"email": person.email, "kind": "end_user"}).status_code == 201
 
 
 def test_other_tenants_admin_invitations_end_with_acceptance(tenant: TestTenant, other_tenant: TestTenant) -> None:
     email = new_address()
     first = invite(tenant, "admin", email)
-    # Of two mails that wait, either may be sent first.
+    # Two queued mails can be sent in either order.
     token_of_first = token_of(first)
     second = invite(other_tenant, "admin", email)
     assert accept(token_of_first).status_code == 201
@@ -203,7 +203,7 @@ def test_invite_rejects_a_second_open_invitation(tenant: TestTenant, other_tenan
     assert (again.status_code, again.json()["details"]) == (409, {"invitation_id": first["id"]})
     assert "pending invitation" in again.json()["message"]
     assert len(mails_to(email, "invited")) == 1
-    # The other kind and the other tenant have their own.
+    # Invitations of the other kind and of the other tenant are separate.
     other_kind = {"admin": "end_user", "end_user": "admin"}[kind]
     assert tenant.api.post(INVITATIONS, {**body, "kind": other_kind}).status_code == 201
     assert other_tenant.api.post(INVITATIONS, body).status_code == 201
@@ -211,7 +211,7 @@ def test_invite_rejects_a_second_open_invitation(tenant: TestTenant, other_tenan
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", ["cancelled", "expired"])
-def test_a_closed_invitation_makes_room_for_a_new_one(tenant: TestTenant, kind: str, end: str) -> None:
+def test_invite_again_after_cancel_or_accept(tenant: TestTenant, kind: str, end: str) -> None:
     first = invite(tenant, kind)
     token = token_of(first)
     if end == "cancelled":
@@ -230,14 +230,14 @@ def test_operators_have_one_open_invitation_per_address(tenant: TestTenant, oper
     assert made.status_code == 201
     again = operator.post(INVITATIONS, body)
     assert (again.status_code, again.json()["details"]["invitation_id"]) == (409, made.json()["id"])
-    # A tenant does not learn whom the platform invites.
+    # A tenant does not see the platform's invitations.
     assert tenant.api.post(INVITATIONS, body).status_code == 201
     assert operator.delete(f"{INVITATIONS}/{made.json()['id']}").status_code == 200
     assert operator.post(INVITATIONS, body).status_code == 201
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_twenty_parallel_invitations_store_one(tenant: TestTenant, kind: str) -> None:
+def test_concurrent_invitations_store_one(tenant: TestTenant, kind: str) -> None:
     body = {"email": new_address(), "kind": kind}
 
     def attempt(_: int) -> int:
@@ -253,7 +253,7 @@ def test_twenty_parallel_invitations_store_one(tenant: TestTenant, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_resend_and_an_invitation_at_once_leave_one_open(tenant: TestTenant, kind: str) -> None:
+def test_concurrent_resend_and_invite_leave_one_open(tenant: TestTenant, kind: str) -> None:
     for _ in range(5):
         first = invite(tenant, kind)
         age(tenant, first, timedelta(days=8))
@@ -271,7 +271,7 @@ def test_a_resend_and_an_invitation_at_once_leave_one_open(tenant: TestTenant, k
         assert responses in ((200, 409), (409, 201))
 
 
-def test_who_registered_meanwhile_is_told_409(tenant: TestTenant) -> None:
+def test_accept_after_registration_is_409(tenant: TestTenant) -> None:
     invitation = invite(tenant, "end_user")
     tenant.sign_in(tenant.register(invitation["email"]))
     assert accept(token_of(invitation)).status_code == 409
@@ -306,7 +306,7 @@ def test_an_operator_invites_operators_and_for_tenants(tenant: TestTenant, opera
     assert operator.post(INVITATIONS, {"email": new_address(), "kind": "end_user"}).status_code == 400
     for_tenant = {"email": new_address(), "kind": "end_user", "tenant_id": str(tenant.id)}
     assert operator.post(INVITATIONS, for_tenant).status_code == 201
-    assert operator.post(INVITATIONS, {**for_tenant, "tenant_id": NOBODY}).status_code == 404
+    assert operator.post(INVITATIONS, {**for_tenant, "tenant_id": UNKNOWN_ID}).status_code == 404
     assert made["id"] in {row["id"] for row in operator.get(INVITATIONS).json()["invitations"]}
     assert operator.delete(f"{INVITATIONS}/{made['id']}").status_code == 409
 
@@ -316,7 +316,7 @@ def test_other_tenants_invitation_is_404(tenant: TestTenant, other_tenant: TestT
     invitation = invite(tenant, kind)
     for method, suffix in (("post", "/resend"), ("delete", "")):
         foreign = other_tenant.api.call(method, f"{INVITATIONS}/{invitation['id']}{suffix}")
-        unknown = other_tenant.api.call(method, f"{INVITATIONS}/{NOBODY}{suffix}")
+        unknown = other_tenant.api.call(method, f"{INVITATIONS}/{UNKNOWN_ID}{suffix}")
         assert foreign.status_code == unknown.status_code == 404
         assert foreign.json() == unknown.json()
     mine = {row["id"] for row in other_tenant.api.get(INVITATIONS, {"limit": "100"}).json()["invitations"]}
@@ -330,10 +330,10 @@ def test_other_tenants_invitation_is_404(tenant: TestTenant, other_tenant: TestT
     assert accept(token_of(invitation)).status_code == 201
 
 
-def test_a_token_carried_to_another_place_is_unknown_there(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_token_of_another_database_is_rejected(tenant: TestTenant, other_tenant: TestTenant) -> None:
     token = token_of(invite(tenant, "end_user"))
     secret = token.partition(".")[2]
-    for place in (other_tenant.id.hex, "p", UUID(NOBODY).hex):
+    for place in (other_tenant.id.hex, "p", UUID(UNKNOWN_ID).hex):
         assert accept(f"{place}.{secret}").status_code == 400
     assert accept(token).status_code == 201
 
@@ -341,7 +341,7 @@ def test_a_token_carried_to_another_place_is_unknown_there(tenant: TestTenant, o
 @pytest.mark.parametrize(
     "token", ["", "x", "p.", "." * 40, f"p.{'A' * 43}", f"{'0' * 32}.{'A' * 43}", "p.\u00e4", 5, None]
 )
-def test_anything_else_is_no_token(tenant: TestTenant, token: Any) -> None:
+def test_malformed_token_is_rejected(tenant: TestTenant, token: Any) -> None:
     assert Api().post(ACCEPT, {"token": token, "password": PASSWORD}).status_code == 400
 
 
@@ -372,11 +372,11 @@ def test_page_has_constant_statement_count(new_tenant: Any) -> None:
         invite(tenant, kind)
     with capture_statements() as many:
         tenant.api.get(INVITATIONS)
-    # The caller's state; of each kind its number, its keys and its rows.
+    # The caller's state; for each kind the total, the keys and the rows.
     assert [len(few.default), len(few.tenant)] == [len(many.default), len(many.tenant)] == [4, 3]
 
 
-def test_roles_that_were_deleted_meanwhile_are_not_given(tenant: TestTenant) -> None:
+def test_accept_skips_deleted_roles(tenant: TestTenant) -> None:
     role = tenant.api.post("/authmgr/roles", {"name": f"gone{secrets.token_hex(4)}", "permissions": ["x:y"]}).json()
     invitation = invite(tenant, "end_user", roles=[role["name"]])
     tenant.api.delete(f"/authmgr/roles/{role['id']}")
@@ -400,7 +400,7 @@ def test_roles_that_were_deleted_meanwhile_are_not_given(tenant: TestTenant) -> 
         ({"email": "a@example.com", "kind": "end_user", "client_id": "x"}, "client_id"),
     ],
 )
-def test_a_bad_invitation_names_the_member(tenant: TestTenant, body: dict[str, Any], member: str) -> None:
+def test_invalid_invitation_names_field(tenant: TestTenant, body: dict[str, Any], member: str) -> None:
     response = tenant.api.post(INVITATIONS, body)
     assert (response.status_code, list(response.json()["details"])) == (400, [member])
 
@@ -424,7 +424,7 @@ def test_invitation_events_hold_no_token_or_address(tenant: TestTenant, kind: st
     assert [word for word in (invitation["email"], first, token) if word in response.content.decode()] == []
 
 
-def test_a_suspended_tenants_invitation_waits(new_tenant: Any, operator: Api) -> None:
+def test_accept_rejects_suspended_tenant_and_keeps_token(new_tenant: Any, operator: Api) -> None:
     tenant = new_tenant()
     tokens = [token_of(invite(tenant, kind)) for kind in KINDS]
     operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"status": "suspended"})
@@ -446,7 +446,7 @@ def test_accept_rejects_long_admin_name_and_keeps_token(tenant: TestTenant, memb
     assert accept(token, username=f"u{secrets.token_hex(4)}", name="Grace Hopper").status_code == 201
 
 
-def test_an_invitation_grants_nothing_that_its_inviter_has_lost(new_tenant: Any) -> None:
+def test_accept_rejects_roles_the_inviter_lost(new_tenant: Any) -> None:
     tenant: TestTenant = new_tenant()
     name = f"boss-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "B", "last_name": "O"}
@@ -474,7 +474,7 @@ def test_accept_grants_no_permission_the_inviter_lost(new_tenant: Any) -> None:
     assert accept(token_of(plain)).status_code == 201
 
 
-def test_inviting_has_a_limit_by_the_hour(new_tenant: Any, settings: Any) -> None:
+def test_invite_is_limited_per_hour(new_tenant: Any, settings: Any) -> None:
     tenant: TestTenant = new_tenant()
     settings.LIMITS = {**settings.LIMITS, "invitation": (2, 3600)}
     responses = [tenant.api.post(INVITATIONS, {"email": new_address(), "kind": "end_user"}) for _ in range(3)]
@@ -483,7 +483,7 @@ def test_inviting_has_a_limit_by_the_hour(new_tenant: Any, settings: Any) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_tenants_mails_hold_none_of_this_ones_back(
+def test_mail_limit_is_counted_per_tenant(
     tenant: TestTenant, other_tenant: TestTenant, settings: Any, kind: str
 ) -> None:
     settings.LIMITS = {**settings.LIMITS, "mail": (2, 3600)}
@@ -507,7 +507,7 @@ def test_admin_invitations_need_admins_write(tenant: TestTenant, method: str) ->
     assert invitation["id"] in {row["id"] for row in listed}
 
 
-def test_an_expired_grant_is_not_given_again_by_who_holds_less(tenant: TestTenant) -> None:
+def test_resend_rejects_roles_the_caller_cannot_grant(tenant: TestTenant) -> None:
     role = {"name": f"strong {secrets.token_hex(4)}", "permissions": ["services:credentials"]}
     assert tenant.api.post("/authmgr/roles", role).status_code == 201
     invitation = invite(tenant, "end_user", roles=[role["name"]])
@@ -517,7 +517,7 @@ def test_an_expired_grant_is_not_given_again_by_who_holds_less(tenant: TestTenan
     assert tenant.api.post(f"{path}/resend").status_code == 200
 
 
-def test_who_was_erased_does_not_come_back_by_an_older_invitation(new_tenant: Any) -> None:
+def test_erase_deletes_older_invitations(new_tenant: Any) -> None:
     tenant: TestTenant = new_tenant()
     tenant.register()
     role = tenant.api.post("/authmgr/roles", {"name": "pourers", "permissions": ["tea:pour"]}).json()
@@ -579,7 +579,7 @@ def test_resend_makes_the_caller_the_inviter(tenant: TestTenant, kind: str) -> N
 
 
 def _strong(tenant: TestTenant, kind: str) -> dict[str, list[str]]:
-    """Roles that carry permissions of the platform."""
+    """Create roles with permissions of the platform."""
     if kind == "admin":
         return {"roles": ["auditor"]}
     role = {"name": f"readers {secrets.token_hex(4)}", "permissions": ["endusers:read"]}

@@ -1,4 +1,4 @@
-"""Changing one's own password with the present one."""
+"""Change the caller's own password."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ def body(**members: Any) -> dict[str, Any]:
     return {"current_password": PASSWORD, "new_password": NEW, **members}
 
 
-def test_the_other_sessions_end_and_this_one_stays(tenant: TestTenant) -> None:
+def test_change_ends_all_other_sessions(tenant: TestTenant) -> None:
     person = tenant.register()
     here, there = tenant.as_user(person), tenant.as_user(person)
     response = here.post(PATH, body())
@@ -31,13 +31,13 @@ def test_the_other_sessions_end_and_this_one_stays(tenant: TestTenant) -> None:
     assert [sent.subject for sent in django_mail.outbox if sent.to == [person.email]][-1].endswith("has changed")
 
 
-def test_an_admin_user_changes_theirs(new_tenant: Any) -> None:
+def test_admin_changes_own_password(new_tenant: Any) -> None:
     own = new_tenant()
     assert own.api.post(PATH, body()).status_code == 200
     assert sign_in_admin(own.admin.username, NEW)["access_token"]
 
 
-def test_a_wrong_present_password_changes_nothing_and_is_counted(tenant: TestTenant) -> None:
+def test_change_counts_wrong_current_password(tenant: TestTenant) -> None:
     api = tenant.as_user(tenant.register())
     statuses = [api.post(PATH, body(current_password="wrong horse 9 battery")).status_code for _ in range(6)]
     assert statuses == [400] * 5 + [429]
@@ -56,13 +56,13 @@ def test_login_lock_does_not_block_password_change(tenant: TestTenant) -> None:
 
 
 @pytest.mark.parametrize("weak", ["short", "p" * 129, "password123", "Some One"])
-def test_a_weak_password_is_refused_by_the_members_name(tenant: TestTenant, weak: str) -> None:
+def test_change_rejects_weak_password(tenant: TestTenant, weak: str) -> None:
     response = tenant.as_user(tenant.register()).post(PATH, body(new_password=weak))
     assert (response.status_code, list(response.json()["details"])) == (400, ["new_password"])
 
 
 @pytest.mark.parametrize("missing", ["current_password", "new_password"])
-def test_both_members_are_needed(tenant: TestTenant, missing: str) -> None:
+def test_change_requires_both_fields(tenant: TestTenant, missing: str) -> None:
     sent = {name: value for name, value in body().items() if name != missing}
     response = tenant.as_user(tenant.register()).post(PATH, sent)
     assert (response.status_code, list(response.json()["details"])) == (400, [missing])
@@ -72,7 +72,7 @@ def test_changes_require_a_token(api: Api) -> None:
     assert api.post(PATH, body()).status_code == 401
 
 
-def test_a_mail_server_that_is_down_undoes_nothing(tenant: TestTenant, settings: Any) -> None:
+def test_change_succeeds_without_mail_server(tenant: TestTenant, settings: Any) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT, settings.EMAIL_TIMEOUT = "127.0.0.1", 9, 1
     person = tenant.register()
@@ -84,8 +84,8 @@ def test_a_mail_server_that_is_down_undoes_nothing(tenant: TestTenant, settings:
     assert mail.settle()
 
 
-def test_statements_of_a_change(new_tenant: Callable[[], TestTenant]) -> None:
-    # Of a tenant without webhooks: with an endpoint it is one more.
+def test_change_has_constant_statement_count(new_tenant: Callable[[], TestTenant]) -> None:
+    # In a tenant without webhooks; an endpoint adds one statement.
     tenant = new_tenant()
     api = tenant.as_user(tenant.register())
     with capture_statements() as seen:

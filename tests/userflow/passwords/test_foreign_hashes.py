@@ -130,7 +130,7 @@ def test_first_admin_login_replaces_foreign_hash(tenant: TestTenant) -> None:
         "$2b$04$" + "!" * 53,
         HASHES["scrypt (PHC)"][1] + "\n",
     ],
-    # Salts are random, and every process must know the tests by the same names.
+    # Salts are random, but test ids must be the same in every process.
     ids=range(18),
 )
 def test_invalid_or_costly_hash_is_not_recognised(encoded: str) -> None:
@@ -177,7 +177,7 @@ COSTLY = [
     f"$scrypt$ln=17,r=8,p=2${S}${D}",
     f"$scrypt$ln=18,r=8,p=1${S}${D}",
 ]
-# The form is right, but no library verifies these.
+# Well-formed, but no library verifies these.
 BROKEN = [
     "$2b$12$" + "a" * 53,
     f"$scrypt$ln=1,r=255,p=900${S}${D}",
@@ -228,7 +228,7 @@ def test_slow_hashes_do_not_block_other_tenants(tenant: TestTenant, other_tenant
 
     with ThreadPoolExecutor(6) as pool:
         tries = [pool.submit(sign_in, person) for person in dear]
-        # More at once would be more than one slot: these would fill the platform's own.
+        # More concurrent logins would use the slots of other tenants.
         for _ in range(5):
             other_tenant.sign_in(other_user)
         assert {done.result() for done in tries} <= {401, 503}
@@ -249,6 +249,6 @@ def test_busy_hasher_does_not_count_an_attempt(tenant: TestTenant, name: str) ->
         for _ in range(lane.waiting.number):
             full.enter_context(lane.waiting.acquire())
         assert [Api().post("/uflow/auth/enduser/login", login).status_code for _ in range(3)] == [503] * 3
-    # The four that were looked at still count: the fifth locks.
+    # The four compared attempts still count: the fifth locks.
     assert Api().post("/uflow/auth/enduser/login", wrong).status_code == 401
     assert Api().post("/uflow/auth/enduser/login", login).status_code == 429

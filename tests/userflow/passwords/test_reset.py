@@ -1,4 +1,4 @@
-"""Forgotten passwords: a link by mail, good once, for half an hour, for one user of one tenant."""
+"""Password reset: a mailed link that works once within 30 minutes, for one user of one tenant."""
 
 import re
 import secrets
@@ -30,14 +30,14 @@ NEW = "another horse 8 battery"
 
 
 def mails_to(address: str) -> list[Any]:
-    """All mails but the one that every registration sends."""
+    """Return all mails except the one of the registration."""
     assert mail.settle(60)
     sent_there = [sent for sent in django_mail.outbox if sent.to == [address]]
     return [sent for sent in sent_there if "verify your e-mail address" not in sent.subject]
 
 
 def ask(tenant: TestTenant, person: User) -> str:
-    """Ask for a link and give the token of the mail."""
+    """Request a link and return the token of the mail."""
     response = Api().post(FORGOT, {"email": person.email, "client_id": str(tenant.client_id)})
     assert response.status_code == 200, response.content
     return token_in(mails_to(person.email)[-1])
@@ -54,7 +54,7 @@ def login(tenant: TestTenant, person: User, password: str) -> int:
     return int(Api().post("/uflow/auth/enduser/login", body).status_code)
 
 
-def test_the_link_sets_a_new_password_and_ends_every_session(tenant: TestTenant) -> None:
+def test_reset_sets_password_and_ends_every_session(tenant: TestTenant) -> None:
     person = tenant.register()
     before = tenant.as_user(person)
     token = ask(tenant, person)
@@ -68,7 +68,7 @@ def test_the_link_sets_a_new_password_and_ends_every_session(tenant: TestTenant)
     assert {"password.reset_asked", "password.reset"} <= set(actions)
 
 
-def test_the_mail_carries_link_and_token_and_neither_is_stored(tenant: TestTenant) -> None:
+def test_reset_mail_has_link_and_token_stored_hashed(tenant: TestTenant) -> None:
     person = tenant.register()
     token = ask(tenant, person)
     sent = mails_to(person.email)[-1]
@@ -81,7 +81,7 @@ def test_the_mail_carries_link_and_token_and_neither_is_stored(tenant: TestTenan
         assert timedelta(minutes=29) < ticket.expires_at - now() <= timedelta(minutes=30)
 
 
-def test_a_token_works_once_and_a_weak_password_does_not_spend_it(tenant: TestTenant) -> None:
+def test_reset_token_works_once_and_survives_weak_password(tenant: TestTenant) -> None:
     person = tenant.register()
     token = ask(tenant, person)
     weak = Api().post(RESET, {"token": token, "password": "password1"})
@@ -92,7 +92,7 @@ def test_a_token_works_once_and_a_weak_password_does_not_spend_it(tenant: TestTe
     assert login(tenant, person, NEW) == 200
 
 
-def test_eight_uses_at_once_set_one_password(tenant: TestTenant) -> None:
+def test_concurrent_resets_with_one_link_set_one_password(tenant: TestTenant) -> None:
     token = ask(tenant, tenant.register())
 
     def use(number: int) -> int:
@@ -107,7 +107,7 @@ def test_eight_uses_at_once_set_one_password(tenant: TestTenant) -> None:
     assert set(statuses) <= {200, 400, 503}
 
 
-def test_two_links_at_once_set_one_password(tenant: TestTenant) -> None:
+def test_concurrent_resets_with_two_links_set_one_password(tenant: TestTenant) -> None:
     for _ in range(8):
         person = tenant.register()
         tokens = [ask(tenant, person), ask(tenant, person)]
@@ -122,7 +122,7 @@ def test_two_links_at_once_set_one_password(tenant: TestTenant) -> None:
             assert sorted(pool.map(use, tokens)) == [200, 400]
 
 
-def test_an_expired_token_is_refused(tenant: TestTenant) -> None:
+def test_reset_rejects_expired_token(tenant: TestTenant) -> None:
     person = tenant.register()
     token = ask(tenant, person)
     with in_tenant(tenant.id):
@@ -130,7 +130,7 @@ def test_an_expired_token_is_refused(tenant: TestTenant) -> None:
     assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 400
 
 
-def test_a_token_is_bound_to_its_tenant_user_and_realm(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_reset_token_is_bound_to_tenant_user_and_realm(tenant: TestTenant, other_tenant: TestTenant) -> None:
     token = ask(tenant, tenant.register())
     secret = token.split(".")[1]
     elsewhere = f"{other_tenant.id.hex}.{secret}"
@@ -143,7 +143,7 @@ def test_a_token_is_bound_to_its_tenant_user_and_realm(tenant: TestTenant, other
     assert Api().post(RESET, {**other, "tenant_id": str(tenant.id)}).status_code == 200
 
 
-def test_a_ticket_of_another_purpose_resets_nothing(tenant: TestTenant) -> None:
+def test_reset_rejects_ticket_of_another_purpose(tenant: TestTenant) -> None:
     body = {
         "tenant_id": str(tenant.id),
         "client_id": str(tenant.client_id),
@@ -162,7 +162,7 @@ def test_forgot_reveals_nothing_about_users(tenant: TestTenant, other_tenant: Te
         EndUser.objects.filter(pk=synced.id).update(provider="entra_id", email_verified_at=now())
     asked = [
         {"email": known.email, "client_id": str(tenant.client_id)},
-        {"email": "nobody-at-all@example.com", "client_id": str(tenant.client_id)},
+        {"email": "unknown-user@example.com", "client_id": str(tenant.client_id)},
         {"email": off.email, "client_id": str(tenant.client_id)},
         {"email": synced.email, "client_id": str(tenant.client_id)},
         {"email": known.email, "client_id": str(other_tenant.client_id)},
@@ -177,18 +177,18 @@ def test_forgot_reveals_nothing_about_users(tenant: TestTenant, other_tenant: Te
     assert [to for to in sent if to in {body["email"] for body in asked}] == [known.email]
 
 
-def test_asking_touches_no_database_before_the_answer(tenant: TestTenant) -> None:
+def test_forgot_runs_no_statement_before_the_response(tenant: TestTenant) -> None:
     person = tenant.register()
     with capture_statements() as seen:
         Api().post(FORGOT, {"email": person.email, "client_id": str(tenant.client_id)})
-        Api().post(FORGOT, {"email": "nobody@example.com", "client_id": str(tenant.client_id)})
+        Api().post(FORGOT, {"email": "unknown@example.com", "client_id": str(tenant.client_id)})
     assert seen.counts == (0, 0)
     assert mail.settle()
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_the_sixth_mail_in_an_hour_is_refused_for_anybody(tenant: TestTenant, known: bool) -> None:
-    email = tenant.register().email if known else f"nobody-{secrets.token_hex(4)}@example.com"
+def test_forgot_is_limited_to_five_mails_an_hour(tenant: TestTenant, known: bool) -> None:
+    email = tenant.register().email if known else f"unknown-{secrets.token_hex(4)}@example.com"
     body = {"email": email, "tenant_id": str(tenant.id)}
     statuses = [Api().post(FORGOT, body).status_code for _ in range(6)]
     assert statuses == [200] * 5 + [429]
@@ -197,7 +197,7 @@ def test_the_sixth_mail_in_an_hour_is_refused_for_anybody(tenant: TestTenant, kn
     assert len(mails_to(email)) == (5 if known else 0)
 
 
-def test_a_user_gets_five_mails_however_the_tenant_is_named(tenant: TestTenant) -> None:
+def test_forgot_limit_holds_for_tenant_and_client_ids(tenant: TestTenant) -> None:
     person = tenant.register()
     for named in ({"tenant_id": str(tenant.id)}, {"client_id": str(tenant.client_id)}):
         for _ in range(4):
@@ -205,12 +205,12 @@ def test_a_user_gets_five_mails_however_the_tenant_is_named(tenant: TestTenant) 
     assert len(mails_to(person.email)) == 5
 
 
-def test_a_tenant_or_a_client_must_be_named(api: Api) -> None:
+def test_forgot_requires_tenant_or_client(api: Api) -> None:
     response = api.post(FORGOT, {"email": "ann@example.com"})
     assert (response.status_code, list(response.json()["details"])) == (400, ["client_id"])
 
 
-def test_a_reset_unlocks_the_user_and_ends_a_login_that_waits(tenant: TestTenant) -> None:
+def test_reset_unlocks_user_and_ends_pending_login(tenant: TestTenant) -> None:
     person = tenant.register()
     for _ in range(6):
         login(tenant, person, "wrong horse 9 battery")
@@ -230,7 +230,7 @@ def test_address_change_voids_reset_links(tenant: TestTenant) -> None:
     assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 400
 
 
-def test_the_tenants_page_and_name_stand_in_the_mail(new_tenant: Any) -> None:
+def test_reset_mail_names_tenant_and_its_page(new_tenant: Any) -> None:
     own = new_tenant()
     own.row.settings = {
         "issuer_name": "Acme Shop",
@@ -261,7 +261,7 @@ def test_admin_reset_link_never_leads_to_a_tenants_page(way: str, new_tenant: An
     assert f"{settings.PASSWORD_RESET_URL}#realm=admin&token={token_in(sent)}" in sent.body
 
 
-def test_admin_users_reset_theirs_in_the_global_database(new_tenant: Any) -> None:
+def test_admin_resets_password(new_tenant: Any) -> None:
     own = new_tenant()
     assert Api().post(ADMIN_FORGOT, {"email": own.admin.email.upper()}).status_code == 200
     token = token_in(mails_to(own.admin.email)[-1])

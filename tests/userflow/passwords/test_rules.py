@@ -1,4 +1,4 @@
-"""Rules for new passwords: length and a blocklist, nothing about kinds of characters (NIST SP 800-63B)."""
+"""Rules for new passwords: length and a blocklist, no character classes (NIST SP 800-63B)."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def refused(password: str, **how: Any) -> bool:
     return False
 
 
-def test_the_refusal_names_the_member_and_not_the_password() -> None:
+def test_error_names_field_and_not_the_password() -> None:
     with pytest.raises(WeakPassword) as error:
         passwords.check_strength("Password2026!", field="new_password")
     assert list(error.value.details or {}) == ["new_password"]
@@ -39,7 +39,7 @@ def test_the_refusal_names_the_member_and_not_the_password() -> None:
         "a7" + "qz" * 63,
     ],
 )
-def test_no_kind_of_character_is_demanded_or_forbidden(password: str) -> None:
+def test_any_characters_are_accepted(password: str) -> None:
     assert not refused(password)
 
 
@@ -70,7 +70,7 @@ def test_no_kind_of_character_is_demanded_or_forbidden(password: str) -> None:
         "Football1!",
     ],
 )
-def test_common_ones_and_what_people_make_of_them_are_refused(password: str) -> None:
+def test_common_passwords_and_variants_are_rejected(password: str) -> None:
     assert refused(password)
 
 
@@ -78,7 +78,7 @@ def test_common_ones_and_what_people_make_of_them_are_refused(password: str) -> 
     "password",
     ["annabelle.lee", "Annabelle.Lee@example.com", "AnnabelleLee", "annabelle2026", "eelebannal"[::-1], "example1!"],
 )
-def test_ones_own_name_and_address_are_refused(password: str) -> None:
+def test_own_name_and_address_are_rejected(password: str) -> None:
     assert refused(password, personal=("annabelle.lee@example.com", "Annabelle Lee", "lannabelee"))
 
 
@@ -87,7 +87,7 @@ def test_the_length_is_between_8_and_128(length: int, bad: bool) -> None:
     assert refused(("horse battery 9 xk " * 8)[:length].replace(" ", "-")) is bad
 
 
-def test_a_tenant_may_ask_for_more(new_tenant: Any) -> None:
+def test_tenant_can_require_longer_passwords(new_tenant: Any) -> None:
     own = new_tenant()
     own.row.settings = {"password_min_length": 15}
     own.row.save()
@@ -98,7 +98,7 @@ def test_a_tenant_may_ask_for_more(new_tenant: Any) -> None:
     assert own.api.post("/uflow/admin/users", {**admin, "password": "fourteen chars"}).status_code == 400
 
 
-def test_a_list_of_the_operators_own_is_used_too(settings: Any, tmp_path: Any) -> None:
+def test_operators_blocklist_is_used(settings: Any, tmp_path: Any) -> None:
     own = tmp_path / "own.txt"
     own.write_text("acme-widgets\n\nspringfield isotopes\n")
     settings.PASSWORD_BLOCKLIST = str(own)
@@ -112,6 +112,6 @@ def test_a_list_of_the_operators_own_is_used_too(settings: Any, tmp_path: Any) -
     assert not refused("Acme-Widgets")
 
 
-def test_a_weak_password_is_refused_wherever_one_is_set(tenant: TestTenant) -> None:
+def test_every_endpoint_rejects_weak_passwords(tenant: TestTenant) -> None:
     body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": "weak@example.com"}
     assert Api().post("/uflow/user/clients/register", {**body, "password": "Password2026!"}).status_code == 400

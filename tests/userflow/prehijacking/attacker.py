@@ -1,4 +1,4 @@
-"""What an attacker prepares under the address of somebody who has no account yet, and tries later.
+"""What an attacker prepares under the address of a victim without an account, and tries later.
 
 Every preparation does what the platform lets it do and goes on where it is rejected: which step is rejected depends on the
 tenant's settings, and nothing that was kept may work afterwards.
@@ -24,17 +24,17 @@ STOLEN = "attacker horse 5 battery"
 
 
 def tokens_in_mail(sent: Any) -> list[str]:
-    """Every token behind the `#` of a link in a mail."""
+    """Return the tokens of the links in a mail."""
     return re.findall(r"#(?:realm=[a-z]+&)?token=([A-Za-z0-9._-]+)", sent.body)
 
 
 @dataclass
 class Attacker:
-    """A caller who knows the address of the victim and has a mailbox of their own."""
+    """A caller who knows the address of the victim and has another mailbox."""
 
     tenant: TestTenant
     victim: str
-    # One network for all calls: windows belong to it.
+    # One network for all calls: enrollment windows depend on it.
     api: Api = field(default_factory=Api)
     mailbox: str = field(default_factory=lambda: f"attacker-{secrets.token_hex(5)}@example.com")
     logins: list[dict[str, Any]] = field(default_factory=list)
@@ -47,15 +47,15 @@ class Attacker:
 
     @property
     def name(self) -> dict[str, str]:
-        """How the calls name the victim."""
+        """Return the fields that identify the victim in calls."""
         return {"email": self.victim, "tenant_id": str(self.tenant.id)}
 
     @property
     def token(self) -> str:
-        """The newest access token, or one that is not valid."""
+        """Return the newest access token, or an invalid one."""
         return str(self.logins[-1].get("access_token", "none")) if self.logins else "none"
 
-    # --- parts of preparations ---------------------------------------------------------------------------------------
+    # --- steps of preparations ---------------------------------------------------------------------------------------
 
     def register(self, email: str, **fields: Any) -> Any:
         body = {"tenant_id": str(self.tenant.id), "client_id": str(self.tenant.client_id), "email": email}
@@ -100,7 +100,7 @@ class Attacker:
             self.api.post("/webauthn/sms/confirmSetup", {**body, "code": code}, **how)
 
     def second_step(self) -> None:
-        """Complete the newest login, which waits for its second step; a second login goes on waiting."""
+        """Complete the newest login, which waits for its second step; an older one keeps waiting."""
         waiting = self.logins[-1].get("mfa_token") if self.logins else None
         if waiting and self.backup_codes:
             body = {**self.name, "mfa_token": waiting, "backup_code": self.backup_codes.pop()}
@@ -111,7 +111,7 @@ class Attacker:
     # --- afterwards --------------------------------------------------------------------------------------------------
 
     def successes(self, victim_id: str) -> list[str]:
-        """What still acts for the victim, of all that was kept."""
+        """Return the kept secrets that still act for the victim."""
         return [name for name, attempt in self._attempts().items() if attempt(victim_id)]
 
     def _attempts(self) -> dict[str, Callable[[str], bool]]:
@@ -132,7 +132,7 @@ class Attacker:
         }
 
     def _acts(self, token: Any, who: str) -> bool:
-        """Whether the token is accepted and speaks for the victim."""
+        """Return whether the token is accepted and belongs to the victim."""
         if not token:
             return False
         response = self.api.get("/authmgr/profile", token=token)
@@ -185,7 +185,7 @@ class Attacker:
         return self.api.post("/webauthn/totp/verify", {**self.name, **proof}).status_code == 200
 
     def _uses_mails(self, who: str) -> bool:
-        """Use every link that has come to the attacker's mailbox; the victim's record must stay as it is."""
+        """Use every link in the attacker's mailbox; the victim's record must not change."""
         for sent in mails_to(self.mailbox):
             for token in tokens_in_mail(sent):
                 for path in ("/uflow/user/email/verify", "/uflow/user/email/undo"):
@@ -199,25 +199,25 @@ class Attacker:
 
 
 def classic_federated_merge(attacker: Attacker) -> None:
-    """A password under the victim's address; the victim comes by another way, and both records become one."""
+    """Set a password under the victim's address; the victim joins in another way, and both records are merged."""
     attacker.register(attacker.victim)
 
 
 def unexpired_session(attacker: Attacker) -> None:
-    """A session under the victim's address that is kept alive."""
+    """Keep a session under the victim's address alive."""
     attacker.register(attacker.victim)
     attacker.sign_in(attacker.victim)
     attacker.sign_in(attacker.victim)
 
 
 def trojan_passkey(attacker: Attacker) -> None:
-    """A passkey of the attacker, enrolled through the window; nobody has signed in."""
+    """Enroll a passkey of the attacker through the enrollment window, without a sign-in."""
     attacker.register(attacker.victim)
     attacker.enrol_passkey()
 
 
 def trojan_factors(attacker: Attacker) -> None:
-    """Every kind of factor that a ticket adds, a session that has proven them, and a login that waits."""
+    """Enroll every factor that a ticket allows; keep a session that used them and a waiting login."""
     attacker.register(attacker.victim)
     attacker.sign_in(attacker.victim)
     by = {"X-Enrollment-Ticket": attacker.tickets[-1] if attacker.tickets else "none"}
@@ -230,7 +230,7 @@ def trojan_factors(attacker: Attacker) -> None:
 
 
 def pending_change_away(attacker: Attacker) -> None:
-    """A change of the victim's address to the attacker's, not confirmed yet."""
+    """Request a change of the victim's address to the attacker's, and leave it pending."""
     trojan_factors(attacker)
     tokens = [login["access_token"] for login in attacker.logins if login.get("access_token")]
     for token in tokens[-1:]:
@@ -240,14 +240,14 @@ def pending_change_away(attacker: Attacker) -> None:
 
 
 def changed_away(attacker: Attacker) -> None:
-    """The address was the attacker's user's for a while; the user has another one now."""
+    """Give the attacker's user the address for a while, then change it away."""
     attacker.register(attacker.victim)
     attacker.sign_in(attacker.victim)
     attacker.api.put("/authmgr/profile", {"email": attacker.mailbox, "current_password": STOLEN}, token=attacker.token)
 
 
 def pending_change_to(attacker: Attacker) -> None:
-    """The attacker's own account gets the victim's address; the attacker's mailbox holds the link that undoes it."""
+    """Give the attacker's account the victim's address; the attacker's mailbox keeps the link that undoes it."""
     attacker.register(attacker.mailbox)
     for sent in mails_to(attacker.mailbox):
         for token in tokens_in_mail(sent):
@@ -258,7 +258,7 @@ def pending_change_to(attacker: Attacker) -> None:
 
 
 def non_verifying_provider(attacker: Attacker) -> None:
-    """A record that an identity provider without verification stands for, and the attacker's try to make one."""
+    """Use a record of an identity provider that does not verify addresses, and try to create one."""
     attacker.register(attacker.victim, provider="google")
     fields = {"provider": "google", "email": attacker.victim, "name": "Not the victim"}
     body = {"tenant_id": str(attacker.tenant.id), "client_id": str(attacker.tenant.client_id), **fields}

@@ -15,11 +15,11 @@ from tests.userflow.prehijacking.victim import STEPS, Victim
 from tests.world import TestTenant, build_tenant
 
 EXCLUDED = [
-    # A record of another provider has no password that a mail could reset once the address is verified.
-    (non_verifying_provider, Victim.confirms_what_a_stranger_registered),
-    # A stranger's account whose owner-to-be confirms the stranger's change of address: the link that undoes the change
-    # stays with the stranger, as it does with the owner of an account that a thief has moved. The mail says whose change it is.
-    (pending_change_to, Victim.confirms_what_a_stranger_registered),
+    # A record of another provider has no password that a mail could reset after verification.
+    (non_verifying_provider, Victim.confirms_foreign_registration),
+    # The victim confirms the attacker's change of address. The link that undoes the change stays with the attacker's old
+    # address, as it protects the owner of a stolen account. The mail says who made the change.
+    (pending_change_to, Victim.confirms_foreign_registration),
 ]
 CELLS = [
     pytest.param(prepare, step, id=f"{prepare.__name__}-{step.__name__}")
@@ -31,7 +31,7 @@ CELLS = [
 
 @pytest.fixture(scope="module")
 def tenants_by_policy(django_db_setup: None, django_db_blocker: Any) -> dict[str, TestTenant]:
-    """A tenant for each value of `email_verification`."""
+    """Return a tenant for each value of `email_verification`."""
     with django_db_blocker.unblock():
         made = {policy: build_tenant("hijack") for policy in ("off", "required")}
         path = f"/uflow/admin/tenants/{made['required'].id}/settings"
@@ -42,7 +42,7 @@ def tenants_by_policy(django_db_setup: None, django_db_blocker: Any) -> dict[str
 
 @pytest.fixture
 def entra(settings: Any) -> Iterator[Entra]:
-    """The directory that the victim comes from."""
+    """Return the victim's directory."""
     directory = Entra()
     settings.DIRECTORY_CLOUDS = {"standin": (directory.base, directory.base)}
     settings.DIRECTORIES_PER_TENANT = 1000
@@ -52,7 +52,7 @@ def entra(settings: Any) -> Iterator[Entra]:
 
 @pytest.mark.parametrize(("prepare", "step"), CELLS)
 @pytest.mark.parametrize("policy", ["off", "required"])
-def test_nothing_prepared_under_an_address_survives_its_owner(
+def test_preparations_end_when_the_owner_arrives(
     tenants_by_policy: dict[str, TestTenant],
     entra: Entra,
     policy: str,

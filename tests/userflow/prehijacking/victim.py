@@ -1,4 +1,4 @@
-"""The ways in which the owner of an address comes to an account."""
+"""The ways in which the owner of an address gets an account."""
 
 import secrets
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ OWN = "victim horse 6 battery"
 
 @dataclass
 class Victim:
-    """The owner of a mailbox, at a network of their own."""
+    """The owner of a mailbox, in another network than the attacker."""
 
     tenant: TestTenant
     entra: Entra
@@ -34,7 +34,7 @@ class Victim:
         return self.api.post(REGISTER, {**body, "password": OWN})
 
     def _or_resets(self, response: Any) -> None:
-        """Where the address is taken, the owner is told so and sets a new password."""
+        """Register; if the address is taken, reset the password."""
         assert response.status_code in (200, 201, 409), response.content
         if response.status_code == 409:
             self.resets()
@@ -54,7 +54,7 @@ class Victim:
         before = len(mails_to(self.email))
         assert self.api.post("/uflow/auth/enduser/password/forgot", body).status_code == 200
         if len(mails_to(self.email)) == before:
-            # No account has this address: the owner registers.
+            # No account has this address, so the owner registers.
             registered = self._registration(self.email)
             assert registered.status_code == 201, registered.content
             return self._verifies()
@@ -63,15 +63,15 @@ class Victim:
         assert done.status_code == 200, done.content
         return None
 
-    def confirms_what_a_stranger_registered(self) -> None:
-        """Follow the link of a registration that was not the owner's, and then ask for a new password."""
+    def confirms_foreign_registration(self) -> None:
+        """Follow the link of a foreign registration, then reset the password."""
         links = [token for sent in mails_to(self.email, "verify your e-mail address") for token in tokens_in_mail(sent)]
         for token in links:
             self.api.post(VERIFY, {"token": token})
         self.resets()
 
     def moves_an_account_here(self) -> None:
-        """Verify the address as the new one of an account that the owner has had for long."""
+        """Verify the address as the new address of the owner's older account."""
         old = f"old-{secrets.token_hex(5)}@example.com"
         assert self._registration(old).status_code == 201
         assert self.api.post(VERIFY, {"token": self.newest_token(old), "current_password": OWN}).status_code == 200
@@ -89,7 +89,7 @@ class Victim:
             self._or_resets(self.api.post("/uflow/invitations/accept", body))
 
     def is_synchronised(self) -> None:
-        """Come from a directory; where another account keeps the address, the owner sets a new password for it."""
+        """Join by a directory; if another account keeps the address, reset its password."""
         self.entra.add(self.email)
         config = {"name": f"Office {secrets.token_hex(4)}", **self.entra.members()}
         made = self.tenant.api.post(CONFIGS, config).json()
@@ -97,7 +97,7 @@ class Victim:
         if not report["users_created"]:
             return self.resets()
         with in_tenant(self.tenant.id):
-            # A directory's users have no password here; signing in stands for a factor of their own.
+            # Directory users have no password on the platform; this one is set so that the test can sign in.
             EndUser.objects.filter(email=self.email).update(password=hashed(OWN))
         return None
 
@@ -106,7 +106,7 @@ class Victim:
         return self.api.post(LOGIN, body)
 
     def record(self) -> dict[str, Any]:
-        """The one user who has the address."""
+        """Return the user who has the address."""
         query = {"tenant_id": str(self.tenant.id), "email": self.email}
         (found,) = self.tenant.api.get("/uflow/user/enduser/list", query).json()["users"]
         return dict(self.tenant.api.get(f"/uflow/user/enduser/{self.tenant.id}/{found['id']}").json())
@@ -118,7 +118,7 @@ class Victim:
 STEPS = [
     Victim.registers_and_verifies,
     Victim.resets,
-    Victim.confirms_what_a_stranger_registered,
+    Victim.confirms_foreign_registration,
     Victim.moves_an_account_here,
     Victim.accepts_an_invitation,
     Victim.is_synchronised,

@@ -1,4 +1,4 @@
-"""One's own record, whoever one is."""
+"""The profile of admin users and end users."""
 
 from typing import Any
 from uuid import uuid4
@@ -69,7 +69,7 @@ def test_a_user_changes_name_and_metadata(tenant: TestTenant) -> None:
 @pytest.mark.parametrize(
     "member", ["id", "active", "roles", "permissions", "groups", "provider", "tenant_id", "mfa_methods", "password"]
 )
-def test_members_that_are_not_ones_own_to_change_have_no_effect(tenant: TestTenant, member: str) -> None:
+def test_update_ignores_other_fields(tenant: TestTenant, member: str) -> None:
     api = tenant.as_user(tenant.register())
     before = api.get(PATH).json()
     response = api.put(PATH, {member: ["tenant-admin"], "name": "Same"})
@@ -78,7 +78,7 @@ def test_members_that_are_not_ones_own_to_change_have_no_effect(tenant: TestTena
 
 
 @pytest.mark.parametrize(("member", "value"), [("name", 7), ("email", "x"), ("metadata", []), ("metadata", "x")])
-def test_a_member_of_another_form_is_named(tenant: TestTenant, member: str, value: Any) -> None:
+def test_invalid_field_is_named(tenant: TestTenant, member: str, value: Any) -> None:
     response = tenant.as_user(tenant.register()).put(PATH, {member: value})
     assert (response.status_code, list(response.json()["details"])) == (400, [member])
 
@@ -102,7 +102,7 @@ def test_admin_update_notifies_old_address(new_tenant: Any) -> None:
     assert sorted(to for to in sent if to in (own.admin.email, address)) == sorted([own.admin.email, address])
 
 
-def test_an_admins_username_and_address_stay_unique(new_tenant: Any, other_tenant: TestTenant) -> None:
+def test_update_rejects_taken_username_and_address(new_tenant: Any, other_tenant: TestTenant) -> None:
     tenant = new_tenant()
     assert tenant.api.put(PATH, {"username": other_tenant.admin.username.upper()}).status_code == 409
     fresh = Api(token=sign_in_admin(tenant.admin.username)["access_token"])
@@ -110,7 +110,7 @@ def test_an_admins_username_and_address_stay_unique(new_tenant: Any, other_tenan
     assert fresh.put(PATH, body).status_code == 409
 
 
-def test_another_address_needs_a_fresh_sign_in(new_tenant: Any) -> None:
+def test_new_address_requires_recent_sign_in(new_tenant: Any) -> None:
     tenant = new_tenant()
     person = tenant.register()
     admin = sign_in_admin(tenant.admin.username)["access_token"]
@@ -124,11 +124,11 @@ def test_another_address_needs_a_fresh_sign_in(new_tenant: Any) -> None:
         body = {"email": f"new-{uuid4().hex[:8]}@example.com", "current_password": PASSWORD}
         refused = api.put(path, body)
         assert (refused.status_code, refused.json()["code"]) == (401, "insufficient_user_authentication")
-        # A form that sends every member back changes no address.
+        # A form that sends all fields back does not change the address.
         assert api.put(path, {"email": own}).status_code == 200
 
 
-def test_a_profile_costs_one_statement_beyond_the_authentication(tenant: TestTenant) -> None:
+def test_profile_needs_one_statement(tenant: TestTenant) -> None:
     api = tenant.as_user(tenant.register())
     with capture_statements() as seen:
         api.get(PATH)

@@ -1,4 +1,4 @@
-"""Roles of end users: what they are, who has them, and that they count at once."""
+"""Roles of end users and their bindings, which apply immediately."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ from django.db import connections
 from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 
 ROLES = "/authmgr/roles"
-NOBODY = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 def make(tenant: TestTenant, **members: Any) -> dict[str, Any]:
@@ -31,14 +31,14 @@ def claims(token: str) -> dict[str, Any]:
 
 
 def manager(tenant: TestTenant) -> Api:
-    """An admin who may write roles but reads and writes no services."""
+    """Return an admin who can write roles but not read or write services."""
     name = f"manager-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "first_name": "M", "last_name": "R"}
     assert tenant.api.post("/uflow/admin/users", {**body, "roles": ["user-manager"]}).status_code == 201
     return Api(token=sign_in_admin(name)["access_token"])
 
 
-def test_a_role_is_made_read_changed_and_deleted(tenant: TestTenant) -> None:
+def test_role_create_read_update_delete(tenant: TestTenant) -> None:
     role = make(tenant, description="Pays", permissions=["invoices:pay", "invoices:read", "invoices:pay"])
     assert role["permissions"] == ["invoices:pay", "invoices:read"]
     assert tenant.api.get(f"{ROLES}/{role['id']}").json() == role
@@ -82,18 +82,18 @@ def test_removed_permissions_end_at_next_request(tenant: TestTenant) -> None:
     assert "doors:lock" not in api.get("/exsvc/debug/auth").json()["permissions"]
 
 
-def test_bindings_are_all_or_nothing_and_the_unknown_are_named(tenant: TestTenant, other_tenant: TestTenant) -> None:
-    role, person, stranger = make(tenant), tenant.register(), other_tenant.register()
-    wanted = {"user_ids": [str(person.id), NOBODY, str(stranger.id)]}
+def test_bind_adds_all_or_none_and_names_unknown_users(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    role, person, foreign = make(tenant), tenant.register(), other_tenant.register()
+    wanted = {"user_ids": [str(person.id), UNKNOWN_ID, str(foreign.id)]}
     for call in (tenant.api.post, tenant.api.delete):
         refused = call(bindings(role), wanted)
         assert refused.status_code == 404
         told = " ".join(refused.json()["details"]["user_ids"])
-        assert (NOBODY in told, str(stranger.id) in told, str(person.id) in told) == (True, True, False)
+        assert (UNKNOWN_ID in told, str(foreign.id) in told, str(person.id) in told) == (True, True, False)
     assert tenant.api.get(bindings(role)).json()["total"] == 0
 
 
-def test_binding_twice_binds_once_and_the_list_says_who(tenant: TestTenant) -> None:
+def test_bind_is_idempotent_and_listed(tenant: TestTenant) -> None:
     role, people = make(tenant), [tenant.register() for _ in range(3)]
     everybody = {"user_ids": [str(person.id) for person in people]}
     assert tenant.api.post(bindings(role), {"user_ids": [str(people[0].id)]}).json()["changed"] == 1
@@ -106,7 +106,7 @@ def test_binding_twice_binds_once_and_the_list_says_who(tenant: TestTenant) -> N
     assert tenant.api.delete(bindings(role), {"user_ids": [str(people[0].id)]}).json()["changed"] == 0
 
 
-def test_the_built_in_role_stays_under_its_name(tenant: TestTenant) -> None:
+def test_built_in_role_cannot_be_deleted_or_renamed(tenant: TestTenant) -> None:
     (user,) = [
         role for role in tenant.api.get(ROLES, {"name": "user", "limit": "100"}).json()["roles"] if role["built_in"]
     ]
@@ -125,9 +125,9 @@ def test_grant_beyond_own_permissions_is_rejected(tenant: TestTenant) -> None:
     assert weak.put(f"{ROLES}/{plain['id']}", {"permissions": ["services:read"]}).status_code == 403
     assert weak.post(bindings(strong), {"user_ids": [str(person.id)]}).status_code == 403
     assert weak.post(bindings(plain), {"user_ids": [str(person.id)]}).status_code == 200
-    # What a role holds already may stay while its description changes.
+    # Permissions that the role already has are allowed in an update.
     assert weak.put(f"{ROLES}/{strong['id']}", {"description": "x", "name": strong["name"]}).status_code == 200
-    # Imports, invitations and groups give roles by name: in the place of a plain one it would be given to its people.
+    # Imports, invitations and groups grant roles by name: a strong role renamed to a plain one would be granted instead.
     assert weak.put(f"{ROLES}/{strong['id']}", {"name": f"r{secrets.token_hex(4)}"}).status_code == 403
     assert weak.put(f"{ROLES}/{plain['id']}", {"name": f"r{secrets.token_hex(4)}"}).status_code == 200
     assert tenant.api.post(ROLES, {"name": "tenants", "permissions": ["tenants:write"]}).status_code == 403
@@ -136,13 +136,13 @@ def test_grant_beyond_own_permissions_is_rejected(tenant: TestTenant) -> None:
 @pytest.mark.parametrize(
     "permission", ["", "services", "a:b:c", ":read", "a:", "a b:c", "a:b\n", "ä:b", 5, None, "a" * 64 + ":b", ["a:b"]]
 )
-def test_a_permission_of_another_form_is_400(tenant: TestTenant, permission: Any) -> None:
+def test_malformed_permission_is_400(tenant: TestTenant, permission: Any) -> None:
     response = tenant.api.post(ROLES, {"name": f"r{secrets.token_hex(4)}", "permissions": [permission]})
     assert response.status_code == 400
     assert next(iter(response.json()["details"])).startswith("permissions")
 
 
-def test_one_name_in_any_case_is_one_role_also_in_a_race(tenant: TestTenant) -> None:
+def test_role_name_is_unique_in_any_case(tenant: TestTenant) -> None:
     name = f"Race {secrets.token_hex(4)}"
 
     def attempt(number: int) -> int:
@@ -162,7 +162,7 @@ def test_one_name_in_any_case_is_one_role_also_in_a_race(tenant: TestTenant) -> 
     assert tenant.api.put(f"{ROLES}/{other['id']}", {"name": "  "}).status_code == 400
 
 
-def test_another_tenants_role_is_the_404_of_an_unknown_one(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_role_of_another_tenant_is_404(tenant: TestTenant, other_tenant: TestTenant) -> None:
     role, person = make(tenant), other_tenant.register()
     for method, suffix, body in (
         ("get", "", None),
@@ -173,19 +173,19 @@ def test_another_tenants_role_is_the_404_of_an_unknown_one(tenant: TestTenant, o
         ("delete", "/bindings", {"user_ids": [str(person.id)]}),
     ):
         foreign = other_tenant.api.call(method, f"{ROLES}/{role['id']}{suffix}", body)
-        unknown = other_tenant.api.call(method, f"{ROLES}/{NOBODY}{suffix}", body)
+        unknown = other_tenant.api.call(method, f"{ROLES}/{UNKNOWN_ID}{suffix}", body)
         malformed = other_tenant.api.call(method, f"{ROLES}/not-an-id{suffix}", body)
         assert foreign.status_code == unknown.status_code == malformed.status_code == 404
         assert foreign.json() == unknown.json() == malformed.json()
     assert tenant.api.get(f"{ROLES}/{role['id']}").json() == role
 
 
-def test_only_who_may_reads_and_writes_roles(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_roles_require_permission(tenant: TestTenant, other_tenant: TestTenant) -> None:
     role, end_user = make(tenant), tenant.as_user(tenant.register())
     everything = make(tenant, permissions=["roles:read", "roles:write"])
     assert Api().get(ROLES).status_code == Api().post(ROLES, {"name": "x"}).status_code == 401
     assert end_user.get(ROLES).status_code == end_user.delete(f"{ROLES}/{role['id']}").status_code == 403
-    # End users act on themselves only, whatever a role of theirs is called.
+    # End users act on themselves only, regardless of the name of their role.
     person = tenant.register()
     tenant.api.post(bindings(everything), {"user_ids": [str(person.id)]})
     assert tenant.as_user(person).get(ROLES).status_code == 403
@@ -193,23 +193,23 @@ def test_only_who_may_reads_and_writes_roles(tenant: TestTenant, other_tenant: T
     assert tenant.api.post(ROLES, {"name": "x", "tenant_id": str(other_tenant.id)}).status_code == 403
 
 
-def test_an_operator_names_the_tenant(tenant: TestTenant, operator: Api) -> None:
+def test_operator_must_name_the_tenant(tenant: TestTenant, operator: Api) -> None:
     role = make(tenant)
     assert operator.get(f"{ROLES}/{role['id']}").status_code == 400
     assert operator.get(f"{ROLES}/{role['id']}", {"tenant_id": str(tenant.id)}).json() == role
     assert operator.get(f"{ROLES}/{role['id']}", headers={"X-Tenant-ID": str(tenant.id)}).json() == role
-    assert operator.get(ROLES, {"tenant_id": NOBODY}).status_code == 404
+    assert operator.get(ROLES, {"tenant_id": UNKNOWN_ID}).status_code == 404
     made = operator.post(ROLES, {"name": f"op {secrets.token_hex(4)}", "tenant_id": str(tenant.id)})
     assert made.status_code == 201
 
 
-def test_members_of_no_meaning_have_no_effect(tenant: TestTenant) -> None:
-    role = make(tenant, built_in=True, id=NOBODY)
-    assert (role["built_in"], role["id"] == NOBODY) == (False, False)
+def test_create_ignores_unknown_fields(tenant: TestTenant) -> None:
+    role = make(tenant, built_in=True, id=UNKNOWN_ID)
+    assert (role["built_in"], role["id"] == UNKNOWN_ID) == (False, False)
 
 
 @pytest.mark.parametrize("body", [{}, {"user_ids": []}, {"user_ids": "x"}, {"user_ids": ["x"]}, {"user_ids": [None]}])
-def test_bindings_want_a_list_of_ids(tenant: TestTenant, body: dict[str, Any]) -> None:
+def test_bind_requires_a_list_of_ids(tenant: TestTenant, body: dict[str, Any]) -> None:
     role = make(tenant)
     for call in (tenant.api.post, tenant.api.delete):
         response = call(bindings(role), body)
@@ -217,23 +217,23 @@ def test_bindings_want_a_list_of_ids(tenant: TestTenant, body: dict[str, Any]) -
         assert next(iter(response.json()["details"])).startswith("user_ids")
 
 
-def test_the_number_of_statements_does_not_grow(tenant: TestTenant) -> None:
+def test_statement_count_is_constant(tenant: TestTenant) -> None:
     role, people = make(tenant), [str(tenant.register().id) for _ in range(5)]
     with capture_statements() as one:
         tenant.api.post(bindings(role), {"user_ids": people[:1]})
     with capture_statements() as four:
         tenant.api.post(bindings(role), {"user_ids": people[1:]})
-    # The last one is the event's, which no endpoint of this tenant listens to.
+    # The last statement looks for webhook endpoints; this tenant has none for the event.
     assert [len(one.default), len(one.tenant)] == [len(four.default), len(four.tenant)] == [1, 6]
     with capture_statements() as listed:
         tenant.api.get(ROLES)
     with capture_statements() as bound:
         tenant.api.get(bindings(role))
-    # The caller's state; the page and the total; of bindings also whether the role is there.
+    # The caller's state; the page and the total; for bindings also the role.
     assert [len(listed.default), len(listed.tenant), len(bound.default), len(bound.tenant)] == [1, 2, 1, 3]
 
 
-def test_every_change_is_in_the_audit_trail(tenant: TestTenant) -> None:
+def test_every_change_is_audited(tenant: TestTenant) -> None:
     role, person = make(tenant), tenant.register()
     tenant.api.post(bindings(role), {"user_ids": [str(person.id)]})
     tenant.api.delete(f"{ROLES}/{role['id']}")
@@ -244,7 +244,7 @@ def test_every_change_is_in_the_audit_trail(tenant: TestTenant) -> None:
     assert (bound["details"], bound["actor_id"]) == ({"role_id": role["id"]}, str(tenant.admin.id))
 
 
-def test_the_document_states_the_body_of_a_delete(api: Api) -> None:
+def test_api_document_has_the_body_of_unbind(api: Api) -> None:
     document = api.get("/schema/", {"format": "json"}).json()
     for path in ("/authmgr/roles/{role_id}/bindings", "/authmgr/groups/{group_id}/users"):
         shape = document["paths"][path]["delete"]["requestBody"]["content"]["application/json"]["schema"]

@@ -1,4 +1,4 @@
-"""`create_tenant` tells by its exit code whether anything was tried."""
+"""The exit code of `create_tenant` says whether anything was tried."""
 
 import json
 import secrets
@@ -12,7 +12,7 @@ from tests.world import TestTenant
 from userflow.accounts.models import AdminUser
 
 
-def test_a_taken_slug_is_refused_before_anything_is_made(tenant: TestTenant) -> None:
+def test_taken_slug_creates_nothing(tenant: TestTenant) -> None:
     with pytest.raises(CommandError, match="slug") as refused:
         call_command("create_tenant", "Other", "--slug", tenant.slug, stdout=StringIO())
     assert refused.value.returncode == 2
@@ -27,13 +27,11 @@ def test_a_taken_slug_is_refused_before_anything_is_made(tenant: TestTenant) -> 
         ("x" * 256, "ann", "ann@acme.example", "name"),
         ("Acme", " ", "ann@acme.example", "--admin-username"),
         ("Acme", "x" * 151, "ann@acme.example", "--admin-username"),
-        ("Acme", "ann", "nobody", "--admin-email"),
+        ("Acme", "ann", "no-address", "--admin-email"),
         ("Acme", "ann", "\u00fc@acme.example", "--admin-email"),
     ],
 )
-def test_what_no_tenant_and_no_admin_may_be_called_makes_nothing(
-    name: str, username: str, email: str, what: str
-) -> None:
+def test_invalid_names_create_nothing(name: str, username: str, email: str, what: str) -> None:
     before = Tenant.objects.count()
     arguments = [name, "--admin-username", username, "--admin-email", email]
     with pytest.raises(CommandError, match=f"^{what}: ") as refused:
@@ -41,7 +39,7 @@ def test_what_no_tenant_and_no_admin_may_be_called_makes_nothing(
     assert (refused.value.returncode, Tenant.objects.count()) == (2, before)
 
 
-def test_an_address_is_stored_in_the_one_spelling_of_all_doors() -> None:
+def test_address_is_normalized() -> None:
     said = StringIO()
     mark = secrets.token_hex(4)
     arguments = ["Acme", "--admin-username", f" ann-{mark} ", "--admin-email", f"ann-{mark}@M\u00dcLLER.example"]

@@ -1,4 +1,4 @@
-"""Settings of a tenant: the API document, the documentation and what applies by default."""
+"""Settings of a tenant: API, documentation and defaults."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ from userflow.admins.actions import create_admin_user
 
 @pytest.fixture
 def tenant(tenant: TestTenant) -> TestTenant:
-    """The shared tenant, its admin just signed in."""
+    """Return the shared tenant with its admin just signed in."""
     return replace(tenant, api=Api(token=sign_in_admin(tenant.admin.username)["access_token"]))
 
 
@@ -42,8 +42,8 @@ def path_of(tenant: TestTenant) -> str:
     return f"/uflow/admin/tenants/{tenant.id}/settings"
 
 
-def change(api: Api, tenant: TestTenant, **stated: Any) -> Any:
-    return api.patch(path_of(tenant), {"settings": stated})
+def change(api: Api, tenant: TestTenant, **changes: Any) -> Any:
+    return api.patch(path_of(tenant), {"settings": changes})
 
 
 def test_get_settings_shows_what_is_set_and_what_applies(new_tenant: Callable[[], TestTenant]) -> None:
@@ -68,7 +68,7 @@ def test_patch_settings_merges_and_null_restores(new_tenant: Callable[[], TestTe
 
 
 @pytest.mark.parametrize(
-    ("stated", "named"),
+    ("changes", "named"),
     [
         ({"no_such": 1}, "no_such"),
         ({"password_min_length": True}, "password_min_length"),
@@ -81,9 +81,9 @@ def test_patch_settings_merges_and_null_restores(new_tenant: Callable[[], TestTe
         ({"mfa_policy": "required", "enrollment_mode": "bearer"}, "enrollment_mode"),
     ],
 )
-def test_patch_settings_rejects_a_tenant_admin(tenant: TestTenant, stated: dict[str, Any], named: str) -> None:
+def test_patch_settings_rejects_a_tenant_admin(tenant: TestTenant, changes: dict[str, Any], named: str) -> None:
     before = tenant.api.get(path_of(tenant)).json()
-    response = change(tenant.api, tenant, **stated)
+    response = change(tenant.api, tenant, **changes)
     assert (response.status_code, list(response.json()["details"])) == (400, [f"settings.{named}"])
     assert tenant.api.get(path_of(tenant)).json() == before
 
@@ -104,13 +104,13 @@ def test_tenant_admin_can_only_shorten_lifetimes(new_tenant: Callable[[], TestTe
 
 
 def test_settings_of_other_tenants_are_forbidden(tenant: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
-    nobody, before = uuid4(), operator.get(path_of(tenant)).json()
+    unknown_id, before = uuid4(), operator.get(path_of(tenant)).json()
     for method in ("GET", "PATCH"):
         body = {"settings": {"mfa_policy": "required"}} if method == "PATCH" else None
         path = "/uflow/admin/tenants/{}/settings"
-        foreign, unknown = (other_tenant.api.call(method, path.format(one), body) for one in (tenant.id, nobody))
+        foreign, unknown = (other_tenant.api.call(method, path.format(one), body) for one in (tenant.id, unknown_id))
         assert (foreign.status_code, foreign.content) == (403, unknown.content)
-        assert operator.call(method, path.format(nobody), body).status_code == 404
+        assert operator.call(method, path.format(unknown_id), body).status_code == 404
         assert other_tenant.api.call(method, path.format("no-uuid"), body).status_code == 400
     assert operator.get(path_of(tenant)).json() == before
 
@@ -164,7 +164,7 @@ def test_patch_settings_needs_the_factor_in_the_session(new_tenant: Callable[[],
     assert change(after, own, password_min_length=10).status_code == 200
 
 
-def test_settings_of_a_suspended_tenant_are_the_operators(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+def test_settings_of_suspended_tenant_need_an_operator(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     own = new_tenant()
     operator.patch(path_of(own)[:-9], {"status": "suspended"})
     assert own.api.get(path_of(own)).status_code == 403
@@ -173,7 +173,7 @@ def test_settings_of_a_suspended_tenant_are_the_operators(new_tenant: Callable[[
 
 
 def documented(name: str) -> str:
-    """The row of a setting in the table of the documentation."""
+    """Return the row of a setting in the documentation."""
     shape = json_schema(nullable=False)["properties"][name]
     values = " ".join(f"`{value}`" for value in shape.get("enum", ()))
     bounds = f"integer, {shape['minimum']} to {shape['maximum']}" if "minimum" in shape else shape["type"]

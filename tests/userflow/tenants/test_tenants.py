@@ -1,4 +1,4 @@
-"""/uflow/admin/tenants: tenants as operators see them."""
+"""Tenants over the API, for operators."""
 
 import secrets
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def make(operator: Api, **members: Any) -> dict[str, Any]:
     return dict(response.json())
 
 
-def test_a_tenant_is_ready_when_it_is_answered(operator: Api) -> None:
+def test_create_returns_a_ready_tenant(operator: Api) -> None:
     slug = a_slug()
     made = make(operator, slug=slug, settings={"issuer_name": "Acme"})
     assert set(made) == {
@@ -36,7 +36,7 @@ def test_a_tenant_is_ready_when_it_is_answered(operator: Api) -> None:
     assert operator.get(f"{TENANTS}/{made['tenant_id']}").json() == made
 
 
-def test_people_register_at_once(operator: Api) -> None:
+def test_new_tenant_accepts_registrations(operator: Api) -> None:
     made = make(operator)
     body = {
         "tenant_id": made["tenant_id"],
@@ -48,7 +48,7 @@ def test_people_register_at_once(operator: Api) -> None:
     assert Api().post("/uflow/user/clients/register", body).status_code == 201
 
 
-def test_the_newest_tenant_comes_first(operator: Api) -> None:
+def test_list_is_newest_first(operator: Api) -> None:
     older, newer = make(operator), make(operator)
     listed = operator.get(TENANTS, {"limit": "2"}).json()
     assert [tenant["tenant_id"] for tenant in listed["tenants"]] == [newer["tenant_id"], older["tenant_id"]]
@@ -73,11 +73,11 @@ def test_list_filters_by_name_slug_and_status(operator: Api) -> None:
     assert operator.get(TENANTS, {"status": "asleep"}).status_code == 400
 
 
-def test_tenant_admins_look_up_no_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_tenant_admin_cannot_read_tenants(tenant: TestTenant, other_tenant: TestTenant) -> None:
     assert tenant.api.get(TENANTS, {"slug": other_tenant.slug}).status_code == 403
 
 
-def test_a_page_past_the_end_is_empty_with_the_true_total(operator: Api) -> None:
+def test_page_past_the_end_is_empty_with_total(operator: Api) -> None:
     make(operator)
     listed = operator.get(TENANTS, {"page": "100000", "limit": "1000"}).json()
     assert (listed["tenants"], listed["limit"]) == ([], 100)
@@ -85,7 +85,7 @@ def test_a_page_past_the_end_is_empty_with_the_true_total(operator: Api) -> None
 
 
 @pytest.mark.parametrize("slug", ["Upper", "-dash", "dash-", "spa ce", "ü", "x" * 51, ""])
-def test_a_slug_of_another_form_is_refused(slug: str, operator: Api) -> None:
+def test_malformed_slug_is_rejected(slug: str, operator: Api) -> None:
     response = operator.post(TENANTS, {"name": "Odd Slug", "slug": slug})
     assert response.status_code == 400
     assert "slug" in response.json()["details"]
@@ -101,18 +101,18 @@ def test_reserved_slug_is_rejected(operator: Api) -> None:
         ] * 2
     by_name = operator.post(TENANTS, {"name": "Platform"})
     assert (by_name.status_code, by_name.json()["slug"].startswith("platform-")) == (201, True)
-    # `export_audit --platform` means one trail.
+    # `export_audit --platform` means the platform's audit log.
     call_command("export_audit", "--platform", "--to", "2020-01-01", stdout=StringIO(), stderr=StringIO())
 
 
-def test_a_slug_that_is_taken_is_refused(operator: Api) -> None:
+def test_taken_slug_is_409(operator: Api) -> None:
     made = make(operator)
     assert operator.post(TENANTS, {"name": "Second", "slug": made["slug"]}).status_code == 409
     other = make(operator)
     assert operator.patch(f"{TENANTS}/{other['tenant_id']}", {"slug": made["slug"]}).status_code == 409
 
 
-def test_settings_are_merged_and_null_takes_one_back(operator: Api) -> None:
+def test_update_merges_settings_and_null_restores(operator: Api) -> None:
     made = make(operator, settings={"issuer_name": "Acme", "mfa_policy": "required"})
     path = f"{TENANTS}/{made['tenant_id']}"
     changed = operator.patch(path, {"settings": {"issuer_name": None, "password_min_length": 12}}).json()
@@ -121,7 +121,7 @@ def test_settings_are_merged_and_null_takes_one_back(operator: Api) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"no_such_setting": 1}, {"password_min_length": "12"}, {"mfa_policy": "sometimes"}])
-def test_wrong_settings_are_refused_and_nothing_is_changed(wrong: dict[str, Any], operator: Api) -> None:
+def test_invalid_settings_change_nothing(wrong: dict[str, Any], operator: Api) -> None:
     made = make(operator, settings={"issuer_name": "Acme"})
     path = f"{TENANTS}/{made['tenant_id']}"
     response = operator.patch(path, {"name": "Changed", "settings": wrong})
@@ -130,33 +130,33 @@ def test_wrong_settings_are_refused_and_nothing_is_changed(wrong: dict[str, Any]
     assert operator.get(path).json() == made
 
 
-def test_a_name_of_blanks_is_none(operator: Api) -> None:
+def test_blank_name_is_rejected(operator: Api) -> None:
     response = operator.post(TENANTS, {"name": "  "})
     assert response.status_code == 400
     assert list(response.json()["details"]) == ["name"]
 
 
-def test_the_name_changes_and_the_rest_stays(operator: Api) -> None:
+def test_update_changes_only_the_name(operator: Api) -> None:
     made = make(operator)
     changed = operator.patch(f"{TENANTS}/{made['tenant_id']}", {"name": "New Name", "tenant_id": str(uuid4())}).json()
     assert changed == {**made, "name": "New Name"}
 
 
 @pytest.mark.parametrize("status", ["deleted", "failed", "migrating", "provisioning", "nonsense", ""])
-def test_a_state_that_is_not_the_operators_to_give_is_refused(status: str, operator: Api) -> None:
+def test_update_rejects_other_states(status: str, operator: Api) -> None:
     made = make(operator)
     assert operator.patch(f"{TENANTS}/{made['tenant_id']}", {"status": status}).status_code == 400
     assert operator.get(f"{TENANTS}/{made['tenant_id']}").json()["status"] == "active"
 
 
-def test_the_same_state_again_is_no_change(operator: Api) -> None:
+def test_update_accepts_current_state(operator: Api) -> None:
     path = f"{TENANTS}/{make(operator)['tenant_id']}"
     for status in ("active", "suspended", "suspended", "active"):
         response = operator.patch(path, {"status": status})
         assert (response.status_code, response.json()["status"]) == (200, status)
 
 
-def test_deleting_needs_the_slug(operator: Api) -> None:
+def test_delete_requires_the_slug(operator: Api) -> None:
     made = make(operator)
     path = f"{TENANTS}/{made['tenant_id']}"
     for body in ({}, {"confirm": "something-else"}, {"confirm": made["tenant_id"]}):
@@ -167,7 +167,7 @@ def test_deleting_needs_the_slug(operator: Api) -> None:
     assert "message" in gone.json()
 
 
-def test_a_deleted_tenant_is_unknown(operator: Api) -> None:
+def test_deleted_tenant_is_404(operator: Api) -> None:
     made = make(operator)
     path = f"{TENANTS}/{made['tenant_id']}"
     operator.delete(path, {"confirm": made["slug"]})
@@ -183,11 +183,11 @@ def test_a_deleted_tenant_is_unknown(operator: Api) -> None:
 def test_unknown_id_is_404(tenant_id: str, operator: Api) -> None:
     path = f"{TENANTS}/{tenant_id}"
     assert operator.get(path).status_code == 404
-    assert operator.patch(path, {"name": "Nobody"}).status_code == 404
-    assert operator.delete(path, {"confirm": "nobody"}).status_code == 404
+    assert operator.patch(path, {"name": "No Tenant"}).status_code == 404
+    assert operator.delete(path, {"confirm": "wrong-slug"}).status_code == 404
 
 
-def test_tenants_are_the_operators_alone(tenant: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
+def test_tenants_require_an_operator(tenant: TestTenant, other_tenant: TestTenant, operator: Api) -> None:
     user = tenant.as_user(tenant.register())
     for api, error in ((Api(), 401), (tenant.api, 403), (user, 403)):
         assert api.get(TENANTS).status_code == error
@@ -200,7 +200,7 @@ def test_tenants_are_the_operators_alone(tenant: TestTenant, other_tenant: TestT
     assert operator.get(f"{TENANTS}/{tenant.id}").json()["status"] == "active"
 
 
-def test_what_is_done_to_a_tenant_is_in_the_platforms_trail(operator: Api) -> None:
+def test_changes_are_in_the_platforms_audit_log(operator: Api) -> None:
     from identity_platform.audit.models import PlatformEvent
 
     made = make(operator)
@@ -220,7 +220,7 @@ def test_what_is_done_to_a_tenant_is_in_the_platforms_trail(operator: Api) -> No
     assert all("Renamed" not in str(event.details) for event in done)
 
 
-def test_two_changes_of_settings_at_once_lose_neither(operator: Api) -> None:
+def test_concurrent_settings_changes_are_both_kept(operator: Api) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     from django.db import connections

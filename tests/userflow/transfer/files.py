@@ -40,7 +40,7 @@ def slug(tenant: TestTenant) -> str:
 
 
 def address() -> str:
-    """An address that nobody has."""
+    """Return an unused address."""
     return f"person-{secrets.token_hex(8)}@example.com"
 
 

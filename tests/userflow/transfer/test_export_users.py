@@ -1,4 +1,4 @@
-"""End users into files, and from there into a tenant of another name: nobody is locked in."""
+"""Export end users to files and import them into another tenant."""
 
 import csv
 import json

@@ -88,7 +88,7 @@ BAD: list[tuple[Any, str, str]] = [
     ({"email": "no address"}, "email", "Send an e-mail address"),
     ({"email": "\u212aate@example.com"}, "email", "Send an e-mail address"),
     ({"email": "ann@ex\u212aample.com"}, "email", "Send an e-mail address"),
-    ({"name": "Nobody"}, "email", "This field is required."),
+    ({"name": "No Address"}, "email", "This field is required."),
     ({"email": "@", "name": "x" * 256}, "name", "at most 255 characters"),
     ({"email": 7}, "email", "Send an e-mail address"),
     ({"email": "{}", "active": "yes"}, "active", "Send true or false."),
@@ -111,8 +111,8 @@ BAD: list[tuple[Any, str, str]] = [
         "levels deep",
     ),
     ({"email": "{}", "metadata": []}, "metadata", "Send a JSON object"),
-    ({"email": "{}", "groups": ["nobody has made this"]}, "groups", "There is none with the name"),
-    ({"email": "{}", "roles": ["nobody has made this"]}, "roles", "There is none with the name"),
+    ({"email": "{}", "groups": ["no-such-name"]}, "groups", "There is none with the name"),
+    ({"email": "{}", "roles": ["no-such-name"]}, "roles", "There is none with the name"),
     ({"email": "{}", "roles": "admin"}, "roles", "Send a list of names."),
     ({"email": "{}", "client_id": "00000000-0000-4000-8000-000000000000"}, "client_id", "No client of this tenant"),
     ({"email": "{}", "id": "7"}, "id", "Send a UUID"),
@@ -121,7 +121,7 @@ BAD: list[tuple[Any, str, str]] = [
     ({"email": "{}", "mfa_methods": ["totp"]}, "mfa_methods", "no such field"),
     ({"email": "{}", "kind": "admin"}, "kind", "Send one of"),
     ({"kind": "role", "name": "x", "email": "a@example.com"}, "email", "has no such field"),
-    ({"kind": "role", "name": "nobody has made this"}, "name", "--create-missing"),
+    ({"kind": "role", "name": "no-such-name"}, "name", "--create-missing"),
     (b"{", "", "not valid JSON"),
     (b'{"email": "a@example.com", "email": "b@example.com"}', "", "more than once"),
     (b'{"email": "a@example.com", "name": "\\u0000"}', "", "NUL"),
@@ -228,7 +228,7 @@ def test_import_conflict_modes(
     found = everything(tenant)
     kept = choice != "update"
     assert (found[person.email]["name"], found[new]["name"]) == (("Before", "First") if kept else ("After", "Second"))
-    # Whoever can sign in still can: neither password nor activity is taken from a file.
+    # Users who can sign in still can: an import changes neither password nor activity.
     assert (found[new]["active"], found[new]["password"]) == (True, "")
     assert sign_in(tenant, person.email, person.password) == 200
 
@@ -248,10 +248,10 @@ def test_two_tenants_import_the_same_file(tenant: TestTenant, other_tenant: Test
     for each in (tenant, other_tenant):
         assert run("import_users", slug(each), file).code == 0
         assert str(everything(each)[row["email"]]["id"]) == row["id"]
-    stranger = {"email": address(), "client_id": str(other_tenant.client_id)}
-    ended = run("import_users", slug(tenant), jsonl(tmp_path / "q.jsonl", stranger))
+    foreign = {"email": address(), "client_id": str(other_tenant.client_id)}
+    ended = run("import_users", slug(tenant), jsonl(tmp_path / "q.jsonl", foreign))
     assert (ended.code, "No client of this tenant" in ended.said) == (1, True)
     assert run("import_users", slug(tenant), tmp_path / "q.jsonl", "--default-client").code == 0
-    assert User(stored(tenant, stranger["email"]).pk, stranger["email"]).id not in {
+    assert User(stored(tenant, foreign["email"]).pk, foreign["email"]).id not in {
         found["id"] for found in everything(other_tenant).values()
     }

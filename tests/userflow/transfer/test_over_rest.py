@@ -36,7 +36,7 @@ def admin(tenant: TestTenant, *roles: str) -> Api:
 
 def test_rest_import_reports_bad_rows(tenant: TestTenant) -> None:
     good = {"email": address(), "password_hash": HASHES["bcrypt 2b"][1]}
-    response = bring(tenant, good, {"email": "nobody"}, {"email": good["email"]})
+    response = bring(tenant, good, {"email": "no-address"}, {"email": good["email"]})
     assert (response.status_code, response.headers["Cache-Control"]) == (200, "no-store")
     said = response.json()
     assert (said["rows"], said["created"], said["failed"], said["dry_run"]) == (3, 1, 2, False)

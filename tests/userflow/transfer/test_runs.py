@@ -1,4 +1,4 @@
-"""An import is tried, killed, gone on with, taken over: nobody comes in twice and nobody is left out."""
+"""Imports that are killed, resumed or taken over import every user exactly once."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -148,8 +148,8 @@ def test_restart_forgets_interrupted_import(new_tenant: Callable[[], TestTenant]
         # As a process leaves it that is killed between its last batch and the end.
         EndUserImport.objects.update(ended_at=None)
     assert run("import_users", slug(tenant), file).code == 2
-    anew = run("import_users", slug(tenant), file, "--restart", "--on-conflict", "skip")
-    assert (anew.code, "2 skipped" in anew.said) == (0, True)
+    again = run("import_users", slug(tenant), file, "--restart", "--on-conflict", "skip")
+    assert (again.code, "2 skipped" in again.said) == (0, True)
     with in_tenant(tenant.id):
         assert EndUserImport.objects.filter(ended_at=None).count() == 0
         assert EndUserImport.objects.count() == 2

@@ -1,4 +1,4 @@
-"""What a token is worth right now: from the store, never from the claims or a constant."""
+"""Validation reads current permissions from the database, never from claims."""
 
 from typing import Any
 from uuid import uuid4
@@ -13,7 +13,7 @@ PATH = "/authmgr/validate"
 
 
 def with_role(tenant: TestTenant, *permissions: str) -> tuple[User, str]:
-    """A user with a role of these permissions; gives the role's id too."""
+    """Return a user with a role of these permissions, and the id of the role."""
     person = tenant.register()
     body = {"name": f"role-{uuid4().hex[:8]}", "permissions": list(permissions)}
     role = tenant.api.post("/authmgr/roles", body).json()["id"]
@@ -22,7 +22,7 @@ def with_role(tenant: TestTenant, *permissions: str) -> tuple[User, str]:
     return person, role
 
 
-def test_an_admins_token(tenant: TestTenant) -> None:
+def test_validate_admin_token(tenant: TestTenant) -> None:
     response = tenant.api.get(PATH)
     assert response.status_code == 200
     assert response.headers["Cache-Control"] == "no-store"
@@ -34,13 +34,13 @@ def test_an_admins_token(tenant: TestTenant) -> None:
     assert known["message"]
 
 
-def test_an_operators_token(operator: Api) -> None:
+def test_validate_operator_token(operator: Api) -> None:
     known = operator.get(PATH).json()
     assert (known["kind"], known["tenant_id"]) == ("operator", None)
     assert known["permissions"] == sorted(EVERY_PERMISSION)
 
 
-def test_an_end_users_token_follows_roles_and_groups_at_once(tenant: TestTenant) -> None:
+def test_validate_end_user_follows_roles_and_groups(tenant: TestTenant) -> None:
     person, role = with_role(tenant, "invoices:read")
     api = tenant.as_user(person)
     assert "invoices:read" in api.get(PATH).json()["permissions"]
@@ -55,7 +55,7 @@ def test_an_end_users_token_follows_roles_and_groups_at_once(tenant: TestTenant)
     assert "invoices:read" not in known["permissions"]
 
 
-def test_a_clients_token(tenant: TestTenant) -> None:
+def test_validate_client_token(tenant: TestTenant) -> None:
     client = make_client(tenant, scopes=["services:read"])
     known = Api(token=own_token(client)).get(PATH).json()
     assert (known["sub"], known["client_id"], known["kind"]) == (client["id"], client["id"], "client")
@@ -71,13 +71,13 @@ def test_a_clients_token(tenant: TestTenant) -> None:
         ("POST", f"{PATH}/permissions", {"permissions": ["services:read"]}),
     ],
 )
-def test_without_a_valid_token_it_is_401(api: Api, method: str, path: str, body: Any) -> None:
+def test_validate_requires_a_valid_token(api: Api, method: str, path: str, body: Any) -> None:
     for token in (None, "x"):
         response = Api(token=token).call(method, path, body)
         assert (response.status_code, response.json()["error"]) == (401, "Unauthorized")
 
 
-def test_scopes_that_are_held_and_that_are_not(tenant: TestTenant) -> None:
+def test_scope_reports_held_and_missing(tenant: TestTenant) -> None:
     person, _ = with_role(tenant, "invoices:read", "invoices:pay")
     api = tenant.as_user(person)
     one = api.get(f"{PATH}/scope", {"scope": "invoices:read"})
@@ -89,7 +89,7 @@ def test_scopes_that_are_held_and_that_are_not(tenant: TestTenant) -> None:
     assert refused.json()["details"]["missing"] == ["invoices:void"]
 
 
-def test_a_resource_by_any_action_or_by_one(tenant: TestTenant) -> None:
+def test_resource_accepts_any_or_one_action(tenant: TestTenant) -> None:
     person, _ = with_role(tenant, "invoices:read", "invoices:pay", "invoicesx:read")
     api = tenant.as_user(person)
     whole = api.get(f"{PATH}/resource", {"resource": "invoices"})
@@ -100,7 +100,7 @@ def test_a_resource_by_any_action_or_by_one(tenant: TestTenant) -> None:
         assert api.get(f"{PATH}/resource", {"resource": missing}).status_code == 403
 
 
-def test_permissions_all_or_any(tenant: TestTenant) -> None:
+def test_permissions_mode_all_or_any(tenant: TestTenant) -> None:
     person, _ = with_role(tenant, "invoices:read")
     api = tenant.as_user(person)
 
@@ -131,24 +131,24 @@ def test_permissions_all_or_any(tenant: TestTenant) -> None:
         {"permissions": ["services:read"], "mode": "some"},
     ],
 )
-def test_a_body_of_another_form_is_named(tenant: TestTenant, body: dict[str, Any]) -> None:
+def test_invalid_body_is_named(tenant: TestTenant, body: dict[str, Any]) -> None:
     response = tenant.api.post(f"{PATH}/permissions", body)
     assert response.status_code == 400
     assert response.json()["details"]
 
 
 @pytest.mark.parametrize("path", ["scope", "scope?scope=", "scope?scope=%20", "resource", "resource?resource="])
-def test_a_query_without_its_parameter_is_400(tenant: TestTenant, path: str) -> None:
+def test_missing_parameter_is_400(tenant: TestTenant, path: str) -> None:
     assert tenant.api.get(f"{PATH}/{path}").status_code == 400
 
 
 @pytest.mark.quiet_machine
-def test_validation_costs_no_more_than_the_authentication(tenant: TestTenant) -> None:
+def test_validation_needs_no_extra_statement(tenant: TestTenant) -> None:
     api = tenant.as_user(tenant.register())
     with capture_statements() as whole:
         api.get(PATH)
     with capture_statements() as scope:
-        # One that the user holds: a rejected call writes an audit event.
+        # A permission that the user holds, because a rejected call writes an audit event.
         assert api.get(f"{PATH}/scope", {"scope": "profile:read"}).status_code == 200
     with capture_statements() as admin:
         tenant.api.get(PATH)

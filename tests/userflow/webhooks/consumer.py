@@ -36,7 +36,7 @@ class Consumer:
 
     def __post_init__(self) -> None:
         consumer = self
-        # Of this consumer alone: what another test has left to be sent may go to a port that was closed and given anew.
+        # Only for this consumer: a message of another test may go to a port that was closed and reused.
         self.path = f"/hooks/{secrets.token_hex(8)}"
         self._lock = threading.Lock()
         self.at_once = self.most_at_once = 0

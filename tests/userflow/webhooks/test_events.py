@@ -1,4 +1,4 @@
-"""Which deeds are told, and what is said of them."""
+"""Which changes publish events, and their payloads."""
 
 import secrets
 from collections.abc import Callable

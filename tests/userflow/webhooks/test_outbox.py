@@ -1,4 +1,4 @@
-"""Messages are written with the deed, for who listens, and for nobody else."""
+"""Messages are stored with the change, only for subscribed endpoints."""
 
 from collections.abc import Callable
 from typing import Any
