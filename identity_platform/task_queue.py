@@ -150,11 +150,6 @@ def run_worker(
         sys.exit(1)
 
 
-def run_waiting(queue: str) -> None:
-    """Run the tasks that wait in a queue, and return."""
-    asyncio.run(_serve([{"queues": [queue], "wait": False}], ready=lambda: None))
-
-
 async def _serve(workers: list[WorkerOptions], ready: Callable[[], None]) -> bool:
     """Run the workers; return whether a signal ended them. Raises the error of the first one that failed."""
     loop = asyncio.get_running_loop()
@@ -176,9 +171,8 @@ async def _serve(workers: list[WorkerOptions], ready: Callable[[], None]) -> boo
     with app.replace_connector(queue):
         async with app.open_async():
             running = [asyncio.create_task(app.run_worker_async(**options)) for options in workers]
-            if workers[0].get("wait", True):
-                for number in (signal.SIGTERM, signal.SIGINT):
-                    loop.add_signal_handler(number, stop)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, stop)
             ready()
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             if not stopping:

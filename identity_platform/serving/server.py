@@ -214,10 +214,7 @@ class _Granian(MPServer):
     connections, and those queued for a worker that dies would be lost with it.
     """
 
-    def __init__(self, listener: socket.socket, **options: Any) -> None:
-        super().__init__("", **options)
-        self._listener = listener
-        self.main_loop_interrupt = _WakeupQueue()  # type: ignore[assignment]  # all that granian asks of it
+    listener: socket.socket
 
     def signal_handler_interrupt(self, *args: object, **kwargs: object) -> None:
         # A worker inherits this handler and keeps it until it installs its own: told to stop by then, it has nothing to
@@ -243,13 +240,13 @@ class _Granian(MPServer):
 
     def _reject_connections(self) -> None:
         with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+            self.listener.shutdown(socket.SHUT_RDWR)
 
     def _init_shared_socket(self) -> None:
         self._ssp = None
-        self._sso = self._listener
+        self._sso = self.listener
         holder: Any = SocketHolder  # its stub lacks the constructor
-        self._shd = holder(self._listener.fileno(), False, QUEUE)
+        self._shd = holder(self.listener.fileno(), False, QUEUE)
 
 
 def _in_our_words(record: logging.LogRecord) -> bool:
@@ -268,7 +265,7 @@ def serve(listener: socket.socket, workers: int, threads: int, *, module: str = 
     host, port = listener.getsockname()[:2]
     logging.getLogger("_granian").addFilter(_in_our_words)
     server = _Granian(
-        listener,
+        "",
         address=host,
         port=port,
         interface=Interfaces.WSGI,
@@ -284,6 +281,8 @@ def serve(listener: socket.socket, workers: int, threads: int, *, module: str = 
         log_level=LogLevels.warning,
         log_dictconfig={"loggers": {"_granian": {"propagate": True}, "granian.access": {"propagate": False}}},
     )
+    server.listener = listener
+    server.main_loop_interrupt = _WakeupQueue()  # type: ignore[assignment]  # all that granian asks of it
     try:
         server.serve(target_loader=partial(_application_of_a_worker, os.getpid(), module), wrap_loader=False)
     except SystemExit:

@@ -8,13 +8,14 @@ import pytest
 from django.utils.timezone import now
 from procrastinate.contrib.django.models import ProcrastinateWorker
 
-from console.jobs.actions import QUEUE, begin_job
+from console.jobs.actions import begin_job
 from identity_platform import task_queue
 from tenants import provisioning, repairs, warm_pool
 from tenants.capacity import main_server
 from tenants.errors import UnknownTenant
 from tenants.models import Tenant, TenantDatabase, WarmDatabase
 from tenants.queries import tenant_named
+from tests.jobs import run_waiting_jobs
 from tests.tenants.conftest import AnotherProcess, databases_on, run_command, throw_away
 from tests.world import Api, sign_in_admin
 from userflow.accounts.models import AdminUser
@@ -114,7 +115,7 @@ def test_next_worker_finishes_killed_console_job(
     job.refresh_from_db()
     assert (job.state, job.status) == ("running", "interrupted")
     task_queue.recover_abandoned_tasks()
-    task_queue.run_waiting(QUEUE)
+    run_waiting_jobs()
     job.refresh_from_db()
     assert (job.status, job.reason, job.begun_by) == ("done", "", operator)
     tenant = tenant_named(params["slug"])

@@ -2,7 +2,6 @@
 
 import sys
 from argparse import ArgumentParser
-from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
@@ -37,8 +36,8 @@ class Command(BaseCommand):
             help=f"Events younger than this wait for the next run (default {SETTLED_SECONDS}).",
         )
 
-    def handle(self, *args: object, **options: Any) -> None:
-        if options["jobs"] < 1:
+    def handle(self, *, tenant: list[str], jobs: int, older_than: float, settled: int, **_: object) -> None:
+        if jobs < 1:
             raise CommandError("--jobs must be at least 1.", returncode=terminal.NOT_TRIED)
         with terminal.progress(self.stdout, "Collecting") as (begun, step):
 
@@ -47,10 +46,10 @@ class Command(BaseCommand):
 
             try:
                 outcomes = collect_figures(
-                    only=options["tenant"],
-                    jobs=options["jobs"],
-                    older_than=options["older_than"],
-                    settled=options["settled"],
+                    only=tenant,
+                    jobs=jobs,
+                    older_than=older_than,
+                    settled=settled,
                     begun=begun,
                     progress=progress,
                 )

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 from django.utils.timezone import now
 
-from console.jobs.actions import QUEUE
 from console.jobs.models import Job
-from identity_platform import task_queue
 from identity_platform.audit.models import PlatformEvent
 from tenants import keys
 from tenants.capacity import main_server
@@ -21,6 +19,7 @@ from tenants.models import Tenant, TenantDatabase
 from tenants.warm_pool import new_database_name
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.tenants.test_pages import LIST, page
+from tests.jobs import run_waiting_jobs
 from tests.userflow.mailbox import mails_to
 from tests.world import Api, TestTenant, sign_in_admin
 
@@ -29,7 +28,7 @@ STEPS = ["settings", "suspend", "resume", "finish", "migrate", "backup", "delete
 
 def until_over(job: Job) -> Job:
     """The job, once a worker has run it."""
-    task_queue.run_waiting(QUEUE)
+    run_waiting_jobs()
     job.refresh_from_db()
     assert job.is_over, f"still {job.state}: {job.lines}"
     return job
