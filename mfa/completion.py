@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.utils.timezone import now
-
 from mfa.users import active_client
 from tenants import lookup
 from tenants.context import current_tenant
 from tenants.states import Purpose
-from userflow.accounts.models import Account, AdminUser, Client, EndUser
+from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.realms import Realm
 from userflow.accounts.session_models import UserTicket
 from userflow.credentials import tickets
@@ -111,18 +109,12 @@ def subject_and_tenant(
     if isinstance(user, EndUser):
         entered = current_tenant()
         client = active_client(client_id, entered.tenant_id)
-        if client is None:
+        if client is None or client_id is None:
             raise NotSignedInByTicket
-        if client_proof is not None and not _is_authenticated(client, client_proof):
-            reject_sign_in(entered.tenant_id, client.pk)
-        return actions.end_user_subject(user, entered.tenant_id, client.pk), entered
+        if client_proof is not None and not is_authenticated(client_proof.secret, *client):
+            reject_sign_in(entered.tenant_id, client_id)
+        return actions.end_user_subject(user, entered.tenant_id, client_id), entered
     return actions.admin_subject(user), _tenant_of_admin(user)
-
-
-def _is_authenticated(client: Client, proof: ClientProof) -> bool:
-    until = client.previous_secret_until
-    previous = client.previous_secret_digest if until is not None and until > now() else None
-    return is_authenticated(proof.secret, client.type, client.secret_digest, previous)
 
 
 def _tenant_of_admin(user: AdminUser) -> lookup.TenantContext | None:

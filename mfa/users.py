@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from typing import NoReturn
 from uuid import UUID
 
+from django.db import connection
+
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.crypto import hash_token
@@ -13,9 +15,14 @@ from mfa.errors import UnknownEmail
 from tenants import lookup
 from tenants.context import current_tenant, in_tenant
 from tenants.states import Purpose
-from userflow.accounts.models import Account, AdminUser, Client, EndUser
+from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts
+
+_ACTIVE_CLIENT = """
+SELECT type, secret_digest, CASE WHEN previous_secret_until > now() THEN previous_secret_digest END
+FROM userflow_client WHERE id = %s AND tenant_id = %s AND active
+"""
 
 
 @contextmanager
@@ -98,11 +105,17 @@ def check_client(client_id: UUID | None, tenant_id: UUID | None) -> None:
         raise ValidationFailed(details={"client_id": ["No active client of this tenant has this id."]})
 
 
-def active_client(client_id: UUID | None, tenant_id: UUID) -> Client | None:
-    """Return this active client of the tenant, or None. A deactivated client signs no user in."""
+def active_client(client_id: UUID | None, tenant_id: UUID) -> tuple[str, bytes | None, bytes | None] | None:
+    """Return type and secret digests of this active client of the tenant, for `is_authenticated`, or None.
+
+    A deactivated client signs no user in.
+    """
     if client_id is None:
         return None
-    return Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).first()
+    with connection.cursor() as cursor:
+        cursor.execute(_ACTIVE_CLIENT, [client_id, tenant_id])
+        found: tuple[str, bytes | None, bytes | None] | None = cursor.fetchone()
+    return found
 
 
 def settings_of(realm: Realm, user: Account) -> dict[str, object]:
