@@ -44,9 +44,9 @@ def grouped(secret: bytes) -> str:
 
 
 def matching_step(secret: bytes, code: str, *, at: float, after: int | None = None) -> int | None:
-    """Return the time step of the code: the current one or a neighbour, later than `after`; None if it is none of them.
+    """Return the time step of the code: the current, previous or next one, if later than `after`; otherwise None.
 
-    Every candidate is computed and compared in constant time, so the time does not tell which step was near.
+    Every candidate is computed and compared in constant time, so the time does not tell which step was close.
     """
     present = int(at) // STEP_SECONDS
     found = None
@@ -67,8 +67,10 @@ def otp_auth_url(secret: bytes, *, issuer: str, account: str) -> str:
 
 
 def qr_png(text: str) -> bytes:
-    """A QR code (ISO/IEC 18004) of exactly this ASCII text, as a black-and-white PNG; it is read from screens, so the
-    lowest error correction with its larger modules serves best."""
+    """Return a QR code (ISO/IEC 18004) of exactly this ASCII text, as a black-and-white PNG.
+
+    It is read from screens, so the lowest error correction, with its larger modules, is best.
+    """
     symbol = qrcode.QRCode(error_correction=qrcode.constants.ERROR_CORRECT_L, border=_QUIET_MODULES, mask_pattern=_MASK)
     symbol.add_data(qrcode.util.QRData(text.encode("ascii"), mode=qrcode.util.MODE_8BIT_BYTE))
     symbol.make(fit=True)

@@ -49,18 +49,21 @@ ALLOWED = {
     "LICENSE": {"thereof"},
     # A value in the database.
     "userflow/credentials/attempts.py": {"stranger"},
+    # Columns of the database.
+    "mfa/sms/models.py": {"stranger"},
+    "mfa/sms/actions.py": {"stranger"},
+    "tests/mfa/people.py": {"stranger"},
+    "tests/mfa/signin/test_races.py": {"stranger"},
     # A key in the details of an audit event.
+    "mfa/factors.py": {"rung"},
+    "tests/mfa/signin/test_factors.py": {"rung"},
+    "tests/mfa/webauthn/test_registration.py": {"rung"},
     "tests/userflow/email/test_ownership.py": {"rung"},
     # This list.
     "tests/architecture/test_language.py": {*WORDS, *PHRASES},
 }
 # Folders and files that are not converted yet.
 NOT_YET = {
-    "mfa/factors.py",
-    "mfa/sms/actions.py",
-    "mfa/sms/models.py",
-    "mfa/totp/engine.py",
-    "tests/mfa",
     "tests/tenants",
 }
 

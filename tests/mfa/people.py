@@ -1,4 +1,4 @@
-"""People of the MFA tests: registered at the public door, at an address of their own, with an authenticator at hand."""
+"""Users of the MFA tests: registered over the API from an address of their own, with an authenticator."""
 
 import json
 import secrets
@@ -52,11 +52,11 @@ class TestUser:
         return response
 
     def token(self) -> str:
-        """A fresh access token of somebody without a factor; the login happens elsewhere."""
+        """Return a fresh access token of a user without a factor; the login is from another address."""
         return str(self.sign_in().json()["access_token"])
 
     def code(self, steps: int = 0) -> str:
-        """What an independent authenticator shows now, or some steps of 30 seconds from now."""
+        """Return the code of an independent authenticator, now or some steps of 30 seconds later."""
         return pyotp.TOTP(self.secret).at(now(), counter_offset=steps)
 
     def _with_proof(self, how: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class TestUser:
             return EndUser.objects.get(pk=self.id)
 
     def minutes_pass(self, minutes: float) -> None:
-        """Everything that the database knows of this user is that much older."""
+        """Make every row of this user that much older."""
         back = timedelta(minutes=minutes)
         with in_tenant(self.tenant.id):
             user = EndUser.objects.get(pk=self.id)
@@ -134,7 +134,7 @@ class TestUser:
                 secret.save()
 
     def locks_end(self) -> None:
-        """The wait of Retry-After is over."""
+        """Let the time of Retry-After pass."""
         from userflow.accounts.realms import END_USERS
         from userflow.credentials.attempts import subject_of
 

@@ -1,4 +1,4 @@
-"""A platform of its own process, and a headless Chromium with a virtual authenticator in front of it."""
+"""A platform in a process of its own, and a headless Chromium with a virtual authenticator."""
 
 import re
 import shutil

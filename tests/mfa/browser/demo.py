@@ -1,4 +1,4 @@
-"""The demo page as a person uses it: fields by their labels, buttons by what they say."""
+"""Drive the demo page as a user does: fields by their labels, buttons by their texts."""
 
 import hashlib
 import hmac
@@ -46,11 +46,11 @@ class Demo:
         place.find_element(By.CSS_SELECTOR, "button:not([type=button])").click()
 
     def press(self, text: str) -> None:
-        """Press the button that says this."""
+        """Press the button with this text."""
         self.visible(f"//button[normalize-space()='{text}']", By.XPATH).click()
 
     def visible(self, selector: str, by: str = By.CSS_SELECTOR) -> WebElement:
-        """Wait until such an element is there to be seen."""
+        """Wait until such an element is visible."""
 
         def look(browser: WebDriver) -> WebElement | None:
             return next((found for found in browser.find_elements(by, selector) if found.is_displayed()), None)
@@ -60,21 +60,21 @@ class Demo:
         )
         return found
 
-    def hears(self, text: str) -> None:
-        """Wait until the page says it, good or bad."""
+    def shows(self, text: str) -> None:
+        """Wait until the page shows this message."""
         WebDriverWait(self.browser, WAIT_SECONDS).until(lambda _: text in self.said(), f"{text!r} was not said")
 
     def said(self) -> str:
-        """What the page says at the moment."""
+        """Return the current message of the page."""
         return " ".join(self.browser.find_element(By.ID, id).text for id in ("status", "problem"))
 
     def register(self) -> None:
         self.form("register", name="Vera Visitor", email=self.email, password=PASSWORD)
-        self.hears("Registered and signed in")
+        self.shows("Registered and signed in")
 
     def sign_out(self) -> None:
         self.press("Sign out")
-        self.hears("Signed out.")
+        self.shows("Signed out.")
 
     def sign_in(self) -> None:
         self.form("sign-in", email=self.email, password=PASSWORD)
@@ -95,7 +95,7 @@ class Demo:
         return [code.text for code in self.browser.find_elements(By.CSS_SELECTOR, "#backup-codes code")]
 
     def signed_in_by(self) -> str:
-        """How the page says that the visitor signed in."""
+        """Return the message that the page shows after a sign-in."""
         self.visible("#signed-in-heading")
         WebDriverWait(self.browser, WAIT_SECONDS).until(lambda _: self.email in self.visible("#who").text)
         return self.visible("#how").text
@@ -119,7 +119,7 @@ class Demo:
         return found[0]
 
     def complaints(self) -> list[str]:
-        """What the browser itself had to complain of: blocked scripts, missing files, errors nobody caught."""
+        """Return what the browser reported: blocked scripts, missing files, uncaught errors."""
         return [
             entry["message"]
             for entry in self.browser.get_log("browser")  # type: ignore[attr-defined]  # Chromium's driver has it

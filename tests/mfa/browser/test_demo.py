@@ -12,12 +12,12 @@ from tests.mfa.browser.operator import Operator
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
 
 
-def test_a_passkey(demo: Callable[[], Demo]) -> None:
+def test_passkey_on_demo_page(demo: Callable[[], Demo]) -> None:
     page = demo()
     page.register()
     assert page.signed_in_by() == "password"
     page.press("Add a passkey")
-    page.hears("The passkey is enrolled.")
+    page.shows("The passkey is enrolled.")
     page.lists("Passkey")
     page.sign_out()
 
@@ -29,15 +29,15 @@ def test_a_passkey(demo: Callable[[], Demo]) -> None:
     page.press("Sign in with a passkey")
     assert page.signed_in_by() == "passkey"
     page.press("Add a passkey")
-    page.hears("This authenticator has a passkey of yours already.")
+    page.shows("This authenticator has a passkey of yours already.")
     assert page.complaints() == []
 
 
-def test_an_authenticator_app_and_its_backup_codes(demo: Callable[[], Demo]) -> None:
+def test_authenticator_and_backup_codes_on_demo_page(demo: Callable[[], Demo]) -> None:
     page = demo()
     page.register()
     secret = page.set_up_app()
-    page.hears("The authenticator app is enrolled.")
+    page.shows("The authenticator app is enrolled.")
     backup_code, other_code, *_ = page.backup_codes()
     page.lists("Authenticator app", "10 backup codes left")
     page.sign_out()
@@ -54,7 +54,7 @@ def test_an_authenticator_app_and_its_backup_codes(demo: Callable[[], Demo]) -> 
     page.lists("Authenticator app", "9 backup codes left")
     page.visible("[aria-label='Remove Authenticator app']").click()
     page.form("second-backup_code", backup_code=other_code)
-    page.hears("The factor is removed.")
+    page.shows("The factor is removed.")
     page.lists()
     assert page.complaints() == []
 
@@ -66,13 +66,13 @@ def test_step_up_before_another_factor(demo: Callable[[], Demo]) -> None:
     page.press("Add a passkey")
     assert page.visible("#second-step-heading").text == "Confirm that it is you"
     page.form("second-totp", code=totp(secret, time.time() + 30))
-    page.hears("The passkey is enrolled.")
+    page.shows("The passkey is enrolled.")
     page.lists("Passkey", "Authenticator app", "10 backup codes left")
     assert page.visible("#how").text == "password and authenticator app or backup code"
 
     page.visible("[aria-label='Remove Passkey']").click()
     page.press("Use the passkey")
-    page.hears("The factor is removed.")
+    page.shows("The factor is removed.")
     page.lists("Authenticator app", "10 backup codes left")
     assert page.complaints() == []
 
@@ -101,36 +101,36 @@ def test_enrollment_pass(demo: Callable[[], Demo], operator: Operator) -> None:
     issued = operator.issue_pass(operator.register(page.email, PASSWORD))
     page.form("use-pass", **{"email": page.email, "pass": issued})
     page.press("Add a passkey and continue")
-    page.hears("Sign in with your password and the new factor.")
+    page.shows("Sign in with your password and the new factor.")
     page.sign_in()
     page.press("Use the passkey")
     assert page.signed_in_by() == "password and passkey"
     assert page.complaints() == []
 
 
-def test_a_phone(demo: Callable[[], Demo]) -> None:
+def test_phone_on_demo_page(demo: Callable[[], Demo]) -> None:
     page = demo()
     page.register()
     page.form("begin-sms", phone_number=f"+4915112{time.time_ns() % 10**6:06d}")
-    page.hears("A code is on its way to ***-***-")
+    page.shows("A code is on its way to ***-***-")
     page.form("confirm-sms", code="000000" if page.last_code() != "000000" else "111111")
-    page.hears("Invalid verification code")
+    page.shows("Invalid verification code")
     page.form("confirm-sms", code=page.last_code())
-    page.hears("The phone is enrolled.")
+    page.shows("The phone is enrolled.")
     page.sign_out()
 
     page.sign_in()
     page.press("Send a code to my phone")
-    page.hears("A code is on its way")
+    page.shows("A code is on its way")
     page.form("second-sms", code=page.last_code())
     assert "code by SMS" in page.signed_in_by()
     assert page.complaints() == []
 
 
-def test_a_wrong_password_is_said(demo: Callable[[], Demo]) -> None:
+def test_demo_page_shows_wrong_password(demo: Callable[[], Demo]) -> None:
     page = demo()
     page.sign_in()
-    page.hears("The username, e-mail address or password is wrong")
+    page.shows("The username, e-mail address or password is wrong")
     assert page.visible("#sign-in-heading")
 
 
@@ -148,7 +148,7 @@ def test_every_field_has_a_label_and_every_button_a_name(demo: Callable[[], Demo
         assert overflow == 0
 
 
-def test_nothing_inline_runs(demo: Callable[[], Demo]) -> None:
+def test_inline_scripts_are_blocked(demo: Callable[[], Demo]) -> None:
     page = demo()
     page.browser.execute_script(
         "const s = document.createElement('script'); s.textContent = 'window.ran = true'; document.body.append(s)"

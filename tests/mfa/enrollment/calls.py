@@ -1,4 +1,4 @@
-"""Every call of an enrollment, as the table of `test_ladder` walks them: one entry here is one more column there."""
+"""Every call of an enrollment, for the table of `test_ladder`: each entry is a column there."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

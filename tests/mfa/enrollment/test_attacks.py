@@ -47,7 +47,7 @@ VICTIMS = pytest.mark.parametrize("victim", [new_user, invited])
 
 @VICTIMS
 @KINDS
-def test_caller_at_the_same_address_adds_nothing_after_the_first_factor(
+def test_same_address_adds_nothing_after_first_factor(
     tenant: TestTenant, victim: Callable[[TestTenant], TestUser], first: Callable[..., TestUser]
 ) -> None:
     ann = victim(tenant)
@@ -62,7 +62,7 @@ def test_caller_at_the_same_address_adds_nothing_after_the_first_factor(
 
 
 @KINDS
-def test_older_ticket_adds_nothing_after_the_first_factor(tenant: TestTenant, first: Callable[..., TestUser]) -> None:
+def test_older_ticket_adds_nothing_after_first_factor(tenant: TestTenant, first: Callable[..., TestUser]) -> None:
     ann = new_user(tenant)
     stolen = {"X-Enrollment-Ticket": ann.sign_in().headers["X-Enrollment-Ticket"]}
     assert statuses(ann, Api(), headers=stolen) == [200, 200, 200]
@@ -72,9 +72,7 @@ def test_older_ticket_adds_nothing_after_the_first_factor(tenant: TestTenant, fi
 
 
 @KINDS
-def test_password_session_from_before_the_factor_replaces_nothing(
-    tenant: TestTenant, first: Callable[..., TestUser]
-) -> None:
+def test_password_session_before_factor_replaces_nothing(tenant: TestTenant, first: Callable[..., TestUser]) -> None:
     ann = new_user(tenant)
     token = ann.token()
     first(ann, token=token)
@@ -84,7 +82,7 @@ def test_password_session_from_before_the_factor_replaces_nothing(
     assert Api(token=token).delete(f"/webauthn/factors/{factor}").status_code == 401
 
 
-def test_admins_and_operators_enroll_no_factor_for_an_end_user(tenant: TestTenant, operator: Api) -> None:
+def test_admins_enroll_no_factor_for_end_user(tenant: TestTenant, operator: Api) -> None:
     ann = new_user(tenant)
     credential = new_authenticator().create(ann.api.post(PASSKEY, ann.name).json())
     for api in (tenant.api, operator):
@@ -95,7 +93,7 @@ def test_admins_and_operators_enroll_no_factor_for_an_end_user(tenant: TestTenan
     assert ann.row().mfa_methods == []
 
 
-def test_phone_begun_at_the_same_address_is_not_confirmed(tenant: TestTenant) -> None:
+def test_phone_begun_at_same_address_is_not_confirmed(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     attacker, phone = Api(address=ann.api.address), some_phone()
     body = {**ann.named_with_client, "phone_number": phone}
@@ -146,7 +144,7 @@ def test_older_ticket_and_session_of_an_admin_add_nothing(settings: Any, tenant:
 # --- at the same moment ----------------------------------------------------------------------------------------------
 
 
-def test_of_ticket_window_and_session_one_enrolls_the_first_factor(tenant: TestTenant) -> None:
+def test_one_of_ticket_window_session_enrolls_first_factor(tenant: TestTenant) -> None:
     for _ in range(5):
         ann = new_user(tenant)
         token = str(ann.sign_in(ann.api).json()["access_token"])

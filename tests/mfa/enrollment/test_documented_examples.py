@@ -85,7 +85,7 @@ def test_general_registration_example_issues_tokens(tenant: TestTenant) -> None:
 
 
 def new_admin(tenant: TestTenant, api: Api) -> str:
-    """Created at the address of `door`; return the e-mail address."""
+    """Create an admin user from the address of `door`; return the e-mail address."""
     name = f"admin-{secrets.token_hex(5)}"
     body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD}
     made = api.post("/uflow/admin/users", {**body, "first_name": "A", "last_name": "B"}, token=tenant.api.token)

@@ -1,4 +1,4 @@
-"""Events that end a user's tickets and enrollment windows, and nobody else's."""
+"""Events that end a user's tickets and enrollment windows, and those of no other user."""
 
 from collections.abc import Callable
 

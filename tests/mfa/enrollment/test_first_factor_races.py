@@ -1,6 +1,6 @@
 """The first factor is confirmed while a window, a ticket and another session are used for the same.
 
-Whatever the order, one proof wins, and what was issued to a user without a factor ends with it.
+In any order, one proof wins, and what was issued to a user without a factor ends with it.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""The whole matrix: proof x situation x call, with the expected answer of each cell written down.
+"""The whole matrix: proof x situation x call, with the expected status of each cell.
 
-U stands for the call's answer to an unknown user: 404 where the specification has one, else 401.
+U stands for the call's status for an unknown user: 404 where the specification has one, else 401.
 """
 
 from collections.abc import Callable
@@ -29,13 +29,13 @@ TABLE: dict[str, tuple[int, ...]] = {
     "ticket in the body":    (200,   401, 401,     U,       U,     200),
     "two tickets":           (400,   400, 400,     400,     400,   400),
     "unknown ticket":        (401,   401, 401,     U,       U,     401),
-    "somebody else's ticket": (401,  401, 401,     U,       U,     401),
+    "another user's ticket": (401,  401, 401,     U,       U,     401),
     "own token":             (200,   200, 401,     401,     403,   200),
     "own strong token":      (200,   200, R,       401,     403,   200),
     "own old token":         (401,   401, 401,     401,     403,   401),
     "own token, bad ticket": (401,   401, 401,     401,     403,   401),
     "broken token":          (401,   401, 401,     401,     401,   401),
-    "somebody else's token": (403,   403, 403,     U,       403,   403),
+    "another user's token": (403,   403, 403,     U,       403,   403),
     "admin":                 (403,   403, 403,     U,       403,   403),
     "admin of elsewhere":    (403,   403, 403,     403,     U,     403),
 }  # fmt: skip
@@ -67,13 +67,13 @@ def headers_of(proof: str, person: TestUser, own: str, elsewhere: TestTenant) ->
         "ticket": ticket,
         "two tickets": ticket,
         "unknown ticket": {"X-Enrollment-Ticket": "unknown"},
-        "somebody else's ticket": {"X-Enrollment-Ticket": other.ticket},
+        "another user's ticket": {"X-Enrollment-Ticket": other.ticket},
         "own token": bearer(own),
         "own strong token": bearer(own and strong(own)),
         "own old token": bearer(own and aged(own, 16)),
         "own token, bad ticket": {**bearer(own), "X-Enrollment-Ticket": "unknown"},
         "broken token": {**bearer(other_token[:-4] + "AAAA"), **ticket},
-        "somebody else's token": {**bearer(other_token), **ticket},
+        "another user's token": {**bearer(other_token), **ticket},
         "admin": bearer(person.tenant.api.token),
         "admin of elsewhere": bearer(elsewhere.api.token),
     }.get(proof, {})
@@ -95,7 +95,7 @@ def stored(person: TestUser) -> Any:
 
 
 @pytest.mark.parametrize(("name", "proof", "situation", "expected"), CELLS)
-def test_every_cell(
+def test_enrollment_proof_matrix(
     tenant: TestTenant, other_tenant: TestTenant, name: str, proof: str, situation: str, expected: int
 ) -> None:
     call = CALLS[name]
@@ -121,7 +121,7 @@ def test_every_cell(
 
 
 def arrange(situation: str, person: TestUser, body: dict[str, Any], elsewhere: TestTenant, call: EnrollmentCall) -> Api:
-    """Bring the situation about; gives the door that the call goes through."""
+    """Create the situation; return the API client for the call."""
     if situation == "old":
         with in_tenant(person.tenant.id):
             user = EndUser.objects.get(pk=person.id)
@@ -149,15 +149,15 @@ def arrange(situation: str, person: TestUser, body: dict[str, Any], elsewhere: T
         "finishRegistration",
     ],
 )
-def test_whoever_has_asked_for_too_many_strangers_learns_nothing_more(tenant: TestTenant, path: str) -> None:
+def test_listing_limit_hides_known_users(tenant: TestTenant, path: str) -> None:
     ann, api = new_user(tenant).enrol_totp(), Api()
     assertion = {"id": "AAAA", "rawId": "AAAA", "type": "public-key", "response": {}}
     rest = {"phone_number": some_phone(), "code": "123456", "response": assertion, "credential": assertion}
     for _ in range(2):  # once more when the window of the limit ended meanwhile
         for n in range(settings.LIMITS["unknown_user"][0] + 1):
-            api.post("/webauthn/totp/beginSetup", {**ann.name, "email": f"nobody-{n}@example.com"})
+            api.post("/webauthn/totp/beginSetup", {**ann.name, "email": f"unknown-{n}@example.com"})
         known = api.post(f"/webauthn/{path}", {**ann.named_with_client, **rest})
-        unknown = api.post(f"/webauthn/{path}", {**ann.named_with_client, **rest, "email": "nobody@example.com"})
+        unknown = api.post(f"/webauthn/{path}", {**ann.named_with_client, **rest, "email": "unknown@example.com"})
         if known.status_code == unknown.status_code == 429:
             break
     assert (known.status_code, known.json()) == (unknown.status_code, unknown.json()) == (429, unknown.json())

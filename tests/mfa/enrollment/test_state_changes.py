@@ -34,7 +34,7 @@ def test_first_factor_ends_other_sessions(tenant: TestTenant) -> None:
     assert refresh(other["refresh_token"]).json()["error"] == "invalid_grant"
 
 
-def test_first_factor_by_ticket_or_window_ends_every_session(tenant: TestTenant) -> None:
+def test_first_factor_by_ticket_or_window_ends_all_sessions(tenant: TestTenant) -> None:
     for proof in ("ticket", "window"):
         ann = new_user(tenant)
         token = str(ann.sign_in(ann.api).json()["access_token"])

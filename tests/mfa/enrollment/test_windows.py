@@ -60,7 +60,7 @@ def test_sign_in_from_another_address_closes_the_window(ann: TestUser) -> None:
     assert (begun(ann), begun(ann, elsewhere)) == (401, 200)
 
 
-def test_sign_in_that_waits_for_a_factor_closes_other_windows(new_tenant: Any, operator: Api) -> None:
+def test_login_awaiting_factor_closes_other_windows(new_tenant: Any, operator: Api) -> None:
     own = new_tenant()
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", {"settings": {"mfa_policy": "required"}}).status_code == 200
     ann, elsewhere = new_user(own), Api()
@@ -84,7 +84,7 @@ def test_admin_sign_in_from_another_address_closes_the_window(settings: Any, ten
 
 @pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "X-Real-IP"])
 def test_forwarding_header_opens_and_uses_no_window(tenant: TestTenant, ann: TestUser, name: str) -> None:
-    # A proxy that nobody has configured: all its callers have its address.
+    # A proxy that is not configured: all its callers have its address.
     assert (begun(ann, **{name: "192.0.2.1"}), begun(ann)) == (401, 200)
     login = {"client_id": str(tenant.client_id), "email": ann.email, "password": PASSWORD}
     proxy = Api()
@@ -155,7 +155,7 @@ def test_sign_up_by_ticket_or_session_is_two_factors(ann: TestUser, proof: str) 
     assert (said["amr"], said["acr"]) == (["pop", "mfa"], "aal2")
 
 
-def test_sign_up_in_a_window_is_for_users_who_never_signed_in(ann: TestUser) -> None:
+def test_sign_up_in_window_rejects_users_who_signed_in(ann: TestUser) -> None:
     ann.sign_in(ann.api)
     home, named = home_of(ann)
     credential = new_authenticator().create(home.begin_registration(ann.api, named).json())

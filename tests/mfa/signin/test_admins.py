@@ -18,7 +18,7 @@ from userflow.admins.actions import create_admin_user
 
 @dataclass
 class Admin:
-    """An admin user made over HTTP, at a door of their own."""
+    """An admin user created over HTTP, with an API client and address of their own."""
 
     id: str
     username: str
@@ -56,7 +56,7 @@ def eve(tenant: TestTenant) -> Admin:
     return new_admin(tenant)
 
 
-def test_an_admin_enrols_with_the_ticket_of_the_creation_and_signs_in_with_the_code(eve: Admin) -> None:
+def test_admin_enrolls_with_ticket_and_signs_in_with_code(eve: Admin) -> None:
     assert eve.enrol(headers={"X-Enrollment-Ticket": eve.ticket}).status_code == 200
     waiting = eve.sign_in().json()
     assert (waiting["mfa_required"], waiting["methods"]) == (True, ["totp", "backup_code"])
@@ -70,7 +70,7 @@ def test_an_admin_enrols_with_the_ticket_of_the_creation_and_signs_in_with_the_c
     assert Api().post("/webauthn/admin/totp/verifyLogin", body).status_code == 401
 
 
-def test_without_a_proof_nobody_enrols_for_an_admin(tenant: TestTenant, eve: Admin) -> None:
+def test_begin_for_admin_requires_proof(tenant: TestTenant, eve: Admin) -> None:
     assert eve.enrol().status_code == 401
     assert eve.enrol(headers={"X-Enrollment-Ticket": new_admin(tenant).ticket}).status_code == 401
     assert eve.enrol(token="nonsense").status_code == 401
@@ -98,7 +98,7 @@ def test_admin_cannot_enroll_another_admin(
 
 
 @pytest.mark.parametrize("lacks", ["rank", "permission"])
-def test_resetting_an_admins_factors_needs_rank_and_permission(tenant: TestTenant, lacks: str) -> None:
+def test_admin_reset_requires_rank_and_permission(tenant: TestTenant, lacks: str) -> None:
     everything = set(AdminRole.objects.get(name="tenant-admin").permissions)
     held = {"admins:read", "admins:write"} if lacks == "rank" else everything - {"admins:write"}
     role = AdminRole.objects.create(name=f"clerk-{secrets.token_hex(4)}", permissions=sorted(held))
@@ -108,7 +108,7 @@ def test_resetting_an_admins_factors_needs_rank_and_permission(tenant: TestTenan
     assert Api(token=token).post("/webauthn/admin/factors/reset", reset).status_code == 403
 
 
-def test_deactivation_ends_an_admins_ticket_and_window(settings: Any, tenant: TestTenant) -> None:
+def test_deactivation_ends_ticket_and_window_of_admin(settings: Any, tenant: TestTenant) -> None:
     eve, ben, home = new_admin(tenant), new_admin(tenant), Api()
     settings.EMBEDDED = True
     home.post("/uflow/admin/auth/login", {"username": eve.username, "password": PASSWORD})
@@ -121,14 +121,14 @@ def test_deactivation_ends_an_admins_ticket_and_window(settings: Any, tenant: Te
     assert ben.enrol(headers={"X-Enrollment-Ticket": ben.ticket}).status_code == 200
 
 
-def test_a_tenants_admin_enrols_for_no_operator(tenant: TestTenant) -> None:
+def test_tenant_admin_enrolls_no_factor_for_operator(tenant: TestTenant) -> None:
     name = f"op-{secrets.token_hex(4)}"
     create_admin_user(tenant_id=None, username=name, email=f"{name}@example.com", password=PASSWORD)
     begun = tenant.api.post("/webauthn/admin/totp/beginSetup", {"email": f"{name}@example.com"})
     assert begun.status_code == 403
 
 
-def test_an_end_users_token_is_of_another_realm(tenant: TestTenant, eve: Admin) -> None:
+def test_end_user_token_is_rejected_for_admin(tenant: TestTenant, eve: Admin) -> None:
     from tests.mfa.people import new_user
 
     assert eve.enrol(token=new_user(tenant).token()).status_code == 403
@@ -146,13 +146,13 @@ def test_verify_rejects_admin_of_suspended_tenant(new_tenant: Callable[[], TestT
         assert Api().post("/webauthn/admin/totp/verifyLogin", body).status_code == expected
 
 
-def test_an_unknown_admin_is_404(tenant: TestTenant) -> None:
+def test_unknown_admin_is_404(tenant: TestTenant) -> None:
     for path in ("beginSetup", "disable"):
-        response = Api().post(f"/webauthn/admin/totp/{path}", {"email": "nobody@example.com"})
+        response = Api().post(f"/webauthn/admin/totp/{path}", {"email": "unknown@example.com"})
         assert response.status_code == 404
 
 
-def test_disabling_needs_a_fresh_token_of_ones_own(eve: Admin) -> None:
+def test_disable_requires_own_fresh_token(eve: Admin) -> None:
     token = eve.sign_in().json()["access_token"]
     assert eve.enrol(token=token).status_code == 200
     body = {"email": eve.email}
@@ -164,7 +164,7 @@ def test_disabling_needs_a_fresh_token_of_ones_own(eve: Admin) -> None:
     assert eve.sign_in().json()["mfa_required"] is False
 
 
-def test_an_admin_lists_and_an_operator_resets_their_factors(
+def test_admin_lists_and_operator_resets_factors(
     operator: Api, tenant: TestTenant, other_tenant: TestTenant, eve: Admin
 ) -> None:
     token = eve.sign_in().json()["access_token"]

@@ -1,4 +1,4 @@
-"""The list of one's factors, removal, an admin's reset, and what the user hears of it."""
+"""List and remove own factors, reset by an admin, and the mails to the user."""
 
 import uuid
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def events(person: TestUser, action: str) -> list[Any]:
         return list(TenantEvent.objects.filter(target_id=str(person.id), action=action).order_by("id"))
 
 
-def test_everybody_lists_their_own_factors(tenant: TestTenant, ann: TestUser) -> None:
+def test_list_returns_own_factors(tenant: TestTenant, ann: TestUser) -> None:
     token = ann.token()
     ann.enrol_totp(token=token)
     own = Api(token=strong(token))
@@ -45,7 +45,7 @@ def test_everybody_lists_their_own_factors(tenant: TestTenant, ann: TestUser) ->
     assert Api().get("/webauthn/factors").status_code == 401
 
 
-def test_removing_needs_a_fresh_sign_in_and_ones_own_factor(tenant: TestTenant, ann: TestUser) -> None:
+def test_remove_requires_fresh_sign_in_and_own_factor(tenant: TestTenant, ann: TestUser) -> None:
     token = ann.token()
     ann.enrol_totp(token=token)
     assert Api(token=token).delete(f"/webauthn/factors/{uuid.uuid4()}", ann.proof()).status_code == 401
@@ -69,7 +69,7 @@ def test_removing_needs_a_fresh_sign_in_and_ones_own_factor(tenant: TestTenant, 
     }
 
 
-def test_removing_a_factor_closes_the_window_and_ends_the_ticket(ann: TestUser) -> None:
+def test_remove_closes_window_and_ends_ticket(ann: TestUser) -> None:
     token = ann.token()
     ann.enrol_totp(token=token)
     body = {**ann.name, **ann.proof()}
@@ -109,7 +109,7 @@ def test_reset_ends_waiting_logins_and_sent_codes(tenant: TestTenant, ann: TestU
     assert Api().post("/webauthn/totp/verifyLogin", late).status_code == 401
 
 
-def test_a_reset_needs_a_reason_the_right_and_the_tenant(
+def test_reset_requires_reason_permission_and_tenant(
     tenant: TestTenant, other_tenant: TestTenant, ann: TestUser
 ) -> None:
     body = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost"}
@@ -120,11 +120,11 @@ def test_a_reset_needs_a_reason_the_right_and_the_tenant(
     assert Api().post("/webauthn/factors/reset", body).status_code == 401
 
 
-def test_the_user_is_told_of_every_change_by_mail(tenant: TestTenant, ann: TestUser, mailoutbox: list[Any]) -> None:
+def test_every_change_is_mailed_to_user(tenant: TestTenant, ann: TestUser, mailoutbox: list[Any]) -> None:
     first = ann.token()
     token = strong(first)
     body = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost"}
-    deeds: list[Callable[[], Any]] = [
+    changes: list[Callable[[], Any]] = [
         lambda: ann.enrol_totp(token=first),
         lambda: ann.enrol_phone(token=token),
         lambda: ann.api.post("/webauthn/totp/regenerateBackupCodes", ann.name, token=token),
@@ -132,8 +132,8 @@ def test_the_user_is_told_of_every_change_by_mail(tenant: TestTenant, ann: TestU
         lambda: ann.api.post("/webauthn/totp/disable", {**ann.name, **ann.proof()}, token=token),
         lambda: tenant.api.post("/webauthn/factors/reset", body),
     ]
-    for deed in deeds:
-        deed()
+    for change in changes:
+        change()
         # Of two mails that wait, either may be sent first.
         assert settle(60)
     told = [mail.body for mail in mailoutbox if mail.to == [ann.email] and "the way you sign in" in mail.subject]
@@ -184,12 +184,12 @@ def test_admin_reset_notice_hides_the_operator(operator: Api, new_tenant: Any, m
     assert operator.address not in told
 
 
-def test_notice_of_ones_own_change_shows_the_address(ann: TestUser, mailoutbox: list[Any]) -> None:
+def test_notice_of_own_change_shows_address(ann: TestUser, mailoutbox: list[Any]) -> None:
     ann.enrol_totp()
     assert f"from the network address {ann.api.address}" in _notice_to(ann, mailoutbox)
 
 
-def test_every_enrollment_is_audited_with_its_proof_level_and_address(tenant: TestTenant, ann: TestUser) -> None:
+def test_enrollment_is_audited_with_proof_level_and_address(tenant: TestTenant, ann: TestUser) -> None:
     ann.enrol_totp(headers={})
     ben = new_user(tenant, ann.api)
     ben.enrol_phone(headers={"X-Enrollment-Ticket": ben.ticket})
@@ -207,7 +207,7 @@ def test_every_enrollment_is_audited_with_its_proof_level_and_address(tenant: Te
     assert {event.address for event in found} == {ann.api.address}
 
 
-def test_a_mail_server_that_is_down_undoes_nothing(settings: Any, ann: TestUser) -> None:
+def test_unreachable_mail_server_undoes_nothing(settings: Any, ann: TestUser) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 9
     ann.enrol_totp()
@@ -215,7 +215,7 @@ def test_a_mail_server_that_is_down_undoes_nothing(settings: Any, ann: TestUser)
 
 
 @pytest.mark.parametrize(("mode", "window", "ticket", "bearer"), [("ticket", 401, 200, 200), ("bearer", 401, 401, 200)])
-def test_a_tenant_may_narrow_the_ladder(
+def test_tenant_may_restrict_proof_levels(
     new_tenant: Any, operator: Api, mode: str, window: int, ticket: int, bearer: int
 ) -> None:
     own = new_tenant()
@@ -229,7 +229,7 @@ def test_a_tenant_may_narrow_the_ladder(
     assert ann.api.post(begin, ann.name, token=token).status_code == bearer
 
 
-def test_a_ticket_adds_one_factor_of_each_kind(ann: TestUser) -> None:
+def test_ticket_adds_one_factor_of_each_kind(ann: TestUser) -> None:
     ann.minutes_pass(10)
     ticket = {"X-Enrollment-Ticket": ann.ticket}
     ann.enrol_totp(headers=ticket)
@@ -237,7 +237,7 @@ def test_a_ticket_adds_one_factor_of_each_kind(ann: TestUser) -> None:
     assert Api().post("/webauthn/totp/beginSetup", ann.name, headers=ticket).status_code == 401
 
 
-def test_a_ticket_dies_after_fifteen_minutes_and_a_window_after_thirty(ann: TestUser) -> None:
+def test_ticket_and_window_expire(ann: TestUser) -> None:
     ann.minutes_pass(16)
     ticket = {"X-Enrollment-Ticket": ann.ticket}
     assert Api().post("/webauthn/totp/beginSetup", ann.name, headers=ticket).status_code == 401
@@ -246,14 +246,14 @@ def test_a_ticket_dies_after_fifteen_minutes_and_a_window_after_thirty(ann: Test
     assert ann.api.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
 
 
-def test_an_ipv6_household_is_one_address(tenant: TestTenant) -> None:
+def test_ipv6_network_is_one_address(tenant: TestTenant) -> None:
     ann = new_user(tenant, Api(address="2001:db8:1:2::a"))
     begin = "/webauthn/totp/beginSetup"
     assert Api(address="2001:db8:1:2:ffff::b").post(begin, ann.name).status_code == 200
     assert Api(address="2001:db8:1:3::a").post(begin, ann.name).status_code == 401
 
 
-def test_what_has_had_its_time_is_purged_and_what_is_enrolled_stays(tenant: TestTenant) -> None:
+def test_purge_removes_expired_rows_only(tenant: TestTenant) -> None:
     ann, ben = new_user(tenant).enrol_totp().enrol_phone(), new_user(tenant)
     ben.api.post("/webauthn/totp/beginSetup", ben.name)
     for person in (ann, ben):
@@ -267,18 +267,18 @@ def test_what_has_had_its_time_is_purged_and_what_is_enrolled_stays(tenant: Test
     assert ann.row().mfa_methods == ["totp", "sms", "backup_code"]
 
 
-def test_trying_addresses_is_limited(tenant: TestTenant) -> None:
+def test_listing_addresses_is_limited(tenant: TestTenant) -> None:
     api = Api()
-    nobody = {"tenant_id": str(tenant.id), "email": "nobody@example.com"}
-    statuses = [api.post("/webauthn/totp/beginSetup", nobody).status_code for _ in range(123)]
+    missing = {"tenant_id": str(tenant.id), "email": "unknown@example.com"}
+    statuses = [api.post("/webauthn/totp/beginSetup", missing).status_code for _ in range(123)]
     assert (set(statuses), statuses[-1]) == ({404, 429}, 429)
     assert statuses.count(404) == 120
-    phoneless = {**nobody, "client_id": str(tenant.client_id)}
+    phoneless = {**missing, "client_id": str(tenant.client_id)}
     assert api.post("/webauthn/sms/requestCode", phoneless).status_code == 429
-    assert Api().post("/webauthn/totp/beginSetup", nobody).status_code == 404
+    assert Api().post("/webauthn/totp/beginSetup", missing).status_code == 404
 
 
-def test_nobody_changes_the_factors_of_an_end_user_who_holds_more(tenant: TestTenant, ann: TestUser) -> None:
+def test_reset_rejects_user_with_more_permissions(tenant: TestTenant, ann: TestUser) -> None:
     role = tenant.api.post("/authmgr/roles", {"name": uuid.uuid4().hex, "permissions": ["services:credentials"]}).json()
     group = tenant.api.post("/authmgr/groups", {"name": uuid.uuid4().hex, "roles": [role["name"]]}).json()
     tenant.api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(ann.id)]})

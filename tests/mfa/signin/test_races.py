@@ -1,4 +1,4 @@
-"""Each one-time object under parallel uses: exactly one winner, no 500; and how many parallel guesses are looked at."""
+"""Each one-time object under parallel uses: exactly one winner, no 500; and how many parallel guesses are compared."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ def fresh_codes(ann: TestUser) -> list[str]:
     return list(response.json()["backup_codes"])
 
 
-def test_a_backup_code_has_one_winner(ann: TestUser) -> None:
+def test_backup_code_has_one_winner(ann: TestUser) -> None:
     codes: list[str] = []
     for _ in range(ROUNDS):
         codes = codes or fresh_codes(ann)
@@ -63,7 +63,7 @@ def test_a_backup_code_has_one_winner(ann: TestUser) -> None:
         ann.locks_end()
 
 
-def test_a_totp_step_has_one_winner(ann: TestUser) -> None:
+def test_totp_step_has_one_winner(ann: TestUser) -> None:
     for _ in range(ROUNDS):
         ann.minutes_pass(5)
         calls = [post("/webauthn/totp/verify", {**ann.name, "code": ann.code()})] * AT_ONCE
@@ -71,7 +71,7 @@ def test_a_totp_step_has_one_winner(ann: TestUser) -> None:
         ann.locks_end()
 
 
-def test_a_login_ticket_has_one_winner(ann: TestUser) -> None:
+def test_login_ticket_has_one_winner(ann: TestUser) -> None:
     from userflow.accounts.realms import END_USERS
     from userflow.credentials import tickets
 
@@ -92,7 +92,7 @@ def test_a_login_ticket_has_one_winner(ann: TestUser) -> None:
         ann.locks_end()
 
 
-def test_an_sms_code_has_one_winner(settings: Any, tenant: TestTenant) -> None:
+def test_sms_code_has_one_winner(settings: Any, tenant: TestTenant) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "number_hour": (1000, 3600), "number_day": (1000, 86400)}
     ann = new_user(tenant).enrol_phone()
     for _ in range(ROUNDS):
@@ -104,7 +104,7 @@ def test_an_sms_code_has_one_winner(settings: Any, tenant: TestTenant) -> None:
 
 
 @pytest.mark.parametrize("proof", ["window", "ticket"])
-def test_a_window_and_a_ticket_enrol_one_factor_of_a_kind(tenant: TestTenant, proof: str) -> None:
+def test_window_and_ticket_enroll_one_factor_of_a_kind(tenant: TestTenant, proof: str) -> None:
     for _ in range(ROUNDS):
         ann = new_user(tenant)
         headers = {"X-Enrollment-Ticket": ann.ticket} if proof == "ticket" else {}
@@ -122,7 +122,7 @@ def test_a_window_and_a_ticket_enrol_one_factor_of_a_kind(tenant: TestTenant, pr
         assert ann.row().mfa_methods == ["totp", "backup_code"]
 
 
-def test_a_phone_is_confirmed_by_one_of_two_users(tenant: TestTenant) -> None:
+def test_phone_is_confirmed_by_one_of_two_users(tenant: TestTenant) -> None:
     for _ in range(5):
         phone, people = some_phone(), [new_user(tenant), new_user(tenant)]
         calls = []
@@ -133,13 +133,13 @@ def test_a_phone_is_confirmed_by_one_of_two_users(tenant: TestTenant) -> None:
         assert sorted(statuses_of(calls)) == [200, 400]
 
 
-def test_three_pending_secrets_at_most_however_many_begin_at_once(tenant: TestTenant) -> None:
+def test_parallel_begins_leave_three_pending_secrets(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     statuses = Counter(statuses_of([post("/webauthn/totp/beginSetup", ann.name, api=ann.api)] * 12))
     assert statuses == {200: 3, 429: 9}
 
 
-def test_one_message_however_many_ask_at_once(tenant: TestTenant) -> None:
+def test_parallel_requests_send_one_message(tenant: TestTenant) -> None:
     ann = new_user(tenant).enrol_phone()
     statuses = Counter(statuses_of([post("/webauthn/sms/requestCode", ann.named_with_client)] * 12))
     assert statuses == {200: 1, 429: 11}
@@ -151,7 +151,7 @@ def looked_at(person: TestUser) -> int:
         return TenantEvent.objects.filter(target_id=str(person.id), action="factor.refused").count()
 
 
-def test_of_sixty_parallel_guesses_five_are_looked_at(tenant: TestTenant) -> None:
+def test_five_of_sixty_parallel_guesses_are_compared(tenant: TestTenant) -> None:
     ann = new_user(tenant).enrol_totp()
     near = {ann.code(steps) for steps in range(-3, 8)}
     guesses = [guess for guess in (f"{number:06d}" for number in range(100)) if guess not in near][:60]
@@ -161,7 +161,7 @@ def test_of_sixty_parallel_guesses_five_are_looked_at(tenant: TestTenant) -> Non
     assert looked_at(ann) == 5
 
 
-def test_of_sixty_parallel_guesses_at_an_sms_code_five_are_looked_at(tenant: TestTenant) -> None:
+def test_five_of_sixty_parallel_sms_guesses_are_compared(tenant: TestTenant) -> None:
     ann = new_user(tenant).enrol_phone()
     Api().post("/webauthn/sms/requestCode", ann.named_with_client)
     right = int(code_to(ann.phone))

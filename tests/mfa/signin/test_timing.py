@@ -1,4 +1,4 @@
-"""Where the specification does not tell people apart, the time does not either."""
+"""Where the responses do not tell users apart, the time does not either."""
 
 import secrets
 import statistics
@@ -53,7 +53,7 @@ def verify_of(path: str, body: dict[str, Any], code: str = "000000") -> Callable
 
 
 @pytest.mark.quiet_machine
-def test_verifying_takes_as_long_without_a_factor_as_with_one(new_tenant: Any) -> None:
+def test_verify_time_does_not_tell_who_has_factor(new_tenant: Any) -> None:
     own = new_tenant()
     with_factor, without = new_user(own).enrol_totp(), new_user(own)
     wrong = wrong_code(with_factor.secret)
@@ -63,9 +63,9 @@ def test_verifying_takes_as_long_without_a_factor_as_with_one(new_tenant: Any) -
 
 
 @pytest.mark.quiet_machine
-def test_verifying_sms_takes_as_long_for_nobody_as_for_somebody_without_a_phone(new_tenant: Any) -> None:
+def test_sms_verify_time_does_not_tell_who_exists(new_tenant: Any) -> None:
     own = new_tenant()
     known: TestUser = new_user(own)
-    nobody = {**known.named_with_client, "email": f"nobody-{secrets.token_hex(4)}@example.com"}
-    found = ratio(own, verify_of("sms/verify", known.named_with_client), verify_of("sms/verify", nobody))
+    missing = {**known.named_with_client, "email": f"unknown-{secrets.token_hex(4)}@example.com"}
+    found = ratio(own, verify_of("sms/verify", known.named_with_client), verify_of("sms/verify", missing))
     assert ALIKE[0] < found < ALIKE[1]

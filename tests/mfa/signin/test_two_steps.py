@@ -1,4 +1,4 @@
-"""Signing in in two steps: password, then a factor."""
+"""Sign-in in two steps: password, then a factor."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ def ann(tenant: TestTenant) -> TestUser:
     return new_user(tenant).enrol_totp()
 
 
-def test_a_right_password_gives_a_ticket_and_no_token(ann: TestUser) -> None:
+def test_right_password_returns_ticket_and_no_token(ann: TestUser) -> None:
     response = ann.sign_in()
     assert set(response.json()) == {"mfa_required", "mfa_token", "methods", "expires_in"}
     assert response.json() | {"mfa_token": ""} == {
@@ -41,7 +41,7 @@ def test_a_right_password_gives_a_ticket_and_no_token(ann: TestUser) -> None:
     assert response.headers["Cache-Control"] == "no-store"
 
 
-def test_the_second_step_answers_the_logins_tokens(ann: TestUser) -> None:
+def test_second_step_returns_tokens_of_login(ann: TestUser) -> None:
     done = second_step(ann, ann.sign_in().json()["mfa_token"], code=ann.code(1))
     assert done.status_code == 200
     body = done.json()
@@ -64,13 +64,13 @@ def test_the_second_step_answers_the_logins_tokens(ann: TestUser) -> None:
     assert claims(refreshed.json()["access_token"])["amr"] == ["pwd", "otp"]
 
 
-def test_a_backup_code_completes_a_login_too(ann: TestUser) -> None:
+def test_backup_code_completes_login(ann: TestUser) -> None:
     done = second_step(ann, ann.sign_in().json()["mfa_token"], backup_code=ann.backup_codes[3])
     assert (done.status_code, done.json()["method"]) == (200, "backup_code")
     assert done.json()["access_token"]
 
 
-def test_sms_completes_a_login_too(tenant: TestTenant) -> None:
+def test_sms_code_completes_login(tenant: TestTenant) -> None:
     ben = new_user(tenant).enrol_phone()
     ticket = ben.sign_in().json()["mfa_token"]
     assert Api().post("/webauthn/sms/requestCode", {**ben.named_with_client, "mfa_token": ticket}).status_code == 200
@@ -80,13 +80,13 @@ def test_sms_completes_a_login_too(tenant: TestTenant) -> None:
     assert claims(done.json()["access_token"])["amr"] == ["pwd", "sms"]
 
 
-def test_without_a_ticket_a_success_is_a_verification_only(ann: TestUser) -> None:
+def test_success_without_ticket_is_verification_only(ann: TestUser) -> None:
     response = Api().post("/webauthn/totp/verifyLogin", {**ann.name, "code": ann.code(1)})
     assert response.status_code == 200
     assert "access_token" not in response.json()
 
 
-def test_a_ticket_works_once(ann: TestUser) -> None:
+def test_ticket_works_once(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
     assert second_step(ann, ticket, backup_code=ann.backup_codes[0]).status_code == 200
     assert second_step(ann, ticket, backup_code=ann.backup_codes[1]).status_code == 401
@@ -94,13 +94,13 @@ def test_a_ticket_works_once(ann: TestUser) -> None:
     assert second_step(ann, ann.sign_in().json()["mfa_token"], backup_code=ann.backup_codes[1]).status_code == 200
 
 
-def test_a_ticket_dies_after_ten_minutes(ann: TestUser) -> None:
+def test_ticket_expires_after_ten_minutes(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
     ann.minutes_pass(11)
     assert second_step(ann, ticket, backup_code=ann.backup_codes[0]).status_code == 401
 
 
-def test_a_ticket_dies_after_five_wrong_codes_whatever_the_factor(ann: TestUser) -> None:
+def test_ticket_ends_after_five_wrong_codes_of_any_factor(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
     for number in range(5):
         wrong = {"code": wrong_code(ann)} if number % 2 else {"backup_code": "0000-0000-0000-0000"}
@@ -109,7 +109,7 @@ def test_a_ticket_dies_after_five_wrong_codes_whatever_the_factor(ann: TestUser)
     assert second_step(ann, ann.sign_in().json()["mfa_token"], code=ann.code(1)).status_code == 200
 
 
-def test_a_ticket_dies_also_of_codes_by_sms_that_nobody_has_asked_for(tenant: TestTenant) -> None:
+def test_ticket_counts_sms_codes_never_requested(tenant: TestTenant) -> None:
     ann = new_user(tenant).enrol_phone()
     named = {**ann.named_with_client, "mfa_token": ann.sign_in().json()["mfa_token"]}
     for _ in range(5):
@@ -117,7 +117,7 @@ def test_a_ticket_dies_also_of_codes_by_sms_that_nobody_has_asked_for(tenant: Te
     assert Api().post("/webauthn/sms/requestCode", named).status_code == 401
 
 
-def test_tries_that_a_lock_refuses_do_not_use_the_ticket_up(ann: TestUser) -> None:
+def test_locked_attempts_do_not_count_against_ticket(ann: TestUser) -> None:
     good = ann.sign_in().json()["mfa_token"]
     for _ in range(5):
         spoilt = ann.sign_in().json()["mfa_token"]
@@ -129,7 +129,7 @@ def test_tries_that_a_lock_refuses_do_not_use_the_ticket_up(ann: TestUser) -> No
     assert second_step(ann, good, code=ann.code(1)).status_code == 200
 
 
-def test_tickets_of_others_and_of_other_kinds_are_401(tenant: TestTenant, ann: TestUser) -> None:
+def test_ticket_of_another_user_or_kind_is_401(tenant: TestTenant, ann: TestUser) -> None:
     ben = new_user(tenant).enrol_totp()
     for ticket in (ben.sign_in().json()["mfa_token"], ann.ticket, "x" * 43, "é"):
         assert second_step(ann, ticket, code=ann.code(1)).status_code == 401
@@ -140,21 +140,21 @@ def test_tickets_of_others_and_of_other_kinds_are_401(tenant: TestTenant, ann: T
     assert second_step(ann, own, code=ann.code(1)).status_code == 200
 
 
-def test_a_ticket_of_another_tenant_is_401(other_tenant: TestTenant, ann: TestUser) -> None:
+def test_ticket_of_another_tenant_is_401(other_tenant: TestTenant, ann: TestUser) -> None:
     far = new_user(other_tenant).enrol_totp()
     ticket = far.sign_in().json()["mfa_token"]
     assert second_step(ann, ticket, code=ann.code(1)).status_code == 401
     assert second_step(far, ticket, code=far.code(1)).status_code == 200
 
 
-def test_a_user_deactivated_between_the_steps_does_not_get_in(ann: TestUser) -> None:
+def test_user_deactivated_between_steps_is_rejected(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
     path = f"/uflow/user/enduser/{ann.tenant.id}/{ann.id}/status"
     assert ann.tenant.api.put(path, {"active": False}).status_code == 200
     assert second_step(ann, ticket, code=ann.code(1)).status_code == 404
 
 
-def test_a_client_deactivated_between_the_steps_signs_nobody_in(tenant: TestTenant, ann: TestUser) -> None:
+def test_client_deactivated_between_steps_opens_no_session(tenant: TestTenant, ann: TestUser) -> None:
     from userflow.accounts.models import Client
 
     second = Client.objects.create(tenant_id=tenant.id, name="second")
@@ -164,7 +164,7 @@ def test_a_client_deactivated_between_the_steps_signs_nobody_in(tenant: TestTena
     assert second_step(ann, ticket, code=ann.code(1)).status_code == 401
 
 
-def test_a_waiting_login_opens_no_window_and_hands_out_no_ticket(ann: TestUser) -> None:
+def test_waiting_login_opens_no_window_and_issues_no_ticket(ann: TestUser) -> None:
     ann.minutes_pass(60)
     api = Api()
     response = ann.sign_in(api)
@@ -173,7 +173,7 @@ def test_a_waiting_login_opens_no_window_and_hands_out_no_ticket(ann: TestUser) 
     assert api.post("/webauthn/sms/beginSetup", body).status_code == 401
 
 
-def test_a_verified_code_opens_no_window(tenant: TestTenant) -> None:
+def test_verified_code_opens_no_window(tenant: TestTenant) -> None:
     ann = new_user(tenant).enrol_totp()
     ann.minutes_pass(60)
     ann.api.post("/webauthn/totp/verify", {**ann.name, "code": ann.code(1)})
@@ -183,14 +183,14 @@ def test_a_verified_code_opens_no_window(tenant: TestTenant) -> None:
 
 @pytest.fixture
 def strict(new_tenant: Any, operator: Api) -> TestTenant:
-    """A tenant that requires a factor of everybody."""
+    """A tenant that requires a factor of every user."""
     own: TestTenant = new_tenant()
     asked = {"settings": {"mfa_policy": "required"}}
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", asked).status_code == 200
     return own
 
 
-def test_login_returns_enrollment_ticket_where_factor_is_required(strict: TestTenant) -> None:
+def test_login_returns_ticket_where_factor_is_required(strict: TestTenant) -> None:
     ann = new_user(strict)
     ann.minutes_pass(60)
     response = ann.sign_in()
@@ -209,7 +209,7 @@ def test_login_returns_enrollment_ticket_where_factor_is_required(strict: TestTe
     assert second_step(ann, again["mfa_token"], code=ann.code(1)).json()["access_token"]
 
 
-def test_it_holds_for_the_tenants_admins_too(strict: TestTenant) -> None:
+def test_required_factor_applies_to_tenant_admins(strict: TestTenant) -> None:
     body = {"username": strict.admin.username, "password": PASSWORD}
     response = Api().post("/uflow/admin/auth/login", body)
     assert (response.status_code, response.json()["mfa_required"]) == (200, True)

@@ -62,7 +62,7 @@ class Provider:
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    """A provider that listens."""
+    """A running provider."""
     made = Provider()
     thread = threading.Thread(target=made.server.serve_forever, daemon=True)
     thread.start()

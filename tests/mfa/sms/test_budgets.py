@@ -1,4 +1,4 @@
-"""What keeps toll fraud out: budgets per user, address and tenant, and the alarm of a country's conversion."""
+"""Limits against toll fraud: per user, address, number and tenant, and the alert on a country's conversion."""
 
 import hashlib
 from collections import Counter
@@ -43,7 +43,7 @@ def test_five_messages_an_hour_and_ten_a_day(settings: Any, ann: TestUser) -> No
         for _ in range(6):
             sent += request(ann).status_code == 200
             ann.minutes_pass(2)
-        # The enrollment's message was by a known caller, but strangers are counted with everything.
+        # The enrollment's message was by a known caller, but unknown callers are counted with everything.
         assert sent == [4, 9, 9][hour]
         ann.minutes_pass(60)
     over = request(ann)
@@ -51,7 +51,7 @@ def test_five_messages_an_hour_and_ten_a_day(settings: Any, ann: TestUser) -> No
     assert 19 * 3600 < int(over.headers["Retry-After"]) < 24 * 3600
 
 
-def test_strangers_do_not_use_up_the_persons_messages(tenant: TestTenant) -> None:
+def test_unknown_callers_leave_messages_of_user(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     token = ann.token()
     ann.enrol_phone(token=token)
@@ -61,7 +61,7 @@ def test_strangers_do_not_use_up_the_persons_messages(tenant: TestTenant) -> Non
     assert request(ann, token=token).status_code == 429
 
 
-def test_a_login_that_waits_is_a_known_caller(ann: TestUser) -> None:
+def test_waiting_login_is_known_caller(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
     assert request(ann).status_code == 200
     response = Api().post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": ticket})
@@ -85,7 +85,7 @@ def test_twenty_messages_an_hour_from_one_address(tenant: TestTenant) -> None:
     assert api.post("/webauthn/sms/beginSetup", body, headers={**forged, **proof}).status_code == 429
 
 
-def test_a_daily_budget_for_the_tenant(settings: Any, new_tenant: Any, tenant: TestTenant) -> None:
+def test_tenant_has_daily_budget(settings: Any, new_tenant: Any, tenant: TestTenant) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (2, 86400)}
     own = new_tenant()
     responses = [begin(new_user(own), some_phone()) for _ in range(3)]
@@ -100,7 +100,7 @@ def begin(person: TestUser, phone: str, *, ticket: bool = True) -> Any:
     return person.api.post("/webauthn/sms/beginSetup", body, headers=headers)
 
 
-def test_a_fifth_of_the_tenants_budget_is_kept_for_callers_with_a_proof(settings: Any, new_tenant: Any) -> None:
+def test_fifth_of_budget_is_reserved_for_callers_with_proof(settings: Any, new_tenant: Any) -> None:
     own = new_tenant()
     ann = new_user(own).enrol_phone()
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (5, 86400)}
@@ -116,7 +116,7 @@ def test_a_fifth_of_the_tenants_budget_is_kept_for_callers_with_a_proof(settings
 
 
 @pytest.mark.parametrize("proof", ["ticket", "token"])
-def test_an_enrollment_with_a_proof_uses_what_is_kept(settings: Any, new_tenant: Any, proof: str) -> None:
+def test_enrollment_with_proof_uses_reserved_budget(settings: Any, new_tenant: Any, proof: str) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (5, 86400)}
     own = new_tenant()
     for _ in range(4):
@@ -137,7 +137,7 @@ def lasting_phone() -> str:
     return phone
 
 
-def test_five_messages_an_hour_to_one_number_over_all_tenants(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_hourly_limit_per_number_spans_tenants(tenant: TestTenant, other_tenant: TestTenant) -> None:
     phone = lasting_phone()
     tenants = [tenant, other_tenant] * 3
     responses = [begin(new_user(each), phone) for each in tenants]
@@ -147,7 +147,7 @@ def test_five_messages_an_hour_to_one_number_over_all_tenants(tenant: TestTenant
     assert begin(new_user(tenant), lasting_phone()).status_code == 200
 
 
-def test_ten_messages_a_day_to_one_number(settings: Any, tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_daily_limit_per_number(settings: Any, tenant: TestTenant, other_tenant: TestTenant) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "number_hour": (100, 3600)}
     phone = lasting_phone()
     responses = [begin(new_user(each), phone) for each in [tenant, other_tenant] * 6]
@@ -155,7 +155,7 @@ def test_ten_messages_a_day_to_one_number(settings: Any, tenant: TestTenant, oth
     assert len(messages_to(phone)) == 10
 
 
-def test_the_limit_of_a_number_answers_alike_whose_ever_it_is(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_limit_of_number_does_not_tell_its_owner(tenant: TestTenant, other_tenant: TestTenant) -> None:
     phone = lasting_phone()
     ann = new_user(tenant)
     ann.phone = phone
@@ -171,7 +171,7 @@ def test_the_limit_of_a_number_answers_alike_whose_ever_it_is(tenant: TestTenant
     }
 
 
-def test_calls_that_send_nothing_do_not_use_up_a_number(settings: Any, new_tenant: Any, tenant: TestTenant) -> None:
+def test_calls_without_message_leave_limit_of_number(settings: Any, new_tenant: Any, tenant: TestTenant) -> None:
     settings.SMS_LIMITS = {**settings.SMS_LIMITS, "tenant_day": (1, 86400)}
     full, phone = new_tenant(), lasting_phone()
     assert begin(new_user(full), some_phone()).status_code == 200
@@ -181,7 +181,7 @@ def test_calls_that_send_nothing_do_not_use_up_a_number(settings: Any, new_tenan
     assert begin(new_user(tenant), phone).status_code == 200
 
 
-def test_parallel_messages_to_one_number_stop_at_the_limit(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_parallel_messages_to_number_stop_at_limit(tenant: TestTenant, other_tenant: TestTenant) -> None:
     phone = lasting_phone()
     people = [new_user(each) for each in [tenant, other_tenant] * 8]
     statuses = statuses_of([partial(begin, person, phone) for person in people])
@@ -189,7 +189,7 @@ def test_parallel_messages_to_one_number_stop_at_the_limit(tenant: TestTenant, o
     assert len(messages_to(phone)) == 5
 
 
-def test_no_number_is_kept_where_its_messages_are_counted(settings: Any, tenant: TestTenant, valkey: Valkey) -> None:
+def test_counters_contain_no_phone_number(settings: Any, tenant: TestTenant, valkey: Valkey) -> None:
     own = {**settings.CACHES["ratelimit"], "LOCATION": valkey.url}
     settings.CACHES = {**settings.CACHES, "ratelimit": own}
     phone = some_phone()
@@ -201,7 +201,7 @@ def test_no_number_is_kept_where_its_messages_are_counted(settings: Any, tenant:
 
 
 @pytest.mark.parametrize("fault", ["kill", "hang"])
-def test_without_its_counters_nothing_is_sent(settings: Any, ann: TestUser, valkey: Valkey, fault: str) -> None:
+def test_nothing_is_sent_without_counters(settings: Any, ann: TestUser, valkey: Valkey, fault: str) -> None:
     own = {**settings.CACHES["ratelimit"], "LOCATION": valkey.url}
     settings.CACHES = {**settings.CACHES, "ratelimit": own}
     assert request(ann).status_code == 200
@@ -216,7 +216,7 @@ def test_without_its_counters_nothing_is_sent(settings: Any, ann: TestUser, valk
     assert verify(ann, code_to(ann.phone)).status_code == 200
 
 
-def test_a_flushed_cache_gives_nobody_a_new_budget(settings: Any, ann: TestUser, valkey: Valkey) -> None:
+def test_flushed_cache_keeps_budget_of_user(settings: Any, ann: TestUser, valkey: Valkey) -> None:
     own = {**settings.CACHES["ratelimit"], "LOCATION": valkey.url}
     settings.CACHES = {**settings.CACHES, "ratelimit": own}
     assert request(ann).status_code == 200
@@ -239,7 +239,7 @@ def send_unused(tenant: TestTenant, number: int, used: int = 0) -> None:
     person.minutes_pass(30)
 
 
-def test_a_country_that_uses_few_of_its_codes_raises_the_alarm_once(new_tenant: Any) -> None:
+def test_low_conversion_of_country_alerts_once(new_tenant: Any) -> None:
     own = new_tenant()
     send_unused(own, 30, used=3)
     new_user(own).enrol_phone()
@@ -247,7 +247,7 @@ def test_a_country_that_uses_few_of_its_codes_raises_the_alarm_once(new_tenant: 
     assert alarms(own) == [{"country_prefix": "49", "sent": 30, "used": 3}]
 
 
-def test_a_country_that_uses_its_codes_raises_none(new_tenant: Any) -> None:
+def test_normal_conversion_of_country_does_not_alert(new_tenant: Any) -> None:
     own = new_tenant()
     send_unused(own, 30, used=15)
     new_user(own).enrol_phone()

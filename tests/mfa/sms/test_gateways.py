@@ -29,7 +29,7 @@ def generic(settings: Any, provider: Provider) -> HttpGateway:
     return HttpGateway()
 
 
-def test_twilio_gets_what_its_documentation_asks_for(twilio: TwilioGateway, provider: Provider) -> None:
+def test_twilio_request_follows_its_documentation(twilio: TwilioGateway, provider: Provider) -> None:
     twilio.send(**MESSAGE)
     sent = provider.requests[0]
     assert sent["path"] == "/2010-04-01/Accounts/AC123/Messages.json"
@@ -37,7 +37,7 @@ def test_twilio_gets_what_its_documentation_asks_for(twilio: TwilioGateway, prov
     assert sent["headers"]["Authorization"] == f"Basic {base64.b64encode(b'AC123:secret').decode()}"
 
 
-def test_a_generic_gateway_gets_json_a_token_and_an_idempotency_key(generic: HttpGateway, provider: Provider) -> None:
+def test_generic_gateway_gets_json_token_and_idempotency_key(generic: HttpGateway, provider: Provider) -> None:
     generic.send(**MESSAGE)
     sent = provider.requests[0]
     assert (sent["path"], sent["body"]) == ("/messages", {"to": MESSAGE["to"], "body": MESSAGE["body"]})
@@ -45,7 +45,7 @@ def test_a_generic_gateway_gets_json_a_token_and_an_idempotency_key(generic: Htt
 
 
 @pytest.mark.parametrize("answers", [[400], [401], [404], [500], [503], [302], ["cut"]])
-def test_twilio_is_asked_once_when_the_outcome_is_final_or_unknown(
+def test_twilio_is_not_retried_on_final_or_unknown_outcome(
     twilio: TwilioGateway, provider: Provider, answers: list[Any]
 ) -> None:
     provider.answers = answers
@@ -54,14 +54,14 @@ def test_twilio_is_asked_once_when_the_outcome_is_final_or_unknown(
     assert len(provider.requests) == 1
 
 
-def test_twilio_is_asked_again_after_429_which_has_sent_nothing(twilio: TwilioGateway, provider: Provider) -> None:
+def test_twilio_is_retried_after_429(twilio: TwilioGateway, provider: Provider) -> None:
     provider.answers = [429, 429]
     twilio.send(**MESSAGE)
     assert (len(provider.requests), len(provider.delivered)) == (3, 1)
 
 
 @pytest.mark.parametrize("answers", [[500], [503, 502], ["cut"], ["hang"], ["cut", 500], [429]])
-def test_a_generic_gateway_is_asked_again_and_the_message_is_sent_once(
+def test_generic_gateway_is_retried_and_sends_once(
     generic: HttpGateway, provider: Provider, answers: list[Any]
 ) -> None:
     provider.answers = list(answers)
@@ -71,7 +71,7 @@ def test_a_generic_gateway_is_asked_again_and_the_message_is_sent_once(
 
 
 @pytest.mark.parametrize("answer", [400, 401, 403, 404, 422, 301])
-def test_a_generic_gateways_refusal_is_final(generic: HttpGateway, provider: Provider, answer: int) -> None:
+def test_generic_gateway_rejection_is_final(generic: HttpGateway, provider: Provider, answer: int) -> None:
     provider.answers = [answer]
     with pytest.raises(NotSent):
         generic.send(**MESSAGE)
@@ -79,7 +79,7 @@ def test_a_generic_gateways_refusal_is_final(generic: HttpGateway, provider: Pro
 
 
 @pytest.mark.parametrize("name", ["twilio", "generic"])
-def test_a_provider_that_hangs_costs_less_than_three_seconds(
+def test_hanging_provider_costs_under_three_seconds(
     request: pytest.FixtureRequest, provider: Provider, name: str
 ) -> None:
     sender: SmsGateway = request.getfixturevalue(name)
@@ -94,22 +94,20 @@ def test_a_provider_that_hangs_costs_less_than_three_seconds(
 
 
 @pytest.mark.parametrize("name", ["twilio", "generic"])
-def test_a_provider_that_is_not_there_is_no_fault_of_ours(
-    request: pytest.FixtureRequest, provider: Provider, name: str
-) -> None:
+def test_unreachable_provider_is_503(request: pytest.FixtureRequest, provider: Provider, name: str) -> None:
     sender: SmsGateway = request.getfixturevalue(name)
     provider.server.server_close()
     with pytest.raises(NotSent):
         sender.send(**MESSAGE)
 
 
-def test_without_a_back_end_nothing_is_sent(settings: Any) -> None:
+def test_nothing_is_sent_without_backend(settings: Any) -> None:
     settings.SMS_BACKEND = None
     with pytest.raises(NotSent):
         gateway()
 
 
-def test_the_file_takes_one_object_a_line(settings: Any, tmp_path: Any) -> None:
+def test_file_backend_writes_one_object_per_line(settings: Any, tmp_path: Any) -> None:
     settings.OUTBOX = tmp_path / "outbox"
     FileGateway().send(**MESSAGE)
     FileGateway().send(**{**MESSAGE, "body": "zwei\nZeilen"})
@@ -120,12 +118,12 @@ def test_the_file_takes_one_object_a_line(settings: Any, tmp_path: Any) -> None:
     assert (tmp_path / "outbox" / "sms.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_console_shows_it(capsys: Any) -> None:
+def test_console_backend_prints_message(capsys: Any) -> None:
     ConsoleGateway().send(**MESSAGE)
     assert "123456 is your code" in capsys.readouterr().out
 
 
-def test_a_failed_delivery_is_503_and_does_not_stand_in_the_way_of_the_next(
+def test_failed_delivery_is_503_and_allows_next_message(
     settings: Any, tenant: TestTenant, provider: Provider, generic: HttpGateway
 ) -> None:
     ann = new_user(tenant).enrol_phone()

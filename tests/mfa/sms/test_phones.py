@@ -29,7 +29,7 @@ def ann(tenant: TestTenant) -> TestUser:
     return new_user(tenant).enrol_phone()
 
 
-def test_the_documented_flow_without_a_header_for_a_fresh_user(tenant: TestTenant) -> None:
+def test_documented_flow_works_for_new_user(tenant: TestTenant) -> None:
     ann, phone = new_user(tenant), some_phone()
     body = {**ann.named_with_client, "phone_number": phone}
     begun = ann.api.post("/webauthn/sms/beginSetup", body)
@@ -48,7 +48,7 @@ def test_the_documented_flow_without_a_header_for_a_fresh_user(tenant: TestTenan
     assert ann.row().mfa_methods == ["sms"]
 
 
-def test_a_code_is_requested_and_verified_once(ann: TestUser) -> None:
+def test_code_is_verified_once(ann: TestUser) -> None:
     sent = request(ann)
     assert (sent.status_code, sent.json()["attempts_remaining"]) == (200, 5)
     assert sent.json()["phone_display"] == f"***-***-{ann.phone[-4:]}"
@@ -65,7 +65,7 @@ def test_a_code_is_requested_and_verified_once(ann: TestUser) -> None:
     assert verify(ann, code).status_code == 400
 
 
-def test_for_an_old_user_nothing_is_sent_or_stored(tenant: TestTenant) -> None:
+def test_begin_sends_nothing_for_old_user_without_proof(tenant: TestTenant) -> None:
     ann, phone = old_user(tenant), some_phone()
     body = {**ann.named_with_client, "phone_number": phone}
     assert ann.api.post("/webauthn/sms/beginSetup", body).status_code == 401
@@ -79,7 +79,7 @@ def says(response: Any) -> tuple[int, str, str]:
     return response.status_code, response.json()["error"], response.json()["message"]
 
 
-def test_wrong_codes_are_refused_in_the_specifications_words_until_the_tries_are_used_up(ann: TestUser) -> None:
+def test_wrong_codes_get_documented_errors(ann: TestUser) -> None:
     request(ann)
     code = code_to(ann.phone)
     for number in range(5):
@@ -92,7 +92,7 @@ def test_wrong_codes_are_refused_in_the_specifications_words_until_the_tries_are
     assert says(verify(ann, code_to(ann.phone))) == exceeded
 
 
-def test_after_fifteen_minutes_the_tries_are_new(ann: TestUser) -> None:
+def test_attempts_are_forgotten_after_fifteen_minutes(ann: TestUser) -> None:
     request(ann)
     for number in range(5):
         verify(ann, other_than(code_to(ann.phone), number + 1))
@@ -102,13 +102,13 @@ def test_after_fifteen_minutes_the_tries_are_new(ann: TestUser) -> None:
     assert verify(ann, code_to(ann.phone)).status_code == 200
 
 
-def test_an_expired_code_is_refused_in_the_specifications_words(ann: TestUser) -> None:
+def test_expired_code_gets_documented_error(ann: TestUser) -> None:
     request(ann)
     ann.minutes_pass(6)
     assert says(verify(ann, code_to(ann.phone))) == (401, "Unauthorized", "Verification code has expired")
 
 
-def test_a_new_code_voids_the_old_one(ann: TestUser) -> None:
+def test_new_code_invalidates_old_one(ann: TestUser) -> None:
     request(ann)
     old = code_to(ann.phone)
     ann.minutes_pass(2)
@@ -119,7 +119,7 @@ def test_a_new_code_voids_the_old_one(ann: TestUser) -> None:
     assert verify(ann, new).status_code == 200
 
 
-def test_a_stranger_does_not_void_a_code_of_a_known_caller(ann: TestUser) -> None:
+def test_unknown_caller_keeps_code_of_known_caller(ann: TestUser) -> None:
     ticket = ann.sign_in().json()["mfa_token"]
     assert ann.api.post("/webauthn/sms/requestCode", {**ann.named_with_client, "mfa_token": ticket}).status_code == 200
     sent = messages_to(ann.phone)
@@ -140,7 +140,7 @@ def test_a_stranger_does_not_void_a_code_of_a_known_caller(ann: TestUser) -> Non
     )
 
 
-def test_a_stranger_elsewhere_does_not_void_a_code(ann: TestUser) -> None:
+def test_caller_at_another_address_keeps_code(ann: TestUser) -> None:
     request(ann)
     sent = messages_to(ann.phone)
     ann.minutes_pass(2)
@@ -149,7 +149,7 @@ def test_a_stranger_elsewhere_does_not_void_a_code(ann: TestUser) -> None:
     assert verify(ann, code_to(ann.phone)).status_code == 200
 
 
-def test_a_strangers_request_gives_back_no_tries(ann: TestUser) -> None:
+def test_request_of_unknown_caller_resets_no_attempts(ann: TestUser) -> None:
     request(ann)
     for number in range(3):
         verify(ann, other_than(code_to(ann.phone), number + 1))
@@ -157,7 +157,7 @@ def test_a_strangers_request_gives_back_no_tries(ann: TestUser) -> None:
     assert request(ann, Api()).json()["attempts_remaining"] == 2
 
 
-def test_a_known_caller_replaces_a_strangers_code(ann: TestUser) -> None:
+def test_known_caller_replaces_code_of_unknown_caller(ann: TestUser) -> None:
     request(ann, Api())
     before = len(messages_to(ann.phone))
     ticket = ann.sign_in().json()["mfa_token"]
@@ -166,7 +166,7 @@ def test_a_known_caller_replaces_a_strangers_code(ann: TestUser) -> None:
     assert verify(ann, code_to(ann.phone)).status_code == 200
 
 
-def test_after_its_five_minutes_a_code_is_in_nobodys_way(ann: TestUser) -> None:
+def test_expired_code_can_be_replaced(ann: TestUser) -> None:
     request(ann)
     ann.minutes_pass(6)
     before = len(messages_to(ann.phone))
@@ -174,7 +174,7 @@ def test_after_its_five_minutes_a_code_is_in_nobodys_way(ann: TestUser) -> None:
     assert len(messages_to(ann.phone)) == before + 1
 
 
-def test_a_neighbour_at_the_window_does_not_void_a_setup_code(tenant: TestTenant) -> None:
+def test_caller_at_same_address_keeps_setup_code(tenant: TestTenant) -> None:
     ann, phone = new_user(tenant), some_phone()
     body, ticket = {**ann.named_with_client, "phone_number": phone}, {"X-Enrollment-Ticket": ann.ticket}
     assert ann.api.post("/webauthn/sms/beginSetup", body, headers=ticket).status_code == 200
@@ -191,7 +191,7 @@ def test_a_neighbour_at_the_window_does_not_void_a_setup_code(tenant: TestTenant
     assert confirmed.status_code == 200, confirmed.content
 
 
-def test_strangers_do_not_use_up_the_persons_tries(tenant: TestTenant) -> None:
+def test_unknown_callers_leave_attempts_of_user(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     token = ann.token()
     ann.enrol_phone(token=token)
@@ -203,9 +203,7 @@ def test_strangers_do_not_use_up_the_persons_tries(tenant: TestTenant) -> None:
     assert verify(ann, code, token=token).status_code == 200
 
 
-def test_a_number_belongs_to_one_user_of_a_tenant_and_only_its_holder_is_told(
-    tenant: TestTenant, other_tenant: TestTenant, ann: TestUser
-) -> None:
+def test_phone_belongs_to_one_user_of_tenant(tenant: TestTenant, other_tenant: TestTenant, ann: TestUser) -> None:
     ben, far = new_user(tenant), new_user(other_tenant)
     body = {**ben.named_with_client, "phone_number": ann.phone}
     assert ben.api.post("/webauthn/sms/beginSetup", body).status_code == 200
@@ -222,17 +220,17 @@ def test_a_number_belongs_to_one_user_of_a_tenant_and_only_its_holder_is_told(
     assert done.status_code == 200
 
 
-def test_unknown_users_and_users_without_a_phone_answer_alike(tenant: TestTenant) -> None:
+def test_unknown_user_and_user_without_phone_look_alike(tenant: TestTenant) -> None:
     ben = new_user(tenant)
-    nobody = {**ben.named_with_client, "email": f"nobody-{secrets.token_hex(4)}@example.com"}
+    missing = {**ben.named_with_client, "email": f"unknown-{secrets.token_hex(4)}@example.com"}
     for path, more in (("requestCode", {}), ("verify", {"code": "123456"})):
         known = Api().post(f"/webauthn/sms/{path}", {**ben.named_with_client, **more})
-        unknown = Api().post(f"/webauthn/sms/{path}", {**nobody, **more})
+        unknown = Api().post(f"/webauthn/sms/{path}", {**missing, **more})
         assert says(known) == says(unknown)
         assert known.status_code == 400
     statuses = [[], []]
     for _ in range(6):
-        for found, body in zip(statuses, (ben.named_with_client, nobody), strict=True):
+        for found, body in zip(statuses, (ben.named_with_client, missing), strict=True):
             found.append(Api().post("/webauthn/sms/verify", {**body, "code": "123456"}).status_code)
     assert statuses[0] == statuses[1] == [400, 400, 400, 400, 429, 429]
 
@@ -245,7 +243,7 @@ REFUSED_NUMBERS = [
 
 
 @pytest.mark.parametrize("number", REFUSED_NUMBERS)
-def test_only_mobile_numbers_in_e164_form_are_taken(tenant: TestTenant, number: str) -> None:
+def test_begin_rejects_other_than_e164_mobile_numbers(tenant: TestTenant, number: str) -> None:
     ann = new_user(tenant)
     response = ann.api.post("/webauthn/sms/beginSetup", {**ann.named_with_client, "phone_number": number})
     assert (response.status_code, list(response.json()["details"])) == (400, ["phone_number"])
@@ -254,13 +252,13 @@ def test_only_mobile_numbers_in_e164_form_are_taken(tenant: TestTenant, number: 
 
 
 @pytest.mark.parametrize("number", ["+4915112345678", "+447400123456", "+33612345678", "+12015550123", "+819012345678"])
-def test_mobile_numbers_of_many_countries_are_taken(tenant: TestTenant, number: str) -> None:
+def test_begin_accepts_mobile_numbers_of_many_countries(tenant: TestTenant, number: str) -> None:
     ann = new_user(tenant)
     response = ann.api.post("/webauthn/sms/beginSetup", {**ann.named_with_client, "phone_number": number})
     assert response.status_code == 200, response.content
 
 
-def test_a_tenants_list_of_countries_holds(new_tenant: Any, operator: Api) -> None:
+def test_begin_rejects_country_not_on_tenant_list(new_tenant: Any, operator: Api) -> None:
     own = new_tenant()
     settings = {"settings": {"sms_countries": ["FR"]}}
     assert operator.patch(f"/uflow/admin/tenants/{own.id}", settings).status_code == 200
@@ -270,7 +268,7 @@ def test_a_tenants_list_of_countries_holds(new_tenant: Any, operator: Api) -> No
     assert ann.api.post("/webauthn/sms/beginSetup", {**body, "phone_number": "+33612345678"}).status_code == 200
 
 
-def test_request_rejects_a_country_taken_off_the_list(new_tenant: Any, operator: Api) -> None:
+def test_request_rejects_country_removed_from_list(new_tenant: Any, operator: Api) -> None:
     ann = new_user(new_tenant()).enrol_phone()
     for countries, expected in ((["FR"], 400), (["DE"], 200)):
         asked = {"settings": {"sms_countries": countries}}
@@ -278,14 +276,14 @@ def test_request_rejects_a_country_taken_off_the_list(new_tenant: Any, operator:
         assert request(ann).status_code == expected
 
 
-def test_the_client_must_be_one_of_the_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_client_must_belong_to_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
     ann = new_user(tenant)
     body = {**ann.name, "client_id": str(other_tenant.client_id), "phone_number": some_phone()}
     response = ann.api.post("/webauthn/sms/beginSetup", body)
     assert (response.status_code, list(response.json()["details"])) == (400, ["client_id"])
 
 
-def test_the_number_is_stored_sealed_and_a_copied_row_does_not_open(tenant: TestTenant, ann: TestUser) -> None:
+def test_number_is_sealed_and_copied_row_is_unusable(tenant: TestTenant, ann: TestUser) -> None:
     ben = new_user(tenant).enrol_phone()
     with in_tenant(tenant.id):
         row = Phone.objects.get(user_id=ann.id)
@@ -296,7 +294,7 @@ def test_the_number_is_stored_sealed_and_a_copied_row_does_not_open(tenant: Test
     assert len(messages_to(ann.phone)) == before
 
 
-def test_no_number_and_no_code_are_in_the_audit_trail(ann: TestUser) -> None:
+def test_audit_trail_contains_no_number_or_code(ann: TestUser) -> None:
     from identity_platform.audit.models import TenantEvent
 
     request(ann)
@@ -310,7 +308,7 @@ def test_no_number_and_no_code_are_in_the_audit_trail(ann: TestUser) -> None:
     assert "factor.verified" in trail
 
 
-def test_the_queries_of_a_verification_are_few(ann: TestUser) -> None:
+def test_verify_statement_counts(ann: TestUser) -> None:
     request(ann)
     body = {**ann.named_with_client, "code": code_to(ann.phone)}
     api = Api()

@@ -24,7 +24,7 @@ def realm_name(realm: Realm) -> str:
 
 @dataclass
 class Member:
-    """A user with the door of one session, whose token tests replace by that of a step-up."""
+    """A user with the API client of one session; a step-up replaces its token."""
 
     realm: Realm
     tenant: TestTenant
@@ -119,7 +119,7 @@ class Member:
         return response
 
     def wait_is_over(self) -> None:
-        """The wait of Retry-After is over."""
+        """Let the time of Retry-After pass."""
         with self.entered():
             self.realm.attempts._default_manager.filter(subject=str(self.id)).update(locked_until=now())
 

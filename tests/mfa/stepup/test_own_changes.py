@@ -164,7 +164,7 @@ def second_session(user: Member) -> Api:
     return user.tenant.as_user(User(user.row().pk, user.email))
 
 
-def test_proof_token_ends_after_five_minutes_and_with_its_session(tenant: TestTenant, realm: Realm) -> None:
+def test_proof_token_ends_after_five_minutes_or_with_session(tenant: TestTenant, realm: Realm) -> None:
     user = member(realm, tenant)
     token = user.step_up(password=PASSWORD).json()["proof_token"]
     user.time_passes(5.1)
@@ -210,7 +210,7 @@ def test_own_changes_are_not_for_clients(tenant: TestTenant, realm: Realm) -> No
     assert stored(user) == before
 
 
-def test_own_changes_are_nobody_elses(tenant: TestTenant, other_tenant: TestTenant, realm: Realm) -> None:
+def test_own_changes_reject_other_users(tenant: TestTenant, other_tenant: TestTenant, realm: Realm) -> None:
     user = member(realm, tenant).enrol()
     before = stored(user)
     for other in (member(realm, tenant), member(realm, other_tenant)):

@@ -80,7 +80,7 @@ def test_step_up_by_sms(tenant: TestTenant, realm: Realm) -> None:
     assert (response.status_code, response.json()["amr"]) == (200, ["pwd", "sms"])
 
 
-def test_step_up_by_password_needs_the_factor_of_a_user_who_has_one(tenant: TestTenant, realm: Realm) -> None:
+def test_step_up_by_password_rejects_user_with_factor(tenant: TestTenant, realm: Realm) -> None:
     user = member(realm, tenant).enrol()
     for password in (PASSWORD, WRONG):
         response = user.step_up(password=password)

@@ -60,7 +60,7 @@ def test_two_decoders_read_exactly_the_url(issuer: str, read: object) -> None:
         assert read(engine.qr_png(url)) == url  # type: ignore[operator]  # parametrised function
 
 
-def test_an_authenticator_reads_issuer_account_and_secret_from_the_url() -> None:
+def test_url_has_issuer_account_and_secret() -> None:
     secret = engine.new_secret()
     url = engine.otp_auth_url(secret, issuer="Größe: Söhne", account="a@example.com")
     read = pyotp.parse_uri(url)
@@ -93,5 +93,5 @@ def test_ten_backup_codes_of_eighty_bits() -> None:
         ("", None),
     ],
 )
-def test_backup_codes_are_read_with_or_without_dashes_in_any_case(typed: str, read: str | None) -> None:
+def test_backup_codes_are_normalised(typed: str, read: str | None) -> None:
     assert backup_codes.normalised(typed) == read

@@ -14,7 +14,7 @@ from tests.world import Api, TestTenant
 from userflow.accounts.models import EndUser
 
 
-def test_the_documented_example_without_a_header_for_a_fresh_user(tenant: TestTenant) -> None:
+def test_documented_example_works_for_new_user(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     begun = ann.api.post("/webauthn/totp/beginSetup", ann.named_with_client)
     assert begun.status_code == 200
@@ -30,7 +30,7 @@ def test_the_documented_example_without_a_header_for_a_fresh_user(tenant: TestTe
     assert ann.row().mfa_methods == ["totp", "backup_code"]
 
 
-def test_the_picture_shows_exactly_the_url(tenant: TestTenant) -> None:
+def test_qr_code_contains_exactly_the_url(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     begun = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()
     png = base64.b64decode(begun["qr_code"], validate=True)
@@ -39,7 +39,7 @@ def test_the_picture_shows_exactly_the_url(tenant: TestTenant) -> None:
     assert begun["manual_entry"].replace(" ", "") == begun["secret"]
 
 
-def test_for_an_old_user_it_is_refused_and_nothing_is_stored(tenant: TestTenant) -> None:
+def test_begin_rejects_old_user_without_proof(tenant: TestTenant) -> None:
     ann = old_user(tenant)
     begun = ann.api.post("/webauthn/totp/beginSetup", ann.name)
     assert (begun.status_code, begun.json()["error"]) == (401, "Unauthorized")
@@ -47,7 +47,7 @@ def test_for_an_old_user_it_is_refused_and_nothing_is_stored(tenant: TestTenant)
         assert not EndUserTotpSecret.objects.filter(user_id=ann.id).exists()
 
 
-def test_a_secret_that_the_server_did_not_issue_is_refused(tenant: TestTenant) -> None:
+def test_confirm_rejects_secret_of_another_origin(tenant: TestTenant) -> None:
     ann, ben = new_user(tenant), new_user(tenant)
     own = pyotp.random_base32()
     ben_begun = ben.api.post("/webauthn/totp/beginSetup", ben.name).json()["secret"]
@@ -57,7 +57,7 @@ def test_a_secret_that_the_server_did_not_issue_is_refused(tenant: TestTenant) -
     assert ann.row().mfa_methods == []
 
 
-def test_beginning_again_and_again_voids_nobodys_secret(tenant: TestTenant) -> None:
+def test_repeated_begin_keeps_earlier_secrets(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     first = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
     again = [ann.api.post("/webauthn/totp/beginSetup", ann.name) for _ in range(4)]
@@ -67,7 +67,7 @@ def test_beginning_again_and_again_voids_nobodys_secret(tenant: TestTenant) -> N
     assert ann.api.post("/webauthn/totp/confirmSetup", body).status_code == 200
 
 
-def test_a_secret_is_held_for_ten_minutes(tenant: TestTenant) -> None:
+def test_pending_secret_expires_after_ten_minutes(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     secret = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
     ann.minutes_pass(11)
@@ -77,7 +77,7 @@ def test_a_secret_is_held_for_ten_minutes(tenant: TestTenant) -> None:
     assert "ten minutes" in response.json()["message"]
 
 
-def test_a_wrong_code_enrols_nothing_and_the_right_one_still_does(tenant: TestTenant) -> None:
+def test_confirm_accepts_right_code_after_wrong_one(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     secret = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["secret"]
     right = pyotp.TOTP(secret).now()
@@ -90,16 +90,16 @@ def test_a_wrong_code_enrols_nothing_and_the_right_one_still_does(tenant: TestTe
 
 
 @pytest.mark.parametrize("path", ["beginSetup", "confirmSetup", "verify", "verifyLogin", "disable"])
-def test_unknown_users_and_tenants_are_404(tenant: TestTenant, path: str) -> None:
+def test_unknown_user_or_tenant_is_404(tenant: TestTenant, path: str) -> None:
     ann = new_user(tenant)
     rest = {"code": "123456", "secret": "A" * 32}
-    nobody = {**ann.name, **rest, "email": "nobody@example.com"}
+    missing = {**ann.name, **rest, "email": "unknown@example.com"}
     nowhere = {**ann.name, **rest, "tenant_id": "00000000-0000-4000-8000-000000000000"}
-    assert Api().post(f"/webauthn/totp/{path}", nobody).status_code == 404
+    assert Api().post(f"/webauthn/totp/{path}", missing).status_code == 404
     assert Api().post(f"/webauthn/totp/{path}", nowhere).status_code == 404
 
 
-def test_secrets_and_backup_codes_are_not_in_the_database_in_clear(tenant: TestTenant) -> None:
+def test_database_has_no_plain_secret_or_backup_code(tenant: TestTenant) -> None:
     ann = new_user(tenant).enrol_totp()
     with in_tenant(tenant.id):
         row = EndUserTotpSecret.objects.get(user_id=ann.id)
@@ -108,7 +108,7 @@ def test_secrets_and_backup_codes_are_not_in_the_database_in_clear(tenant: TestT
     assert all(ann.backup_codes[0].replace("-", "").encode() not in digest for digest in stored)
 
 
-def test_a_row_that_is_copied_to_another_user_does_not_open(tenant: TestTenant) -> None:
+def test_secret_copied_to_another_user_is_unusable(tenant: TestTenant) -> None:
     ann, ben = new_user(tenant).enrol_totp(), new_user(tenant).enrol_totp()
     with in_tenant(tenant.id):
         sealed = EndUserTotpSecret.objects.get(user_id=ann.id).secret_sealed
@@ -117,7 +117,7 @@ def test_a_row_that_is_copied_to_another_user_does_not_open(tenant: TestTenant) 
     assert response.status_code == 400
 
 
-def test_removing_and_renewing_need_a_fresh_token(tenant: TestTenant) -> None:
+def test_disable_and_regenerate_require_fresh_token(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     token = ann.token()
     ann.enrol_totp(token=token)
@@ -137,7 +137,7 @@ def test_removing_and_renewing_need_a_fresh_token(tenant: TestTenant) -> None:
     assert "not enrolled" in ann.api.post("/webauthn/totp/disable", body, token=token).json()["message"]
 
 
-def test_replacing_needs_a_fresh_token_and_ends_the_old_authenticator(tenant: TestTenant) -> None:
+def test_replacement_requires_fresh_token_and_ends_old_secret(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     token = ann.token()
     ann.enrol_totp(token=token)

@@ -27,7 +27,7 @@ def ann(tenant: TestTenant) -> TestUser:
     return new_user(tenant).enrol_totp()
 
 
-def test_the_answer_is_the_documented_one(ann: TestUser) -> None:
+def test_verify_returns_documented_response(ann: TestUser) -> None:
     response = verify(ann, code=ann.code(1))
     assert response.status_code == 200
     assert response.json() == {
@@ -39,7 +39,7 @@ def test_the_answer_is_the_documented_one(ann: TestUser) -> None:
     }
 
 
-def test_a_step_is_accepted_once_and_the_enrollment_was_the_first_time(ann: TestUser) -> None:
+def test_step_is_accepted_once_enrollment_included(ann: TestUser) -> None:
     assert verify(ann, code=ann.spent).status_code == 400
     code = ann.code(1)
     assert verify(ann, code=code).status_code == 200
@@ -47,13 +47,13 @@ def test_a_step_is_accepted_once_and_the_enrollment_was_the_first_time(ann: Test
 
 
 @pytest.mark.parametrize("steps", [-2, 2])
-def test_two_steps_away_is_too_far(ann: TestUser, steps: int) -> None:
+def test_verify_rejects_code_two_steps_away(ann: TestUser, steps: int) -> None:
     ann.minutes_pass(5)
     a_step_lasts()
     assert verify(ann, code=ann.code(steps)).status_code == 400
 
 
-def test_a_backup_code_works_once_in_any_spelling(ann: TestUser) -> None:
+def test_backup_code_works_once_in_any_spelling(ann: TestUser) -> None:
     first, second = ann.backup_codes[:2]
     response = verify(ann, backup_code=first.lower().replace("-", ""))
     assert (response.status_code, response.json()["method"]) == (200, "backup_code")
@@ -61,20 +61,20 @@ def test_a_backup_code_works_once_in_any_spelling(ann: TestUser) -> None:
     assert verify(ann, backup_code=second).status_code == 200
 
 
-def test_of_both_the_code_counts(ann: TestUser) -> None:
+def test_verify_prefers_code_to_backup_code(ann: TestUser) -> None:
     assert verify(ann, code=wrong(ann), backup_code=ann.backup_codes[0]).status_code == 400
     both = verify(ann, code=ann.code(1), backup_code=ann.backup_codes[0])
     assert both.json()["method"] == "totp"
     assert verify(ann, backup_code=ann.backup_codes[0]).status_code == 200
 
 
-def test_the_last_backup_code_leaves_the_methods(ann: TestUser) -> None:
+def test_last_backup_code_leaves_methods(ann: TestUser) -> None:
     for code in ann.backup_codes:
         assert verify(ann, backup_code=code).status_code == 200
     assert ann.row().mfa_methods == ["totp"]
 
 
-def test_nobody_elses_backup_code_opens(tenant: TestTenant, ann: TestUser) -> None:
+def test_verify_rejects_backup_code_of_another_user(tenant: TestTenant, ann: TestUser) -> None:
     ben = new_user(tenant).enrol_totp()
     assert verify(ben, backup_code=ann.backup_codes[0]).status_code == 400
     assert verify(ann, backup_code=ann.backup_codes[0]).status_code == 200
@@ -88,20 +88,20 @@ BAD_CODES: list[Any] = [
 
 @pytest.mark.parametrize("code", BAD_CODES)
 @pytest.mark.parametrize("path", ["totp/verify", "totp/verifyLogin", "sms/verify"])
-def test_what_is_not_six_ascii_digits_is_400_and_not_an_attempt(tenant: TestTenant, code: Any, path: str) -> None:
-    somebody_else = shared(tenant)
-    response = Api().post(f"/webauthn/{path}", {**somebody_else.named_with_client, "code": code})
+def test_malformed_code_is_400_and_not_counted(tenant: TestTenant, code: Any, path: str) -> None:
+    other = shared(tenant)
+    response = Api().post(f"/webauthn/{path}", {**other.named_with_client, "code": code})
     assert response.status_code == 400
-    # NUL does not get as far as the member: the body is no JSON that we take.
+    # A body with NUL is rejected as JSON.
     assert list(response.json().get("details", {"code": 0})) == ["code"]
-    assert failures(somebody_else) == {}
+    assert failures(other) == {}
 
 
 _shared: dict[Any, TestUser] = {}
 
 
 def shared(tenant: TestTenant) -> TestUser:
-    """One user for all cases: none of them may leave a trace."""
+    """One user for all cases: none of them may change anything."""
     if tenant.id not in _shared:
         _shared[tenant.id] = new_user(tenant).enrol_totp()
     return _shared[tenant.id]
@@ -117,18 +117,18 @@ def failures(person: TestUser) -> dict[tuple[str, str], int]:
 
 
 @pytest.mark.parametrize("body", [{}, {"backup_code": ""}, {"backup_code": "short"}, {"backup_code": 5}])
-def test_a_body_without_a_usable_code_is_400_and_not_an_attempt(ann: TestUser, body: dict[str, Any]) -> None:
+def test_missing_code_is_400_and_not_counted(ann: TestUser, body: dict[str, Any]) -> None:
     assert verify(ann, **body).status_code == 400
     assert failures(ann) == {}
 
 
-def test_without_a_factor_the_answer_is_that_of_a_wrong_code(tenant: TestTenant, ann: TestUser) -> None:
+def test_user_without_factor_gets_error_of_wrong_code(tenant: TestTenant, ann: TestUser) -> None:
     ben = new_user(tenant)
     with_factor, without = verify(ann, code=wrong(ann)), verify(ben, code="123456")
     assert (with_factor.status_code, with_factor.json()) == (without.status_code, without.json())
 
 
-def test_five_wrong_codes_lock_the_factor_for_a_minute_then_for_two(ann: TestUser) -> None:
+def test_five_wrong_codes_lock_for_one_minute_then_two(ann: TestUser) -> None:
     for _ in range(5):
         assert verify(ann, code=wrong(ann)).status_code == 400
     locked = verify(ann, code=ann.code(1))
@@ -140,9 +140,7 @@ def test_five_wrong_codes_lock_the_factor_for_a_minute_then_for_two(ann: TestUse
     assert 115 <= int(verify(ann, code=ann.code(1)).headers["Retry-After"]) <= 121
 
 
-def test_a_lock_holds_for_that_factor_and_that_user_only(
-    tenant: TestTenant, other_tenant: TestTenant, ann: TestUser
-) -> None:
+def test_lock_applies_to_one_factor_of_one_user(tenant: TestTenant, other_tenant: TestTenant, ann: TestUser) -> None:
     ben, far = new_user(tenant).enrol_totp(), new_user(other_tenant).enrol_totp()
     for _ in range(5):
         verify(ann, code=wrong(ann))
@@ -152,7 +150,7 @@ def test_a_lock_holds_for_that_factor_and_that_user_only(
     assert verify(far, code=far.code(1)).status_code == 200
 
 
-def test_strangers_do_not_lock_the_person_out(tenant: TestTenant) -> None:
+def test_other_callers_do_not_lock_own_session(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     token = ann.token()
     ann.enrol_totp(token=token)
@@ -163,7 +161,7 @@ def test_strangers_do_not_lock_the_person_out(tenant: TestTenant) -> None:
     assert own.status_code == 200
 
 
-def test_a_right_code_begins_the_count_anew(ann: TestUser) -> None:
+def test_right_code_clears_failed_attempts(ann: TestUser) -> None:
     for _ in range(4):
         verify(ann, code=wrong(ann))
     assert verify(ann, code=ann.code(1)).status_code == 200
@@ -178,9 +176,7 @@ def test_verify_rejects_token_of_another_tenant(tenant: TestTenant, other_tenant
     assert Api().post("/webauthn/totp/verify", body).status_code == 200
 
 
-def test_users_of_another_tenant_with_the_same_address_are_other_people(
-    tenant: TestTenant, other_tenant: TestTenant
-) -> None:
+def test_same_address_in_two_tenants_is_two_users(tenant: TestTenant, other_tenant: TestTenant) -> None:
     ann = new_user(tenant).enrol_totp()
     response = Api().post(
         "/webauthn/totp/verify", {"email": ann.email, "tenant_id": str(other_tenant.id), "code": ann.code(1)}
@@ -188,12 +184,12 @@ def test_users_of_another_tenant_with_the_same_address_are_other_people(
     assert response.status_code == 404
 
 
-def test_extra_members_have_no_effect(ann: TestUser) -> None:
+def test_extra_fields_have_no_effect(ann: TestUser) -> None:
     extra = {"mfa_verified": True, "success": True, "active": True, "last_step": 0, "method": "sms"}
     assert verify(ann, code=wrong(ann), **extra).status_code == 400
 
 
-def test_no_secret_is_kept_in_the_audit_trail(ann: TestUser) -> None:
+def test_audit_trail_contains_no_secret(ann: TestUser) -> None:
     from identity_platform.audit.models import TenantEvent
 
     code = ann.code(1)
@@ -210,7 +206,7 @@ def test_no_secret_is_kept_in_the_audit_trail(ann: TestUser) -> None:
     assert "factor.verified" in trail
 
 
-def test_the_queries_of_a_verification_are_few(ann: TestUser) -> None:
+def test_verify_statement_counts(ann: TestUser) -> None:
     body = {**ann.name, "code": ann.code(1)}
     api = Api()
     with capture_statements() as made:
@@ -226,7 +222,7 @@ def test_login_by_code_statement_counts(ann: TestUser) -> None:
     assert seen.counts == (2, 3)
 
 
-def test_erasing_a_user_names_and_counts_what_went(tenant: TestTenant, ann: TestUser) -> None:
+def test_erasure_counts_deleted_factors(tenant: TestTenant, ann: TestUser) -> None:
     response = tenant.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(tenant.id), "user_id": str(ann.id)})
     assert response.status_code == 200
     deleted = response.json()["deleted"]
@@ -238,7 +234,7 @@ def test_erasing_a_user_names_and_counts_what_went(tenant: TestTenant, ann: Test
         assert not EndUserBackupCode.objects.filter(user_id=ann.id).exists()
 
 
-def test_codes_of_an_independent_authenticator_are_accepted(tenant: TestTenant) -> None:
+def test_independent_authenticator_is_accepted(tenant: TestTenant) -> None:
     ann = new_user(tenant)
     url = ann.api.post("/webauthn/totp/beginSetup", ann.name).json()["otp_auth_url"]
     authenticator = pyotp.parse_uri(url)

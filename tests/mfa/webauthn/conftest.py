@@ -1,4 +1,4 @@
-"""A home of end users, and one of their number."""
+"""The calls for end users, and one end user."""
 
 import pytest
 
@@ -14,5 +14,5 @@ def home(tenant: TestTenant) -> Home:
 
 @pytest.fixture
 def enrolled(tenant: TestTenant) -> tuple[User, Authenticator]:
-    """Somebody with a passkey whose counter counts."""
+    """A user with a passkey whose counter rises."""
     return user_with_passkey(tenant)

@@ -1,4 +1,4 @@
-"""What the tests of passkeys say to the server: begin and finish, for end users and admin users."""
+"""Calls of passkey tests: begin and finish, for end users and admin users."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -19,7 +19,7 @@ from tests.world import Api, TestTenant, User, sign_in_admin
 Enrolled = tuple[User, Authenticator]
 
 
-def test_options_name_the_users_passkeys(home: Home, enrolled: Enrolled) -> None:
+def test_options_list_passkeys_of_user(home: Home, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     options = home.options(person)
     assert options["rpId"] == "localhost"
@@ -31,14 +31,14 @@ def test_options_name_the_users_passkeys(home: Home, enrolled: Enrolled) -> None
 
 
 @pytest.mark.parametrize("form", [lambda found: found, json.dumps], ids=["object", "string"])
-def test_without_a_ticket_it_is_a_verification_only(home: Home, enrolled: Enrolled, form: Any) -> None:
+def test_use_without_ticket_is_verification_only(home: Home, enrolled: Enrolled, form: Any) -> None:
     person, authenticator = enrolled
     response = home.finish_authentication(person, form(authenticator.get(home.options(person))))
     assert response.status_code == 200
     assert response.json() == {"success": True, "user_id": str(person.id)}
 
 
-def test_it_completes_a_login(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_passkey_completes_login(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     login = tenant.sign_in(person)
     assert (login["mfa_required"], login["methods"]) == (True, ["webauthn"])
@@ -55,7 +55,7 @@ def test_it_completes_a_login(home: Home, tenant: TestTenant, enrolled: Enrolled
     assert answer["expires_in"] == 3600
 
 
-def test_it_completes_an_admins_login(new_tenant: Any) -> None:
+def test_passkey_completes_admin_login(new_tenant: Any) -> None:
     tenant = new_tenant()
     authenticator = ADMIN_USERS.enrol(tenant.api, tenant.admin)
     login = sign_in_admin(tenant.admin.username)
@@ -78,7 +78,7 @@ def test_passkey_rejects_admin_of_suspended_tenant(new_tenant: Any, operator: Ap
     assert ADMIN_USERS.finish_authentication(tenant.admin, again).status_code == 200
 
 
-def test_a_ticket_works_once_and_for_its_user_only(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_ticket_works_once_and_for_its_user_only(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     other, key_of_other = user_with_passkey(tenant)
     ticket = tenant.sign_in(person)["mfa_token"]
@@ -89,7 +89,7 @@ def test_a_ticket_works_once_and_for_its_user_only(home: Home, tenant: TestTenan
         assert home.finish_authentication(person, response, mfa_token=ticket).status_code == status
 
 
-def test_a_passkey_sign_in_names_nobody(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_passkey_sign_in_needs_no_email(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     options = home.options()
     assert (options["userVerification"], options["allowCredentials"]) == ("required", [])
@@ -99,7 +99,7 @@ def test_a_passkey_sign_in_names_nobody(home: Home, tenant: TestTenant, enrolled
     assert (claims["amr"], claims["client_id"]) == (["pop", "mfa"], str(tenant.client_id))
 
 
-def test_a_passkey_sign_in_may_name_the_user_at_the_end(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_passkey_sign_in_may_send_email_at_finish(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     other = tenant.register()
     assert home.finish_authentication(other, authenticator.get(home.options())).status_code == 401
@@ -116,26 +116,26 @@ SIGN_IN_REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("knobs", SIGN_IN_REFUSED.values(), ids=SIGN_IN_REFUSED.keys())
-def test_a_passkey_sign_in_is_refused(home: Home, enrolled: Enrolled, knobs: dict[str, Any]) -> None:
+def test_passkey_sign_in_rejects_invalid_response(home: Home, enrolled: Enrolled, knobs: dict[str, Any]) -> None:
     person, authenticator = enrolled
     response = home.finish_authentication(person, authenticator.get(home.options(), **knobs))
     assert (response.status_code, "access_token" in response.json()) == (401, False)
 
 
-def test_a_verification_challenge_signs_nobody_in(home: Home, enrolled: Enrolled) -> None:
+def test_verification_challenge_opens_no_session(home: Home, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     response = home.finish_authentication(None, authenticator.get(home.options(person)))
     assert response.status_code == 401
 
 
-def test_nobody_named_at_all(home: Home, enrolled: Enrolled) -> None:
+def test_finish_without_user_is_400(home: Home, enrolled: Enrolled) -> None:
     _, authenticator = enrolled
     response = home.finish_authentication(None, authenticator.get(home.options(), without_handle=True))
     assert response.status_code == 400
     assert "email" in response.json()["details"]
 
 
-def test_a_deactivated_client_signs_nobody_in(new_tenant: Any) -> None:
+def test_inactive_client_opens_no_session(new_tenant: Any) -> None:
     tenant = new_tenant()
     home = end_users_of(tenant)
     _, authenticator = user_with_passkey(tenant)
@@ -151,7 +151,7 @@ def _deactivate_client(tenant: TestTenant) -> None:
     Client.objects.filter(pk=tenant.client_id).update(active=False)
 
 
-def test_a_deactivated_user_is_refused(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_inactive_user_is_rejected(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     named, unnamed = home.options(person), home.options()
     tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{person.id}/status", {"active": False})
@@ -188,7 +188,7 @@ def test_refused(home: Home, tenant: TestTenant, enrolled: Enrolled, knobs: dict
 
 
 @pytest.mark.parametrize("flags", [UP | UV | 0x08, UP | UV | 0x18], ids=["eligible", "backed up"])
-def test_backup_state_may_change_eligibility_may_not(home: Home, tenant: TestTenant, flags: int) -> None:
+def test_backup_eligibility_must_not_change(home: Home, tenant: TestTenant, flags: int) -> None:
     person = tenant.register()
     api = tenant.as_user(person)
     authenticator = home.enrol(api, person, new_authenticator(flags=flags))
@@ -200,7 +200,7 @@ def test_backup_state_may_change_eligibility_may_not(home: Home, tenant: TestTen
     assert home.finish_authentication(person, single).status_code == 401
 
 
-def test_the_counter_must_rise(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_counter_must_rise(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     for count, status in ((7, 200), (7, 401), (6, 401), (0, 401), (8, 200)):
         response = authenticator.get(home.options(person), sign_count=count)
@@ -210,7 +210,7 @@ def test_the_counter_must_rise(home: Home, tenant: TestTenant, enrolled: Enrolle
     assert reasons == ["counter did not rise"] * 3
 
 
-def test_an_authenticator_that_does_not_count(home: Home, tenant: TestTenant) -> None:
+def test_authenticator_without_counter_is_accepted(home: Home, tenant: TestTenant) -> None:
     person, authenticator = user_with_passkey(tenant, counting=False)
     for count, status in ((0, 200), (0, 200), (1, 200), (0, 401)):
         response = authenticator.get(home.options(person), sign_count=count)
@@ -234,27 +234,27 @@ def _errors(tenant: TestTenant, person: User) -> list[Any]:
         return list(TenantEvent.objects.filter(action="factor.refused", target_id=str(person.id)))
 
 
-def test_a_challenge_is_answered_once(home: Home, enrolled: Enrolled) -> None:
+def test_challenge_works_once(home: Home, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     options = home.options(person)
     assert home.finish_authentication(person, authenticator.get(options)).status_code == 200
     assert home.finish_authentication(person, authenticator.get(options)).status_code == 401
 
 
-def test_the_same_assertion_works_once(home: Home, tenant: TestTenant) -> None:
+def test_assertion_works_once(home: Home, tenant: TestTenant) -> None:
     person, authenticator = user_with_passkey(tenant, counting=False)
     response = authenticator.get(home.options(person))
     assert [home.finish_authentication(person, response).status_code for _ in range(2)] == [200, 401]
 
 
-def test_a_challenge_is_its_users(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_challenge_is_bound_to_user(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     other, _ = user_with_passkey(tenant)
     response = authenticator.get(home.options(other))
     assert home.finish_authentication(person, response).status_code == 401
 
 
-def test_a_challenge_is_its_tenants(home: Home, other_tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_challenge_is_bound_to_tenant(home: Home, other_tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     there = end_users_of(other_tenant)
     for options in (home.options(), home.options(person)):
@@ -263,7 +263,7 @@ def test_a_challenge_is_its_tenants(home: Home, other_tenant: TestTenant, enroll
         assert there.finish_authentication(None, response).status_code == 401
 
 
-def test_a_challenge_is_its_realms(new_tenant: Any) -> None:
+def test_challenge_is_bound_to_realm(new_tenant: Any) -> None:
     tenant = new_tenant()
     authenticator = ADMIN_USERS.enrol(tenant.api, tenant.admin)
     response = authenticator.get(ADMIN_USERS.options(tenant.admin))
@@ -271,7 +271,7 @@ def test_a_challenge_is_its_realms(new_tenant: Any) -> None:
     assert ADMIN_USERS.finish_authentication(tenant.admin, response).status_code == 200
 
 
-def test_a_challenge_is_its_ceremonys(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_challenge_is_bound_to_ceremony(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     ticket = tenant.sign_in(person)["mfa_token"]
     token = home.finish_authentication(person, authenticator.get(home.options(person)), mfa_token=ticket).json()
@@ -280,7 +280,7 @@ def test_a_challenge_is_its_ceremonys(home: Home, tenant: TestTenant, enrolled: 
     assert home.finish_authentication(person, response).status_code == 401
 
 
-def test_a_challenge_lasts_five_minutes(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_challenge_expires_after_five_minutes(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     options = home.options(person)
     _age_challenges(tenant, person)
@@ -299,24 +299,24 @@ def _age_challenges(tenant: TestTenant, person: User) -> None:
         EndUserChallenge.objects.filter(user_id=person.id).update(expires_at=F("expires_at") - timedelta(minutes=5))
 
 
-def test_who_has_none_and_who_is_nobody(home: Home, tenant: TestTenant) -> None:
+def test_user_without_passkey_and_unknown_user(home: Home, tenant: TestTenant) -> None:
     person = tenant.register()
-    nobody = User(person.id, "nobody@example.com")
+    missing = User(person.id, "unknown@example.com")
     assert home.begin_authentication(person).status_code == 400
-    assert home.begin_authentication(nobody).status_code == 404
-    responses = [home.finish_authentication(who, {"id": "x"}) for who in (person, nobody)]
+    assert home.begin_authentication(missing).status_code == 404
+    responses = [home.finish_authentication(who, {"id": "x"}) for who in (person, missing)]
     assert [response.status_code for response in responses] == [401, 401]
     assert responses[0].json() == responses[1].json()
 
 
-def test_a_token_of_another_tenant(home: Home, other_tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_token_of_another_tenant_is_403(home: Home, other_tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     assert home.begin_authentication(person, api=other_tenant.api).status_code == 403
     response = authenticator.get(home.options(person))
     assert home.finish_authentication(person, response, api=other_tenant.api).status_code == 403
 
 
-def test_an_unknown_tenant(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_unknown_tenant_gets_documented_errors(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     nowhere = Home(home.prefix, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
     assert nowhere.begin_authentication(person).status_code == 404
@@ -325,7 +325,7 @@ def test_an_unknown_tenant(home: Home, tenant: TestTenant, enrolled: Enrolled) -
     assert nowhere.finish_authentication(person, response).status_code == 401
 
 
-def test_five_wrong_uses_lock_strangers_and_not_the_person(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
+def test_five_failures_lock_other_callers_only(home: Home, tenant: TestTenant, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     for _ in range(5):
         wrong = authenticator.get(home.options(person), tamper_signature=True)
@@ -338,13 +338,13 @@ def test_five_wrong_uses_lock_strangers_and_not_the_person(home: Home, tenant: T
     assert home.finish_authentication(person, response, mfa_token=ticket).status_code == 200
 
 
-def test_members_that_are_nobodys_business(home: Home, enrolled: Enrolled) -> None:
+def test_extra_fields_have_no_effect(home: Home, enrolled: Enrolled) -> None:
     person, authenticator = enrolled
     response = authenticator.get(home.options(person))
     answer = home.finish_authentication(person, response, mfa_verified=True, role="operator", user_id="x")
     assert answer.json() == {"success": True, "user_id": str(person.id)}
 
 
-def test_admin_calls_name_the_user(tenant: TestTenant) -> None:
+def test_admin_calls_require_email(tenant: TestTenant) -> None:
     assert ADMIN_USERS.begin_authentication().status_code == 400
     assert ADMIN_USERS.finish_authentication(None, {"id": "x"}).status_code == 400

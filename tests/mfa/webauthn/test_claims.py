@@ -68,7 +68,7 @@ def of(domain: str, stated: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("has", "asks"), TAKEN.values(), ids=TAKEN.keys())
-def test_settings_reject_what_another_tenant_claims(
+def test_settings_reject_domain_of_another_tenant(
     operator: Api, pair: tuple[TestTenant, TestTenant], domain: str, has: dict[str, Any], asks: dict[str, Any]
 ) -> None:
     mine, theirs = pair
@@ -80,7 +80,7 @@ def test_settings_reject_what_another_tenant_claims(
     assert "issuer_name" not in Tenant.objects.get(pk=mine.id).settings
 
 
-def test_subdomains_and_other_ports_of_localhost_are_free(
+def test_localhost_subdomains_and_ports_are_unclaimed(
     operator: Api, pair: tuple[TestTenant, TestTenant], domain: str
 ) -> None:
     mine, theirs = pair
@@ -90,7 +90,7 @@ def test_subdomains_and_other_ports_of_localhost_are_free(
     assert put(operator, mine, **asks).status_code == 200
 
 
-def test_a_tenant_keeps_what_it_claims(operator: Api, pair: tuple[TestTenant, TestTenant], domain: str) -> None:
+def test_tenant_may_repeat_own_claim(operator: Api, pair: tuple[TestTenant, TestTenant], domain: str) -> None:
     mine, theirs = pair
     assert put(operator, mine, webauthn_rp_id=domain).status_code == 200
     assert put(operator, mine, webauthn_rp_id=domain, webauthn_origins=[f"https://{domain}"]).status_code == 200
@@ -98,14 +98,14 @@ def test_a_tenant_keeps_what_it_claims(operator: Api, pair: tuple[TestTenant, Te
     assert put(operator, theirs, webauthn_rp_id=domain).status_code == 409
 
 
-def test_what_is_taken_back_is_free(operator: Api, pair: tuple[TestTenant, TestTenant], domain: str) -> None:
+def test_removed_claim_is_available_again(operator: Api, pair: tuple[TestTenant, TestTenant], domain: str) -> None:
     mine, theirs = pair
     assert put(operator, theirs, webauthn_rp_id=domain).status_code == 200
     assert put(operator, theirs, webauthn_rp_id=None).status_code == 200
     assert put(operator, mine, webauthn_rp_id=domain).status_code == 200
 
 
-def test_deleting_a_tenant_frees_its_domain(operator: Api, pair: tuple[TestTenant, TestTenant], domain: str) -> None:
+def test_tenant_deletion_releases_domain(operator: Api, pair: tuple[TestTenant, TestTenant], domain: str) -> None:
     made = operator.post(TENANTS, {"name": "Claims", "settings": {"webauthn_rp_id": domain}}).json()
     assert put(operator, pair[0], webauthn_rp_id=domain).status_code == 409
     gone = operator.delete(f"{TENANTS}/{made['tenant_id']}", {"confirm": made["slug"]})
@@ -113,7 +113,7 @@ def test_deleting_a_tenant_frees_its_domain(operator: Api, pair: tuple[TestTenan
     assert put(operator, pair[0], webauthn_rp_id=domain).status_code == 200
 
 
-def test_create_rejects_what_another_tenant_claims(
+def test_create_rejects_domain_of_another_tenant(
     operator: Api, pair: tuple[TestTenant, TestTenant], domain: str
 ) -> None:
     assert put(operator, pair[0], webauthn_rp_id=domain).status_code == 200
@@ -134,7 +134,7 @@ def test_create_rejects_what_another_tenant_claims(
         ("webauthn_origins", ["https://public.example:8443"]),
     ],
 )
-def test_settings_reject_what_is_the_platforms(
+def test_settings_reject_domain_of_the_platform(
     operator: Api, tenant: TestTenant, settings: Any, name: str, value: Any
 ) -> None:
     settings.CONSOLE_RP_ID, settings.CONSOLE_ORIGINS = "console.example", ["https://login.console.example"]
@@ -145,7 +145,7 @@ def test_settings_reject_what_is_the_platforms(
     assert (created.status_code, list(created.json()["details"])) == (400, [f"settings.{name}"])
 
 
-def test_of_twenty_parallel_claims_one_wins(operator: Api, domain: str) -> None:
+def test_parallel_claims_have_one_winner(operator: Api, domain: str) -> None:
     asked = {"webauthn_rp_id": domain, "webauthn_origins": [f"https://b.{domain}", f"https://a.{domain}"]}
 
     def create(number: int) -> Callable[[], int]:
@@ -156,7 +156,7 @@ def test_of_twenty_parallel_claims_one_wins(operator: Api, domain: str) -> None:
     assert len(set(WebAuthnClaim.objects.filter(name__endswith=domain).values_list("tenant_id", flat=True))) == 1
 
 
-def test_of_two_tenants_that_claim_at_once_one_wins(
+def test_parallel_claims_of_two_tenants_have_one_winner(
     operator: Api, pair: tuple[TestTenant, TestTenant], domain: str
 ) -> None:
     def claim(tenant: TestTenant, number: int) -> Callable[[], tuple[TestTenant, int]]:

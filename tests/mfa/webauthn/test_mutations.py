@@ -1,4 +1,4 @@
-"""5,000 ceremonies with one thing changed each, over HTTP: none is accepted, none is a fault of ours."""
+"""5,000 ceremonies with one change each, over HTTP: none is accepted, none causes a 500."""
 
 import copy
 import json
@@ -14,7 +14,7 @@ from tests.world import Api, TestTenant
 
 # Ten parts, so that several workers can share them; each has its own seed.
 PARTS, IN_EACH = 10, 250
-# Members that no rule looks at.
+# Fields that no rule looks at.
 ADVISORY = {"authenticatorAttachment", "clientExtensionResults", "transports"}
 JUNK: list[Any] = [None, True, 0, -1, 1.5, "", "a", "====", "\x00", "é", [], [1], {}, {"a": 1}, "A" * 5000, 2**63 - 1]
 

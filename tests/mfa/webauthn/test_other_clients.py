@@ -19,7 +19,7 @@ def _at_our_page(options: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("attestation", ["none", "packed-self"])
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS.keys())
-def test_it_enrols_and_signs_in(home: Home, tenant: TestTenant, key: Any, attestation: str) -> None:
+def test_other_client_enrolls_and_signs_in(home: Home, tenant: TestTenant, key: Any, attestation: str) -> None:
     person = tenant.register()
     api, soft = tenant.as_user(person), Fido2Authenticator(keyPair=key())
     created = soft.credential_create(_at_our_page(home.begin_registration(api, person).json()), attestation)
@@ -31,7 +31,7 @@ def test_it_enrols_and_signs_in(home: Home, tenant: TestTenant, key: Any, attest
     assert Api(token=response.json()["access_token"]).get("/webauthn/factors").json()["methods"] == ["webauthn"]
 
 
-def test_it_signs_an_admin_in(new_tenant: Any) -> None:
+def test_other_client_signs_admin_in(new_tenant: Any) -> None:
     tenant = new_tenant()
     soft = Fido2Authenticator()
     created = soft.credential_create(_at_our_page(ADMIN_USERS.begin_registration(tenant.api, tenant.admin).json()))

@@ -1,4 +1,4 @@
-"""One challenge, one winner, however many come at once."""
+"""Of parallel uses of a challenge, one succeeds."""
 
 import secrets
 from collections import Counter
@@ -23,11 +23,11 @@ def _together(calls: list[Callable[[], Any]]) -> Counter[int]:
 
 @pytest.fixture
 def not_counting(tenant: TestTenant) -> tuple[User, Authenticator]:
-    """Somebody whose authenticator does not count: only the challenge stands between one use and the next."""
+    """A user whose authenticator has no counter: only the challenge prevents a second use."""
     return user_with_passkey(tenant, counting=False)
 
 
-def test_one_assertion_many_times(home: Home, not_counting: tuple[User, Authenticator]) -> None:
+def test_assertion_has_one_winner(home: Home, not_counting: tuple[User, Authenticator]) -> None:
     _person, authenticator = not_counting
     for _ in range(ROUNDS):
         response = authenticator.get(home.options())
@@ -35,7 +35,7 @@ def test_one_assertion_many_times(home: Home, not_counting: tuple[User, Authenti
         assert statuses == {200: 1, 401: AT_ONCE - 1}
 
 
-def test_one_challenge_many_assertions(home: Home, tenant: TestTenant) -> None:
+def test_challenge_has_one_winner(home: Home, tenant: TestTenant) -> None:
     _person, authenticator = user_with_passkey(tenant)
     for _ in range(ROUNDS):
         options = home.options()
@@ -44,7 +44,7 @@ def test_one_challenge_many_assertions(home: Home, tenant: TestTenant) -> None:
         assert statuses == {200: 1, 401: AT_ONCE - 1}
 
 
-def test_one_counter_many_challenges(home: Home, tenant: TestTenant) -> None:
+def test_counter_has_one_winner(home: Home, tenant: TestTenant) -> None:
     _, authenticator = user_with_passkey(tenant)
     for count in range(1, ROUNDS + 1):
         responses = [authenticator.get(home.options(), sign_count=count) for _ in range(AT_ONCE)]
@@ -52,7 +52,7 @@ def test_one_counter_many_challenges(home: Home, tenant: TestTenant) -> None:
         assert statuses == {200: 1, 401: AT_ONCE - 1}
 
 
-def test_one_ticket_many_assertions(home: Home, tenant: TestTenant) -> None:
+def test_ticket_has_one_winner(home: Home, tenant: TestTenant) -> None:
     person, authenticator = user_with_passkey(tenant, counting=False)
     ticket = tenant.sign_in(person)["mfa_token"]
     responses = [authenticator.get(home.options(person)) for _ in range(4)]
@@ -62,7 +62,7 @@ def test_one_ticket_many_assertions(home: Home, tenant: TestTenant) -> None:
     assert statuses == {200: 1, 401: 3}
 
 
-def test_one_registration_challenge(home: Home, tenant: TestTenant) -> None:
+def test_registration_challenge_has_one_winner(home: Home, tenant: TestTenant) -> None:
     person = tenant.register()
     api = tenant.as_user(person)
     options = home.begin_registration(api, person).json()
@@ -75,7 +75,7 @@ def test_one_registration_challenge(home: Home, tenant: TestTenant) -> None:
     assert statuses[400] + statuses[401] == AT_ONCE - 1
 
 
-def test_one_window_many_challenges(home: Home, tenant: TestTenant) -> None:
+def test_window_has_one_winner(home: Home, tenant: TestTenant) -> None:
     api = Api()
     email = f"window-race-{secrets.token_hex(4)}@example.com"
     body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email, "password": "a long one 9"}

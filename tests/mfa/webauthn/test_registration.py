@@ -18,7 +18,7 @@ def person(tenant: TestTenant) -> User:
 
 @pytest.fixture
 def api(tenant: TestTenant, person: User) -> Api:
-    """The person's own door, freshly signed in."""
+    """Return the user's API client, freshly signed in."""
     return tenant.as_user(person)
 
 
@@ -53,12 +53,12 @@ def test_credential_as_object_or_string(home: Home, api: Api, person: User, form
 
 
 @pytest.mark.parametrize("alg", [EDDSA, RS256])
-def test_other_algorithms_that_are_offered(home: Home, api: Api, person: User, alg: int) -> None:
+def test_registration_accepts_every_offered_algorithm(home: Home, api: Api, person: User, alg: int) -> None:
     authenticator = home.enrol(api, person, new_authenticator(alg=alg))
     assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
 
 
-def test_one_more_passkey_excludes_the_first(home: Home, api: Api, person: User) -> None:
+def test_second_registration_excludes_first_passkey(home: Home, api: Api, person: User) -> None:
     first = home.enrol(api, person)
     api = stepped_up(api)
     options = home.begin_registration(api, person).json()
@@ -67,7 +67,7 @@ def test_one_more_passkey_excludes_the_first(home: Home, api: Api, person: User)
     assert home.finish_registration(api, person, new_authenticator().create(options)).status_code == 200
 
 
-def test_the_factor_list_names_the_authenticator(home: Home, api: Api, person: User) -> None:
+def test_factor_list_names_the_authenticator(home: Home, api: Api, person: User) -> None:
     authenticator = new_authenticator()
     authenticator.aaguid = bytes.fromhex("bada5566a7aa401fbd9645619a55120d")
     home.enrol(api, person, authenticator)
@@ -76,7 +76,7 @@ def test_the_factor_list_names_the_authenticator(home: Home, api: Api, person: U
     assert factors["methods"] == ["webauthn"]
 
 
-def test_an_admin_user_enrols_in_the_global_database(new_tenant: Callable[[], TestTenant]) -> None:
+def test_admin_passkey_is_stored_in_global_database(new_tenant: Callable[[], TestTenant]) -> None:
     # Of a tenant of the test's own: others sign the shared one's admin in without a factor.
     tenant = new_tenant()
     home, admin = ADMIN_USERS, tenant.admin
@@ -124,7 +124,7 @@ ED25519 = new_authenticator(alg=EDDSA).cose_key()[-2]
 # 2^255 - 19; the field of Ed25519 (RFC 8032 section 5.1). The sign of x is the highest bit.
 FIELD, SIGN = 2**255 - 19, 2**255
 ORDER_8 = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")
-# Who signs with such a point needs no private key: one signature fits many messages.
+# A signature under such a point needs no private key: one signature fits many messages.
 SMALL_ORDER = [y | sign for y in (0, 1, FIELD - 1, ORDER_8, FIELD - ORDER_8) for sign in (0, SIGN)]
 NOT_CANONICAL = [FIELD + y | sign for y in range(19) for sign in (0, SIGN)]
 NOT_ON_CURVE = [2, 2 | SIGN]
@@ -163,7 +163,7 @@ DEGENERATE_KEYS: dict[str, dict[Any, Any]] = {
 
 @pytest.fixture(scope="module")
 def registrant(tenant: TestTenant, django_db_blocker: Any) -> tuple[Api, User]:
-    """Somebody who is signed in and enrols nothing that lasts."""
+    """A signed-in user whose registrations all fail."""
     with django_db_blocker.unblock():
         person = tenant.register()
         return tenant.as_user(person), person
@@ -202,19 +202,19 @@ def test_refused(home: Home, api: Api, person: User, knobs: dict[str, Any]) -> N
     assert api.get("/webauthn/factors").json()["factors"] == []
 
 
-def test_the_longest_credential_id_is_taken(home: Home, api: Api, person: User) -> None:
+def test_registration_accepts_longest_credential_id(home: Home, api: Api, person: User) -> None:
     authenticator = new_authenticator()
     authenticator.credential_id = bytes(1019) + person.id.bytes[:4]
     home.enrol(api, person, authenticator)
     assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
 
 
-def test_an_algorithm_that_was_not_offered(home: Home, api: Api, person: User) -> None:
+def test_registration_rejects_algorithm_not_offered(home: Home, api: Api, person: User) -> None:
     credential = new_authenticator(alg=ES384).create(home.begin_registration(api, person).json())
     assert home.finish_registration(api, person, credential).status_code == 400
 
 
-def test_a_challenge_is_answered_once(home: Home, api: Api, person: User) -> None:
+def test_challenge_works_once(home: Home, api: Api, person: User) -> None:
     options = home.begin_registration(api, person).json()
     assert home.finish_registration(api, person, new_authenticator().create(options)).status_code == 200
     api = stepped_up(api)
@@ -222,21 +222,21 @@ def test_a_challenge_is_answered_once(home: Home, api: Api, person: User) -> Non
     assert len(api.get("/webauthn/factors").json()["factors"]) == 1
 
 
-def test_a_failed_answer_spends_the_challenge(home: Home, api: Api, person: User) -> None:
+def test_failed_response_consumes_challenge(home: Home, api: Api, person: User) -> None:
     options = home.begin_registration(api, person).json()
     wrong = new_authenticator().create(options, origin="https://evil.example")
     assert home.finish_registration(api, person, wrong).status_code == 400
     assert home.finish_registration(api, person, new_authenticator().create(options)).status_code == 400
 
 
-def test_a_challenge_is_its_users(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
+def test_challenge_is_bound_to_user(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
     other = tenant.register()
     credential = new_authenticator().create(home.begin_registration(api, person).json())
     assert home.finish_registration(tenant.as_user(other), other, credential).status_code == 400
     assert home.finish_registration(api, person, credential).status_code == 200
 
 
-def test_a_challenge_is_its_tenants(
+def test_challenge_is_bound_to_tenant(
     home: Home, tenant: TestTenant, other_tenant: TestTenant, api: Api, person: User
 ) -> None:
     namesake = other_tenant.register(email=person.email)
@@ -245,12 +245,12 @@ def test_a_challenge_is_its_tenants(
     assert there.finish_registration(other_tenant.as_user(namesake), namesake, credential).status_code == 400
 
 
-def test_a_challenge_is_its_realms(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
+def test_challenge_is_bound_to_realm(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
     credential = new_authenticator().create(home.begin_registration(api, person).json())
     assert ADMIN_USERS.finish_registration(tenant.api, tenant.admin, credential).status_code == 400
 
 
-def test_a_challenge_is_its_ceremonys(home: Home, enrolled: tuple[User, Authenticator], tenant: TestTenant) -> None:
+def test_challenge_is_bound_to_ceremony(home: Home, enrolled: tuple[User, Authenticator], tenant: TestTenant) -> None:
     person, authenticator = enrolled
     challenge = home.options(person)["challenge"]
     api = Api(token=_second_step(home, tenant, person, authenticator))
@@ -264,7 +264,7 @@ def _second_step(home: Home, tenant: TestTenant, person: User, authenticator: Au
     return str(home.finish_authentication(person, response, mfa_token=waiting).json()["access_token"])
 
 
-def test_a_credential_id_belongs_to_one_user(
+def test_credential_id_belongs_to_one_user(
     home: Home, tenant: TestTenant, enrolled: tuple[User, Authenticator]
 ) -> None:
     _, taken = enrolled
@@ -282,12 +282,12 @@ def test_a_credential_id_belongs_to_one_user(
     ["", "no json", "[]", "{}", {}, [], 1, None, True, {"id": 1}, '{"id": "a", "id": "b"}', "9" * 300_000],
     ids=repr,
 )
-def test_what_is_no_credential(home: Home, api: Api, person: User, credential: Any) -> None:
+def test_registration_rejects_malformed_credential(home: Home, api: Api, person: User, credential: Any) -> None:
     response = home.finish_registration(api, person, credential)
     assert response.status_code == 400
 
 
-def test_twenty_passkeys_and_no_more(home: Home, api: Api, person: User) -> None:
+def test_twenty_first_passkey_is_rejected(home: Home, api: Api, person: User) -> None:
     home.enrol(api, person)
     api = stepped_up(api)
     for _ in range(19):
@@ -295,7 +295,7 @@ def test_twenty_passkeys_and_no_more(home: Home, api: Api, person: User) -> None
     assert home.begin_registration(api, person).status_code == 400
 
 
-def test_erasing_the_user_counts_the_passkeys(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
+def test_erasure_counts_passkeys(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
     home.enrol(api, person)
     assert home.begin_registration(stepped_up(api), person).status_code == 200
     response = tenant.api.post(
@@ -306,7 +306,7 @@ def test_erasing_the_user_counts_the_passkeys(home: Home, tenant: TestTenant, ap
     assert response.json()["deleted"]["webauthn_challenges"] == 1
 
 
-def test_the_user_is_told_and_the_trail_knows_how(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
+def test_registration_is_mailed_and_audited(home: Home, tenant: TestTenant, api: Api, person: User) -> None:
     from identity_platform.audit.models import TenantEvent
     from tenants.context import in_tenant
 

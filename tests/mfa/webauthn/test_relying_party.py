@@ -1,4 +1,4 @@
-"""For whom passkeys are made: the tenant's own domain and pages, or the platform's."""
+"""The relying party of passkeys: the tenant's own domain and pages, or the platform's."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ def _set(operator: Api, tenant: TestTenant, stated: dict[str, Any]) -> Any:
     return operator.patch(f"/uflow/admin/tenants/{tenant.id}", {"settings": stated})
 
 
-def test_a_tenants_own_domain(acme: TestTenant) -> None:
+def test_tenant_uses_own_domain(acme: TestTenant) -> None:
     home, person = end_users_of(acme), acme.register()
     api = acme.as_user(person)
     for origin in OWN["webauthn_origins"]:
@@ -40,7 +40,7 @@ def test_a_tenants_own_domain(acme: TestTenant) -> None:
     assert home.options(person)["rpId"] == "acme.example"
 
 
-def test_an_android_app_of_the_tenant(new_tenant: Any, operator: Api) -> None:
+def test_tenant_accepts_own_android_app(new_tenant: Any, operator: Api) -> None:
     # What Android's Credential Manager states as the origin: the digest of the certificate that the app is signed with.
     app = "android:apk-key-hash:" + "k" * 43
     own = new_tenant()
@@ -55,7 +55,7 @@ def test_an_android_app_of_the_tenant(new_tenant: Any, operator: Api) -> None:
     assert related.json() == {"origins": ["https://apps.example"]}
 
 
-def test_a_domain_without_origins_is_its_own_origin(acme: TestTenant, operator: Api) -> None:
+def test_domain_without_origins_is_its_own_origin(acme: TestTenant, operator: Api) -> None:
     _set(operator, acme, {"webauthn_origins": None})
     home, person = end_users_of(acme), acme.register()
     api = acme.as_user(person)
@@ -63,14 +63,14 @@ def test_a_domain_without_origins_is_its_own_origin(acme: TestTenant, operator: 
     assert home.finish_registration(api, person, credential).status_code == 200
 
 
-def test_the_host_header_decides_nothing(home: Home, tenant: TestTenant) -> None:
+def test_host_header_has_no_effect(home: Home, tenant: TestTenant) -> None:
     person = tenant.register()
     api = tenant.as_user(person)
     api.client.defaults["HTTP_HOST"] = "127.0.0.1"
     assert home.begin_registration(api, person).json()["rp"]["id"] == "localhost"
 
 
-def test_the_id_stays_once_passkeys_exist(acme: TestTenant, operator: Api) -> None:
+def test_rp_id_cannot_change_while_passkeys_exist(acme: TestTenant, operator: Api) -> None:
     home, person = end_users_of(acme), acme.register()
     assert _set(operator, acme, {"webauthn_rp_id": "new.acme.example"}).status_code == 200
     assert _set(operator, acme, {"webauthn_rp_id": "acme.example"}).status_code == 200
@@ -97,7 +97,7 @@ def test_related_origins(acme: TestTenant, tenant: TestTenant) -> None:
     assert unknown.status_code == 404
 
 
-def test_related_origins_on_the_domain_itself(acme: TestTenant, settings: Any) -> None:
+def test_related_origins_of_the_requested_domain(acme: TestTenant, settings: Any) -> None:
     settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, "acme.example"]
     api = Api()
     api.client.defaults["HTTP_HOST"] = "acme.example"
@@ -127,7 +127,7 @@ def test_console_uses_its_own_relying_party(console_elsewhere: str, new_tenant: 
     assert ADMIN_USERS.finish_authentication(own.admin, response).status_code == 200
 
 
-def test_tenants_keep_theirs_when_the_console_moves(
+def test_console_relying_party_leaves_tenants_unchanged(
     enrolled: Any, home: Home, tenant: TestTenant, console_elsewhere: str
 ) -> None:
     person, authenticator = enrolled
@@ -137,7 +137,7 @@ def test_tenants_keep_theirs_when_the_console_moves(
     assert home.finish_authentication(person, authenticator.get(home.options(person))).status_code == 200
 
 
-def test_admin_passkeys_use_the_platforms_by_default(new_tenant: Callable[[], TestTenant]) -> None:
+def test_admin_passkeys_default_to_platform_relying_party(new_tenant: Callable[[], TestTenant]) -> None:
     own = new_tenant()
     authenticator = ADMIN_USERS.enrol(own.api, own.admin)
     assert authenticator.rp_id == "localhost"

@@ -1,4 +1,4 @@
-"""The general finishRegistration, which hands out tokens and is stricter for it."""
+"""The general finishRegistration, which issues tokens and is therefore stricter."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,7 +15,7 @@ PATH = "/webauthn/finishRegistration"
 
 @pytest.fixture
 def newcomer(tenant: TestTenant) -> tuple[Api, User, str]:
-    """Registered from this door a moment ago; with the enrollment ticket."""
+    """A newly registered user with API client and enrollment ticket."""
     api = Api()
     email = f"newcomer-{uuid4()}@example.com"
     body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": email, "password": PASSWORD}
@@ -28,7 +28,7 @@ def _finish(home: Home, api: Api, person: User, credential: Any, **how: Any) -> 
     return api.post(PATH, body, **how)
 
 
-def test_a_newcomer_is_signed_in(home: Home, tenant: TestTenant, newcomer: tuple[Api, User, str]) -> None:
+def test_sign_up_signs_new_user_in(home: Home, tenant: TestTenant, newcomer: tuple[Api, User, str]) -> None:
     api, person, _ = newcomer
     credential = new_authenticator().create(home.begin_registration(api, person).json())
     response = _finish(home, api, person, credential)
@@ -44,7 +44,7 @@ def test_a_newcomer_is_signed_in(home: Home, tenant: TestTenant, newcomer: tuple
     assert refreshed.status_code == 200
 
 
-def test_by_ticket_from_another_address(home: Home, newcomer: tuple[Api, User, str]) -> None:
+def test_sign_up_by_ticket_from_another_address(home: Home, newcomer: tuple[Api, User, str]) -> None:
     _, person, ticket = newcomer
     elsewhere, proof = Api(), {"X-Enrollment-Ticket": ticket}
     begun = elsewhere.post(f"{home.prefix}/beginRegistration", {"email": person.email, **home.naming}, headers=proof)
@@ -55,7 +55,7 @@ def test_by_ticket_from_another_address(home: Home, newcomer: tuple[Api, User, s
     assert _finish(home, elsewhere, person, credential, headers=proof).status_code == 200
 
 
-def test_the_user_must_be_verified(home: Home, newcomer: tuple[Api, User, str]) -> None:
+def test_sign_up_requires_user_verification(home: Home, newcomer: tuple[Api, User, str]) -> None:
     api, person, _ = newcomer
     credential = new_authenticator(flags=UP).create(home.begin_registration(api, person).json())
     response = _finish(home, api, person, credential)
@@ -63,29 +63,33 @@ def test_the_user_must_be_verified(home: Home, newcomer: tuple[Api, User, str]) 
     assert home.begin_authentication(person).status_code == 400  # nothing was stored
 
 
-def test_a_stranger_gets_nothing(home: Home, tenant: TestTenant, newcomer: tuple[Api, User, str]) -> None:
+def test_sign_up_rejects_another_address(home: Home, tenant: TestTenant, newcomer: tuple[Api, User, str]) -> None:
     api, person, _ = newcomer
-    stranger = Api()
+    other_caller = Api()
     credential = new_authenticator().create(home.begin_registration(api, person).json())
-    assert stranger.post(f"{home.prefix}/beginRegistration", {"email": person.email, **home.naming}).status_code == 401
-    assert _finish(home, stranger, person, credential).status_code == 401
+    assert (
+        other_caller.post(f"{home.prefix}/beginRegistration", {"email": person.email, **home.naming}).status_code == 401
+    )
+    assert _finish(home, other_caller, person, credential).status_code == 401
     other = tenant.register()
     assert _finish(home, tenant.as_user(other), person, credential).status_code == 403
     assert _finish(home, Api(token="nonsense"), person, credential).status_code == 401
     assert home.begin_authentication(person).status_code == 400
 
 
-def test_unknown_users_and_tenants_are_refused_alike(home: Home, tenant: TestTenant) -> None:
-    nobody = tenant.register()
-    credential = new_authenticator().create(home.begin_registration(tenant.as_user(nobody), nobody).json())
-    unknown = _finish(home, Api(), User(nobody.id, "nobody@example.com"), credential)
+def test_sign_up_hides_unknown_users_and_tenants(home: Home, tenant: TestTenant) -> None:
+    person = tenant.register()
+    credential = new_authenticator().create(home.begin_registration(tenant.as_user(person), person).json())
+    unknown = _finish(home, Api(), User(person.id, "unknown@example.com"), credential)
     nowhere = Home(home.prefix, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
-    elsewhere = _finish(nowhere, Api(), nobody, credential)
+    elsewhere = _finish(nowhere, Api(), person, credential)
     assert (unknown.status_code, elsewhere.status_code) == (401, 401)
     assert unknown.json() == elsewhere.json()
 
 
-def test_an_operator_learns_no_more_of_tenants(home: Home, operator: Api, newcomer: tuple[Api, User, str]) -> None:
+def test_sign_up_hides_unknown_tenants_from_operators(
+    home: Home, operator: Api, newcomer: tuple[Api, User, str]
+) -> None:
     api, person, _ = newcomer
     credential = new_authenticator().create(home.begin_registration(api, person).json())
     nowhere = Home(home.prefix, {"tenant_id": "00000000-0000-4000-8000-000000000000"})
@@ -93,7 +97,7 @@ def test_an_operator_learns_no_more_of_tenants(home: Home, operator: Api, newcom
     assert nowhere.finish_authentication(person, credential, api=operator).status_code == 401
 
 
-def test_a_confirmed_factor_closes_the_window(home: Home, newcomer: tuple[Api, User, str]) -> None:
+def test_confirmed_factor_closes_window(home: Home, newcomer: tuple[Api, User, str]) -> None:
     api, person, _ = newcomer
     first, second = (new_authenticator().create(home.begin_registration(api, person).json()) for _ in range(2))
     assert _finish(home, api, person, first).status_code == 200
@@ -101,7 +105,7 @@ def test_a_confirmed_factor_closes_the_window(home: Home, newcomer: tuple[Api, U
     assert home.begin_registration(api, person).status_code == 401
 
 
-def test_factor_of_another_kind_closes_the_window(home: Home, tenant: TestTenant) -> None:
+def test_factor_of_another_kind_closes_window(home: Home, tenant: TestTenant) -> None:
     person = new_user(tenant)
     named = User(person.id, person.email)
     general, plain = (new_authenticator().create(home.begin_registration(person.api, named).json()) for _ in range(2))
@@ -111,7 +115,7 @@ def test_factor_of_another_kind_closes_the_window(home: Home, tenant: TestTenant
     assert home.begin_registration(person.api, named).status_code == 401
 
 
-def test_a_wrong_response_is_400(home: Home, newcomer: tuple[Api, User, str]) -> None:
+def test_sign_up_with_wrong_response_is_400(home: Home, newcomer: tuple[Api, User, str]) -> None:
     api, person, _ = newcomer
     credential = new_authenticator().create(home.begin_registration(api, person).json(), origin="https://evil.example")
     assert _finish(home, api, person, credential).status_code == 400

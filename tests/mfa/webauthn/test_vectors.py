@@ -39,7 +39,7 @@ EXPECTED: dict[str, tuple[str | None, str | None]] = {
 }
 
 
-def test_all_fifteen_are_here() -> None:
+def test_all_fifteen_vectors_are_present() -> None:
     assert [vector["ident"] for vector in VECTORS] == list(EXPECTED)
 
 
