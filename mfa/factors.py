@@ -5,16 +5,17 @@ A confirmation runs in one `realm.atomic()`: `locked = lock_and_check(realm, use
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypedDict
+from typing import Final, Literal, TypedDict
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Model, Q, QuerySet
 from django.utils.timezone import now
 
 from mfa import notices, passes
 from mfa.caller import Caller, is_this_user
 from mfa.enrollment import Kind, Proof, address_is_missing, check_again
 from mfa.errors import LastFactor, NoProof, TokenOfAnotherUser, UnknownFactor
+from mfa.factor_models import Factor
 from mfa.users import in_realm, lock_user
 from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
@@ -103,15 +104,13 @@ def own_removal(*, realm: Realm, user: Account, kind: Kind, caller: Caller, fact
 
 def _methods_without(user: Account, kind: Kind, factor_id: UUID | None) -> list[str]:
     """The methods that remain without this factor, or without all of its kind. Backup codes are removed with TOTP."""
-    remaining = []
-    for method, rows, enrolled in _factor_rows(user):
-        if method == kind and factor_id is not None:
-            rows = rows.exclude(pk=factor_id)
-        elif method == kind or (method == BACKUP_CODE and kind == TOTP):
-            continue
-        if rows.filter(enrolled).exists():
-            remaining.append(method)
-    return remaining
+    enrolled = _enrolled(user)
+    of_kind = enrolled.pop(kind)
+    if factor_id is not None:
+        enrolled[kind] = of_kind.exclude(pk=factor_id)
+    if kind == TOTP:
+        del enrolled[BACKUP_CODE]
+    return [method for method, rows in enrolled.items() if rows.exists()]
 
 
 def _check_not_last(own: Principal, *, remaining: list[str]) -> None:
@@ -190,16 +189,16 @@ def _end_older_sessions_and_tickets(
 
 def methods_of(user: Account) -> list[str]:
     """Return the user's enrolled methods, in the order of the login response."""
-    return [method for method, rows, enrolled in _factor_rows(user) if rows.filter(enrolled).exists()]
+    return [method for method, rows in _enrolled(user).items() if rows.exists()]
 
 
-def _factor_rows(user: Account) -> list[tuple[str, Any, Q]]:
-    """Return method, rows and which of them are enrolled. Admin users have no phones."""
-    return [
-        (method, getattr(user, relation), enrolled)
+def _enrolled(user: Account) -> dict[str, QuerySet[Model]]:
+    """Return the enrolled rows of each method. Admin users have no phones."""
+    return {
+        method: getattr(user, relation).filter(enrolled)
         for method, (relation, enrolled) in _ENROLLED.items()
         if hasattr(user, relation)
-    ]
+    }
 
 
 def end_enrollment(realm: Realm, user: Account) -> None:
@@ -228,9 +227,10 @@ def list_factors(
             raise UnknownUser
         found = [
             factor.summary()
-            for method, rows, enrolled in _factor_rows(user)
+            for method, rows in _enrolled(user).items()
             if method != BACKUP_CODE
-            for factor in rows.filter(enrolled).order_by("created_at")
+            for factor in rows.order_by("created_at")
+            if isinstance(factor, Factor)
         ]
         return {
             "factors": found,
@@ -255,7 +255,7 @@ def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, 
         owned = own_removal(realm=realm, user=user, kind=kind, caller=caller, factor_id=factor_id)
         with realm.atomic():
             locked = lock_and_check(realm, user, owned)
-            if not _rows(locked, kind).filter(pk=factor_id).delete()[0]:
+            if not _enrolled(locked)[kind].filter(pk=factor_id).delete()[0]:
                 raise UnknownFactor
             if kind == TOTP:
                 locked.backup_codes.all().delete()
@@ -264,16 +264,11 @@ def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, 
 
 
 def _kind_of(user: Account, factor_id: UUID) -> Kind:
+    enrolled = _enrolled(user)
     for kind in _KINDS:
-        if _rows(user, kind).filter(pk=factor_id).exists():
+        if kind in enrolled and enrolled[kind].filter(pk=factor_id).exists():
             return kind
     raise UnknownFactor
-
-
-def _rows(user: Account, kind: Kind) -> Any:
-    """Return the enrolled factors of this kind. Admin users have no phones."""
-    relation, enrolled = _ENROLLED[kind]
-    return getattr(user, relation).filter(enrolled) if hasattr(user, relation) else user.passkeys.none()
 
 
 def reset_factors(
@@ -307,7 +302,11 @@ def remove_unverified_factors(*, realm: Realm, user: Account, **_: object) -> in
 
 def _remove_all(realm: Realm, user: Account) -> dict[str, int]:
     """Remove every factor, confirmed or not, and every SMS code; return how many of each kind were removed."""
-    removed = {method: rows.all().delete()[0] for method, rows, _ in _factor_rows(user)}
+    removed = {
+        method: getattr(user, relation).all().delete()[0]
+        for method, (relation, _) in _ENROLLED.items()
+        if hasattr(user, relation)
+    }
     if isinstance(user, EndUser):
         user.sms_codes.all().delete()
     return removed

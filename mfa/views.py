@@ -1,7 +1,6 @@
 """Endpoints for factors of every kind, and the base of all MFA endpoints."""
 
 from collections.abc import Mapping
-from typing import Any
 from uuid import UUID
 
 from rest_framework.permissions import BasePermission
@@ -16,11 +15,11 @@ from mfa.errors import LastFactor, NoProof, OwnFactors, PassNotPossible, TokenOf
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.permissions_catalogue import FACTORS
 from userflow.accounts.principals import CLIENT, Principal
-from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.realms import ADMINS, END_USERS
 from userflow.errors import PROOF_ERRORS, EmailNotVerified, GrantsMoreThanHeld, InsufficientAuthentication, UnknownUser
 from userflow.ids import id_or
 from userflow.sessions.assurance import Action
-from userflow.sessions.issue import realm_of
+from userflow.sessions.issue import TokenPair, realm_of
 from userflow.sessions.permissions import ADMIN, OPERATOR, Anyone, SignedIn, needs, principal_at, tenant_at
 from userflow.signin.proof_fields import proof_of
 from userflow.signin.views import NO_STORE, TICKET_HEADER
@@ -39,6 +38,7 @@ __all__ = [
     "EnrollmentPassViewSet",
     "FactorListViewSet",
     "FactorViewSet",
+    "with_tokens",
 ]
 
 
@@ -54,10 +54,9 @@ class FactorViewSet(ApiViewSet):
 
         Raises TenantMismatch (403) when the token is of another tenant, ValidationFailed (400) for two different tickets.
         """
-        principal: Any = self.request.user
-        if not isinstance(principal, Principal):
-            principal = None
-        elif tenant_id is not None:
+        sender: object = self.request.user
+        principal = sender if isinstance(sender, Principal) else None
+        if principal is not None and tenant_id is not None:
             tenant_at(self.request, tenant_id)
         header = self.request.META.get("HTTP_X_ENROLLMENT_TICKET")
         if None not in (header, ticket) and header != ticket:
@@ -68,6 +67,11 @@ class FactorViewSet(ApiViewSet):
             user_agent=self.request.META.get("HTTP_USER_AGENT", ""),
             proof=proof or {},
         )
+
+
+def with_tokens(body: Mapping[str, object], tokens: TokenPair | None) -> Response:
+    """Return the response of a verified factor, with the tokens of the sign-in that it completes, if any."""
+    return Response({**body, **(tokens.fields() if tokens else {})}, headers=NO_STORE)
 
 
 class FactorListViewSet(ApiViewSet):
@@ -142,7 +146,12 @@ class EnrollmentPassViewSet(ApiViewSet):
         """Issue an enrollment pass to an end user without a second factor; valid once, for one hour."""
         asked = self.valid(serializers.EnrollmentPassIn)
         tenant_id = tenant_at(request, asked.pop("tenant_id"))
-        return _issued(realm=END_USERS, tenant_id=tenant_id, asked=asked, by=principal_at(request))
+        deliver = asked.pop("delivery")
+        return _issued(
+            passes.issue_enrollment_pass(
+                realm=END_USERS, tenant_id=tenant_id, **asked, by=principal_at(request), deliver=deliver
+            )
+        )
 
 
 class AdminEnrollmentPassViewSet(ApiViewSet):
@@ -157,12 +166,15 @@ class AdminEnrollmentPassViewSet(ApiViewSet):
     def create(self, request: Request) -> Response:
         """Issue an enrollment pass to an admin user without a second factor; valid once, for one hour."""
         asked = self.valid(serializers.AdminEnrollmentPassIn)
-        return _issued(realm=ADMINS, tenant_id=None, asked=asked, by=principal_at(request))
+        deliver = asked.pop("delivery")
+        return _issued(
+            passes.issue_enrollment_pass(
+                realm=ADMINS, tenant_id=None, **asked, by=principal_at(request), deliver=deliver
+            )
+        )
 
 
-def _issued(*, realm: Realm, tenant_id: UUID | None, asked: dict[str, Any], by: Principal) -> Response:
-    deliver = asked.pop("delivery")
-    issued = passes.issue_enrollment_pass(realm=realm, tenant_id=tenant_id, **asked, by=by, deliver=deliver)
+def _issued(issued: passes.EnrollmentPass) -> Response:
     shown = {"enrollment_pass": issued.token} if issued.token else {}
     message = "Give the pass to the user: it is not shown again." if shown else "The pass is mailed to the user."
     body = {"message": message, "user_id": issued.user_id, "expires_at": issued.expires_at, **shown}

@@ -1,10 +1,10 @@
 """Phones, codes and messages of a tenant's end users. Numbers are sealed; a keyed digest keeps them unique."""
 
-import uuid
 from datetime import datetime, timedelta
 
 from django.db import models
 
+from mfa.factor_models import Factor
 from tenants.models import TenantModel
 from userflow.accounts.models import EndUser
 
@@ -12,16 +12,15 @@ CODES_KEPT = timedelta(hours=1)
 MESSAGES_KEPT = timedelta(days=35)
 
 
-class Phone(TenantModel):
+class Phone(Factor, TenantModel):
     """A confirmed number; unconfirmed numbers are stored only in the digest of a code."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="phones")
     number_sealed = models.BinaryField(editable=False)
     number_digest = models.BinaryField(unique=True)
     last_four = models.CharField(max_length=4)
-    created_at = models.DateTimeField(auto_now_add=True)
-    last_used_at = models.DateTimeField(null=True)
+
+    kind = "sms"
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user"], name="phone_one_of_a_user")]
@@ -33,16 +32,6 @@ class Phone(TenantModel):
     def display(self) -> str:
         """What responses show of the number."""
         return f"***-***-{self.last_four}"
-
-    def summary(self) -> dict[str, object]:
-        """Return the phone as lists of factors show it."""
-        return {
-            "id": self.id,
-            "kind": "sms",
-            "name": self.display,
-            "created_at": self.created_at,
-            "last_used_at": self.last_used_at,
-        }
 
 
 class SmsCode(TenantModel):

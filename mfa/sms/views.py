@@ -1,14 +1,12 @@
 """SMS over HTTP; end users only."""
 
-from typing import Any
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import endpoint
 from mfa.errors import NoPhone, PhoneRejected, PhoneTaken, SmsBudgetSpent, SmsReserved, SmsUnavailable
 from mfa.sms import actions, serializers
-from mfa.views import ENROLLMENT_ERRORS, NO_STORE, PROOFS, FactorViewSet
+from mfa.views import ENROLLMENT_ERRORS, PROOFS, FactorViewSet, with_tokens
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.errors import (
     PROOF_ERRORS,
@@ -61,7 +59,7 @@ class SmsViewSet(FactorViewSet):
         caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None), proof=proof)
         done = actions.confirm_sms_setup(**without_proof(asked, but="code"), caller=caller)
         body = {"message": "The phone is enrolled.", "phone_display": done.phone.display, "success": True}
-        return Response({**body, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
+        return with_tokens(body, done.tokens)
 
     @endpoint(
         serializers.SmsRequestCode,
@@ -85,14 +83,14 @@ class SmsViewSet(FactorViewSet):
         """Check the code; with `mfa_token` it returns the login's tokens."""
         asked = self.valid(serializers.SmsVerify)
         done = actions.verify_sms_code(**asked, caller=self.caller(asked["tenant_id"]))
-        body: dict[str, Any] = {
+        body = {
             "email": done.user.email,
             "message": "The code is right.",
             "method": "sms",
             "success": True,
             "tenant_id": asked["tenant_id"],
         }
-        return Response({**body, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
+        return with_tokens(body, done.tokens)
 
     def _sent(self, sent: actions.CodeSent) -> Response:
         return Response(

@@ -1,7 +1,7 @@
 """Check the factors that a request sends as its proof, for `userflow.signin.proofs.check_proof`."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from identity_platform.api.errors import AccessTokenInvalid, ValidationFailed
 from mfa.caller import Caller
@@ -24,7 +24,7 @@ _AMR: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def check_factor_proof(
-    sender: object, *, principal: Principal, kind: str, value: Any, user_agent: str, **_: object
+    sender: object, *, principal: Principal, kind: str, value: object, user_agent: str, **_: object
 ) -> tuple[str, ...]:
     """Receive `userflow.signals.factor_proof`: check the caller's own factor; return the amr that it proves.
 
@@ -32,16 +32,17 @@ def check_factor_proof(
     PasskeyNotVerified, ValidationFailed, AttemptsLocked, TooManyFromAddress.
     """
     caller = Caller(principal=principal, user_agent=user_agent)
-    own: dict[str, Any] = {"realm": realm_of(principal.kind), "tenant_id": principal.tenant_id, "caller": caller}
+    realm, tenant_id = realm_of(principal.kind), principal.tenant_id
     try:
-        if kind == "response":
-            verify_own_passkey(**own, response=value)
+        if isinstance(value, Mapping):
+            verify_own_passkey(realm=realm, tenant_id=tenant_id, response=value, caller=caller)
         elif kind == "code":
-            totp.verify_totp(**own, email=None, code=value)
+            totp.verify_totp(realm=realm, tenant_id=tenant_id, email=None, caller=caller, code=str(value))
         elif kind == "backup_code":
-            totp.verify_totp(**own, email=None, backup_code=_normalised(value))
+            code = _normalised(str(value))
+            totp.verify_totp(realm=realm, tenant_id=tenant_id, email=None, caller=caller, backup_code=code)
         else:
-            _check_sms_code(principal, value, caller)
+            _check_sms_code(principal, str(value), caller)
     except UnknownEmail as gone:  # erased or deactivated since the token was checked
         raise AccessTokenInvalid from gone
     return _AMR[kind]

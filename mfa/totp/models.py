@@ -1,32 +1,31 @@
 """TOTP secrets and backup codes, in the database of the user they protect."""
 
-import uuid
 from datetime import datetime
 
 from django.db import models
 from django.db.models import Q
 
+from mfa.factor_models import Factor
 from tenants.models import TenantModel
 from userflow.accounts.models import AdminUser, EndUser
 
 
-class TotpSecret(models.Model):
+class TotpSecret(Factor):
     """A sealed shared secret. A user may have several unconfirmed ones for ten minutes, and one confirmed one."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     secret_sealed = models.BinaryField(editable=False)
-    created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     confirmed_at = models.DateTimeField(null=True)
     # The last time step whose code was accepted; older steps and this one are not accepted again (RFC 6238 section 5.2).
     last_step = models.BigIntegerField(null=True)
-    last_used_at = models.DateTimeField(null=True)
+
+    kind = "totp"
 
     class Meta:
         abstract = True
 
     def __str__(self) -> str:
-        return str(self.id)
+        return "Authenticator app"
 
     @classmethod
     def expired(cls, moment: datetime) -> Q:
@@ -34,14 +33,8 @@ class TotpSecret(models.Model):
         return Q(confirmed_at=None, expires_at__lt=moment)
 
     def summary(self) -> dict[str, object]:
-        """Return the authenticator as lists of factors show it."""
-        return {
-            "id": self.id,
-            "kind": "totp",
-            "name": "Authenticator app",
-            "created_at": self.confirmed_at,
-            "last_used_at": self.last_used_at,
-        }
+        """Return the authenticator as lists of factors show it, with the time of its confirmation."""
+        return {**super().summary(), "created_at": self.confirmed_at}
 
 
 class AdminTotpSecret(TotpSecret):

@@ -1,15 +1,15 @@
 """TOTP over HTTP, for end users and for admin users: the same calls, the latter without a tenant."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import asdict
+from typing import ClassVar
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.views import endpoint
+from identity_platform.api.views import Shape, endpoint
 from mfa.errors import LastFactor, NotEnrolled, SecretNotIssued, TooManyPending, UnknownEmail
 from mfa.totp import actions, serializers
-from mfa.views import ENROLLMENT_ERRORS, NO_STORE, PROOFS, FactorViewSet
+from mfa.views import ENROLLMENT_ERRORS, NO_STORE, PROOFS, FactorViewSet, with_tokens
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.errors import PROOF_ERRORS, AttemptsLocked, InvalidCode, NotSignedInByTicket
@@ -26,41 +26,43 @@ class TotpEndpoints(FactorViewSet):
 
     realm: ClassVar[Realm]
 
-    def arguments(self, asked: dict[str, Any], *, proof: Mapping[str, object] | None = None) -> dict[str, Any]:
-        """Return realm, tenant and proofs for the action, with the other fields of the request."""
+    def respond_begin(self, shape: Shape) -> Response:
+        asked = self.valid(shape)
+        tenant_id = asked.pop("tenant_id", None)
+        caller = self.caller(tenant_id, asked.pop("enrollment_ticket", None))
+        setup = actions.begin_totp_setup(realm=self.realm, tenant_id=tenant_id, caller=caller, **asked)
+        return Response(asdict(setup), headers=NO_STORE)
+
+    def respond_confirm(self, shape: Shape) -> Response:
+        asked = self.valid(shape)
+        proof, asked = proof_in(asked, but="code"), without_proof(asked, but="code")
         tenant_id = asked.pop("tenant_id", None)
         caller = self.caller(tenant_id, asked.pop("enrollment_ticket", None), proof=proof)
-        return {"realm": self.realm, "tenant_id": tenant_id, "caller": caller, **asked}
-
-    def respond_begin(self, asked: dict[str, Any]) -> Response:
-        setup = actions.begin_totp_setup(**self.arguments(asked))
-        return Response({name: getattr(setup, name) for name in setup.__slots__}, headers=NO_STORE)
-
-    def respond_confirm(self, asked: dict[str, Any]) -> Response:
-        proof = proof_in(asked, but="code")
-        done = actions.confirm_totp_setup(**self.arguments(without_proof(asked, but="code"), proof=proof))
+        done = actions.confirm_totp_setup(realm=self.realm, tenant_id=tenant_id, caller=caller, **asked)
         message = "The authenticator is enrolled. Keep the backup codes: they are not shown again."
         body = {"backup_codes": done.backup_codes, "message": message, "success": True}
-        return Response({**body, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
+        return with_tokens(body, done.tokens)
 
-    def respond_verify(self, asked: dict[str, Any]) -> Response:
-        tenant = {"tenant_id": asked["tenant_id"]} if "tenant_id" in asked else {}
-        done = actions.verify_totp(**self.arguments(asked))
-        body = {
-            "email": done.user.email,
-            "message": "The code is right.",
-            "method": done.method,
-            "success": True,
-            **tenant,
-        }
-        return Response({**body, **(done.tokens.fields() if done.tokens else {})}, headers=NO_STORE)
+    def respond_verify(self, shape: Shape) -> Response:
+        asked = self.valid(shape)
+        tenant_id = asked.pop("tenant_id", None)
+        done = actions.verify_totp(realm=self.realm, tenant_id=tenant_id, caller=self.caller(tenant_id), **asked)
+        tenant = {"tenant_id": tenant_id} if tenant_id is not None else {}
+        body = {"email": done.user.email, "message": "The code is right.", "method": done.method, "success": True}
+        return with_tokens({**body, **tenant}, done.tokens)
 
-    def respond_disable(self, asked: dict[str, Any]) -> Response:
-        actions.disable_totp(**self.arguments(without_proof(asked), proof=proof_in(asked)))
+    def respond_disable(self, shape: Shape) -> Response:
+        asked = self.valid(shape)
+        proof, asked = proof_in(asked), without_proof(asked)
+        tenant_id = asked.pop("tenant_id", None)
+        actions.disable_totp(realm=self.realm, tenant_id=tenant_id, caller=self.caller(tenant_id, proof=proof), **asked)
         return Response({"message": "The authenticator and its backup codes are removed.", "success": True})
 
-    def respond_regenerate(self, asked: dict[str, Any]) -> Response:
-        codes = actions.regenerate_backup_codes(**self.arguments(asked))
+    def respond_regenerate(self, shape: Shape) -> Response:
+        asked = self.valid(shape)
+        tenant_id = asked.pop("tenant_id", None)
+        caller = self.caller(tenant_id)
+        codes = actions.regenerate_backup_codes(realm=self.realm, tenant_id=tenant_id, caller=caller, **asked)
         message = "The old backup codes are invalid now. Keep these: they are not shown again."
         return Response({"backup_codes": codes, "message": message, "success": True}, headers=NO_STORE)
 
@@ -79,7 +81,7 @@ class TotpViewSet(TotpEndpoints):
     )
     def begin(self, request: Request) -> Response:
         """Issue a secret for an authenticator app."""
-        return self.respond_begin(self.valid(serializers.TotpSetup))
+        return self.respond_begin(serializers.TotpSetup)
 
     @endpoint(
         serializers.TotpConfirm,
@@ -95,7 +97,7 @@ class TotpViewSet(TotpEndpoints):
 
         With `mfa_token` it completes the login that waits for a factor and returns its tokens.
         """
-        return self.respond_confirm(self.valid(serializers.TotpConfirm))
+        return self.respond_confirm(serializers.TotpConfirm)
 
     @endpoint(
         serializers.TotpVerify,
@@ -105,7 +107,7 @@ class TotpViewSet(TotpEndpoints):
     )
     def verify(self, request: Request) -> Response:
         """Check a code, or use a backup code."""
-        return self.respond_verify(self.valid(serializers.TotpVerify))
+        return self.respond_verify(serializers.TotpVerify)
 
     @endpoint(
         serializers.TotpVerifyLogin,
@@ -115,7 +117,7 @@ class TotpViewSet(TotpEndpoints):
     )
     def verify_login(self, request: Request) -> Response:
         """Check a code as the second step of a login: with `mfa_token` it returns the login's tokens."""
-        return self.respond_verify(self.valid(serializers.TotpVerifyLogin))
+        return self.respond_verify(serializers.TotpVerifyLogin)
 
     @endpoint(
         serializers.TotpDisable,
@@ -126,7 +128,7 @@ class TotpViewSet(TotpEndpoints):
     )
     def disable(self, request: Request) -> Response:
         """Remove authenticator and backup codes, with a proof in the body."""
-        return self.respond_disable(self.valid(serializers.TotpDisable))
+        return self.respond_disable(serializers.TotpDisable)
 
     @endpoint(
         serializers.TotpBegin,
@@ -137,7 +139,7 @@ class TotpViewSet(TotpEndpoints):
     )
     def regenerate(self, request: Request) -> Response:
         """Replace the backup codes by new ones."""
-        return self.respond_regenerate(self.valid(serializers.TotpBegin))
+        return self.respond_regenerate(serializers.TotpBegin)
 
 
 class AdminTotpViewSet(TotpEndpoints):
@@ -154,7 +156,7 @@ class AdminTotpViewSet(TotpEndpoints):
     )
     def begin(self, request: Request) -> Response:
         """Issue a secret for an admin user's authenticator app."""
-        return self.respond_begin(self.valid(serializers.AdminTotpSetup))
+        return self.respond_begin(serializers.AdminTotpSetup)
 
     @endpoint(
         serializers.AdminTotpConfirm,
@@ -167,7 +169,7 @@ class AdminTotpViewSet(TotpEndpoints):
     )
     def confirm(self, request: Request) -> Response:
         """Enroll an admin user's authenticator with its first code; with `mfa_token` it completes the waiting login."""
-        return self.respond_confirm(self.valid(serializers.AdminTotpConfirm))
+        return self.respond_confirm(serializers.AdminTotpConfirm)
 
     @endpoint(
         serializers.AdminTotpVerifyLogin,
@@ -177,7 +179,7 @@ class AdminTotpViewSet(TotpEndpoints):
     )
     def verify_login(self, request: Request) -> Response:
         """Check an admin user's code; with `mfa_token` it returns the login's tokens."""
-        return self.respond_verify(self.valid(serializers.AdminTotpVerifyLogin))
+        return self.respond_verify(serializers.AdminTotpVerifyLogin)
 
     @endpoint(
         serializers.AdminTotpDisable,
@@ -188,7 +190,7 @@ class AdminTotpViewSet(TotpEndpoints):
     )
     def disable(self, request: Request) -> Response:
         """Remove an admin user's authenticator and backup codes, with a proof in the body."""
-        return self.respond_disable(self.valid(serializers.AdminTotpDisable))
+        return self.respond_disable(serializers.AdminTotpDisable)
 
     @endpoint(
         serializers.AdminTotpBegin,
@@ -199,4 +201,4 @@ class AdminTotpViewSet(TotpEndpoints):
     )
     def regenerate(self, request: Request) -> Response:
         """Replace the backup codes of an admin user by new ones."""
-        return self.respond_regenerate(self.valid(serializers.AdminTotpBegin))
+        return self.respond_regenerate(serializers.AdminTotpBegin)

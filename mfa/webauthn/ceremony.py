@@ -7,7 +7,7 @@ that a challenge is used once and that the signature counter rises (`mfa.webauth
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import cbor2
 from cryptography.exceptions import InvalidSignature
@@ -264,7 +264,7 @@ def _reject_foreign_page(client_data: Mapping[str, object]) -> None:
         raise CeremonyFailed("cross-origin")
 
 
-def _reject_foreign_handle(stated: Any, handle: bytes, *, required: bool) -> None:
+def _reject_foreign_handle(stated: object, handle: bytes, *, required: bool) -> None:
     """Require that the authenticator signs in the owner of the passkey (section 7.2 step 6)."""
     if stated is None:
         if required:

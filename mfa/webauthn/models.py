@@ -1,19 +1,18 @@
 """Passkeys and challenges of end users (tenant database) and admin users (global database)."""
 
-import uuid
 from datetime import datetime
 
 from django.db import models
 
+from mfa.factor_models import Factor
 from mfa.webauthn.authenticators import name_of
 from tenants.models import TenantModel
 from userflow.accounts.models import AdminUser, EndUser
 
 
-class Passkey(models.Model):
+class Passkey(Factor):
     """A stored WebAuthn public key (a credential record of Level 3 section 4); nothing in it is secret."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     credential_id = models.BinaryField(max_length=1023, unique=True)
     public_key = models.BinaryField()
     sign_count = models.PositiveBigIntegerField(default=0)
@@ -24,8 +23,6 @@ class Passkey(models.Model):
     backed_up = models.BooleanField()
     # Enrolled through a window or an enrollment pass: no sign-in without the password, until one with both has succeeded.
     second_step_only = models.BooleanField(default=False, db_default=False)
-    created_at = models.DateTimeField(auto_now_add=True)
-    last_used_at = models.DateTimeField(null=True)
 
     kind = "webauthn"
 
@@ -33,18 +30,11 @@ class Passkey(models.Model):
         abstract = True
 
     def __str__(self) -> str:
-        return str(self.id)
+        return name_of(str(self.aaguid))
 
     def summary(self) -> dict[str, object]:
         """Return the passkey as lists of factors show it."""
-        return {
-            "id": self.pk,
-            "kind": self.kind,
-            "name": name_of(str(self.aaguid)),
-            "backed_up": self.backed_up,
-            "created_at": self.created_at,
-            "last_used_at": self.last_used_at,
-        }
+        return {**super().summary(), "backed_up": self.backed_up}
 
 
 class AdminPasskey(Passkey):
@@ -55,10 +45,8 @@ class AdminPasskey(Passkey):
     class Meta:
         verbose_name = "admin webauthn credential"
 
-    def summary(self) -> dict[str, object]:
-        """Return the passkey as lists of factors show it, by the name that its owner gave it if any."""
-        shown = super().summary()
-        return {**shown, "name": self.name or shown["name"]}
+    def __str__(self) -> str:
+        return self.name or super().__str__()
 
 
 class EndUserPasskey(Passkey, TenantModel):

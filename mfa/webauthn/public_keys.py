@@ -5,7 +5,7 @@ verify signatures accept such keys, so they are rejected here.
 """
 
 from math import gcd, prod
-from typing import Any, Final
+from typing import Final
 
 import cbor2
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
@@ -41,7 +41,7 @@ def check_public_key(encoded: bytes) -> None:
         raise CeremonyFailed("key does not fit its algorithm")
 
 
-def _plain_map(decoded: Any) -> dict[int, int | bytes] | None:
+def _plain_map(decoded: object) -> dict[int, int | bytes] | None:
     """The key if it is a map of integers and byte strings. Python takes 1, 1.0 and True for the same label or value."""
     if not isinstance(decoded, dict):
         return None

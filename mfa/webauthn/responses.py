@@ -7,7 +7,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 LONGEST_CREDENTIAL_ID: Final = 1023  # WebAuthn Level 3 section 7.1 step 25
 # No client sends more: base64url of a TPM attestation is shorter than 8 KiB.
@@ -52,7 +52,7 @@ def part_of(inner: Mapping[str, object], name: str) -> bytes:
     return bytes_of(inner.get(name), name)
 
 
-def bytes_of(stated: Any, name: str) -> bytes:
+def bytes_of(stated: object, name: str) -> bytes:
     """Decode base64url (RFC 4648 section 5) with its padding or, as browsers write it, without; no other spelling.
 
     Python's decoder accepts many more for the same bytes, and two readers could then disagree on what was sent.
@@ -85,7 +85,7 @@ def client_data_of(raw: bytes) -> dict[str, object]:
     return found
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, object]:
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a field occurs twice")

@@ -1,7 +1,6 @@
 """WebAuthn over HTTP, in the order of the specification's table."""
 
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 from rest_framework.request import Request
@@ -20,7 +19,7 @@ from mfa.errors import (
     TooManyPasskeys,
     UnknownEmail,
 )
-from mfa.views import ENROLLMENT_ERRORS, NO_STORE, PROOFS, FactorViewSet
+from mfa.views import ENROLLMENT_ERRORS, NO_STORE, PROOFS, FactorViewSet, with_tokens
 from mfa.webauthn import authentication, registration, serializers
 from mfa.webauthn.authentication import Verified
 from mfa.webauthn.registration import Enrolled
@@ -44,18 +43,15 @@ VERIFY = [*PLACE, PasskeyNotVerified, PasskeyNeedsPassword, NotSignedInByTicket,
 PUBLIC_FOR_FIVE_MINUTES = {"Cache-Control": "public, max-age=300"}
 
 
-def enrolled(done: Enrolled) -> dict[str, Any]:
-    """Return the fields of a finished registration, with the tokens of the sign-in that it completes, if any."""
+def enrolled(done: Enrolled) -> Response:
+    """Return the response of a finished registration."""
     fields = {"success": True, "message": "The passkey is enrolled.", "credential_id": done.credential_id}
-    return {**fields, **(done.tokens.fields() if done.tokens else {})}
+    return with_tokens(fields, done.tokens)
 
 
 def verified(done: Verified) -> Response:
-    """Return the response of a finished authentication, with the tokens of the sign-in that it completes, if any."""
-    body: dict[str, Any] = {"success": True, "user_id": done.user.pk}
-    if done.tokens is not None:
-        body |= done.tokens.fields()
-    return Response(body, headers=NO_STORE)
+    """Return the response of a finished authentication."""
+    return with_tokens({"success": True, "user_id": done.user.pk}, done.tokens)
 
 
 class PasskeyViewSet(FactorViewSet):
@@ -103,7 +99,7 @@ class AdminPasskeyViewSet(FactorViewSet):
         asked["response"] = asked.pop("credential")
         caller = self.caller(ticket=asked.pop("enrollment_ticket", None))
         done = registration.finish_registration(realm=ADMINS, tenant_id=None, caller=caller, **asked)
-        return Response(enrolled(done), headers=NO_STORE)
+        return enrolled(done)
 
     @endpoint(
         serializers.AdminNamedIn,
@@ -160,7 +156,7 @@ class EndUserPasskeyViewSet(PasskeyViewSet):
         asked["response"] = asked.pop("credential")
         caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None))
         done = registration.finish_registration(realm=END_USERS, caller=caller, **asked)
-        return Response(enrolled(done), headers=NO_STORE)
+        return enrolled(done)
 
     @endpoint(
         serializers.EndUserBeginIn,
@@ -229,7 +225,7 @@ class PasskeySignUpViewSet(PasskeyViewSet):
         caller = replace(caller, client_secret=secret)
         done = registration.finish_registration_and_sign_in(caller=caller, **asked)
         assert done.tokens is not None  # this action issues them
-        return Response(enrolled(done), headers=NO_STORE)
+        return enrolled(done)
 
 
 class RelatedOriginsViewSet(ApiViewSet):
