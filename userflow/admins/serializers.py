@@ -62,11 +62,14 @@ class AdminUserIn(serializers.Serializer[object]):
     roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, allow_empty=False)
 
 
-class AdminUserChanges(ProofFields):
+class AdminProfileChanges(ProofFields):
     username = Text(trim=True, max_length=LONGEST_NAME, required=False)
     email = EmailAddress(required=False)
     first_name = Text(trim=True, max_length=LONGEST_NAME, required=False, allow_blank=True)
     last_name = Text(trim=True, max_length=LONGEST_NAME, required=False, allow_blank=True)
+
+
+class AdminUserChanges(AdminProfileChanges):
     roles = Items(Text(max_length=63), most=MOST_ROLES, required=False)
 
 

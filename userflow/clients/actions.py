@@ -38,31 +38,9 @@ PLATFORM_RESOURCES = frozenset(permission.split(":")[0] for permission in EVERY_
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;=%]+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 # Schemes that a browser or the system handles itself belong to no application.
-_NOT_AN_APP = frozenset(
-    {
-        "about",
-        "blob",
-        "chrome",
-        "data",
-        "file",
-        "filesystem",
-        "ftp",
-        "ftps",
-        "http",
-        "https",
-        "intent",
-        "jar",
-        "javascript",
-        "mailto",
-        "resource",
-        "sms",
-        "tel",
-        "urn",
-        "vbscript",
-        "view-source",
-        "ws",
-        "wss",
-    }
+_NOT_AN_APP = re.compile(
+    "about|blob|chrome|data|file|filesystem|ftps?|https?|intent|jar|javascript|mailto|resource|sms|tel|urn|vbscript"
+    "|view-source|wss?"
 )
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -70,9 +48,6 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 def create_default_client(sender: object, *, tenant: Tenant, **_: object) -> None:
     """Create the default client of a new tenant: public, open for self-registration, not deletable."""
     Client.objects.create(tenant=tenant, name=DEFAULT_CLIENT, type=PUBLIC, is_default=True, self_registration=True)
-
-
-# --- read ------------------------------------------------------------------------------------------------------------
 
 
 def list_clients(
@@ -91,9 +66,6 @@ def find_client(*, tenant_id: UUID, client_id: UUID) -> Client:
     if client is None:
         raise UnknownClient
     return client
-
-
-# --- change ----------------------------------------------------------------------------------------------------------
 
 
 def create_client(
@@ -254,9 +226,6 @@ def _record(action: str, client: Client, details: dict[str, object] | None = Non
     record_for_platform(action, tenant_id=client.tenant_id, target=("client", client.pk), details=details)
 
 
-# --- scopes and redirect URIs ----------------------------------------------------------------------------------------
-
-
 def granted(scopes: Iterable[str], *, tenant_id: UUID, by: Principal, held: Iterable[str] = ()) -> list[str]:
     """Return the sorted scopes, if the caller may grant those that the client does not hold yet.
 
@@ -320,4 +289,4 @@ def _problem_of(uri: str) -> str | None:
         return None if parts.hostname and "*" not in parts.netloc else form
     if scheme == "http":
         return None if parts.hostname in _LOOPBACK else "Plain http is allowed for localhost only. Use https."
-    return f"The scheme {scheme} does not belong to an application." if scheme in _NOT_AN_APP else None
+    return f"The scheme {scheme} does not belong to an application." if _NOT_AN_APP.fullmatch(scheme) else None

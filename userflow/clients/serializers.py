@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, Integer, Items, QueryBoolean, Text
+from identity_platform.api.fields import Boolean, Choice, Integer, Items, QueryBoolean, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
 
@@ -32,26 +32,13 @@ def record(client: Client) -> dict[str, object]:
     }
 
 
-class Type(Text):
-    """`public` or `confidential`."""
-
-    def to_internal_value(self, data: object) -> str:
-        value = super().to_internal_value(data)
-        if value not in (PUBLIC, CONFIDENTIAL):
-            raise serializers.ValidationError(f"Send {PUBLIC} or {CONFIDENTIAL}.")
-        return value
-
-    def openapi(self) -> dict[str, object]:
-        return {"type": "string", "enum": [PUBLIC, CONFIDENTIAL]}
-
-
 def _entries(longest: int) -> Items:
     return Items(Text(max_length=longest), most=MOST_ENTRIES, required=False)
 
 
 class ClientChanges(serializers.Serializer[object]):
     name = Text(max_length=255, required=False, trim=True)
-    type = Type(required=False, help_text="Must be the current type; it cannot change.")
+    type = Choice([PUBLIC, CONFIDENTIAL], required=False, help_text="Must be the current type; it cannot change.")
     active = Boolean(required=False)
     tags = _entries(64)
     scopes = _entries(128)
@@ -66,7 +53,7 @@ class ClientChanges(serializers.Serializer[object]):
 
 class ClientIn(ClientChanges):
     name = Text(max_length=255, trim=True)
-    type = Type(required=False, default=PUBLIC)
+    type = Choice([PUBLIC, CONFIDENTIAL], required=False, default=PUBLIC)
 
 
 class ClientListQuery(PageQuery):

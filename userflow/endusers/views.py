@@ -10,7 +10,6 @@ from rest_framework.response import Response
 from identity_platform.api.errors import NotAllowed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantSuspended, UnknownTenant
-from userflow.accounts.models import EndUser
 from userflow.accounts.principals import Principal
 from userflow.endusers import actions, serializers
 from userflow.errors import (
@@ -175,9 +174,7 @@ class EndUserViewSet(ApiViewSet):
     def set_status(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """Activate or deactivate an end user."""
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
-        active = self.valid(serializers.StatusIn)["active"]
-        changed = actions.set_end_user_active(tenant_id=tenant, user_id=user, active=active, by=principal_at(request))
-        return activity(changed)
+        return _activity(request, tenant, user, active=self.valid(serializers.StatusIn)["active"])
 
     @endpoint(
         returns={200: serializers.DeactivatedOut},
@@ -187,8 +184,7 @@ class EndUserViewSet(ApiViewSet):
     def destroy(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """Soft delete: deactivate the user and keep the record."""
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
-        changed = actions.set_end_user_active(tenant_id=tenant, user_id=user, active=False, by=principal_at(request))
-        return deactivated(changed)
+        return _deactivate(request, tenant, user)
 
     def _named(self, request: Request, tenant_id: str, user_id: str, permission: str) -> tuple[UUID, UUID]:
         """Tenant and user of the path, if the caller is that user or holds the permission."""
@@ -216,10 +212,7 @@ class EndUserActivityViewSet(ApiViewSet):
         """Activate or deactivate an end user, identified in the body."""
         asked = self.valid(serializers.EndUserActiveIn)
         tenant = tenant_at(request, asked["tenant_id"])
-        changed = actions.set_end_user_active(
-            tenant_id=tenant, user_id=asked["user_id"], active=asked["active"], by=principal_at(request)
-        )
-        return activity(changed)
+        return _activity(request, tenant, asked["user_id"], active=asked["active"])
 
 
 class EndUserRemovalViewSet(ApiViewSet):
@@ -234,11 +227,7 @@ class EndUserRemovalViewSet(ApiViewSet):
     def deactivate(self, request: Request) -> Response:
         """Soft delete, user identified in the body."""
         asked = self.valid(serializers.UserInTenantIn)
-        tenant = tenant_at(request, asked["tenant_id"])
-        changed = actions.set_end_user_active(
-            tenant_id=tenant, user_id=asked["user_id"], active=False, by=principal_at(request)
-        )
-        return deactivated(changed)
+        return _deactivate(request, tenant_at(request, asked["tenant_id"]), asked["user_id"])
 
     @endpoint(
         serializers.UserInTenantIn,
@@ -275,12 +264,14 @@ class MappingViewSet(ApiViewSet):
         return Response(actions.database_mapping(tenant_id=tenant))
 
 
-def activity(user: EndUser) -> Response:
-    """Return the response after activating or deactivating a user."""
+def _activity(request: Request, tenant_id: UUID, user_id: UUID, *, active: bool) -> Response:
+    by = principal_at(request)
+    user = actions.set_end_user_active(tenant_id=tenant_id, user_id=user_id, active=active, by=by)
     message = "The user is active." if user.active else "The user is deactivated."
     return Response({"message": message, "user_id": user.pk, "active": user.active, "updated_at": user.updated_at})
 
 
-def deactivated(user: EndUser) -> Response:
-    """Return the response of a soft delete."""
-    return Response({"message": "The user is deactivated. The record is kept.", "user_id": user.pk, "active": False})
+def _deactivate(request: Request, tenant_id: UUID, user_id: UUID) -> Response:
+    """Deactivate a user and return the response of a soft delete."""
+    actions.set_end_user_active(tenant_id=tenant_id, user_id=user_id, active=False, by=principal_at(request))
+    return Response({"message": "The user is deactivated. The record is kept.", "user_id": user_id, "active": False})

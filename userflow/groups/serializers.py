@@ -40,16 +40,14 @@ class GroupListOut(PaginationOut):
     groups = GroupOut(many=True)
 
 
-class GroupIn(NamedTenant):
-    name = Text(max_length=255, trim=True)
-    description = Text(max_length=1000, required=False, allow_blank=True)
-    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Role names.")
-
-
 class GroupChanges(NamedTenant):
     name = Text(max_length=255, trim=True, required=False)
     description = Text(max_length=1000, required=False, allow_blank=True)
-    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Role names; replaces all.")
+    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Role names; an update replaces all.")
+
+
+class GroupIn(GroupChanges):
+    name = Text(max_length=255, trim=True)
 
 
 class JoinedOut(serializers.Serializer[object]):

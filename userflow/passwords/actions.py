@@ -31,7 +31,7 @@ from userflow.errors import (
     UnknownUser,
 )
 from userflow.events.outbox import publish
-from userflow.ids import FORM
+from userflow.mailed_tokens import NotAToken, place_of
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import end_sessions, require_active_session
 from userflow.signin.proofs import check_proof, wrong_password
@@ -40,9 +40,6 @@ LOCAL = "local"
 PLATFORM = "Identity platform"
 MOST_OF_ONE_ADDRESS = 5
 MINUTES = int(tickets.LIFETIME[tickets.PASSWORD_RESET].total_seconds() // 60)
-
-
-# --- change ----------------------------------------------------------------------------------------------------------
 
 
 def change_password(
@@ -101,13 +98,9 @@ def set_admin_password(*, username: str, password: str) -> int:
     encoded = passwords.hashed(password)
     with ADMINS.atomic():
         ended = _set(ADMINS, user, encoded, tenant, keep=None, reason="password_set")
-        for caller in (attempts.UNKNOWN_NETWORK, attempts.KNOWN_NETWORK, attempts.SIGNED_IN):
-            attempts.clear(ADMINS, user.pk, factor=attempts.PASSWORD, caller=caller)
+        _unlock(ADMINS, user.pk)
         ADMINS.record("password.set", target=("user", user.pk), tenant_id=user.tenant_id)
     return ended
-
-
-# --- reset by mail ---------------------------------------------------------------------------------------------------
 
 
 def ask_for_admin_reset(*, email: str) -> None:
@@ -231,20 +224,18 @@ def reset_end_user_password(*, token: str, password: str, tenant_id: UUID | None
     """Set an end user's password, as in `reset_admin_password`; `tenant_id`, if given, must be the token's tenant."""
     attempts.limit_address("signin")
     attempts.reject_guessing_address()
-    place, dot, secret = token.partition(".")
-    named = UUID(place) if dot and len(place) == 32 and FORM.fullmatch(_dashed(place)) else None
-    if named is None or tenant_id not in (None, named):
+    try:
+        named = place_of(token)
+        if named is None or tenant_id not in (None, named):
+            raise NotAToken
+    except NotAToken as problem:
         attempts.count_wrong_secret()
-        raise ResetTokenInvalid
+        raise ResetTokenInvalid from problem
     try:
         with in_tenant(named, Purpose.WRITE) as tenant:
-            return _reset(END_USERS, secret, password, tenant)
+            return _reset(END_USERS, token.partition(".")[2], password, tenant)
     except (UnknownTenant, TenantMismatch) as problem:
         raise ResetTokenInvalid from problem
-
-
-def _dashed(place: str) -> str:
-    return f"{place[:8]}-{place[8:12]}-{place[12:16]}-{place[16:20]}-{place[20:]}"
 
 
 def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext | None = None) -> int:
@@ -275,15 +266,16 @@ def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext
                 raise ResetTokenInvalid
             ended = _set(realm, user, encoded, tenant, keep=None, reason="password_reset")
             verify_by_reset(realm, locked)
-            for caller in (attempts.UNKNOWN_NETWORK, attempts.KNOWN_NETWORK, attempts.SIGNED_IN):
-                attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
+            _unlock(realm, user.pk)
             realm.record("password.reset", target=("user", user.pk), tenant_id=tenant_id)
     except NotSignedInByTicket as problem:
         raise ResetTokenInvalid from problem
     return ended
 
 
-# --- shared ----------------------------------------------------------------------------------------------------------
+def _unlock(realm: Realm, user_id: UUID) -> None:
+    for caller in (attempts.UNKNOWN_NETWORK, attempts.KNOWN_NETWORK, attempts.SIGNED_IN):
+        attempts.clear(realm, user_id, factor=attempts.PASSWORD, caller=caller)
 
 
 def _has_password_here(user: AdminUser | EndUser) -> bool:

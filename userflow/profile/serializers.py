@@ -2,24 +2,11 @@
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import EmailAddress, JsonObject, Text
-from userflow.signin.proof_fields import ProofFields
+from userflow.admins.serializers import AdminProfileChanges
+from userflow.endusers.serializers import EndUserChanges
 
 
-class EndUserProfileChanges(ProofFields):
-    name = Text(max_length=255, required=False, allow_blank=True)
-    email = EmailAddress(required=False)
-    metadata = JsonObject(required=False)
-
-
-class AdminProfileChanges(ProofFields):
-    username = Text(trim=True, max_length=150, required=False)
-    email = EmailAddress(required=False)
-    first_name = Text(trim=True, max_length=150, required=False, allow_blank=True)
-    last_name = Text(trim=True, max_length=150, required=False, allow_blank=True)
-
-
-class ProfileChanges(AdminProfileChanges, EndUserProfileChanges):
+class ProfileChanges(AdminProfileChanges, EndUserChanges):
     """All fields of both kinds of users, for the API document; each kind is validated by its own serializer."""
 
 

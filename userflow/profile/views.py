@@ -5,6 +5,8 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from userflow.accounts.principals import END_USER
+from userflow.admins.serializers import AdminProfileChanges
+from userflow.endusers.serializers import EndUserChanges
 from userflow.errors import PROOF_ERRORS, AdminNameTaken, EmailTaken, UnknownUser
 from userflow.profile import actions, serializers
 from userflow.sessions.assurance import Action
@@ -30,5 +32,5 @@ class ProfileViewSet(ApiViewSet):
         """Change the given fields. A new `email` needs a proof in the request."""
         caller = principal_at(request)
         own = caller.kind == END_USER
-        asked = self.valid(serializers.EndUserProfileChanges if own else serializers.AdminProfileChanges)
+        asked = self.valid(EndUserChanges if own else AdminProfileChanges)
         return Response(actions.update_profile(of=caller, changes=without_proof(asked), **proof_of(request, asked)))

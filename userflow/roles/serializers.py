@@ -63,16 +63,14 @@ class RoleListOut(PaginationOut):
     roles = RoleOut(many=True)
 
 
-class RoleIn(NamedTenant):
-    name = Text(max_length=63, trim=True)
-    description = Text(max_length=1000, required=False, allow_blank=True)
-    permissions = Items(Permission(), most=MOST_PERMISSIONS, required=False)
-
-
 class RoleChanges(NamedTenant):
     name = Text(max_length=63, trim=True, required=False)
     description = Text(max_length=1000, required=False, allow_blank=True)
     permissions = Items(Permission(), most=MOST_PERMISSIONS, required=False)
+
+
+class RoleIn(RoleChanges):
+    name = Text(max_length=63, trim=True)
 
 
 class UserIdsIn(NamedTenant):

@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Items, Text
+from identity_platform.api.fields import Choice, Items, Text
 
 ALL, ANY = "all", "any"
 
@@ -21,22 +21,9 @@ class ResourceQuery(serializers.Serializer[object]):
     resource = Text(max_length=128, help_text="A resource (any action on it is enough) or resource:action.")
 
 
-class Mode(Text):
-    """`all` or `any`."""
-
-    def to_internal_value(self, data: object) -> str:
-        value = super().to_internal_value(data)
-        if value not in (ALL, ANY):
-            raise serializers.ValidationError(f"Send {ALL} or {ANY}.")
-        return value
-
-    def openapi(self) -> dict[str, object]:
-        return {"type": "string", "enum": [ALL, ANY]}
-
-
 class PermissionsIn(serializers.Serializer[object]):
     permissions = Items(Text(max_length=128), most=100, allow_empty=False)
-    mode = Mode(required=False, default=ALL)
+    mode = Choice([ALL, ANY], required=False, default=ALL)
 
 
 class ValidOut(serializers.Serializer[object]):

@@ -5,9 +5,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from datetime import UTC, datetime
 
 import orjson
-from django.core.management.base import BaseCommand, CommandError
 
-from identity_platform.api.errors import ApiError
 from tenants import audit_trails
 from tenants.management import terminal
 from userflow.audit.actions import Filters, export_events
@@ -21,7 +19,7 @@ def _moment(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
         "Write the audit log of a tenant or of the platform to standard output: one JSON object per line, oldest first. "
         "The export is recorded in the platform's audit log. Example: export_audit acme --from 2030-01-01 > acme.jsonl"
@@ -43,16 +41,13 @@ class Command(BaseCommand):
         until: datetime | None = None,
         **options: object,
     ) -> None:
-        filters = Filters(since=since, until=until)
+        name = "platform" if platform or tenant is None else tenant
+        (owner,) = audit_trails.owners([name], states=audit_trails.READABLE)
+        written = 0
         try:
-            name = "platform" if platform or tenant is None else tenant
-            (owner,) = audit_trails.owners([name], states=audit_trails.READABLE)
-            written = 0
-            for event in export_events(tenant_id=owner.tenant_id, filters=filters):
+            for event in export_events(tenant_id=owner.tenant_id, filters=Filters(since=since, until=until)):
                 self.stdout.write(orjson.dumps(event, default=str).decode())
                 written += 1
-        except ApiError as error:
-            raise CommandError(error.text, returncode=2) from error
         except BrokenPipeError:
             # `export_audit acme | head` closes the pipe early.
             sys.exit(0)
