@@ -1,6 +1,5 @@
 """End users over HTTP, in the order of the specification's table."""
 
-from typing import Any
 from uuid import UUID
 
 from rest_framework.permissions import BasePermission
@@ -51,23 +50,22 @@ class EndUserListViewSet(ApiViewSet):
     @endpoint(query=serializers.EndUserListQuery, returns={200: serializers.EndUserListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """End users of a tenant, newest first."""
-        return self._page(request, self.valid_query(serializers.EndUserListQuery))
+        return self._page(request, **self.valid_query(serializers.EndUserListQuery))
 
     @endpoint(serializers.EndUserListIn, returns={200: serializers.EndUserListOut}, errors=TENANCY)
     def search(self, request: Request) -> Response:
         """The same list, with filters in the body."""
-        return self._page(request, self.valid(serializers.EndUserListIn))
+        return self._page(request, **self.valid(serializers.EndUserListIn))
 
     @endpoint(serializers.AdminEndUserListIn, returns={200: serializers.EndUserListOut}, errors=TENANCY)
     def by_project(self, request: Request) -> Response:
         """The same list; `project_id` filters by the project of the user's client."""
-        return self._page(request, self.valid(serializers.AdminEndUserListIn))
+        return self._page(request, **self.valid(serializers.AdminEndUserListIn))
 
-    def _page(self, request: Request, asked: dict[str, Any]) -> Response:
-        tenant_id = tenant_at(request, asked.pop("tenant_id"))
-        paging = {"page": asked.pop("page"), "limit": asked.pop("limit")}
+    def _page(self, request: Request, *, tenant_id: UUID, page: int, limit: int, **filters: object) -> Response:
+        tenant_id = tenant_at(request, tenant_id)
         purpose = reading(principal_at(request))
-        found = actions.list_end_users(tenant_id=tenant_id, **paging, filters=asked, purpose=purpose)
+        found = actions.list_end_users(tenant_id=tenant_id, page=page, limit=limit, filters=filters, purpose=purpose)
         return Response({**found.totals(), "users": found.rows})
 
 

@@ -61,12 +61,13 @@ def update_profile(
     EmailTaken, AdminNameTaken, ValidationFailed.
     """
     _require_user(of)
-    own: dict[str, Any] = {"user_id": of.id, "by": of, "changes": changes, "proof": proof, "user_agent": user_agent}
     if of.kind == END_USER:
         assert of.tenant_id is not None  # an end user always has a tenant
-        update_end_user(tenant_id=of.tenant_id, **own)
+        update_end_user(
+            tenant_id=of.tenant_id, user_id=of.id, by=of, changes=changes, proof=proof, user_agent=user_agent
+        )
     else:
-        update_admin_user(**own)
+        update_admin_user(user_id=of.id, by=of, changes=changes, proof=proof, user_agent=user_agent)
     return read_profile(of=of)
 
 

@@ -1,12 +1,11 @@
-"""`sync_directory`: people from tenants' directories."""
+"""`sync_directory`: synchronize people from tenants' directories."""
 
 import sys
 from argparse import ArgumentParser
-from typing import Any
 
 import orjson
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError, close_old_connections
 
 from identity_platform.api.errors import ApiError
@@ -19,14 +18,14 @@ from userflow.directory.runs import COUNTS
 from userflow.directory.synchronising import Ran, directories_of, directories_to_run, log, synchronise
 
 
-class Command(BaseCommand):
+class Command(terminal.OperatorCommand):
     help = (
-        "Synchronise people from a tenant's directories (Active Directory, Entra ID): all that are enabled, or the one "
-        "named with --config. For schedulers --all-due takes those of all tenants whose time has come; run it every few "
-        "minutes, also on several machines. A directory that fails stops no other, and each has "
-        "DIRECTORY_COMMAND_SECONDS. Can be stopped and run again at any "
-        "time. Exit code 0: all done; 1: at least one failed, was refused or is being synchronised elsewhere; 2: nothing "
-        "was tried. Example: sync_directory acme --dry-run"
+        "Synchronize people from a tenant's directories (Active Directory, Entra ID): all enabled ones, or the one named "
+        "with --config. For schedulers, --all-due takes the due directories of all tenants; run it every few minutes, "
+        "also on several machines. A directory that fails does not stop the others, and each has "
+        "DIRECTORY_COMMAND_SECONDS. Can be stopped and run again at any time. Exit code 0: all done; 1: at least one "
+        "failed, was rejected or is being synchronized elsewhere; 2: nothing was tried. "
+        "Example: sync_directory acme --dry-run"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -37,108 +36,104 @@ class Command(BaseCommand):
         parser.add_argument(
             "--config", metavar="NAME", help="Name or id of one directory of the tenant, enabled or not."
         )
-        parser.add_argument("--dry-run", action="store_true", help="Say what would be done, change nothing.")
-        parser.add_argument("--full", action="store_true", help="Read everything, also where changes would do.")
-        parser.add_argument("--force", action="store_true", help="Switch people off however many they are.")
-        parser.add_argument("--json", action="store_true", help="Print one JSON object a directory and a line.")
+        parser.add_argument("--dry-run", action="store_true", help="Show what would be done and change nothing.")
+        parser.add_argument("--full", action="store_true", help="Read everything, not only the changes.")
+        parser.add_argument("--force", action="store_true", help="Deactivate any number of people.")
+        parser.add_argument("--json", action="store_true", help="Print one JSON object per directory and line.")
 
-    def handle(self, *args: object, **options: object) -> None:
-        if options["config"] and not options["tenant"]:
-            raise CommandError("--config goes with a tenant.", returncode=terminal.NOT_TRIED)
-        try:
-            configs = self._chosen(options)
-        except ApiError as error:
-            raise CommandError(error.text, returncode=terminal.NOT_TRIED) from error
-        if not configs and options["tenant"]:
+    def handle(
+        self,
+        *args: object,
+        tenant: str | None = None,
+        config: str | None = None,
+        all_due: bool = False,
+        json: bool = False,
+        dry_run: bool = False,
+        **options: bool,
+    ) -> None:
+        if config and not tenant:
+            raise CommandError("--config needs a tenant.", returncode=terminal.NOT_TRIED)
+        self.as_json, self.dry_run = json, dry_run
+        self.full, self.force, self.due_only = options["full"], options["force"], all_due
+        if tenant:
+            self.trigger = BY_COMMAND
+            configs = directories_of(tenant_id=tenant_named(tenant).pk, named=config)
+        else:
+            self.trigger = BY_SCHEDULE
+            configs = directories_to_run(due_only=all_due)
+        if not configs and tenant:
             raise CommandError("The tenant has no enabled directory.", returncode=terminal.NOT_TRIED)
         unfinished = 0
         try:
-            for config in configs:
+            for one in configs:
                 close_old_connections()
-                unfinished += not self._synchronise(config, options)
+                unfinished += not self._synchronise(one)
         except KeyboardInterrupt:
-            raise CommandError("Interrupted: run it again to go on.", returncode=terminal.INTERRUPTED) from None
-        if not options["json"]:
+            raise CommandError(terminal.RUN_AGAIN, returncode=terminal.INTERRUPTED) from None
+        if not json:
             self.stdout.write(f"{len(configs) - unfinished} of {len(configs)} directories synchronised.")
         sys.exit(1 if unfinished else 0)
 
-    def _chosen(self, options: dict[str, Any]) -> list[DirectoryConfig]:
-        if options["tenant"]:
-            return directories_of(tenant_id=tenant_named(options["tenant"]).pk, named=options["config"])
-        return directories_to_run(due_only=options["all_due"])
-
-    def _synchronise(self, config: DirectoryConfig, options: dict[str, Any]) -> bool:
-        """One directory; gives whether it was done."""
+    def _synchronise(self, config: DirectoryConfig) -> bool:
+        """Synchronize one directory. Return whether it succeeded; one that fails must not stop the others."""
         name = f"{config.tenant.slug}/{config.name}"
+        shows_progress = self.stdout.isatty() and not self.as_json
 
         def progress(found: int) -> None:
-            if self.stdout.isatty() and not options["json"]:
+            if shows_progress:
                 self.stdout.write(f"\r{name}: {found} objects read", ending="")
                 self.stdout.flush()
 
+        state, skipped = "failed", False
         try:
             done = synchronise(
                 tenant_id=config.tenant_id,
                 config_id=config.pk,
-                trigger=BY_COMMAND if options["tenant"] else BY_SCHEDULE,
-                dry_run=options["dry_run"],
-                force=options["force"],
-                full=options["full"],
+                trigger=self.trigger,
+                dry_run=self.dry_run,
+                force=self.force,
+                full=self.full,
                 seconds=settings.DIRECTORY_COMMAND_SECONDS,
                 progress=progress,
             )
         except DatabaseError as problem:
-            # One tenant's server that is away is no reason to pass over the others.
-            self._report(
-                options, name, {"state": "failed"}, f"Its database does not answer ({type(problem).__name__})."
-            )
-            return False
+            reason = f"Its database does not respond ({type(problem).__name__})."
         except ApiError as error:
-            # Suspended, moved or deleted since the list was made, or read by another machine: not an error.
-            elsewhere = options["all_due"] and isinstance(error, DirectoryBusy | UnknownTenant)
-            self._report(options, name, {"state": "busy" if isinstance(error, DirectoryBusy) else "failed"}, error.text)
-            return elsewhere
+            # Suspended, moved or deleted since the list was read, or synchronized by another machine: not an error.
+            skipped = self.due_only and isinstance(error, DirectoryBusy | UnknownTenant)
+            state, reason = "busy" if isinstance(error, DirectoryBusy) else "failed", error.text
         except Exception as problem:
-            # What one tenant's server says, or a row of one tenant holds, is no reason to pass over the others.
             log.exception("directory_sync_broke", config_id=config.pk, tenant_id=config.tenant_id)
             reason = f"A fault of the platform ({type(problem).__name__}): see its log."
-            self._report(options, name, {"state": "failed"}, reason)
-            return False
+        else:
+            self._show(name, done)
+            return done.run.state == SUCCEEDED
         finally:
-            if self.stdout.isatty() and not options["json"]:
+            if shows_progress:
                 self.stdout.write("")
-        self._tell(options, name, done)
-        return done.run.state == SUCCEEDED
+        self._report(name, {"state": state}, reason)
+        return skipped
 
-    def _tell(self, options: dict[str, Any], name: str, done: Ran) -> None:
-        figures = {f"users_{count}": getattr(done.tally, count) for count in COUNTS}
-        about = {
-            "run_id": str(done.run.pk),
-            "state": done.run.state,
-            "dry_run": done.run.dry_run,
-            "full": done.run.full,
-        }
-        lists = {"errors": done.tally.errors, "preview_users": done.tally.preview}
-        self._report(options, name, {**about, **figures, **(lists if options["json"] else {})}, done.run.reason)
-        if options["json"]:
+    def _show(self, name: str, done: Ran) -> None:
+        run, tally = done.run, done.tally
+        facts = {"run_id": str(run.pk), "state": run.state, "dry_run": run.dry_run, "full": run.full}
+        facts |= {f"users_{count}": getattr(tally, count) for count in COUNTS}
+        if self.as_json:
+            self._report(name, {**facts, "errors": tally.errors, "preview_users": tally.preview}, run.reason)
             return
-        if done.tally.preview and done.run.dry_run:
-            rows = [
-                (shown["action"], shown["email"], shown["name"], shown["external_id"]) for shown in done.tally.preview
-            ]
+        self._report(name, facts, run.reason)
+        if tally.preview and run.dry_run:
+            rows = [(shown["action"], shown["email"], shown["name"], shown["external_id"]) for shown in tally.preview]
             terminal.table(self.stdout, ("action", "e-mail", "name", "object"), rows)
-        if done.tally.errors:
-            problems = [(problem["external_id"], problem["message"]) for problem in done.tally.errors]
+        if tally.errors:
+            problems = [(problem["external_id"], problem["message"]) for problem in tally.errors]
             terminal.table(self.stdout, ("object", "not taken because"), problems)
 
-    def _report(self, options: dict[str, Any], name: str, facts: dict[str, object], reason: str) -> None:
-        if options["json"]:
+    def _report(self, name: str, facts: dict[str, object], reason: str) -> None:
+        if self.as_json:
             self.stdout.write(orjson.dumps({"directory": name, **facts, "reason": reason}).decode())
             return
-        figures = ", ".join(
-            f"{value} {fact.removeprefix('users_')}" for fact, value in facts.items() if "users" in fact
-        )
+        counts = ", ".join(f"{value} {fact.removeprefix('users_')}" for fact, value in facts.items() if "users" in fact)
         would = " (dry run: nothing was changed)" if facts.get("dry_run") else ""
-        self.stdout.write(
-            f"{name}: {facts['state']}{would}{': ' + figures if figures else ''}{'. ' + reason if reason else ''}"
-        )
+        line = f"{name}: {facts['state']}{would}{': ' + counts if counts else ''}{'. ' + reason if reason else ''}"
+        self.stdout.write(line)
