@@ -75,6 +75,11 @@ def limit(group: str, key: str, text: str, *, limits: str = "") -> None:
         raise TooManyFromAddress(f"{text} Retry after the time in `Retry-After`.", retry_after=usage.retry_after)
 
 
+def link(page: object, token: str) -> dict[str, object]:
+    """Return the facts `link` and `token` of a mail. Browsers do not send the part after `#`, so no log has the token."""
+    return {"link": f"{page}#token={token}", "token": token}
+
+
 def send(template: str, *, to: str, facts: Mapping[str, object]) -> None:
     """Send templates/email/`template`.txt to one recipient now. Errors are logged, never raised."""
     subject = render_to_string(f"email/{template}.subject.txt", facts).strip()

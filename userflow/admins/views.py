@@ -26,7 +26,15 @@ from userflow.errors import (
 )
 from userflow.ids import id_or
 from userflow.sessions.assurance import Action
-from userflow.sessions.permissions import ADMIN, OPERATOR, SignedIn, needs, principal_at, tenant_at
+from userflow.sessions.permissions import (
+    ADMIN,
+    OPERATOR,
+    SignedIn,
+    needs,
+    principal_at,
+    tenant_at,
+    tenant_or_platform_at,
+)
 from userflow.signin.proof_fields import proof_of, without_proof
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
@@ -73,11 +81,7 @@ class AdminUserViewSet(ApiViewSet):
     def list(self, request: Request) -> Response:
         """Admin users, newest first; an operator without tenant_id sees those of the whole platform."""
         asked = self.valid_query(serializers.AdminListQuery)
-        stated = asked.pop("tenant_id", None)
-        by = principal_at(request)
-        header = request.META.get("HTTP_X_TENANT_ID")
-        everywhere = stated is None and by.tenant_id is None and header is None
-        tenant_id = None if everywhere else tenant_at(request, stated)
+        tenant_id = tenant_or_platform_at(request, asked.pop("tenant_id", None))
         found = actions.list_admin_users(tenant_id=tenant_id, **asked)
         return Response({"items": [serializers.profile(user) for user in found.rows], **found.totals()})
 

@@ -45,8 +45,7 @@ def page_of_events(
     Raises UnknownTenant, TenantSuspended, TenantBusy. A page costs the same at any position.
     """
     if trail == PLATFORM:
-        events = PlatformEvent.objects.all()
-        return _page(events if tenant_id is None else events.filter(tenant_id=tenant_id), filters, before, limit)
+        return _page(_platform_events(tenant_id), filters, before, limit)
     assert tenant_id is not None  # the view asks for it
     with in_tenant(tenant_id, purpose):
         return _page(TenantEvent.objects.all(), filters, before, limit)
@@ -62,6 +61,11 @@ def _page(
     rows = list(found.order_by("-id").values()[: limit + 1])
     following = rows[limit - 1]["id"] if len(rows) > limit else None
     return [dict(row) for row in rows[:limit]], following
+
+
+def _platform_events(tenant_id: UUID | None) -> "QuerySet[PlatformEvent]":
+    events = PlatformEvent.objects.all()
+    return events if tenant_id is None else events.filter(tenant_id=tenant_id)
 
 
 def _matching(events: Events, filters: Filters) -> Events:
@@ -84,8 +88,7 @@ def export_events(*, tenant_id: UUID | None, filters: Filters, trail: str = TENA
     target = ("tenant", tenant_id) if tenant_id and trail == TENANT else ("trail", PLATFORM)
     record_for_platform("audit.exported", tenant_id=tenant_id, target=target)
     if tenant_id is None or trail == PLATFORM:
-        events = PlatformEvent.objects.all()
-        yield from _everything(events if tenant_id is None else events.filter(tenant_id=tenant_id), filters)
+        yield from _everything(_platform_events(tenant_id), filters)
         return
     with in_tenant(tenant_id, Purpose.INSPECT):
         yield from _everything(TenantEvent.objects.all(), filters)

@@ -1,7 +1,5 @@
 """Audit logs over HTTP."""
 
-from uuid import UUID
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -10,7 +8,7 @@ from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.audit import actions, serializers
 from userflow.audit.actions import PLATFORM, TENANT, Filters
-from userflow.sessions.permissions import OPERATOR, needs, principal_at, tenant_at
+from userflow.sessions.permissions import OPERATOR, needs, principal_at, tenant_at, tenant_or_platform_at
 
 
 class AuditViewSet(ApiViewSet):
@@ -28,7 +26,7 @@ class AuditViewSet(ApiViewSet):
         their tenant. An operator without `tenant_id` reads the platform's log.
         """
         asked = self.valid_query(serializers.AuditQuery)
-        tenant_id = self._tenant(request, asked.get("tenant_id"))
+        tenant_id = tenant_or_platform_at(request, asked.get("tenant_id"))
         trail = asked.get("trail") or (TENANT if tenant_id else PLATFORM)
         if trail == TENANT and tenant_id is None:
             tenant_id = tenant_at(request)
@@ -49,9 +47,3 @@ class AuditViewSet(ApiViewSet):
             purpose=Purpose.INSPECT if principal_at(request).kind == OPERATOR else Purpose.READ,
         )
         return Response({"events": rows, "limit": asked["limit"], "next_cursor": next_cursor})
-
-    def _tenant(self, request: Request, stated: UUID | None) -> UUID | None:
-        names_none = principal_at(request).tenant_id is None and stated is None
-        if names_none and request.META.get("HTTP_X_TENANT_ID") is None:
-            return None
-        return tenant_at(request, stated)

@@ -39,12 +39,7 @@ def start_admin_proof(user: AdminUser, email: str, *, keep: UUID | None = None) 
             "expires_at": expires,
         },
     )
-    facts = {
-        # Browsers do not send the part after `#`, so the token is in no log and in no Referer.
-        "link": f"{settings.EMAIL_VERIFICATION_URL}#token={token}",
-        "token": token,
-        "until": expires,
-    }
+    facts = {**mail.link(settings.EMAIL_VERIFICATION_URL, token), "until": expires}
     mail.tell("admin_email_proof", to=email, facts=facts, after=ADMINS.alias, tenant_id=user.tenant_id)
 
 

@@ -271,9 +271,7 @@ def _mail(row: Row, token: str, tenant: lookup.TenantContext | None) -> None:
     facts = {
         "issuer": proofs.issuer_of(tenant) if tenant else PLATFORM,
         "kind": row.kind,
-        # Browsers do not send the part after `#`, so the token is in no log and in no Referer.
-        "link": f"{page}#token={token}",
-        "token": token,
+        **mail.link(page, token),
         "days": LIFETIME.days,
     }
     mail.tell(

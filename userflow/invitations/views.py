@@ -29,7 +29,7 @@ from userflow.invitations import actions, serializers
 from userflow.invitations.acceptance import accept_invitation
 from userflow.named_tenant import NamedTenant
 from userflow.sessions.assurance import Action
-from userflow.sessions.permissions import Anyone, needs, principal_at, tenant_at
+from userflow.sessions.permissions import Anyone, needs, principal_at, tenant_or_platform_at
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
@@ -43,7 +43,9 @@ class InvitationViewSet(ApiViewSet):
     def list(self, request: Request) -> Response:
         """Invitations of a tenant, newest first; an operator without tenant_id sees those of admin users everywhere."""
         asked = self.valid_query(serializers.InvitationListQuery)
-        found = actions.list_invitations(tenant_id=_tenant(request, asked.pop("tenant_id", None)), **asked)
+        found = actions.list_invitations(
+            tenant_id=tenant_or_platform_at(request, asked.pop("tenant_id", None)), **asked
+        )
         return Response({"invitations": [serializers.record(shown) for shown in found.rows], **found.totals()})
 
     @endpoint(
@@ -65,7 +67,7 @@ class InvitationViewSet(ApiViewSet):
     def create(self, request: Request) -> Response:
         """Invite an admin user or an end user; the token travels by mail only and is valid for seven days."""
         asked = self.valid(serializers.InvitationIn)
-        tenant_id = _tenant(request, asked.pop("tenant_id", None))
+        tenant_id = tenant_or_platform_at(request, asked.pop("tenant_id", None))
         shown = actions.invite(by=principal_at(request), tenant_id=tenant_id, **asked)
         return Response(serializers.record(shown), status=201)
 
@@ -108,7 +110,7 @@ class InvitationViewSet(ApiViewSet):
         return Response(serializers.record(shown))
 
     def _tenant(self, request: Request) -> UUID | None:
-        return _tenant(request, self.valid_query(NamedTenant).get("tenant_id"))
+        return tenant_or_platform_at(request, self.valid_query(NamedTenant).get("tenant_id"))
 
 
 class AcceptanceViewSet(ApiViewSet):
@@ -144,11 +146,3 @@ class AcceptanceViewSet(ApiViewSet):
             "message": "The account is ready. Sign in with your password.",
         }
         return Response(body, status=201, headers={**NO_STORE, **ticket_header(done.enrollment_ticket)})
-
-
-def _tenant(request: Request, stated: UUID | None) -> UUID | None:
-    """The tenant of the call; none only for an operator that names none."""
-    names_none = principal_at(request).tenant_id is None and stated is None
-    if names_none and request.META.get("HTTP_X_TENANT_ID") is None:
-        return None
-    return tenant_at(request, stated)

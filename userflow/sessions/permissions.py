@@ -132,6 +132,13 @@ def tenant_at(request: Request, stated: UUID | None = None) -> UUID:
     return tenant_id
 
 
+def tenant_or_platform_at(request: Request, stated: UUID | None = None) -> UUID | None:
+    """Return the tenant of the call, or None for an operator who names none. Raises what `tenant_at` raises."""
+    if principal_at(request).tenant_id is None and stated is None and "HTTP_X_TENANT_ID" not in request.META:
+        return None
+    return tenant_at(request, stated)
+
+
 __all__ = [
     "ADMIN",
     "CLIENT",
@@ -146,4 +153,5 @@ __all__ = [
     "reading",
     "require",
     "tenant_at",
+    "tenant_or_platform_at",
 ]

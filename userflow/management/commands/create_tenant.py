@@ -10,7 +10,7 @@ from rest_framework.serializers import Field, ValidationError
 from identity_platform.api.errors import ApiError
 from tenants.management.terminal import NOT_TRIED
 from userflow.admins.serializers import AdminUserIn
-from userflow.tenants.actions import generated_password, open_tenant
+from userflow.tenants.actions import NewTenant, generated_password, open_tenant
 from userflow.tenants.serializers import TenantIn
 
 
@@ -60,24 +60,25 @@ class Command(BaseCommand):
             said = " ".join(fields) or error.text
             # An invalid argument creates nothing; after other errors, running the command again finishes the creation.
             raise CommandError(said, returncode=NOT_TRIED if error.status < 500 else 1) from error
-        database = created.tenant.database
-        result = {
-            "tenant_id": str(created.tenant.pk),
-            "slug": created.tenant.slug,
-            "client_id": str(created.client_id),
-            "database": {"host": database.server.host, "name": database.name, "status": str(database.status)},
-            "admin": (
-                {"id": str(created.admin.pk), "username": created.admin.username, "password": password}
-                if created.admin
-                else None
-            ),
-        }
+        result = _facts(created, password)
         if options["json"]:
             self.stdout.write(json.dumps(result))
             return
         for name, value in result.items():
             shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
             self.stdout.write(f"{name:10} {shown or '-'}")
+
+
+def _facts(created: NewTenant, password: str | None) -> dict[str, object]:
+    tenant, admin = created.tenant, created.admin
+    database = tenant.database
+    return {
+        "tenant_id": str(tenant.pk),
+        "slug": tenant.slug,
+        "client_id": str(created.client_id),
+        "database": {"host": database.server.host, "name": database.name, "status": str(database.status)},
+        "admin": {"id": str(admin.pk), "username": admin.username, "password": password} if admin else None,
+    }
 
 
 def _validated(argument: str, field: "Field[object, object, object, object]", text: str) -> str:
