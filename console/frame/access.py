@@ -35,6 +35,8 @@ SEEN: Final = "console_seen"
 SEEN_EVERY_SECONDS: Final = 60
 
 Page = Callable[..., HttpResponse]
+# The context of a template, or other named values of a page.
+Context = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def _read(request: HttpRequest) -> Staff | None:
         staff = None
     if staff is None:
         kept.flush()
-        messages.warning(request, _("Your session has ended. Sign in again to go on."))
+        messages.warning(request, _("Your session has ended. Sign in again to continue."))
         return None
     set_actor(staff.principal.kind, str(staff.principal.id), actor_tenant_id=staff.principal.tenant_id)
     return staff
@@ -110,7 +112,7 @@ def _standing(request: HttpRequest) -> Staff | None:
         kept[SEEN] = moment
         note_console_use(principal)
     # Other columns are fetched when they are accessed.
-    values: dict[str, object] = {
+    values: Context = {
         "id": principal.id,
         "username": principal.user["username"],
         "email": principal.user["email"],

@@ -1,19 +1,21 @@
 """Pages that change something: they say what will happen, ask, call one action and report its result."""
 
 import hashlib
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar, Unpack, cast
 
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.translation import gettext as _
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
 from django.views.generic import FormView
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from console.frame.access import Page, Staff, require, staff_at
-from console.frame.forms import Fields
-from console.frame.records import Text
+from console.frame.access import Context, Page, Staff, require, staff_at
+from console.frame.forms import FormOptions
+from console.frame.records import Text, secret_page
 from console.frame.scope import tenant_at
 from console.frame.step_up import step_up_first, to_step_up
 from console.frame.tenant_pages import form_of_another_tenant, render_in_tenant
@@ -32,6 +34,8 @@ else:
     # Generic for the type checker only.
     AnyFormView = FormView
 
+Row = TypeVar("Row", bound=Model)
+
 
 class TypedName(forms.Form):
     """A form that requires the name of the object to be typed, so that one click never deletes the wrong one."""
@@ -40,8 +44,8 @@ class TypedName(forms.Form):
         max_length=255, strip=True, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
     )
 
-    def __init__(self, *args: Any, wanted: str = "", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, *, wanted: str, **options: Unpack[FormOptions]) -> None:
+        super().__init__(**options)
         self.wanted = wanted
         self.fields["typed"].label = _("Type %(wanted)s to confirm") % {"wanted": wanted}
 
@@ -78,6 +82,10 @@ class ConfirmView(AnyFormView):
     action: Action | None = None
     # The tenant whose id the form carries, if the page is about the chosen tenant.
     tenant: Tenant | None = None
+    # The list that the page belongs to. The Back button of a page about one row leads to the row's page instead.
+    list_page: ClassVar[str]
+    # The field that names the row of the page in texts.
+    named_by: ClassVar[str] = "name"
     form_class: type[forms.Form] = forms.Form
     template_name = "console/confirm.html"
     http_method_names = ["get", "head", "post"]
@@ -85,27 +93,27 @@ class ConfirmView(AnyFormView):
     staff: Staff
 
     @classmethod
-    def as_view(cls, **initkwargs: Any) -> Page:
+    def as_view(cls, **initkwargs: object) -> Page:
         """Return the page. Its responses are HttpResponses, which Django's own annotation does not say."""
         return cast(Page, super().as_view(**initkwargs))
 
     def load(self) -> None:
         """Load the rows that the path names. Raises Http404 or a NotFound error."""
 
-    def names(self) -> Fields:
+    def names(self) -> Context:
         """Return the values for the placeholders of the title and the text."""
-        return {}
+        return {"tenant": self.tenant.name} if self.tenant else {}
 
     def hidden_fields(self) -> dict[str, str]:
         """Return further hidden fields of the form."""
         return {}
 
     def get_back_url(self) -> str:
-        """Return the page that the Back button leads to. Every page has one of its own."""
-        raise NotImplementedError
+        """Return the page that the Back button leads to."""
+        return reverse(self.list_page)
 
-    def act(self, fields: Fields) -> Text:
-        """Call the action with the validated fields; return the sentence that reports success. Every page has its own."""
+    def act(self, form: forms.Form) -> Text:
+        """Call the action with the valid form; return the sentence that reports success. Every page has its own."""
         raise NotImplementedError
 
     def get_success_url(self) -> str:
@@ -149,7 +157,7 @@ class ConfirmView(AnyFormView):
 
     def form_valid(self, form: forms.Form) -> HttpResponse:
         try:
-            report = self.act(form.cleaned_data)
+            report = self.act(form)
         except InsufficientAuthentication:
             return to_step_up(self.request)
         except ApiError as error:
@@ -162,7 +170,7 @@ class ConfirmView(AnyFormView):
     def form_invalid(self, form: forms.Form) -> HttpResponse:
         return self.render_to_response(self.get_context_data(form=form), status=400)
 
-    def get_context_data(self, **kwargs: Any) -> Fields:
+    def get_context_data(self, **kwargs: object) -> Context:
         names = self.names()
         title = str(self.title) % names
         context = super().get_context_data(**kwargs)
@@ -201,6 +209,80 @@ class TenantConfirmView(ConfirmView):
         return super().run()
 
 
+class RowView(ConfirmView, Generic[Row]):
+    """A page that changes one row. The Back button leads to the row's own page."""
+
+    page: ClassVar[str]
+    row: Row
+
+    def find(self) -> Row:
+        """Return the row that the path names. Raises Http404 or a NotFound error."""
+        raise NotImplementedError
+
+    def load(self) -> None:
+        super().load()
+        self.row = self.find()
+
+    def names(self) -> Context:
+        return {**super().names(), "name": getattr(self.row, self.named_by)}
+
+    def get_back_url(self) -> str:
+        return reverse(self.page, args=[self.row.pk])
+
+
+class CreateView(ConfirmView, Generic[Row]):
+    """A page that creates a row and goes to the row's page."""
+
+    page: ClassVar[str]
+    submit = _("Save")
+    dangerous = False
+    row: Row
+
+    def get_success_url(self) -> str:
+        return reverse(self.page, args=[self.row.pk])
+
+
+class EditView(RowView[Row]):
+    """A page that changes fields of a row. Only changed fields are sent to the action."""
+
+    submit = _("Save")
+    dangerous = False
+    saved: ClassVar[Text]
+
+    def get_initial(self) -> Context:
+        return {name: getattr(self.row, name) for name in self.form_class.base_fields}
+
+    def update(self, changes: Context) -> Text | None:
+        """Call the action; return a sentence if another one than `saved` reports success."""
+        raise NotImplementedError
+
+    def act(self, form: forms.Form) -> Text:
+        initial, fields = self.get_initial(), form.cleaned_data
+        changes = {name: fields[name] for name in initial if name in fields and fields[name] != initial[name]}
+        return (self.update(changes) or self.saved) if changes else _("Nothing was changed.")
+
+
+class DeleteView(RowView[Row]):
+    """A page that deletes a row and goes to the list."""
+
+    def get_success_url(self) -> str:
+        return reverse(self.list_page)
+
+
+class SecretView(ConfirmView, Generic[Row]):
+    """A page that shows a secret of its row once after success, if there is one."""
+
+    page: ClassVar[str]
+    row: Row
+    secret: str | None
+
+    def respond(self) -> HttpResponse:
+        if self.secret is None:
+            return super().respond()
+        back = reverse(self.page, args=[self.row.pk])
+        return secret_page(self.request, of=getattr(self.row, self.named_by), secret=self.secret, back=back)
+
+
 def _show(error: ApiError, form: forms.Form) -> None:
     """Show each problem at its field, and above the form the error itself and problems of no field."""
     details = {name: told for name, told in (error.details or {}).items() if isinstance(told, list)}
@@ -211,5 +293,5 @@ def _show(error: ApiError, form: forms.Form) -> None:
         form.add_error(name if name in form.fields else None, told)
 
 
-def _hash_of(initial: Fields) -> str:
+def _hash_of(initial: Context) -> str:
     return hashlib.sha256(repr(sorted(initial.items())).encode()).hexdigest()[:32]

@@ -1,28 +1,43 @@
 """Forms that are validated by the serializers of the API, and their fields."""
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar, TypedDict
 
 from django import forms
+from django.core.files.uploadedfile import UploadedFile
+from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
 from django.utils.translation import gettext_lazy as _
 from rest_framework.serializers import Serializer
 from unfold.widgets import (
     INPUT_CLASSES,
+    UnfoldAdminCheckboxSelectMultipleWidget,
     UnfoldAdminEmailInputWidget,
     UnfoldAdminExpandableTextareaWidget,
     UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminPasswordWidget,
     UnfoldAdminSelectWidget,
     UnfoldAdminTextInputWidget,
     UnfoldBooleanWidget,
 )
 
+from console.frame.access import Context
+from console.frame.records import Text
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import json_object
 
 LONGEST_REASON = 500
-# The validated values of a form, or the context of a template.
-Fields = dict[str, Any]
+
+
+class FormOptions(TypedDict, total=False):
+    """The options of a form that a view passes."""
+
+    data: QueryDict | None
+    files: "MultiValueDict[str, UploadedFile[bytes]] | None"
+    initial: Context | None
+    prefix: str | None
 
 
 class ApiForm(forms.Form):
@@ -30,24 +45,24 @@ class ApiForm(forms.Form):
 
     serializer: ClassVar[type[Serializer[object]]]
 
-    def body(self, fields: Fields) -> Fields:
+    def body(self) -> Context:
         """Return the body of the API for the fields."""
-        return fields
+        return self.cleaned_data
 
-    def clean(self) -> Fields:
+    def clean(self) -> Context:
         """What the action takes; ValidationErrors at the fields for what the API would reject."""
-        fields: Fields = super().clean() or self.cleaned_data
+        super().clean()
         if self.errors:
-            return fields
-        asked = self.serializer(data=self.body(fields))
+            return self.cleaned_data
+        asked = self.serializer(data=self.body())
         if asked.is_valid():
             return dict(asked.validated_data)
         for name, problems in asked.errors.items():
             self.add_error(name if name in self.fields else None, _sentences(problems))
-        return fields
+        return self.cleaned_data
 
 
-def _sentences(problems: Any) -> list[str]:
+def _sentences(problems: object) -> list[str]:
     if isinstance(problems, dict):
         return [sentence for part in problems.values() for sentence in _sentences(part)]
     if isinstance(problems, list):
@@ -55,69 +70,80 @@ def _sentences(problems: Any) -> list[str]:
     return [str(problems)]
 
 
+def set_choices(form: forms.Form, name: str, choices: Iterable[tuple[str, Text]]) -> None:
+    """Set the choices of a field that depend on the reader or on the rows of a tenant."""
+    field = form.fields[name]
+    assert isinstance(field, forms.ChoiceField)
+    field.choices = choices
+
+
 class Line(forms.CharField):
     """One line of text."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(widget=UnfoldAdminTextInputWidget(), **options)
+    widget = UnfoldAdminTextInputWidget
 
 
 class Address(forms.CharField):
     """An e-mail address, validated by the serializer."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(widget=UnfoldAdminEmailInputWidget(), **options)
+    widget = UnfoldAdminEmailInputWidget
+
+
+class NewPassword(forms.CharField):
+    """A password that the browser does not fill in."""
+
+    widget = UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"})
 
 
 class Paragraph(forms.CharField):
     """Text of several lines. Browsers send CR LF, which is stored as LF."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(widget=options.pop("widget", UnfoldAdminExpandableTextareaWidget()), **options)
+    widget = UnfoldAdminExpandableTextareaWidget
 
-    def to_python(self, value: Any) -> Any:
+    def to_python(self, value: object) -> str | None:
         """The text."""
         text = super().to_python(value)
-        return text.replace("\r\n", "\n") if isinstance(text, str) else text
+        return text.replace("\r\n", "\n") if text else text
 
 
-class JsonObject(Paragraph):
+class JsonObject(forms.Field):
     """A JSON object."""
 
-    def prepare_value(self, value: Any) -> Any:
+    widget = UnfoldAdminExpandableTextareaWidget
+
+    def prepare_value(self, value: object) -> str:
         """Return the object as text, and entered text unchanged."""
         return value if isinstance(value, str) else json.dumps(value or {}, indent=2, ensure_ascii=False)
 
-    def to_python(self, value: Any) -> Any:
+    def to_python(self, value: object) -> dict[str, object]:
         """Return the object. Raises ValidationError."""
-        text = super().to_python(value) or "{}"
         try:
             # The API's reader, so that the console stores nothing that the API would reject.
-            return json_object(text.encode("utf-8", "surrogatepass"))
+            return json_object((str(value or "").strip() or "{}").encode("utf-8", "surrogatepass"))
         except MalformedBody as problem:
             raise forms.ValidationError(_('Type a JSON object, such as {"team": "payments"}.')) from problem
 
 
-class Lines(Paragraph):
+class Lines(forms.Field):
     """A list with one entry per line."""
 
-    def prepare_value(self, value: Any) -> Any:
+    widget = UnfoldAdminExpandableTextareaWidget
+
+    def prepare_value(self, value: object) -> object:
         """Return one entry per line."""
         return "\n".join(value) if isinstance(value, list) else value
 
-    def to_python(self, value: Any) -> Any:
+    def to_python(self, value: object) -> list[str]:
         """Return the entries without empty ones."""
-        return [line.strip() for line in str(super().to_python(value) or "").splitlines() if line.strip()]
+        return [line.strip() for line in str(value or "").splitlines() if line.strip()]
 
 
 class Moment(forms.DateTimeField):
     """A time in UTC, with the date picker of the browser."""
 
-    def __init__(self, **options: Any) -> None:
-        widget = forms.DateTimeInput(
-            attrs={"type": "datetime-local", "class": " ".join(INPUT_CLASSES)}, format="%Y-%m-%dT%H:%M"
-        )
-        super().__init__(widget=widget, **options)
+    widget = forms.DateTimeInput(
+        attrs={"type": "datetime-local", "class": " ".join(INPUT_CLASSES)}, format="%Y-%m-%dT%H:%M"
+    )
 
 
 def as_sent(value: datetime | None) -> str | None:
@@ -128,25 +154,35 @@ def as_sent(value: datetime | None) -> str | None:
 class Number(forms.IntegerField):
     """A whole number."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(widget=UnfoldAdminIntegerFieldWidget(), **options)
+    widget = UnfoldAdminIntegerFieldWidget
 
 
 class Pick(forms.ChoiceField):
     """One of several choices."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(widget=UnfoldAdminSelectWidget(), **options)
+    widget = UnfoldAdminSelectWidget
+
+
+class Boxes(forms.MultipleChoiceField):
+    """Any number of choices."""
+
+    widget = UnfoldAdminCheckboxSelectMultipleWidget
 
 
 class Tick(forms.BooleanField):
     """A checkbox."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(widget=UnfoldBooleanWidget(), required=False, **options)
+    widget = UnfoldBooleanWidget
+
+    def __init__(self, *, label: Text, help_text: Text = "", initial: bool = False) -> None:
+        super().__init__(label=label, help_text=help_text, initial=initial, required=False)
 
 
 class Reason(forms.Form):
     """The reason of an audited change."""
 
-    reason = Line(label=_("Reason"), max_length=LONGEST_REASON, help_text=_("Recorded in the audit trail."))
+    reason = Line(
+        label=_("Reason"),
+        max_length=LONGEST_REASON,
+        help_text=_("Recorded in the audit log. Do not enter personal data."),
+    )

@@ -11,7 +11,9 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db.models import Field
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext_lazy
+
+from console.frame.records import Text
 
 COLUMNS: Final[dict[str, Promise]] = {
     "address": _("address"),
@@ -27,7 +29,7 @@ COLUMNS: Final[dict[str, Promise]] = {
     "updated at": _("updated"),
     "username": _("username"),
 }
-STATES: Final[dict[str, Promise]] = {
+STATES: Final[dict[str, Text]] = {
     "accepted": _("accepted"),
     "active": _("active"),
     "cancelled": _("cancelled"),
@@ -48,6 +50,20 @@ STATES: Final[dict[str, Promise]] = {
     "succeeded": _("succeeded"),
     "verifying": _("verifying"),
 }
+# The plural depends on the number of rows.
+KINDS: Final = {
+    "tenant": ngettext_lazy("tenant", "tenants", "number"),
+    "job": ngettext_lazy("job", "jobs", "number"),
+    "service": ngettext_lazy("service", "services", "number"),
+    "client": ngettext_lazy("client", "clients", "number"),
+    "admin user": ngettext_lazy("admin user", "admin users", "number"),
+    "admin invitation": ngettext_lazy("admin invitation", "admin invitations", "number"),
+    "admin role": ngettext_lazy("admin role", "admin roles", "number"),
+    "end user": ngettext_lazy("end user", "end users", "number"),
+    "group": ngettext_lazy("group", "groups", "number"),
+    "role": ngettext_lazy("role", "roles", "number"),
+    "end user session": ngettext_lazy("session", "sessions", "number"),
+}
 
 
 def state(value: str) -> str:
@@ -62,31 +78,7 @@ def labelled(value: str) -> tuple[str, str]:
 
 def counted(kind: str, number: int) -> str:
     """Return the plural of a kind of row for the end of a list. Raises KeyError for an unknown kind."""
-    match kind:
-        case "tenant":
-            return ngettext("tenant", "tenants", number)
-        case "job":
-            return ngettext("job", "jobs", number)
-        case "service":
-            return ngettext("service", "services", number)
-        case "client":
-            return ngettext("client", "clients", number)
-        case "admin user":
-            return ngettext("admin user", "admin users", number)
-        case "admin invitation":
-            return ngettext("admin invitation", "admin invitations", number)
-        case "admin role":
-            return ngettext("admin role", "admin roles", number)
-        case "end user":
-            return ngettext("end user", "end users", number)
-        case "group":
-            return ngettext("group", "groups", number)
-        case "role":
-            return ngettext("role", "roles", number)
-        case "end user session":
-            return ngettext("session", "sessions", number)
-        case _:
-            raise KeyError(kind)
+    return str(KINDS[kind] % {"number": number})
 
 
 def name_columns(site: AdminSite) -> None:

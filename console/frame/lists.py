@@ -1,25 +1,26 @@
 """Base classes of lists: the permissions of the API, no writes except through actions, bounded counts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from uuid import UUID
 
 from django.contrib.admin import ModelAdmin as DjangoModelAdmin
-from django.contrib.admin import ShowFacets
+from django.contrib.admin import ShowFacets, SimpleListFilter
 from django.contrib.admin.views.main import SEARCH_VAR
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path
-from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
 from unfold.views import ChangeList
 
-from console.frame.access import Page, needed, staff_at, staff_or_none
-from console.frame.forms import Fields
+from console.frame.access import Context, Page, needed, staff_at, staff_or_none
 from console.frame.labels import counted
+from console.frame.records import Text
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import render_in_tenant
 from identity_platform.audit.writer import record_for_tenant
@@ -29,13 +30,15 @@ from tenants.target import TENANT_ALIAS
 COUNTED_AT_MOST: Final = 10_000
 
 if TYPE_CHECKING:
-    AnyPaginator = Paginator[Any]
+    from django.db.models.options import Options
+
+    RowsPaginator = Paginator[Model]
 else:
     # Generic for the type checker only.
-    AnyPaginator = Paginator
+    RowsPaginator = Paginator
 
 
-class BoundedPaginator(AnyPaginator):
+class BoundedPaginator(RowsPaginator):
     """Stop counting at COUNTED_AT_MOST: the exact count of a large table would read all of it."""
 
     @cached_property
@@ -55,6 +58,36 @@ class ConsoleChangeList(ChangeList):  # type: ignore[misc]  # unfold has no type
         self.full_result_count = self.result_count
         self.counted_all = self.result_count <= COUNTED_AT_MOST
         self.counted_kind = counted(str(self.opts.verbose_name), self.result_count)
+
+
+class ChoiceFilter(SimpleListFilter):
+    """Rows with the chosen value in a column. Values that are not offered filter nothing."""
+
+    column: ClassVar[str]
+    options: ClassVar[Sequence[tuple[str, Text]]] = ()
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> Sequence[tuple[str, Text]]:
+        return self.options
+
+    def matching(self, rows: QuerySet[Model], value: str) -> QuerySet[Model]:
+        """Return the rows with an offered value."""
+        return rows.filter(**{self.column: value})
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Model]) -> QuerySet[Model]:
+        value = self.value()
+        return self.matching(queryset, value) if value in dict(self.lookup_choices) and value else queryset
+
+
+class ActiveFilter(ChoiceFilter):
+    """Active or deactivated."""
+
+    title = _("state")
+    parameter_name = "state"
+    options = (("active", _("active")), ("deactivated", _("deactivated")))
+    horizontal = True
+
+    def matching(self, rows: QuerySet[Model], value: str) -> QuerySet[Model]:
+        return rows.filter(active=value == self.options[0][0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +132,22 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     actions = None
     compressed_fields = True
     # The heading, and what an empty list shows: why it is empty and what to do next.
-    list_title: ClassVar[str | Promise] = ""
-    empty_title: ClassVar[str | Promise] = ""
-    empty_text: ClassVar[str | Promise] = ""
+    list_title: ClassVar[Text] = ""
+    empty_title: ClassVar[Text] = ""
+    empty_text: ClassVar[Text] = ""
+    # Links above the list: label, page, and the permission that it needs.
+    links: ClassVar[tuple[tuple[Text, str, str], ...]] = ()
+    list_before_template = "console/links.html"
 
-    def changelist_view(self, request: HttpRequest, extra_context: Fields | None = None) -> HttpResponse:
-        title = {"title": self.list_title} if self.list_title else {}
-        answer: HttpResponse = super().changelist_view(request, {**title, **(extra_context or {})})
-        return answer
+    def changelist_view(self, request: HttpRequest, extra_context: Context | None = None) -> HttpResponse:
+        staff = staff_or_none(request)
+        links = [(words, page) for words, page, permission in self.links if staff and staff.may(permission)]
+        context = {"title": self.list_title, "links": links, **(extra_context or {})}
+        response: HttpResponse = super().changelist_view(request, context)
+        return response
 
     def get_urls(self) -> list[URLPattern]:
-        # Django's own history is not kept: the audit trail is. The path without a name is a legacy redirect.
+        # Django's own history is not kept: the audit log is. The path without a name is a legacy redirect.
         urls: list[URLPattern] = super().get_urls()
         kept = [url for url in urls if url.name and not url.name.endswith("_history")]
         pages = self.own_pages
@@ -118,35 +156,36 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
         view = self.admin_site.admin_view
         return [*(path(f"<uuid:{pages.key}>/{to}/", view(page), name=name) for name, to, page in pages.of_one), *kept]
 
-    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        page = self.own_pages.add if self.own_pages else None
-        return page(request) if page else super().add_view(request, form_url, extra_context)
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Context | None = None) -> HttpResponse:
+        if self.own_pages is None or self.own_pages.add is None:
+            raise PermissionDenied
+        return self.own_pages.add(request)
 
     def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Context | None = None
     ) -> HttpResponse:
-        page = self.own_pages.show if self.own_pages else None
-        return (
-            page(request, **self._key(object_id))
-            if page
-            else super().change_view(request, object_id, form_url, extra_context)
-        )
+        if self.own_pages is None:
+            raise PermissionDenied
+        return self.own_pages.show(request, **self._key(self.own_pages, object_id))
 
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        page = self.own_pages.delete if self.own_pages else None
-        return page(request, **self._key(object_id)) if page else super().delete_view(request, object_id, extra_context)
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Context | None = None) -> HttpResponse:
+        if self.own_pages is None or self.own_pages.delete is None:
+            raise PermissionDenied
+        return self.own_pages.delete(request, **self._key(self.own_pages, object_id))
 
-    def _key(self, object_id: str) -> dict[str, UUID]:
+    def _key(self, pages: Pages, object_id: str) -> dict[str, UUID]:
         """Return the id in the path as the argument that the pages of this list take. Raises Http404."""
         key = uuid_or_none(object_id)
-        if key is None or self.own_pages is None:
+        if key is None:
             raise Http404
-        return {self.own_pages.key: key}
+        return {pages.key: key}
 
-    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
+    def _get_obj_does_not_exist_redirect(
+        self, request: HttpRequest, opts: "Options[Model]", object_id: str
+    ) -> HttpResponse:
         raise Http404
 
-    def get_changelist(self, request: HttpRequest, **_: object) -> type[ChangeList]:
+    def get_changelist(self, request: HttpRequest, **options: object) -> type[ChangeList]:
         return ConsoleChangeList
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
@@ -177,8 +216,8 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows: QuerySet[Any] = super().get_queryset(request)
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
+        rows: QuerySet[Model] = super().get_queryset(request)
         own = staff_at(request).user.tenant_id
         if own is not None and self.operators_only:
             return rows.none()
@@ -193,10 +232,10 @@ class ChosenTenantModelAdmin(ConsoleModelAdmin):
 
     of_tenant = "tenant_id"
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return super().get_queryset(request).filter(tenant_id=tenant_at(request).pk)
 
-    def changelist_view(self, request: HttpRequest, extra_context: Fields | None = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: Context | None = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied(needed(self.view_permission))
         tenant_at(request)
@@ -208,17 +247,14 @@ class TenantModelAdmin(ConsoleModelAdmin):
 
     # The name of such a row in audit events, such as `end_user`.
     audited_as: ClassVar[str]
-    # Links above the list: label, page, and the permission that it needs.
-    links: ClassVar[tuple[tuple[str | Promise, str, str], ...]] = ()
-    list_before_template = "console/people/links.html"
     # The filters are links and act at once.
     list_filter_submit = False
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         # The database holds rows of this tenant only.
         return DjangoModelAdmin.get_queryset(self, request).using(TENANT_ALIAS)
 
-    def changelist_view(self, request: HttpRequest, extra_context: Fields | None = None) -> HttpResponse:
+    def changelist_view(self, request: HttpRequest, extra_context: Context | None = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied(needed(self.view_permission))
         filters = [name for name in self._filter_names() if request.GET.get(name)]
@@ -226,12 +262,7 @@ class TenantModelAdmin(ConsoleModelAdmin):
         def draw(tenant: Tenant) -> HttpResponse:
             # The names of the filters only: their values may be e-mail addresses.
             record_for_tenant(f"{self.audited_as}.listed", details={"console": True, "filters": filters})
-            staff = staff_at(request)
-            links = [(words, page) for words, page, permission in self.links if staff.may(permission)]
-            answer: HttpResponse = super(TenantModelAdmin, self).changelist_view(
-                request, {"links": links, **(extra_context or {})}
-            )
-            return answer
+            return super(TenantModelAdmin, self).changelist_view(request, extra_context)
 
         return render_in_tenant(request, draw)
 

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from django.contrib import admin
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
+from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
+
+from console.frame.access import Context
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrPromise
@@ -25,7 +28,7 @@ NOTHING: Final = "–"
 class Cell:
     """A displayed value: as a link, as a badge with a `tone`, or monospaced (ids, key ids)."""
 
-    text: Any
+    text: object
     link: str = ""
     tone: str = ""
     mono: bool = False
@@ -38,6 +41,11 @@ class Button:
     title: Text
     link: str
     variant: str = "default"
+
+
+def buttons_to(pages: str, *args: object, **titles: Text) -> list[Button]:
+    """Return buttons by the last part of the name of each page, which begins with `pages`."""
+    return [Button(title, reverse(f"admin:{pages}_{name}", args=args)) for name, title in titles.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ class Table:
     note: Text = ""
 
     @property
-    def lines(self) -> list[dict[str, object]]:
+    def lines(self) -> list[Context]:
         """Return the rows for the template: each cell with its header, and the buttons of the row."""
         actions = self.actions or [()] * len(self.rows)
         return [
@@ -74,31 +82,40 @@ class Record:
     text: Text = ""
     warning: Text = ""
     back: str = ""
-    more: dict[str, Any] = field(default_factory=dict)
+    more: Context = field(default_factory=dict)
 
 
-def record_page(
-    request: HttpRequest, record: Record, *, template: str = "console/record.html", status: int = 200
+def render_page(
+    request: HttpRequest, template: str, title: Text, context: Context, *, status: int = 200
 ) -> TemplateResponse:
-    """Return the page of a record."""
-    context = {**admin.site.each_context(request), "title": record.title, "record": record, **record.more}
+    """Return a page in the console's frame."""
+    context = {**admin.site.each_context(request), "title": title, **context}
     return TemplateResponse(request, template, context, status=status)
+
+
+def record_page(request: HttpRequest, record: Record, *, template: str = "console/record.html") -> TemplateResponse:
+    """Return the page of a record."""
+    return render_page(request, template, record.title, {"record": record, **record.more})
+
+
+def never_stored(response: TemplateResponse) -> TemplateResponse:
+    """Keep browsers and proxies from caching the page."""
+    response.headers["Cache-Control"] = "no-store"
+    return response
 
 
 def secret_page(
     request: HttpRequest, *, secret: str, back: str, of: str = "", title: str = "", text: str = ""
 ) -> TemplateResponse:
-    """Return the page that shows a secret once; neither browsers nor proxies cache it."""
+    """Return the page that shows a secret once."""
     title = title or _("Secret of %(name)s") % {"name": of}
     record = Record(title=title, text=text, back=back, more={"secret": secret, "label": "" if of else _("Pass")})
-    response = record_page(request, record, template="console/secret.html")
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return never_stored(record_page(request, record, template="console/secret.html"))
 
 
-def moment(value: datetime | None) -> str:
-    """Return a time in UTC, so that staff in several time zones and logs agree."""
-    return f"{value:%Y-%m-%d %H:%M} UTC" if value is not None else NOTHING
+def moment(value: object) -> str:
+    """Return a time in UTC, so that staff in several time zones and logs agree; a dash for None."""
+    return f"{value:%Y-%m-%d %H:%M} UTC" if isinstance(value, datetime) else NOTHING
 
 
 def yes_or_no(value: bool) -> Cell:

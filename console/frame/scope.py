@@ -6,8 +6,10 @@ from uuid import UUID
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from console.frame.access import staff_at
+from console.frame.middleware import CONSOLE
 from tenants.models import Tenant
 
 CHOSEN = "console_tenant"
@@ -43,6 +45,13 @@ def tenant_at(request: HttpRequest) -> Tenant:
 def to_the_chooser(request: HttpRequest) -> str:
     """Return the path of the chooser, which returns to the requested page."""
     return f"{reverse('admin:choose_tenant')}?{urlencode({'next': request.get_full_path()})}"
+
+
+def console_path(request: HttpRequest, path: str | None) -> str:
+    """Return the path if it is one of the console on this host, else an empty string."""
+    if not path or "\\" in path or not path.startswith(CONSOLE):
+        return ""
+    return path if url_has_allowed_host_and_scheme(path, allowed_hosts={request.get_host()}) else ""
 
 
 def choose_tenant(request: HttpRequest, tenant_id: UUID | None) -> None:

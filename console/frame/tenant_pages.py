@@ -9,15 +9,15 @@ from contextlib import suppress
 from functools import wraps
 from typing import Final
 
-from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
-from django.template.response import SimpleTemplateResponse, TemplateResponse
+from django.template.response import SimpleTemplateResponse
 from django.utils.translation import gettext as _
 from psycopg.errors import ReadOnlySqlTransaction
 
 from console.frame.access import Page, require, staff_at
+from console.frame.records import render_page
 from console.frame.scope import tenant_at
 from identity_platform.api.errors import NotAllowed, NotFound, Unavailable
 from identity_platform.api.handlers import as_api_error
@@ -86,31 +86,37 @@ def form_of_another_tenant(request: HttpRequest, tenant: Tenant) -> HttpResponse
     if staff_at(request).is_operator:
         with suppress(UnknownTenant):
             form_tenant = Tenant.objects.filter(pk=id_or(request.POST.get(FORM_TENANT_ID, ""), UnknownTenant)).first()
-    context = {
-        **admin.site.each_context(request),
-        "title": _("Another tenant is chosen"),
-        "tenant": tenant,
-        "form_tenant": form_tenant,
-        "path": request.get_full_path(),
-    }
-    return TemplateResponse(request, "console/people/another_tenant.html", context, status=409)
+    return render_page(
+        request,
+        "console/people/another_tenant.html",
+        _("Another tenant is chosen"),
+        {
+            "tenant": tenant,
+            "form_tenant": form_tenant,
+            "path": request.get_full_path(),
+        },
+        status=409,
+    )
 
 
 def _unavailable(request: HttpRequest, tenant: Tenant, problem: Exception) -> HttpResponse:
     error = as_api_error(problem)
     state = tenant.database.status
-    context = {
-        **admin.site.each_context(request),
-        "title": _("This tenant cannot be opened"),
-        "tenant": tenant,
-        "state": state,
-        "what_to_do": _what_to_do(State(state)),
-        "reason": tenant.database.reason if staff_at(request).is_operator else "",
-    }
-    status = 503 if isinstance(problem, UnknownTenant) else error.status
-    return TemplateResponse(
-        request, "console/people/unavailable.html", context, status=status, headers=error.headers
-    ).render()
+    response = render_page(
+        request,
+        "console/people/unavailable.html",
+        _("This tenant cannot be opened"),
+        {
+            "tenant": tenant,
+            "state": state,
+            "what_to_do": _what_to_do(State(state)),
+            "reason": tenant.database.reason if staff_at(request).is_operator else "",
+        },
+        status=503 if isinstance(problem, UnknownTenant) else error.status,
+    )
+    for name, value in error.headers.items():
+        response.headers[name] = value
+    return response.render()
 
 
 def _what_to_do(state: State) -> str:

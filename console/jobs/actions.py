@@ -14,7 +14,7 @@ from django.utils import translation
 from django.utils.timezone import now
 from psycopg import Error as DriverError
 
-from console.frame.forms import Fields
+from console.frame.access import Context
 from console.jobs.models import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Job
 from identity_platform import task_queue
 from identity_platform.api.errors import ApiError, Conflict, NotFound
@@ -55,7 +55,7 @@ def kind_of_job(name: str) -> Callable[[Work], Work]:
     return register
 
 
-def begin_job(*, kind: str, by: AdminUser, tenant_id: UUID | None = None, params: Fields | None = None) -> Job:
+def begin_job(*, kind: str, by: AdminUser, tenant_id: UUID | None = None, params: Context | None = None) -> Job:
     """Queue a job and return its row, which shows its progress. `params` must hold no secret."""
     with transaction.atomic():
         job = Job.objects.create(kind=kind, tenant_id=tenant_id, params=params or {}, begun_by=by)
@@ -78,7 +78,7 @@ def run_job_again(*, job_id: UUID, by: AdminUser) -> Job:
 
 
 def _arguments(job: Job) -> dict[str, str]:
-    """Return the arguments of the task: the job, and who started it from where, for the audit trail."""
+    """Return the arguments of the task: the job, and who started it from where, for the audit log."""
     origin = current_origin()
     return {
         "job_id": str(job.pk),

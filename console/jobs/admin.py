@@ -1,15 +1,15 @@
 """The list of jobs, and the page of a job, which shows its progress."""
 
 from django.core.exceptions import PermissionDenied
+from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from console.frame.access import must_grant_tenant_admin, staff_at
+from console.frame.access import Context, must_grant_tenant_admin, staff_at
 from console.frame.confirm import ConfirmView
-from console.frame.forms import Fields
 from console.frame.lists import ConsoleModelAdmin, uuid_or_none
 from console.frame.records import Text
 from console.jobs.actions import run_job_again
@@ -66,13 +66,13 @@ class RunAgain(ConfirmView):
         self.action = _ACTIONS.get(self.job.kind)
         self.dangerous = self.job.kind == job_kinds.DELETE
 
-    def names(self) -> Fields:
+    def names(self) -> Context:
         return {"kind": name_of(self.job)}
 
     def get_back_url(self) -> str:
         return reverse("admin:console_job_change", args=[self.job.pk])
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         run_job_again(job_id=self.job.pk, by=self.staff.user)
         return _("The job runs again.")
 
@@ -114,7 +114,7 @@ class JobAdmin(ConsoleModelAdmin):
         return job.status, str(STATE_NAMES[job.status])
 
     def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Fields | None = None
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Context | None = None
     ) -> HttpResponse:
         """The page of one job."""
         return TemplateResponse(request, "console/tenants/job.html", self._about(request, object_id))
@@ -123,7 +123,7 @@ class JobAdmin(ConsoleModelAdmin):
         """The part of the page that is polled while the job runs."""
         return TemplateResponse(request, "console/tenants/job_state.html", self._about(request, job_id))
 
-    def _about(self, request: HttpRequest, text: str) -> Fields:
+    def _about(self, request: HttpRequest, text: str) -> Context:
         if not self.has_view_permission(request):
             raise PermissionDenied
         job = find_job(text)

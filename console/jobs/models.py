@@ -10,7 +10,7 @@ from identity_platform import task_queue
 from userflow.accounts.models import AdminUser
 
 WAITING, RUNNING, DONE, FAILED, INTERRUPTED = "waiting", "running", "done", "failed", "interrupted"
-# The audit trail keeps the changes themselves for longer.
+# The audit log keeps the changes themselves for longer.
 KEPT = timedelta(days=90)
 
 

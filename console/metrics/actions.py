@@ -1,6 +1,6 @@
 """Collect metrics: two statements in each tenant's database, one transaction in the global one.
 
-The audit trail is counted from the end of the last collection, and the new position is written in the transaction that
+The audit log is counted from the end of the last collection, and the new position is written in the transaction that
 adds the counts. So a collection can be killed at any point and run again, and several can run at once, without counting an
 event twice. All other metrics are replaced by current values.
 """

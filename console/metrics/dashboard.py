@@ -11,8 +11,7 @@ from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
-from console.frame.access import Staff, staff_at
-from console.frame.forms import Fields
+from console.frame.access import Context, Staff, staff_at
 from console.metrics import plots, queries, tables
 from console.metrics.models import PlatformDay, TenantDay, TenantFigures
 from console.tenants.labels import STATE_COLOURS, state_label
@@ -37,7 +36,7 @@ class Scope:
         return self.staff.may("tenants:read" if self.tenant_id is None else "endusers:read")
 
 
-def context(request: HttpRequest, context: Fields) -> Fields:
+def context(request: HttpRequest, context: Context) -> Context:
     """Add the dashboard to the context of the page (unfold's DASHBOARD_CALLBACK)."""
     staff = staff_at(request)
     scope = Scope(staff, staff.user.tenant_id)
@@ -56,7 +55,7 @@ def context(request: HttpRequest, context: Fields) -> Fields:
     return context
 
 
-def _metrics(scope: Scope) -> Fields:
+def _metrics(scope: Scope) -> Context:
     mine = TenantFigures.objects.all() if scope.tenant_id is None else TenantFigures.objects.filter(pk=scope.tenant_id)
     sums = mine.aggregate(
         users=Sum("users"),
@@ -65,7 +64,7 @@ def _metrics(scope: Scope) -> Fields:
         newest=Max("collected_at"),
         failing=Count("pk", filter=~Q(failure="")),
     )
-    shown: Fields = {
+    shown: Context = {
         "sums": {name: sums[name] or 0 for name in ("users", "active", "protected", "failing")},
         "freshness": _freshness(sums["newest"]),
         "sign_in_plot": _sign_ins(scope),
@@ -80,7 +79,7 @@ def _metrics(scope: Scope) -> Fields:
     return shown
 
 
-def _states() -> list[Fields]:
+def _states() -> list[Context]:
     counted = dict(TenantDatabase.objects.values_list("status").annotate(Count("pk")).order_by())
     tenants = reverse("admin:tenants_tenant_changelist")
     return [
@@ -95,7 +94,7 @@ def _states() -> list[Fields]:
     ]
 
 
-def _freshness(newest: datetime | None) -> Fields:
+def _freshness(newest: datetime | None) -> Context:
     return {
         "collected": newest,
         "age": tables.ago(newest) if newest else "",
@@ -142,7 +141,7 @@ def _registry(scope: Scope) -> plots.Plot:
     )
 
 
-def _adoption(scope: Scope, active: int, protected: int) -> list[Fields]:
+def _adoption(scope: Scope, active: int, protected: int) -> list[Context]:
     names = {
         "webauthn": _("Passkey"),
         "totp": _("Authenticator app"),

@@ -20,7 +20,7 @@ class TenantFigures(models.Model):
     failure = models.TextField(blank=True, default="")
     checked_at = models.DateTimeField(null=True, help_text="The last try.")
     collected_at = models.DateTimeField(null=True, help_text="The last one that succeeded: the age of the figures.")
-    # The position up to which the audit trail is counted.
+    # The position up to which the audit log is counted.
     last_event_id = models.BigIntegerField(default=0)
 
     class Meta:

@@ -4,12 +4,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import Any, Final
+from typing import Final
 
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
-from console.frame.forms import Fields
+from console.frame.access import Context
 
 BLUE: Final = "var(--color-primary-500)"
 RED: Final = "var(--color-red-500)"
@@ -49,7 +49,7 @@ class Plot:
     title: str
     summary: str
     headers: Sequence[str]
-    rows: Sequence[Sequence[Any]]
+    rows: Sequence[tuple[str, int, int]]
     colours: Sequence[str] = field(default=(BLUE, RED))
     options: str = _OPTIONS
 
@@ -72,7 +72,7 @@ class Plot:
         )
 
     @property
-    def table(self) -> Fields:
+    def table(self) -> Context:
         """Return the same for unfold's table, newest day first, without empty days."""
         return {"headers": self.headers, "rows": [row for row in reversed(self.rows) if any(row[1:])]}
 

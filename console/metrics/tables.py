@@ -6,13 +6,13 @@ from typing import Final
 from uuid import UUID
 
 from django.db.models import QuerySet
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.timesince import timesince
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
-from console.frame.forms import Fields
+from console.frame.access import Context
 from console.metrics.models import TenantFigures
 from identity_platform.audit.models import PlatformEvent
 from tenants.models import Tenant
@@ -24,7 +24,7 @@ SHOWN: Final = 8
 # Older failed runs are not shown.
 LATELY: Final = timedelta(days=7)
 
-Table = Fields
+Table = Context
 
 
 def ago(moment: datetime) -> str:
@@ -41,11 +41,8 @@ def when(moment: datetime) -> str:
 
 
 def linked(model: str, key: object, name: str) -> str:
-    """Return the name, linked to its page if the console has one."""
-    try:
-        return format_html('<a class="text-link" href="{}">{}</a>', reverse(f"admin:{model}_change", args=[key]), name)
-    except NoReverseMatch:
-        return name
+    """Return the name, linked to its page."""
+    return format_html('<a class="text-link" href="{}">{}</a>', reverse(f"admin:{model}_change", args=[key]), name)
 
 
 def failing(figures: QuerySet[TenantFigures]) -> Table:
@@ -138,7 +135,7 @@ def failed_runs(tenant_id: UUID | None) -> Table:
         [
             when(each.started_at),
             linked("tenants_tenant", each.tenant_id, each.tenant.slug),
-            linked("userflow_directoryconfig", each.config_id, each.config.name),
+            each.config.name,
             each.state,
             each.reason,
         ]

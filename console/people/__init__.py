@@ -1,1 +1,1 @@
-"""Pages inside a tenant: its end users, groups, roles, sessions, invitations and audit trail."""
+"""Pages inside a tenant: its end users, groups, roles, sessions, invitations and audit log."""

@@ -2,14 +2,12 @@
 
 from uuid import UUID
 
-from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from console.frame.access import Staff, staff_at
-from console.frame.confirm import TenantConfirmView
-from console.frame.forms import Fields
+from console.frame.access import Context, Staff, staff_at
+from console.frame.confirm import RowView, TenantConfirmView
+from console.frame.records import render_page
 from console.frame.tenant_pages import reading_purpose, tenant_page
 from console.people.end_user_record import LOOK, find_end_user, record_of
 from identity_platform.audit.writer import record_for_tenant
@@ -26,20 +24,20 @@ def _load(request: HttpRequest, user_id: UUID) -> EndUser:
     return user
 
 
-class EndUserConfirmView(TenantConfirmView):
+class EndUserConfirmView(RowView[EndUser], TenantConfirmView):
     """A page that changes one end user. Its permissions include endusers:read."""
 
-    end_user: EndUser
+    list_page = "admin:userflow_enduser_changelist"
+    named_by = "email"
 
-    def load(self) -> None:
-        super().load()
-        self.end_user = _load(self.request, self.kwargs["user_id"])
+    def find(self) -> EndUser:
+        return _load(self.request, self.kwargs["user_id"])
 
-    def names(self) -> Fields:
-        return {**super().names(), "email": self.end_user.email}
+    def names(self) -> Context:
+        return {**super().names(), "email": self.row.email}
 
     def get_back_url(self) -> str:
-        return path_of(self.end_user)
+        return reverse("admin:person", args=[self.row.pk])
 
 
 @tenant_page("endusers:read")
@@ -48,22 +46,19 @@ def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
     user = _load(request, user_id)
     staff = staff_at(request)
     record = record_of(user, tenant=tenant, staff=staff, purpose=reading_purpose(request))
-    context = {
-        **admin.site.each_context(request),
-        "title": user.name or user.email,
-        "show_back_button": False,
-        "record": record,
-        "user_": user,
-        "tenant": tenant,
-        "may": _allowed(staff),
-        "has_factors": bool(user.mfa_methods),
-    }
-    return TemplateResponse(request, "console/people/end_user.html", context)
-
-
-def path_of(user: EndUser) -> str:
-    """Return the path of the end user's page."""
-    return reverse("admin:person", args=[user.pk])
+    return render_page(
+        request,
+        "console/people/end_user.html",
+        user.name or user.email,
+        {
+            "show_back_button": False,
+            "record": record,
+            "user_": user,
+            "tenant": tenant,
+            "may": _allowed(staff),
+            "has_factors": bool(user.mfa_methods),
+        },
+    )
 
 
 def _allowed(staff: Staff) -> dict[str, bool]:

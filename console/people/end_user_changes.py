@@ -1,14 +1,15 @@
 """Changes to one end user: each page asks, then calls the action that the API calls too."""
 
-from django.urls import reverse
+from django.forms import Form
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from console.frame.confirm import TenantConfirmView, TypedName
-from console.frame.forms import Fields
+from console.frame.access import Context
+from console.frame.confirm import CreateView, DeleteView, EditView, TenantConfirmView, TypedName
+from console.frame.forms import Reason
 from console.frame.records import Text
 from console.people import forms
-from console.people.end_user import EndUserConfirmView, path_of
+from console.people.end_user import EndUserConfirmView
 from console.signin.enrollment_passes import IssuePassView
 from mfa import factors
 from userflow.accounts.models import EndUser
@@ -20,60 +21,43 @@ from userflow.errors import UnknownSession
 from userflow.sessions import actions as sessions
 from userflow.sessions.assurance import Action
 
-LIST = "admin:userflow_enduser_changelist"
 
-
-class Register(TenantConfirmView):
+class Register(CreateView[EndUser], TenantConfirmView):
     """Register an end user with a first password."""
 
     permissions = ("endusers:read", "endusers:write")
-    title = _("Register an end user")
+    page = "admin:person"
+    list_page = EndUserConfirmView.list_page
+    title = _("Add end user")
     text = _("The user can sign in at once with the password that you choose here.")
     submit = _("Register")
-    dangerous = False
     form_class = forms.RegisterForm
 
-    created: EndUser
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "tenant_id": self.tenant.pk}
 
-    def get_back_url(self) -> str:
-        return reverse(LIST)
-
-    def get_form_kwargs(self) -> Fields:
-        clients = forms.clients_of(self.tenant.pk)
-        return {**super().get_form_kwargs(), "clients": clients, "tenant_id": self.tenant.pk}
-
-    def act(self, fields: Fields) -> Text:
-        self.created, _ticket = actions.register_end_user(**fields, by=self.staff.principal)
-        return _("%(email)s is registered.") % {"email": self.created.email}
-
-    def get_success_url(self) -> str:
-        return path_of(self.created)
+    def act(self, form: Form) -> Text:
+        self.row, _ticket = actions.register_end_user(**form.cleaned_data, by=self.staff.principal)
+        return _("%(email)s is registered.") % {"email": self.row.email}
 
 
-class Edit(EndUserConfirmView):
+class Edit(EditView[EndUser], EndUserConfirmView):
     """Change name, e-mail address or metadata."""
 
     permissions = ("endusers:read", "endusers:write")
     action = Action.CHANGE_EMAIL_OF_OTHERS
     title = _("Edit end user")
     text = _("The user signs in with the e-mail address. The old address is notified of a change.")
-    submit = _("Save")
-    dangerous = False
     form_class = forms.EndUserForm
+    saved = _("The end user is saved.")
 
-    def get_initial(self) -> Fields:
-        return {"name": self.end_user.name, "email": self.end_user.email, "metadata": self.end_user.metadata}
-
-    def act(self, fields: Fields) -> Text:
-        changes = {name: value for name, value in fields.items() if value != getattr(self.end_user, name)}
-        if not changes:
-            return _("Nothing was changed.")
+    def update(self, changes: Context) -> Text | None:
         changed = actions.update_end_user(
-            tenant_id=self.tenant.pk, user_id=self.end_user.pk, by=self.staff.principal, changes=changes
+            tenant_id=self.tenant.pk, user_id=self.row.pk, by=self.staff.principal, changes=changes
         )
         if changes.get("email", changed.email) != changed.email:
             return _("The new address applies once it is verified by the mail that was sent to it.")
-        return _("The end user is saved.")
+        return None
 
 
 class SetActive(EndUserConfirmView):
@@ -86,7 +70,7 @@ class SetActive(EndUserConfirmView):
 
     def load(self) -> None:
         super().load()
-        self.activate = self.request.POST.get("active", "" if self.end_user.active else "yes") == "yes"
+        self.activate = self.request.POST.get("active", "" if self.row.active else "yes") == "yes"
         self.dangerous = not self.activate
         if self.activate:
             self.title, self.text = _("Activate"), _("%(email)s can sign in again.")
@@ -98,14 +82,14 @@ class SetActive(EndUserConfirmView):
     def hidden_fields(self) -> dict[str, str]:
         return {"active": "yes" if self.activate else "no"}
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         changed = actions.set_end_user_active(
-            tenant_id=self.tenant.pk, user_id=self.end_user.pk, active=self.activate, by=self.staff.principal
+            tenant_id=self.tenant.pk, user_id=self.row.pk, active=self.activate, by=self.staff.principal
         )
         return _("The user is active.") if changed.active else _("The user is deactivated.")
 
 
-class Erase(EndUserConfirmView):
+class Erase(DeleteView[EndUser], EndUserConfirmView):
     """Erase an end user with everything that belongs to it."""
 
     permissions = ("endusers:read", "endusers:delete")
@@ -115,15 +99,12 @@ class Erase(EndUserConfirmView):
     submit = _("Erase permanently")
     form_class = TypedName
 
-    def get_form_kwargs(self) -> Fields:
-        return {**super().get_form_kwargs(), "wanted": self.end_user.email}
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "wanted": self.row.email}
 
-    def act(self, fields: Fields) -> Text:
-        actions.erase_end_user(tenant_id=self.tenant.pk, user_id=self.end_user.pk, by=self.staff.principal)
+    def act(self, form: Form) -> Text:
+        actions.erase_end_user(tenant_id=self.tenant.pk, user_id=self.row.pk, by=self.staff.principal)
         return _("The user and all data of the user are erased.")
-
-    def get_success_url(self) -> str:
-        return reverse(LIST)
 
 
 class ResetFactors(EndUserConfirmView):
@@ -138,14 +119,14 @@ class ResetFactors(EndUserConfirmView):
         "within an hour."
     )
     submit = _("Remove all factors")
-    form_class = forms.ReasonForm
+    form_class = Reason
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         factors.reset_factors(
             realm=END_USERS,
             tenant_id=self.tenant.pk,
-            user_id=self.end_user.pk,
-            reason=fields["reason"],
+            user_id=self.row.pk,
+            reason=form.cleaned_data["reason"],
             by=self.staff.principal,
         )
         return _("All second factors are removed. The user receives an enrollment pass by mail.")
@@ -158,7 +139,7 @@ class IssuePass(IssuePassView, EndUserConfirmView):
     realm = END_USERS
 
     def recipient(self) -> EndUser:
-        return self.end_user
+        return self.row
 
 
 class EndSessions(EndUserConfirmView):
@@ -170,8 +151,8 @@ class EndSessions(EndUserConfirmView):
     text = _("%(email)s is signed out everywhere and can sign in again.")
     dangerous = False
 
-    def act(self, fields: Fields) -> Text:
-        ended = sessions.end_all_sessions(by=self.staff.principal, tenant_id=self.tenant.pk, user_id=self.end_user.pk)
+    def act(self, form: Form) -> Text:
+        ended = sessions.end_all_sessions(by=self.staff.principal, tenant_id=self.tenant.pk, user_id=self.row.pk)
         return ngettext("%(number)s session is ended.", "%(number)s sessions are ended.", ended) % {"number": ended}
 
 
@@ -186,14 +167,14 @@ class EndSession(EndUserConfirmView):
 
     def load(self) -> None:
         super().load()
-        if not EndUserSession.objects.filter(pk=self.kwargs["session_id"], user=self.end_user).exists():
+        if not EndUserSession.objects.filter(pk=self.kwargs["session_id"], user=self.row).exists():
             raise UnknownSession
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         sessions.end_one_session(
             by=self.staff.principal,
             session_id=self.kwargs["session_id"],
-            user_id=self.end_user.pk,
+            user_id=self.row.pk,
             tenant_id=self.tenant.pk,
         )
         return _("The session is ended.")

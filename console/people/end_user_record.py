@@ -8,8 +8,7 @@ from uuid import UUID
 
 from django.utils.timezone import now
 
-from console.frame.access import Staff
-from console.frame.forms import Fields
+from console.frame.access import Context, Staff
 from identity_platform.audit.models import TenantEvent
 from mfa import factors
 from tenants.models import Tenant
@@ -53,7 +52,7 @@ class Record:
     # Each permission, the roles that give it, and whether it is a permission of the platform.
     permissions: list[tuple[str, list[str], bool]] | None
     sessions: list[EndUserSession] | None
-    events: list[Fields] | None
+    events: list[Context] | None
 
     @property
     def metadata(self) -> str:
@@ -122,7 +121,7 @@ def _groups(user: EndUser) -> list[GroupMembership]:
     )
 
 
-def _events(user: EndUser, staff: Staff) -> list[Fields]:
+def _events(user: EndUser, staff: Staff) -> list[Context]:
     key = str(user.pk)
     # Events about the user and by the user; each query has its own index.
     columns = (
@@ -144,13 +143,13 @@ def _events(user: EndUser, staff: Staff) -> list[Fields]:
     return with_actors(rows, staff)
 
 
-def with_actors(rows: list[Fields], staff: Staff) -> list[Fields]:
+def with_actors(rows: list[Context], staff: Staff) -> list[Context]:
     """Return the events with the names of admin users as actors, as far as the reader may see them, in one statement."""
-    wanted = {row["actor_id"] for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
+    wanted = {str(row["actor_id"]) for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
     admins = AdminUser.objects.filter(pk__in={id_or(key, UnknownUser) for key in wanted})
     own = staff.user.tenant_id
     if own is not None:
         # Tenant admins do not see the names of operators.
         admins = admins.filter(tenant_id=own)
     names = {str(key): name for key, name in admins.values_list("pk", "username")} if wanted else {}
-    return [{**row, "actor": names.get(row["actor_id"], "")} for row in rows]
+    return [{**row, "actor": names.get(str(row["actor_id"]), "")} for row in rows]

@@ -1,25 +1,23 @@
-"""Groups: the page of a group, and the changes to it and its members."""
+"""Groups: the page of a group, and the pages that change it and its members."""
 
-from collections.abc import Collection
+from typing import ClassVar, Final
 from uuid import UUID
 
-from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import staff_at
-from console.frame.confirm import TenantConfirmView, TypedName
-from console.frame.forms import Fields
-from console.frame.records import Text
+from console.frame.access import Context, staff_at
+from console.frame.records import render_page
 from console.frame.tenant_pages import tenant_page
 from console.people import forms
 from console.people.memberships import (
     AddMembersView,
+    CreateKindView,
+    DeleteKindView,
+    EditKindView,
     EndUserMembershipsView,
-    Memberships,
-    MembershipView,
+    GroupsOrRoles,
+    Kind,
     RemoveMemberView,
     members_page,
 )
@@ -30,159 +28,100 @@ from userflow.errors import UnknownGroup
 from userflow.groups import actions
 from userflow.sessions.assurance import Action
 
-LIST = "admin:userflow_group_changelist"
-READ_AND_WRITE = ("groups:read", "groups:write")
-
-
-def find_group(group_id: UUID) -> Group:
-    """Return the group of the entered tenant. Raises UnknownGroup."""
-    group = Group.objects.prefetch_related("roles").filter(pk=group_id).first()
-    if group is None:
-        raise UnknownGroup
-    return group
+GROUPS: Final = Kind(
+    "group_id",
+    Group.objects.prefetch_related("roles"),
+    UnknownGroup,
+    GroupMembership.objects.all(),
+    create=actions.create_group,
+    update=actions.update_group,
+    delete=actions.delete_group,
+    add=actions.add_members,
+    remove=actions.remove_members,
+)
 
 
 @tenant_page("groups:read")
 def show(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResponse:
     """A group with its roles and, with the permission to read end users, its members."""
-    group, staff = find_group(group_id), staff_at(request)
+    group, staff = GROUPS.find(group_id), staff_at(request)
     record_for_tenant("group.viewed", target=("group", group.pk), details={"console": True})
-    memberships = GroupMembership.objects.filter(group=group)
-    context = {
-        **admin.site.each_context(request),
-        "title": group.name,
-        "group": group,
-        "roles": sorted(group.roles.all(), key=lambda role: role.name.lower()),
-        "members": members_page(request, memberships) if staff.may("endusers:read") else None,
-        "may_write": staff.may("groups:write"),
-        "may_see_roles": staff.may("roles:read"),
-        "tenant": tenant,
-    }
-    return TemplateResponse(request, "console/people/group.html", context)
+    memberships = GroupMembership.objects.filter(group_id=group.pk)
+    return render_page(
+        request,
+        "console/people/group.html",
+        group.name,
+        {
+            "group": group,
+            "roles": sorted(group.roles.all(), key=lambda role: role.name.lower()),
+            "members": members_page(request, memberships) if staff.may("endusers:read") else None,
+            "may_write": staff.may("groups:write"),
+            "may_see_roles": staff.may("roles:read"),
+            "tenant": tenant,
+        },
+    )
 
 
-class CreateGroup(TenantConfirmView):
+class GroupView:
+    """What the pages that change a group share."""
+
+    kind: ClassVar[GroupsOrRoles] = GROUPS
+    permissions: ClassVar[tuple[str, ...]] = ("groups:read", "groups:write")
+    page = "admin:group"
+    list_page = "admin:userflow_group_changelist"
+
+
+class CreateGroup(GroupView, CreateKindView):
     """Create a group."""
 
-    permissions = READ_AND_WRITE
     action = Action.GRANT_ROLES
-    title = _("New group")
+    title = _("Add group")
     text = _("A group gives its roles to all members. You can give only permissions that you hold yourself.")
-    submit = _("Create group")
-    dangerous = False
     form_class = forms.GroupForm
-
-    created: Group
-
-    def get_back_url(self) -> str:
-        return reverse(LIST)
-
-    def act(self, fields: Fields) -> Text:
-        self.created = actions.create_group(tenant_id=self.tenant.pk, by=self.staff.principal, **fields)
-        return _("The group is created. Add its first members.")
-
-    def get_success_url(self) -> str:
-        return reverse("admin:group", args=[self.created.pk])
+    done = _("The group is created. Add its first members.")
 
 
-class GroupConfirmView(TenantConfirmView):
-    """A page that changes one group."""
-
-    permissions = READ_AND_WRITE
-    group: Group
-
-    def load(self) -> None:
-        self.group = find_group(self.kwargs["group_id"])
-
-    def get_back_url(self) -> str:
-        return reverse("admin:group", args=[self.group.pk])
-
-
-class EditGroup(GroupConfirmView):
+class EditGroup(GroupView, EditKindView):
     """Change a group's name, description or roles."""
 
-    action = Action.GRANT_ROLES
     title = _("Edit group")
     text = _("Added and removed roles apply to all members from their next request on.")
-    submit = _("Save")
-    dangerous = False
     form_class = forms.GroupForm
+    saved = _("The group is saved.")
 
-    def get_initial(self) -> Fields:
-        roles = sorted(role.name for role in self.group.roles.all())
-        return {"name": self.group.name, "description": self.group.description, "roles": roles}
-
-    def act(self, fields: Fields) -> Text:
-        before = self.get_initial()
-        changes = {name: value for name, value in fields.items() if name in before and value != before[name]}
-        actions.update_group(tenant_id=self.tenant.pk, by=self.staff.principal, group_id=self.group.pk, changes=changes)
-        return _("The group is saved.")
+    def get_initial(self) -> Context:
+        return {**super().get_initial(), "roles": sorted(role.name for role in GROUPS.find(self.row.pk).roles.all())}
 
 
-class DeleteGroup(GroupConfirmView):
+class DeleteGroup(GroupView, DeleteKindView):
     """Delete a group."""
 
     title = _("Delete group")
     text = _("All members lose its roles from their next request on. The members themselves stay.")
-    form_class = TypedName
-
-    def get_form_kwargs(self) -> Fields:
-        return {**super().get_form_kwargs(), "wanted": self.group.name}
-
-    def act(self, fields: Fields) -> Text:
-        actions.delete_group(tenant_id=self.tenant.pk, by=self.staff.principal, group_id=self.group.pk)
-        return _("The group is deleted.")
-
-    def get_success_url(self) -> str:
-        return reverse(LIST)
+    done = _("The group is deleted.")
 
 
-class GroupMembershipView(MembershipView):
-    """How end users are added to groups and removed from them."""
-
-    permissions = (*READ_AND_WRITE, "endusers:read")
-    target_page = "admin:group"
-    key = "group_id"
-
-    def find(self, key: UUID) -> Group:
-        return find_group(key)
-
-    def memberships(self) -> Memberships:
-        return GroupMembership.objects.filter(group_id=self.target.pk)
-
-    def add(self, key: UUID, user_ids: Collection[UUID]) -> int:
-        return actions.add_members(tenant_id=self.tenant.pk, by=self.staff.principal, group_id=key, user_ids=user_ids)
-
-    def remove(self, key: UUID, user_ids: Collection[UUID]) -> int:
-        return actions.remove_members(
-            tenant_id=self.tenant.pk, by=self.staff.principal, group_id=key, user_ids=user_ids
-        )
-
-
-class AddMembers(GroupMembershipView, AddMembersView):
+class AddMembers(GroupView, AddMembersView):
     """Add end users to a group."""
 
+    permissions = (*GroupView.permissions, "endusers:read")
     title = _("Add members to %(name)s")
     text = _("Members have the roles of the group from their next request on.")
 
 
-class RemoveMember(GroupMembershipView, RemoveMemberView):
+class RemoveMember(GroupView, RemoveMemberView):
     """Remove an end user from a group."""
 
+    permissions = (*GroupView.permissions, "endusers:read")
     title = _("Remove from %(name)s")
     text = _("%(email)s loses the roles of the group from the next request on.")
     done = _("%(email)s is removed from the group.")
 
 
-class EndUserGroups(GroupMembershipView, EndUserMembershipsView):
+class EndUserGroups(GroupView, EndUserMembershipsView):
     """Choose the groups of an end user."""
 
+    permissions = (*GroupView.permissions, "endusers:read")
     title = _("Groups")
     text = _("The groups of %(email)s. Changes apply from the next request on.")
     done = _("The groups are saved.")
-
-    def choices(self) -> list[tuple[str, str]]:
-        return forms.group_choices()
-
-    def current(self) -> Collection[UUID]:
-        return list(GroupMembership.objects.filter(user=self.end_user).values_list("group_id", flat=True))

@@ -3,19 +3,17 @@
 from typing import Final
 from uuid import UUID
 
-from django import forms as django_forms
-from django.contrib import admin
+from django.forms import ChoiceField, Form, IntegerField
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import staff_at
+from console.frame import labels
+from console.frame.access import Context, staff_at
 from console.frame.confirm import TenantConfirmView
-from console.frame.forms import Fields
-from console.frame.records import Text
+from console.frame.records import Text, render_page
 from console.frame.tenant_pages import reading_purpose, tenant_page
 from console.people import forms
+from console.platform import invitations as platform
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
 from userflow.errors import UnknownInvitation
@@ -32,19 +30,16 @@ from userflow.invitations.models import (
 from userflow.sessions.assurance import Action
 
 ON_A_PAGE: Final = 50
-STATES: Final = (
-    (PENDING, _("pending")),
-    (ACCEPTED, _("accepted")),
-    (EXPIRED, _("expired")),
-    (CANCELLED, _("cancelled")),
-)
+LIST: Final = "admin:invitations"
+PERMISSIONS: Final = ("invitations:read", "invitations:write")
+STATES: Final = [(state, labels.STATES[state]) for state in (PENDING, ACCEPTED, EXPIRED, CANCELLED)]
 
 
-class Asked(django_forms.Form):
+class Asked(Form):
     """Which invitations to show."""
 
-    status = django_forms.ChoiceField(choices=STATES, required=False)
-    page = django_forms.IntegerField(required=False, min_value=1, max_value=1000)
+    status = ChoiceField(choices=STATES, required=False)
+    page = IntegerField(required=False, min_value=1, max_value=1000)
 
 
 @tenant_page("invitations:read")
@@ -57,84 +52,82 @@ def listed(request: HttpRequest, tenant: Tenant) -> HttpResponse:
     found = actions.list_invitations(
         tenant_id=tenant.pk, page=page, limit=ON_A_PAGE, status=status, purpose=reading_purpose(request)
     )
-    context = {
-        **admin.site.each_context(request),
-        "title": _("Invitations"),
-        "rows": found.rows,
-        "states": STATES,
-        "status": status or "",
-        "page": page,
-        "more": page * ON_A_PAGE < found.total,
-        "may_write": staff_at(request).may("invitations:write"),
-        "tenant": tenant,
-    }
-    return TemplateResponse(request, "console/people/invitations.html", context)
+    return render_page(
+        request,
+        "console/people/invitations.html",
+        _("Invitations"),
+        {
+            "rows": found.rows,
+            "states": STATES,
+            "status": status or "",
+            "page": page,
+            "more": page * ON_A_PAGE < found.total,
+            "may_write": staff_at(request).may("invitations:write"),
+            "tenant": tenant,
+        },
+    )
 
 
-class InvitationView(TenantConfirmView):
-    """A page about the tenant's invitations."""
-
-    permissions = ("invitations:read", "invitations:write")
-    dangerous = False
-
-    def get_back_url(self) -> str:
-        return reverse("admin:invitations")
-
-
-class Invite(InvitationView):
+class Invite(TenantConfirmView):
     """Invite an end user."""
 
+    permissions = PERMISSIONS
+    list_page = LIST
     action = Action.GRANT_ROLES
-    title = _("Invite an end user")
+    title = _("Invite end user")
     text = _("The user receives a mail with a link that is valid for seven days, and chooses a password there.")
     submit = _("Send invitation")
+    dangerous = False
     form_class = forms.InviteForm
 
-    def get_form_kwargs(self) -> Fields:
-        return {**super().get_form_kwargs(), "clients": forms.clients_of(self.tenant.pk)}
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "tenant_id": self.tenant.pk}
 
-    def act(self, fields: Fields) -> Text:
-        created = actions.invite(by=self.staff.principal, tenant_id=self.tenant.pk, **fields)
+    def act(self, form: Form) -> Text:
+        created = actions.invite(by=self.staff.principal, tenant_id=self.tenant.pk, **form.cleaned_data)
         return _("The invitation is sent to %(email)s.") % {"email": created.row.email}
 
 
-class OneInvitationView(InvitationView):
-    """A page that changes one invitation."""
+class InvitationView(TenantConfirmView):
+    """A page that changes one invitation of either kind, and goes back to the list."""
 
+    permissions = PERMISSIONS
+    list_page = LIST
+    dangerous = False
     invitation: AdminInvitation | EndUserInvitation
 
     def load(self) -> None:
         self.invitation = _find(self.tenant, self.kwargs["invitation_id"])
 
-    def names(self) -> Fields:
+    def names(self) -> Context:
         return {"email": self.invitation.email}
 
 
-class Resend(OneInvitationView):
+class Resend(InvitationView):
     """Send an invitation again."""
 
-    title = _("Send again")
-    text = _("%(email)s receives a new link that is valid for seven days. The earlier link stops working.")
+    title = platform.Resend.title
+    text = platform.Resend.text
+    submit = platform.Resend.submit
 
     def load(self) -> None:
         super().load()
         if self.invitation.kind == ADMIN or self.invitation.roles:
             self.action = Action.GRANT_ROLES
 
-    def act(self, fields: Fields) -> Text:
-        again = actions.resend_invitation(
-            by=self.staff.principal, tenant_id=self.tenant.pk, invitation_id=self.invitation.pk
-        )
-        return _("The invitation is sent to %(email)s again.") % {"email": again.row.email}
+    def act(self, form: Form) -> Text:
+        key = self.invitation.pk
+        actions.resend_invitation(by=self.staff.principal, tenant_id=self.tenant.pk, invitation_id=key)
+        return _("The invitation is sent to %(email)s again.") % self.names()
 
 
-class Cancel(OneInvitationView):
+class Cancel(InvitationView):
     """Cancel an invitation."""
 
-    title = _("Cancel invitation")
-    text = _("The link in the mail to %(email)s stops working.")
+    title = platform.Cancel.title
+    text = platform.Cancel.text
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         actions.cancel_invitation(by=self.staff.principal, tenant_id=self.tenant.pk, invitation_id=self.invitation.pk)
         return _("The invitation is cancelled.")
 

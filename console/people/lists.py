@@ -1,11 +1,12 @@
 """Lists of the chosen tenant's own database: end users, groups, roles, sessions."""
 
-from datetime import datetime
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.db.models import Q, QuerySet, Sum
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import Model, Q, QuerySet, Sum
 from django.db.models.functions import Lower
 from django.http import HttpRequest
 from django.urls import reverse
@@ -15,13 +16,16 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.lists import TenantModelAdmin
-from console.frame.records import Text
+from console.frame.lists import ActiveFilter, ChoiceFilter, TenantModelAdmin
+from console.frame.records import Text, moment
 from console.frame.scope import tenant_at
 from console.people import queries
 from mfa import factors
 from userflow.accounts.models import Client, EndUser, EndUserCount, Group, Role
 from userflow.accounts.session_models import EndUserSession
+
+if TYPE_CHECKING:
+    from django.contrib.admin.filters import _ListFilterChoices
 
 # Up to this table size a search matches anywhere in the text; in a larger table it matches prefixes by the index.
 # 64 MiB hold about 200,000 users, which PostgreSQL scans from memory in some ten milliseconds.
@@ -42,11 +46,6 @@ def tag(text: str | Promise, kind: str) -> SafeString:
     return format_html('<span class="people-tag {}">{}</span>', kind, text)
 
 
-def moment(at: datetime | None) -> str | None:
-    """Return a time in UTC."""
-    return f"{at:%Y-%m-%d %H:%M} UTC" if at else None
-
-
 def matching(users: QuerySet[EndUser], words: str) -> QuerySet[EndUser]:
     """Return the users whose address or name contains the words; in a large table those whose address begins with them."""
     key = words.lower()
@@ -65,77 +64,51 @@ def is_large() -> bool:
     return queries.end_users_table_bytes() > READ_WHOLE
 
 
-class ActiveFilter(admin.SimpleListFilter):
+class EndUserActiveFilter(ActiveFilter):
     """Active or deactivated."""
 
-    title = _("state")
     parameter_name = "active"
-    horizontal = True
-
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
-        return [("yes", _("active")), ("no", _("deactivated"))]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[EndUser]) -> QuerySet[EndUser] | None:
-        match self.value():
-            case "yes":
-                return queryset.filter(active=True)
-            case "no":
-                return queryset.filter(active=False)
-            case _:
-                return None
+    options = (("yes", _("active")), ("no", _("deactivated")))
 
 
-class ProviderFilter(admin.SimpleListFilter):
+class ProviderFilter(ChoiceFilter):
     """The identity provider of the user."""
 
     title = _("provider")
-    parameter_name = "provider"
+    parameter_name = column = "provider"
 
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
         counts = EndUserCount.objects.values("provider").annotate(people=Sum("users")).filter(people__gt=0)
         names = counts.order_by("provider").values_list("provider", flat=True)
         return [(name, name) for name in names[:PROVIDERS_SHOWN]]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[EndUser]) -> QuerySet[EndUser] | None:
-        value = self.value()
-        return queryset.filter(provider=value) if value in dict(self.lookup_choices) else None
 
-
-class ClientFilter(admin.SimpleListFilter):
+class ClientFilter(ChoiceFilter):
     """The client through which the user registered."""
 
     title = _("client")
     parameter_name = "client"
+    column = "client_id"
 
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
         clients = Client.objects.filter(tenant_id=tenant_at(request).pk).order_by("name")
         return [(str(key), name) for key, name in clients.values_list("pk", "name")[:100]]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[EndUser]) -> QuerySet[EndUser] | None:
-        value = self.value()
-        # Only offered values count, so ids of other tenants and malformed ids match nothing.
-        return queryset.filter(client_id=value) if value in dict(self.lookup_choices) else None
 
-
-class FactorFilter(admin.SimpleListFilter):
+class FactorFilter(ChoiceFilter):
     """The second factors of the user."""
 
     title = _("second factor")
     parameter_name = "factor"
+    options = (
+        ("none", _("none")),
+        (factors.WEBAUTHN, _("passkey")),
+        (factors.TOTP, _("authenticator app")),
+        (factors.SMS, _("SMS")),
+    )
 
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
-        return [
-            ("none", _("none")),
-            (factors.WEBAUTHN, _("passkey")),
-            (factors.TOTP, _("authenticator app")),
-            (factors.SMS, _("SMS")),
-        ]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[EndUser]) -> QuerySet[EndUser] | None:
-        value = self.value()
-        if value == "none":
-            return queryset.filter(mfa_methods=[])
-        return queryset.filter(mfa_methods__contains=[value]) if value in dict(self.lookup_choices) else None
+    def matching(self, rows: QuerySet[Model], value: str) -> QuerySet[Model]:
+        return rows.filter(mfa_methods=[]) if value == "none" else rows.filter(mfa_methods__contains=[value])
 
 
 class SessionStateFilter(admin.SimpleListFilter):
@@ -148,14 +121,14 @@ class SessionStateFilter(admin.SimpleListFilter):
     def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
         return [("over", _("ended"))]
 
-    def choices(self, changelist: Any) -> Any:
+    def choices(self, changelist: ChangeList) -> "Iterator[_ListFilterChoices]":
         everything, *others = super().choices(changelist)
         yield {**everything, "display": _("active")}
         yield from others
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[EndUserSession]) -> QuerySet[EndUserSession]:
-        standing = Q(ended_at=None, expires_at__gt=now())
-        return queryset.exclude(standing) if self.value() == "over" else queryset.filter(standing)
+        active = Q(ended_at=None, expires_at__gt=now())
+        return queryset.exclude(active) if self.value() == "over" else queryset.filter(active)
 
 
 @admin.register(EndUser)
@@ -166,14 +139,14 @@ class EndUserAdmin(TenantModelAdmin):
     audited_as = "end_user"
     list_title = _("End users")
     links = (
-        (_("Invite an end user"), "admin:invite_person", "invitations:write"),
-        (_("Register an end user"), "admin:register_person", "endusers:write"),
+        (_("Invite end user"), "admin:invite_person", "invitations:write"),
+        (_("Add end user"), "admin:register_person", "endusers:write"),
     )
     list_display = ("person", "display_name", "state", "provider", "second_factors", "registered", "signed_in")
     list_display_links = None
     sortable_by = ()
     ordering = ("-created_at", "-id")
-    list_filter = (ActiveFilter, ProviderFilter, ClientFilter, FactorFilter)
+    list_filter = (EndUserActiveFilter, ProviderFilter, ClientFilter, FactorFilter)
     search_fields = ("email",)
     search_help_text = _("E-mail address or name")
     empty_title = _("No end users")
@@ -187,7 +160,9 @@ class EndUserAdmin(TenantModelAdmin):
             return queryset, False
         ids = found(queryset, words)
         if len(ids) == MOST_FOUND:
-            messages.info(request, _("Only the newest %(number)s are shown: type more.") % {"number": MOST_FOUND})
+            messages.info(
+                request, _("Only the newest %(number)s are shown. Refine the search.") % {"number": MOST_FOUND}
+            )
         return queryset.filter(pk__in=ids), False
 
     @admin.display(description=_("E-mail"))
@@ -207,11 +182,11 @@ class EndUserAdmin(TenantModelAdmin):
         return ", ".join(user.mfa_methods) or None
 
     @admin.display(description=_("Registered"))
-    def registered(self, user: EndUser) -> str | None:
+    def registered(self, user: EndUser) -> str:
         return moment(user.created_at)
 
-    @admin.display(description=_("Last sign-in"), empty_value="–")
-    def signed_in(self, user: EndUser) -> str | None:
+    @admin.display(description=_("Last sign-in"))
+    def signed_in(self, user: EndUser) -> str:
         return moment(user.last_login)
 
 
@@ -222,8 +197,8 @@ class GroupAdmin(TenantModelAdmin):
     view_permission = "groups:read"
     audited_as = "group"
     list_title = _("Groups")
-    links = ((_("New group"), "admin:new_group", "groups:write"),)
-    list_display = ("group", "description", "carries", "created")
+    links = ((_("Add group"), "admin:new_group", "groups:write"),)
+    list_display = ("group", "description", "role_names", "created")
     list_display_links = None
     sortable_by = ()
     search_fields = ("name",)
@@ -231,24 +206,19 @@ class GroupAdmin(TenantModelAdmin):
     empty_title = _("No groups")
     empty_text = _("A group gives roles to its members. Create the first one, or search for another name.")
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return super().get_queryset(request).prefetch_related("roles").order_by(Lower("name"))
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Group], search_term: str
-    ) -> tuple[QuerySet[Group], bool]:
-        return queryset.filter(name__icontains=search_term.strip()), False
 
     @admin.display(description=_("Name"))
     def group(self, group: Group) -> SafeString:
         return link("admin:group", group.pk, group.name)
 
     @admin.display(description=_("Roles"), empty_value="–")
-    def carries(self, group: Group) -> str | None:
+    def role_names(self, group: Group) -> str | None:
         return ", ".join(sorted(role.name for role in group.roles.all())) or None
 
     @admin.display(description=_("Created"))
-    def created(self, group: Group) -> str | None:
+    def created(self, group: Group) -> str:
         return moment(group.created_at)
 
 
@@ -259,7 +229,7 @@ class RoleAdmin(TenantModelAdmin):
     view_permission = "roles:read"
     audited_as = "role"
     list_title = _("Roles")
-    links = ((_("New role"), "admin:new_role", "roles:write"),)
+    links = ((_("Add role"), "admin:new_role", "roles:write"),)
     list_display = ("role", "description", "grants", "origin", "created")
     list_display_links = None
     sortable_by = ()
@@ -268,13 +238,8 @@ class RoleAdmin(TenantModelAdmin):
     empty_title = _("No roles")
     empty_text = _("A role is a named set of permissions. Create one, or search for another name.")
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return super().get_queryset(request).order_by(Lower("name"))
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Role], search_term: str
-    ) -> tuple[QuerySet[Role], bool]:
-        return queryset.filter(name__icontains=search_term.strip()), False
 
     @admin.display(description=_("Name"))
     def role(self, role: Role) -> SafeString:
@@ -290,7 +255,7 @@ class RoleAdmin(TenantModelAdmin):
         return str(_("built-in") if role.built_in else _("custom"))
 
     @admin.display(description=_("Created"))
-    def created(self, role: Role) -> str | None:
+    def created(self, role: Role) -> str:
         return moment(role.created_at)
 
 
@@ -336,15 +301,15 @@ class EndUserSessionAdmin(TenantModelAdmin):
         return ", ".join(session.amr) or None
 
     @admin.display(description=_("Created"))
-    def began(self, session: EndUserSession) -> str | None:
+    def began(self, session: EndUserSession) -> str:
         return moment(session.auth_time)
 
-    @admin.display(description=_("Last used"), empty_value="–")
-    def used(self, session: EndUserSession) -> str | None:
+    @admin.display(description=_("Last used"))
+    def used(self, session: EndUserSession) -> str:
         return moment(session.last_used_at)
 
     @admin.display(description=_("Expires"))
-    def expires(self, session: EndUserSession) -> str | None:
+    def expires(self, session: EndUserSession) -> str:
         return moment(session.expires_at)
 
     @admin.display(description=_("Ended"), empty_value="–")

@@ -1,8 +1,8 @@
-"""Members of groups and holders of roles: one page of them, and the pages that add and remove them."""
+"""Groups and roles: one page of their members, and the pages that change them and add or remove members."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Generic, TypeVar
 from uuid import UUID
 
 from django import forms as django_forms
@@ -12,13 +12,14 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from console.frame.confirm import TenantConfirmView
-from console.frame.forms import Fields
+from console.frame.access import Context
+from console.frame.confirm import CreateView, DeleteView, EditView, RowView, TenantConfirmView, TypedName
 from console.frame.records import Text
 from console.people import forms
 from console.people.end_user import EndUserConfirmView
 from console.people.lists import found as found_in
 from console.people.lists import matching
+from identity_platform.api.errors import NotFound
 from identity_platform.audit.writer import record_for_tenant
 from tenants.context import tenant_atomic
 from userflow.accounts.models import EndUser, Group, GroupMembership, Role, RoleBinding
@@ -28,6 +29,35 @@ ON_A_PAGE: Final = 50
 FOUND: Final = 20
 
 Memberships = QuerySet[GroupMembership] | QuerySet[RoleBinding]
+
+
+Row = TypeVar("Row", Group, Role)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[Row]):
+    """Groups or roles: their rows, the rows that name their members, and the actions that change both."""
+
+    # The name of the id, in paths and in actions.
+    key: str
+    rows: QuerySet[Row]
+    unknown: type[NotFound]
+    memberships: Memberships
+    create: Callable[..., Row]
+    update: Callable[..., Row]
+    delete: Callable[..., None]
+    add: Callable[..., int]
+    remove: Callable[..., int]
+
+    def find(self, key: UUID) -> Row:
+        """Return the group or role of the entered tenant. Raises UnknownGroup, UnknownRoleId."""
+        row = self.rows.filter(pk=key).first()
+        if row is None:
+            raise self.unknown
+        return row
+
+
+GroupsOrRoles = Kind[Group] | Kind[Role]
 
 
 class MemberSearch(django_forms.Form):
@@ -62,52 +92,57 @@ def members_page(request: HttpRequest, memberships: Memberships) -> MembersPage:
     return MembersPage(rows[:ON_A_PAGE], words, rows[ON_A_PAGE - 1].pk if len(rows) > ON_A_PAGE else None)
 
 
-class MembershipView(TenantConfirmView):
-    """A page about the members of a group or the holders of a role.
+class KindView(RowView[Group | Role], TenantConfirmView):
+    """A page that changes a group or a role."""
 
-    `console.people.groups` and `console.people.roles` say how these are found, added and removed.
-    """
+    kind: ClassVar[GroupsOrRoles]
 
-    # The page of a group or role, and the name of its id in the path.
-    target_page: ClassVar[str]
-    key: ClassVar[str]
-    dangerous = False
-
-    target: Group | Role
-
-    def find(self, key: UUID) -> Group | Role:
-        """Return the group or role. Raises a NotFound error."""
-        raise NotImplementedError
-
-    def memberships(self) -> Memberships:
-        """Return the memberships of the target."""
-        raise NotImplementedError
-
-    def add(self, key: UUID, user_ids: Collection[UUID]) -> int:
-        """Add the users to the group or role; return how many were added."""
-        raise NotImplementedError
-
-    def remove(self, key: UUID, user_ids: Collection[UUID]) -> int:
-        """Remove the users from the group or role; return how many were removed."""
-        raise NotImplementedError
-
-    def load(self) -> None:
-        super().load()
-        self.target = self.find(self.kwargs[self.key])
-
-    def names(self) -> Fields:
-        return {**super().names(), "name": self.target.name}
-
-    def get_back_url(self) -> str:
-        return reverse(self.target_page, args=[self.target.pk])
+    def find(self) -> Group | Role:
+        return self.kind.find(self.kwargs[self.kind.key])
 
 
-class AddMembersView(MembershipView):
+class CreateKindView(CreateView[Group | Role], TenantConfirmView):
+    """Create a group or a role."""
+
+    kind: ClassVar[GroupsOrRoles]
+    done: ClassVar[Text]
+
+    def act(self, form: django_forms.Form) -> Text:
+        self.row = self.kind.create(tenant_id=self.tenant.pk, by=self.staff.principal, **form.cleaned_data)
+        return self.done
+
+
+class EditKindView(EditView[Group | Role], KindView):
+    """Change a group or a role."""
+
+    action = Action.GRANT_ROLES
+
+    def update(self, changes: Context) -> None:
+        key = {self.kind.key: self.row.pk}
+        self.kind.update(tenant_id=self.tenant.pk, by=self.staff.principal, changes=changes, **key)
+
+
+class DeleteKindView(DeleteView[Group | Role], KindView):
+    """Delete a group or a role; its name must be typed."""
+
+    form_class = TypedName
+    done: ClassVar[Text]
+
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "wanted": self.row.name}
+
+    def act(self, form: django_forms.Form) -> Text:
+        self.kind.delete(tenant_id=self.tenant.pk, by=self.staff.principal, **{self.kind.key: self.row.pk})
+        return self.done
+
+
+class AddMembersView(KindView):
     """Find end users by a search and add those that are chosen. The search reads end users and is audited as such."""
 
     action = Action.GRANT_ROLES
     form_class = forms.ChosenUsersForm
     submit = _("Add")
+    dangerous = False
     template_name = "console/people/add_members.html"
 
     def load(self) -> None:
@@ -120,67 +155,68 @@ class AddMembersView(MembershipView):
         self.words = search.cleaned_data.get("q", "")
         self.found: list[tuple[UUID, str, str]] = []
         if self.words:
-            members = self.memberships().values_list("user_id", flat=True)
+            members = self.kind.memberships.filter(**{self.kind.key: self.row.pk}).values_list("user_id", flat=True)
             others = matching(EndUser.objects.all(), self.words).exclude(pk__in=members)
             self.found = list(others.order_by("email_key").values_list("pk", "email", "name")[:FOUND])
 
-    def get_form_kwargs(self) -> Fields:
+    def get_form_kwargs(self) -> Context:
         choices = [(str(key), f"{email} · {name}" if name else email) for key, email, name in self.found]
         return {**super().get_form_kwargs(), "choices": choices}
 
-    def get_context_data(self, **kwargs: object) -> Fields:
+    def get_context_data(self, **kwargs: object) -> Context:
         return {**super().get_context_data(**kwargs), "q": self.words, "found": self.found, "most": FOUND}
 
-    def act(self, fields: Fields) -> Text:
-        number = self.add(self.target.pk, [UUID(key) for key in fields["chosen"]])
+    def act(self, form: django_forms.Form) -> Text:
+        users = {self.kind.key: self.row.pk, "user_ids": [UUID(key) for key in form.cleaned_data["chosen"]]}
+        number = self.kind.add(tenant_id=self.tenant.pk, by=self.staff.principal, **users)
         return ngettext("%(number)s user is added.", "%(number)s users are added.", number) % {"number": number}
 
 
-class RemoveMemberView(MembershipView, EndUserConfirmView):
-    """Remove one end user from a group or role."""
+class RemoveMemberView(EndUserConfirmView):
+    """Remove one end user from a group or role, and go to its page."""
 
+    dangerous = False
+    kind: ClassVar[GroupsOrRoles]
     done: ClassVar[Text]
 
-    def act(self, fields: Fields) -> Text:
-        self.remove(self.target.pk, [self.end_user.pk])
+    def load(self) -> None:
+        super().load()
+        self.target: Group | Role = self.kind.find(self.kwargs[self.kind.key])
+
+    def names(self) -> Context:
+        return {**super().names(), "name": self.target.name}
+
+    def get_back_url(self) -> str:
+        return reverse(self.page, args=[self.target.pk])
+
+    def act(self, form: django_forms.Form) -> Text:
+        users = {self.kind.key: self.target.pk, "user_ids": [self.row.pk]}
+        self.kind.remove(tenant_id=self.tenant.pk, by=self.staff.principal, **users)
         return str(self.done) % self.names()
 
 
-class EndUserMembershipsView(MembershipView, EndUserConfirmView):
-    """Choose all groups or roles of one end user. Only what is changed in the form changes."""
+class EndUserMembershipsView(EndUserConfirmView):
+    """Choose all groups or direct roles of one end user. Only what is changed in the form changes."""
 
     action = Action.GRANT_ROLES
     form_class = forms.ChosenForm
     submit = _("Save")
+    dangerous = False
+    kind: ClassVar[GroupsOrRoles]
     done: ClassVar[Text]
 
-    def choices(self) -> list[tuple[str, str]]:
-        """Return the ids and names to choose from."""
-        raise NotImplementedError
+    def get_form_kwargs(self) -> Context:
+        rows = self.kind.rows.order_by("name").values_list("pk", "name")[: forms.MOST_BOXES]
+        had = self.kind.memberships.filter(user=self.row).values_list(self.kind.key, flat=True)
+        choices = [(str(key), name) for key, name in rows]
+        return {**super().get_form_kwargs(), "label": self.title, "choices": choices, "had": [str(key) for key in had]}
 
-    def current(self) -> Collection[UUID]:
-        """Return the ids of those that the user has."""
-        raise NotImplementedError
-
-    def load(self) -> None:
-        # The page is about the user, not about one group or role.
-        EndUserConfirmView.load(self)
-
-    def names(self) -> Fields:
-        return EndUserConfirmView.names(self)
-
-    def get_back_url(self) -> str:
-        return EndUserConfirmView.get_back_url(self)
-
-    def get_form_kwargs(self) -> Fields:
-        had = [str(key) for key in self.current()]
-        return {**super().get_form_kwargs(), "label": self.title, "choices": self.choices(), "had": had}
-
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: django_forms.Form) -> Text:
+        added, removed = form.cleaned_data["added"], form.cleaned_data["removed"]
         # All changes or none.
         with tenant_atomic():
-            for key in fields["added"]:
-                self.add(UUID(key), [self.end_user.pk])
-            for key in fields["removed"]:
-                self.remove(UUID(key), [self.end_user.pk])
-        return self.done if fields["added"] or fields["removed"] else _("Nothing was changed.")
+            for change, keys in ((self.kind.add, added), (self.kind.remove, removed)):
+                for key in keys:
+                    users = {self.kind.key: UUID(key), "user_ids": [self.row.pk]}
+                    change(tenant_id=self.tenant.pk, by=self.staff.principal, **users)
+        return self.done if added or removed else _("Nothing was changed.")

@@ -5,21 +5,20 @@ from typing import Final
 
 from django.http import HttpRequest
 from django.urls import reverse, reverse_lazy
-from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy
 
-from console.frame.access import staff_at
-from console.frame.forms import Fields
+from console.frame.access import Context, staff_at
+from console.frame.records import Text
 from console.frame.scope import chosen_tenant
 
 # Title, icon, name of the page, permissions.
-PAGES: Final[tuple[tuple[str | Promise, str, str, str], ...]] = (
+PAGES: Final[tuple[tuple[Text, str, str, str], ...]] = (
     (gettext_lazy("End users"), "group", "admin:userflow_enduser_changelist", "endusers:read"),
     (gettext_lazy("Groups"), "groups", "admin:userflow_group_changelist", "groups:read"),
     (gettext_lazy("Roles"), "badge", "admin:userflow_role_changelist", "roles:read"),
     (gettext_lazy("Invitations"), "outgoing_mail", "admin:invitations", "invitations:read"),
     (gettext_lazy("Sessions"), "devices", "admin:userflow_endusersession_changelist", "sessions:read endusers:read"),
-    (gettext_lazy("Audit trail"), "history", "admin:tenant_trail", "audit:read"),
+    (gettext_lazy("Audit log"), "history", "admin:tenant_trail", "audit:read"),
 )
 
 
@@ -29,7 +28,7 @@ def may_open(request: HttpRequest) -> Iterator[str]:
     return (reverse(page) for _, _, page, needed in PAGES if all(map(staff.may, needed.split())))
 
 
-def chosen_tenant_links(request: HttpRequest) -> Fields:
+def chosen_tenant_links(request: HttpRequest) -> Context:
     """Return the pages of the chosen tenant, or the link to choose one."""
     staff = staff_at(request)
     if chosen_tenant(request) is not None:

@@ -2,19 +2,32 @@
 
 from uuid import UUID
 
+from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from console.frame.access import Staff, needs, staff_at
-from console.frame.confirm import ConfirmView
-from console.frame.forms import Fields, Reason
-from console.frame.records import BAD, GOOD, NOTHING, Button, Cell, Record, Table, Text, moment, record_page
+from console.frame.access import Context, Staff, needs, staff_at
+from console.frame.confirm import CreateView, EditView, RowView
+from console.frame.forms import Reason
+from console.frame.records import (
+    BAD,
+    GOOD,
+    NOTHING,
+    Button,
+    Cell,
+    Record,
+    Table,
+    Text,
+    buttons_to,
+    moment,
+    record_page,
+)
 from console.frame.scope import chosen_tenant
 from console.platform.audit_logs import of_target
-from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, roles_for
+from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, RecordForm, roles_for
 from console.signin.enrollment_passes import IssuePassView
 from console.signin.proofs import ProofConfirmView, proof_in
 from console.signin.views import agent
@@ -27,17 +40,14 @@ from userflow.admins import actions
 from userflow.sessions import actions as sessions
 from userflow.sessions.assurance import Action
 
+LIST = "admin:userflow_adminuser_changelist"
+PAGE = "admin:userflow_adminuser_change"
 MOST_SESSIONS = 20
-_FIELDS = ("username", "email", "first_name", "last_name")
 
 
 def _find(staff: Staff, user_id: UUID) -> AdminUser:
     """Return the admin user: any for an operator, one of the own tenant for a tenant admin. Raises UnknownUser."""
     return find_admin_user(user_id=user_id, within=staff.user.tenant_id)
-
-
-def _page_of(user: AdminUser) -> str:
-    return reverse("admin:userflow_adminuser_change", args=[user.pk])
 
 
 @needs("admins:read")
@@ -50,7 +60,7 @@ def show(request: HttpRequest, user_id: UUID) -> HttpResponse:
         (_("State"), Cell(_("active"), tone=GOOD) if user.active else Cell(_("deactivated"), tone=BAD)),
         (_("E-mail address"), Cell(user.email)),
         (_("Name"), Cell(f"{user.first_name} {user.last_name}".strip() or NOTHING)),
-        (_("Works for"), Cell(user.tenant.name if user.tenant else _("the platform"))),
+        (_("Scope"), Cell(user.tenant.name if user.tenant else _("the platform"))),
         (_("Roles"), Cell(", ".join(roles) or NOTHING)),
         (_("Second factors"), Cell(", ".join(user.mfa_methods) or _("none"))),
         (_("Last sign-in"), Cell(moment(user.last_login))),
@@ -67,7 +77,7 @@ def show(request: HttpRequest, user_id: UUID) -> HttpResponse:
             facts=facts,
             tables=tables,
             buttons=_buttons(staff, user),
-            back=reverse("admin:userflow_adminuser_changelist"),
+            back=reverse(LIST),
         ),
     )
 
@@ -75,24 +85,19 @@ def show(request: HttpRequest, user_id: UUID) -> HttpResponse:
 def _buttons(staff: Staff, user: AdminUser) -> list[Button]:
     if not staff.may("admins:write"):
         return []
-
-    def button(title: Text, name: str) -> Button:
-        return Button(title, reverse(f"admin:admin_{name}", args=[user.pk]))
-
-    buttons = [button(_("Edit"), "edit")]
+    titles: dict[str, Text] = {"edit": _("Edit")}
+    other = user.pk != staff.user.pk
     if not user.active:
-        return [*buttons, button(_("Activate"), "activate")]
-    if user.pk != staff.user.pk:
-        buttons.append(
-            button(_("Reset factors"), "reset_factors")
-            if user.mfa_methods
-            else button(_("Issue enrollment pass"), "issue_pass")
-        )
-    if staff.may("sessions:write"):
-        buttons.append(button(_("End sessions"), "end_sessions"))
-    if user.pk != staff.user.pk:
-        buttons.append(button(_("Deactivate"), "deactivate"))
-    return buttons
+        titles["activate"] = _("Activate")
+    elif other and user.mfa_methods:
+        titles["reset_factors"] = _("Reset factors")
+    elif other:
+        titles["issue_pass"] = _("Issue enrollment pass")
+    if user.active and staff.may("sessions:write"):
+        titles["end_sessions"] = _("End sessions")
+    if user.active and other:
+        titles["deactivate"] = _("Deactivate")
+    return buttons_to("admin", user.pk, **titles)
 
 
 def _sessions(user: AdminUser) -> Table:
@@ -114,47 +119,36 @@ def _sessions(user: AdminUser) -> Table:
     )
 
 
-class CreateAdmin(ConfirmView):
+class CreateAdmin(CreateView[AdminUser]):
     """Create an admin user with a first password."""
 
     permissions = ("admins:write",)
+    page = PAGE
+    list_page = LIST
     action = Action.GRANT_ROLES
     title = _("Add admin user")
     text = _("Operators work for the platform. A tenant admin sees only that tenant.")
-    submit = _("Save")
-    dangerous = False
     form_class = NewAdminForm
 
-    created: AdminUser
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "staff": self.staff, "chosen": chosen_tenant(self.request)}
 
-    def get_back_url(self) -> str:
-        return reverse("admin:userflow_adminuser_changelist")
-
-    def get_form_kwargs(self) -> Fields:
-        return {**super().get_form_kwargs(), "staff": self.staff, "tenant": chosen_tenant(self.request)}
-
-    def act(self, fields: Fields) -> Text:
-        self.created, _ticket = actions.create_admin_user(**{"tenant_id": None, **fields}, by=self.staff.principal)
+    def act(self, form: Form) -> Text:
+        self.row, _ticket = actions.create_admin_user(
+            **{"tenant_id": None, **form.cleaned_data}, by=self.staff.principal
+        )
         return _("The admin user is created. A second factor is enrolled at the first sign-in.")
 
-    def get_success_url(self) -> str:
-        return _page_of(self.created)
 
-
-class AdminConfirmView(ConfirmView):
+class AdminConfirmView(RowView[AdminUser]):
     """A page that changes one admin user."""
 
     permissions = ("admins:write",)
-    user: AdminUser
+    page = PAGE
+    named_by = "username"
 
-    def load(self) -> None:
-        self.user = _find(self.staff, self.kwargs["user_id"])
-
-    def names(self) -> Fields:
-        return {"name": self.user.username}
-
-    def get_back_url(self) -> str:
-        return _page_of(self.user)
+    def find(self) -> AdminUser:
+        return _find(self.staff, self.kwargs["user_id"])
 
 
 def edit(request: HttpRequest, user_id: UUID) -> HttpResponse:
@@ -163,57 +157,58 @@ def edit(request: HttpRequest, user_id: UUID) -> HttpResponse:
     return view.as_view()(request, user_id=user_id)
 
 
-class EditAdmin(AdminConfirmView):
+class EditRecord(EditView[AdminUser], AdminConfirmView):
+    """Change the record of an admin user."""
+
+    title = _("Edit %(name)s")
+    saved = _("The admin user is saved.")
+    proof: dict[str, str] | None = None
+
+    def get_initial(self) -> Context:
+        return {name: getattr(self.row, name) for name in RecordForm.base_fields}
+
+    def update(self, changes: Context) -> Text | None:
+        changed = actions.update_admin_user(
+            user_id=self.row.pk,
+            by=self.staff.principal,
+            changes=changes,
+            proof=self.proof,
+            user_agent=agent(self.request),
+        )
+        if changes.get("email", changed.email) != changed.email:
+            return _("The new address applies once it is verified by the mail that was sent to it.")
+        return None
+
+
+class EditAdmin(EditRecord):
     """Change another admin user's record and roles."""
 
     action = Action.CHANGE_EMAIL_OF_OTHERS
-    title = _("Edit %(name)s")
     text = _("Roles apply from the next request on. You can give only permissions that you hold yourself.")
-    submit = _("Save")
-    dangerous = False
     form_class = AdminForm
 
-    def get_initial(self) -> Fields:
-        roles = sorted(role.name for role in self.user.roles.all())
-        return {**{name: getattr(self.user, name) for name in _FIELDS}, "roles": roles}
+    def roles(self) -> list[str]:
+        """Return the names of the user's roles."""
+        return sorted(role.name for role in self.row.roles.all())
 
-    def get_form_kwargs(self) -> Fields:
-        choices = roles_for(self.staff, self.user.tenant_id, self.get_initial()["roles"])
-        return {**super().get_form_kwargs(), "choices": choices}
+    def get_initial(self) -> Context:
+        return {**super().get_initial(), "roles": self.roles()}
 
-    def proof(self, fields: Fields, changes: Fields) -> dict[str, str]:
-        """Return the proof that the changes need."""
-        return {}
-
-    def act(self, fields: Fields) -> Text:
-        initial = self.get_initial()
-        asked = {**fields, "roles": sorted(fields["roles"])} if "roles" in fields else fields
-        changes = {name: value for name, value in asked.items() if name in initial and value != initial[name]}
-        if changes:
-            changed = actions.update_admin_user(
-                user_id=self.user.pk,
-                by=self.staff.principal,
-                changes=changes,
-                proof=self.proof(fields, changes),
-                user_agent=agent(self.request),
-            )
-            if changes.get("email", changed.email) != changed.email:
-                return _("The new address applies once it is verified by the mail that was sent to it.")
-        return _("The admin user is saved.")
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "choices": roles_for(self.staff, self.row.tenant_id, self.roles())}
 
 
-class EditOwnRecord(ProofConfirmView, EditAdmin):
+class EditOwnRecord(ProofConfirmView, EditRecord):
     """Change the own record."""
 
     action = Action.CHANGE_OWN_EMAIL
     text = _("A new e-mail address needs your password or another proof.")
     form_class = OwnRecordForm
 
-    def get_form_kwargs(self) -> Fields:
-        return {name: value for name, value in super().get_form_kwargs().items() if name != "choices"}
-
-    def proof(self, fields: Fields, changes: Fields) -> dict[str, str]:
-        return proof_in(self.request, fields) if "email" in changes else {}
+    def act(self, form: Form) -> Text:
+        if form.cleaned_data["email"] != self.row.email:
+            self.proof = proof_in(self.request, form.cleaned_data)
+        return super().act(form)
 
 
 class Activate(AdminConfirmView):
@@ -222,8 +217,8 @@ class Activate(AdminConfirmView):
     title = _("Activate %(name)s")
     text = _("The user can sign in again, with the password and the factors from before.")
 
-    def act(self, fields: Fields) -> Text:
-        actions.set_admin_active(user_id=self.user.pk, active=True, by=self.staff.principal)
+    def act(self, form: Form) -> Text:
+        actions.set_admin_active(user_id=self.row.pk, active=True, by=self.staff.principal)
         return _("The admin user is active.")
 
 
@@ -234,8 +229,8 @@ class Deactivate(AdminConfirmView):
     title = _("Deactivate %(name)s")
     text = _("All sessions end at once and the user cannot sign in. The record stays and can be activated again.")
 
-    def act(self, fields: Fields) -> Text:
-        actions.set_admin_active(user_id=self.user.pk, active=False, by=self.staff.principal)
+    def act(self, form: Form) -> Text:
+        actions.set_admin_active(user_id=self.row.pk, active=False, by=self.staff.principal)
         return _("The admin user is deactivated.")
 
 
@@ -251,9 +246,13 @@ class ResetFactors(AdminConfirmView):
     submit = _("Reset factors")
     form_class = Reason
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         reset_factors(
-            realm=ADMINS, tenant_id=None, user_id=self.user.pk, reason=fields["reason"], by=self.staff.principal
+            realm=ADMINS,
+            tenant_id=None,
+            user_id=self.row.pk,
+            reason=form.cleaned_data["reason"],
+            by=self.staff.principal,
         )
         return _("The factors are removed. The user receives an enrollment pass by mail.")
 
@@ -263,11 +262,11 @@ class IssuePass(IssuePassView, AdminConfirmView):
 
     realm = ADMINS
 
-    def names(self) -> Fields:
-        return {"email": self.user.email}
+    def names(self) -> Context:
+        return {"email": self.row.email}
 
     def recipient(self) -> AdminUser:
-        return self.user
+        return self.row
 
 
 class EndAllSessions(AdminConfirmView):
@@ -279,10 +278,10 @@ class EndAllSessions(AdminConfirmView):
 
     def load(self) -> None:
         super().load()
-        self.action = None if self.user.pk == self.staff.user.pk else Action.END_SESSIONS_OF_OTHERS
+        self.action = None if self.row.pk == self.staff.user.pk else Action.END_SESSIONS_OF_OTHERS
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         ended = sessions.end_all_sessions(
-            by=self.staff.principal, user_id=self.user.pk, tenant_id=self.staff.user.tenant_id
+            by=self.staff.principal, user_id=self.row.pk, tenant_id=self.staff.user.tenant_id
         )
         return ngettext("%(number)d session has ended.", "%(number)d sessions have ended.", ended) % {"number": ended}

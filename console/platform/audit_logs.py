@@ -1,4 +1,4 @@
-"""The platform's audit trail: searched page by page, and exported as a file.
+"""The platform's audit log: searched page by page, and exported as a file.
 
 Every page costs the same: it begins after an event's number and nothing is counted. Operators see the whole trail, tenant
 admins the events of their tenant.
@@ -10,26 +10,25 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Final, Unpack
 from urllib.parse import urlencode
 from uuid import UUID
 
 import orjson
 from django import forms
-from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import needs, staff_at
+from console.frame.access import Context, needs, staff_at
 from console.frame.confirm import ConfirmView
-from console.frame.forms import Fields, Line, Moment, Pick
-from console.frame.records import BAD, GOOD, MIND, NOTHING, Cell, Table, Text
+from console.frame.events import EventSearch
+from console.frame.forms import FormOptions, Line, Pick
+from console.frame.records import BAD, GOOD, MIND, NOTHING, Cell, Table, Text, render_page
 from userflow.audit.actions import PLATFORM, Filters, export_events, page_of_events
 
-Event = Fields
+Event = Context
 
 PAGE: Final = 50
 SHOWN_OF_ONE: Final = 10
@@ -55,38 +54,15 @@ _TONES = {"success": GOOD, "refused": MIND, "failed": BAD}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-class SearchForm(forms.Form):
-    """The filters; an empty one matches everything."""
+class SearchForm(EventSearch):
+    """The filters of the platform's trail; operators can also choose a tenant."""
 
-    action = Line(label=_("Action"), required=False, max_length=64)
-    actor = Line(label=_("Actor (id)"), required=False, max_length=64)
-    target = Line(label=_("Target (id)"), required=False, max_length=64)
-    since = Moment(label=_("From (UTC)"), required=False)
-    until = Moment(label=_("Before (UTC)"), required=False)
-    tenant = forms.UUIDField(label=_("Tenant (id)"), required=False)
-    before = forms.IntegerField(required=False, min_value=1, max_value=2**62, widget=forms.HiddenInput)
+    tenant = forms.UUIDField(label=_("Tenant (id)"), required=False, widget=Line.widget)
 
-    def __init__(self, *args: Any, operator: bool, **options: Any) -> None:
-        super().__init__(*args, **options)
-        if operator:
-            self.fields["tenant"].widget = Line().widget
-        else:
+    def __init__(self, *, operator: bool, **options: Unpack[FormOptions]) -> None:
+        super().__init__(**options)
+        if not operator:
             del self.fields["tenant"]
-
-    def filters(self) -> Filters:
-        """Return the filters of the action."""
-        return filters_of(self.cleaned_data)
-
-
-def filters_of(fields: Fields) -> Filters:
-    """Return the filters of the action for the fields of a search."""
-    return Filters(
-        actor=fields["actor"] or None,
-        action=fields["action"] or None,
-        target=fields["target"] or None,
-        since=fields["since"],
-        until=fields["until"],
-    )
 
 
 class ExportForm(SearchForm):
@@ -107,7 +83,7 @@ def _events(rows: list[Event], *, with_tenant: bool) -> list[tuple[Cell, ...]]:
         (
             Cell(f"{row['at']:%Y-%m-%d %H:%M:%S}"),
             Cell(row["action"]),
-            Cell(row["outcome"], tone=_TONES.get(row["outcome"], MIND)),
+            Cell(row["outcome"], tone=_TONES.get(str(row["outcome"]), MIND)),
             Cell(f"{row['actor_kind']} {row['actor_id']}".strip(), mono=True),
             Cell(f"{row['target_kind']} {row['target_id']}".strip() or NOTHING, mono=True),
             Cell(row["address"] or NOTHING, mono=True),
@@ -118,7 +94,7 @@ def _events(rows: list[Event], *, with_tenant: bool) -> list[tuple[Cell, ...]]:
     ]
 
 
-def _details(details: Fields) -> str:
+def _details(details: object) -> str:
     # The spaces let a narrow column break lines between fields instead of inside words.
     return json.dumps(details, ensure_ascii=False) if details else NOTHING
 
@@ -144,7 +120,7 @@ def of_target(target_id: UUID, *, within: UUID | None) -> Table:
 def listed(request: HttpRequest) -> HttpResponse:
     """One page of the trail, newest first."""
     staff = staff_at(request)
-    form = SearchForm(request.GET, operator=staff.is_operator)
+    form = SearchForm(data=request.GET, operator=staff.is_operator)
     rows: list[Event] = []
     older = None
     if form.is_valid():
@@ -155,13 +131,12 @@ def listed(request: HttpRequest) -> HttpResponse:
             filters=form.filters(),
             before=form.cleaned_data["before"],
         )
-    asked = {name: value for name, value in request.GET.items() if name in form.fields and name != "before" and value}
-    return TemplateResponse(
+    asked = form.asked()
+    return render_page(
         request,
         "console/platform/audit_logs.html",
+        _("Audit log"),
         {
-            **admin.site.each_context(request),
-            "title": _("Audit trail"),
             "form": form,
             "asked": asked,
             "table": Table(
@@ -182,7 +157,8 @@ class Export(ConfirmView):
     """Download the trail as a file. The export is audited before the first byte is sent."""
 
     permissions = ("audit:read",)
-    title = _("Export the audit trail")
+    list_page = "admin:audit_trail"
+    title = _("Export the audit log")
     text = _(
         "At most %(most)d events are exported, oldest first. For more, narrow the time or use the command export_audit. "
         "The file names users by ids and addresses: store it as carefully as the trail itself."
@@ -193,25 +169,23 @@ class Export(ConfirmView):
     events: Iterator[Event]
     file_format: str
 
-    def names(self) -> Fields:
+    def names(self) -> Context:
         return {"most": MOST_EXPORTED}
 
-    def get_back_url(self) -> str:
-        return reverse("admin:audit_trail")
-
-    def get_initial(self) -> Fields:
+    def get_initial(self) -> Context:
         return {name: value for name, value in self.request.GET.items() if name in ExportForm.base_fields}
 
-    def get_form_kwargs(self) -> Fields:
+    def get_form_kwargs(self) -> Context:
         return {**super().get_form_kwargs(), "operator": self.staff.is_operator}
 
-    def act(self, fields: Fields) -> Text:
-        tenant_id = self.staff.user.tenant_id or fields.get("tenant")
-        events = export_events(tenant_id=tenant_id, trail=PLATFORM, filters=filters_of(fields))
+    def act(self, form: forms.Form) -> Text:
+        assert isinstance(form, ExportForm)
+        tenant_id = self.staff.user.tenant_id or form.cleaned_data.get("tenant")
+        events = export_events(tenant_id=tenant_id, trail=PLATFORM, filters=form.filters())
         # Reading the first event writes the audit event, in this request and under this user.
         first = list(islice(events, 1))
-        self.events, self.file_format = islice(chain(first, events), MOST_EXPORTED), fields["form"]
-        return _("The export was recorded in the audit trail.")
+        self.events, self.file_format = islice(chain(first, events), MOST_EXPORTED), form.cleaned_data["form"]
+        return _("The export was recorded in the audit log.")
 
     def respond(self) -> HttpResponse:
         return _download(self.events, self.file_format)
@@ -241,7 +215,7 @@ def as_csv(events: Iterator[Event]) -> Iterator[bytes]:
     yield line.getvalue().encode()
 
 
-def _harmless(value: Any) -> str:
+def _harmless(value: object) -> str:
     if isinstance(value, dict):
         value = orjson.dumps(value, default=str).decode()
     if isinstance(value, datetime):

@@ -2,13 +2,20 @@
 
 from uuid import UUID
 
+from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Staff, needs, staff_at
-from console.frame.confirm import ConfirmView
-from console.frame.forms import Fields
+from console.frame.access import Context, Staff, needs, staff_at
+from console.frame.confirm import (
+    ChosenTenantConfirmView,
+    CreateView,
+    DeleteView,
+    EditView,
+    RowView,
+    SecretView,
+)
 from console.frame.records import (
     BAD,
     GOOD,
@@ -17,28 +24,23 @@ from console.frame.records import (
     Cell,
     Record,
     Text,
+    buttons_to,
     moment,
     record_page,
-    secret_page,
     yes_or_no,
 )
 from console.frame.scope import tenant_at
-from console.platform.forms import ClientForm, OverlapForm
-from tenants.models import Tenant
+from console.platform.forms import ClientChangesForm, ClientForm, OverlapForm
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients import actions
 from userflow.sessions.assurance import Action
 
 LIST = "admin:userflow_client_changelist"
-_FIELDS = ("name", "redirect_uris", "scopes", "tags", "self_registration")
+PAGE = "admin:userflow_client_change"
 
 
 def _find(request: HttpRequest, client_id: UUID) -> Client:
     return actions.find_client(tenant_id=tenant_at(request).pk, client_id=client_id)
-
-
-def _page_of(client: Client) -> str:
-    return reverse("admin:userflow_client_change", args=[client.pk])
 
 
 @needs("clients:read")
@@ -54,7 +56,7 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         (_("Scopes"), Cell(", ".join(client.scopes) or NOTHING)),
         (_("Redirect URIs"), Cell(", ".join(client.redirect_uris) or NOTHING)),
         (_("Tags"), Cell(", ".join(client.tags) or NOTHING)),
-        (_("Previous secret works until"), Cell(moment(client.previous_secret_until))),
+        (_("Previous secret expires"), Cell(moment(client.previous_secret_until))),
         (_("Last used"), Cell(moment(client.last_used_at))),
         (_("Created"), Cell(moment(client.created_at))),
     )
@@ -65,95 +67,56 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
 def _buttons(staff: Staff, client: Client) -> list[Button]:
     if not staff.may("clients:write"):
         return []
-
-    def button(title: Text, name: str) -> Button:
-        return Button(title, reverse(f"admin:{name}", args=[client.pk]))
-
-    return [
-        button(_("Edit"), "client_edit"),
-        button(_("Deactivate"), "client_deactivate") if client.active else button(_("Activate"), "client_activate"),
-        *([button(_("New secret"), "client_rotate")] if client.type == CONFIDENTIAL else []),
-        *([] if client.is_default else [button(_("Delete"), "userflow_client_delete")]),
-    ]
+    titles: dict[str, Text] = {"edit": _("Edit")}
+    titles |= {"deactivate": _("Deactivate")} if client.active else {"activate": _("Activate")}
+    if client.type == CONFIDENTIAL:
+        titles["rotate"] = _("Rotate secret")
+    delete = [] if client.is_default else buttons_to("userflow_client", client.pk, delete=_("Delete"))
+    return buttons_to("client", client.pk, **titles) + delete
 
 
-class CreateClient(ConfirmView):
+class CreateClient(CreateView[Client], ChosenTenantConfirmView, SecretView[Client]):
     """Create a client; the secret of a confidential one is shown once."""
 
     permissions = ("clients:write",)
+    page = PAGE
+    list_page = LIST
     action = Action.WRITE_CLIENT_SECRET
     title = _("Add client")
     text = _("An application of %(tenant)s. The secret of a confidential client is shown once, on the next page.")
-    submit = _("Save")
-    dangerous = False
     form_class = ClientForm
 
-    tenant: Tenant
-    created: Client
-    secret: str | None
-
-    def load(self) -> None:
-        self.tenant = tenant_at(self.request)
-
-    def names(self) -> Fields:
-        return {"tenant": self.tenant.name}
-
-    def get_back_url(self) -> str:
-        return reverse(LIST)
-
-    def act(self, fields: Fields) -> Text:
-        self.created, self.secret = actions.create_client(tenant_id=self.tenant.pk, by=self.staff.principal, **fields)
+    def act(self, form: Form) -> Text:
+        self.row, self.secret = actions.create_client(
+            tenant_id=self.tenant.pk, by=self.staff.principal, **form.cleaned_data
+        )
         return _("The client is created.")
 
-    def respond(self) -> HttpResponse:
-        if self.secret is None:
-            return show(self.request, self.created.pk)
-        return secret_page(self.request, of=self.created.name, secret=self.secret, back=_page_of(self.created))
 
-
-class ClientConfirmView(ConfirmView):
+class ClientConfirmView(RowView[Client]):
     """A page that changes one client of the chosen tenant."""
 
     permissions = ("clients:write",)
-    client: Client
+    page = PAGE
+    list_page = LIST
 
-    def load(self) -> None:
-        self.client = _find(self.request, self.kwargs["client_id"])
-
-    def names(self) -> Fields:
-        return {"name": self.client.name}
-
-    def get_back_url(self) -> str:
-        return _page_of(self.client)
+    def find(self) -> Client:
+        return _find(self.request, self.kwargs["client_id"])
 
 
-class _FixedTypeForm(ClientForm):
-    """The form of an existing client, whose type does not change."""
-
-    type = None  # type: ignore[assignment]  # Django's way to leave an inherited field out
-
-
-class EditClient(ClientConfirmView):
+class EditClient(EditView[Client], ClientConfirmView):
     """Change a client."""
 
     action = Action.GRANT_ROLES
     title = _("Edit %(name)s")
     text = _("The change applies from the next request of the application on.")
-    submit = _("Save")
-    dangerous = False
-    form_class = _FixedTypeForm
+    form_class = ClientChangesForm
+    saved = _("The client is saved.")
 
-    def get_initial(self) -> Fields:
-        return {name: getattr(self.client, name) for name in _FIELDS}
-
-    def act(self, fields: Fields) -> Text:
-        initial = self.get_initial()
-        changes = {name: fields[name] for name in _FIELDS if fields[name] != initial[name]}
-        if changes:
-            actions.update_client(
-                tenant_id=self.client.tenant_id, client_id=self.client.pk, by=self.staff.principal, changes=changes
-            )
-        return _("The client is saved.")
+    def update(self, changes: Context) -> None:
+        actions.update_client(
+            tenant_id=self.row.tenant_id, client_id=self.row.pk, by=self.staff.principal, changes=changes
+        )
 
 
 class Activate(ClientConfirmView):
@@ -162,9 +125,9 @@ class Activate(ClientConfirmView):
     title = _("Activate %(name)s")
     text = _("The application works again. Its users sign in again.")
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         actions.set_client_active(
-            tenant_id=self.client.tenant_id, client_id=self.client.pk, by=self.staff.principal, active=True
+            tenant_id=self.row.tenant_id, client_id=self.row.pk, by=self.staff.principal, active=True
         )
         return _("The client is active.")
 
@@ -178,49 +141,41 @@ class Deactivate(ClientConfirmView):
         "No one can sign in through it, its tokens are revoked, and everyone who signed in through it is signed out."
     )
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         actions.set_client_active(
-            tenant_id=self.client.tenant_id, client_id=self.client.pk, by=self.staff.principal, active=False
+            tenant_id=self.row.tenant_id, client_id=self.row.pk, by=self.staff.principal, active=False
         )
         return _("The client is deactivated.")
 
 
-class RotateSecret(ClientConfirmView):
+class RotateSecret(SecretView[Client], ClientConfirmView):
     """Create a new secret and show it once."""
 
     action = Action.WRITE_CLIENT_SECRET
-    title = _("New secret for %(name)s")
+    title = _("Rotate the secret of %(name)s")
     text = _(
         "The new secret is shown once. Both secrets work until the current one expires, so nothing is interrupted."
     )
-    submit = _("Create secret")
+    submit = _("Rotate secret")
     form_class = OverlapForm
 
-    secret: str
-
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         _client, self.secret = actions.rotate_client_secret(
-            tenant_id=self.client.tenant_id,
-            client_id=self.client.pk,
+            tenant_id=self.row.tenant_id,
+            client_id=self.row.pk,
             by=self.staff.principal,
-            overlap_seconds=fields["overlap_hours"] * 3600,
+            overlap_seconds=form.cleaned_data["overlap_hours"] * 3600,
         )
         return _("The secret is shown on this page only. Store it where the application reads it.")
 
-    def respond(self) -> HttpResponse:
-        return secret_page(self.request, of=self.client.name, secret=self.secret, back=_page_of(self.client))
 
-
-class DeleteClient(ClientConfirmView):
+class DeleteClient(DeleteView[Client], ClientConfirmView):
     """Delete a client."""
 
     action = Action.END_SESSIONS_OF_OTHERS
     title = _("Delete %(name)s")
     text = _("The application stops working and its tokens are revoked. Its users stay.")
 
-    def act(self, fields: Fields) -> Text:
-        actions.delete_client(tenant_id=self.client.tenant_id, client_id=self.client.pk, by=self.staff.principal)
+    def act(self, form: Form) -> Text:
+        actions.delete_client(tenant_id=self.row.tenant_id, client_id=self.row.pk, by=self.staff.principal)
         return _("The client is deleted.")
-
-    def get_success_url(self) -> str:
-        return reverse(LIST)

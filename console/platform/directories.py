@@ -1,16 +1,18 @@
 """Directories of the chosen tenant: their configuration without secrets, and their runs."""
 
+from collections.abc import Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
 from django.conf import settings
+from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from console.frame import labels
-from console.frame.access import Staff, needs, staff_at
-from console.frame.confirm import ChosenTenantConfirmView
-from console.frame.forms import Fields
+from console.frame.access import Context, Staff, needs, staff_at
+from console.frame.confirm import ChosenTenantConfirmView, DeleteView, EditView, RowView
 from console.frame.records import (
     BAD,
     GOOD,
@@ -22,7 +24,9 @@ from console.frame.records import (
     Record,
     Table,
     Text,
+    buttons_to,
     moment,
+    never_stored,
     record_page,
     yes_or_no,
 )
@@ -41,7 +45,9 @@ from userflow.directory.models import (
 )
 from userflow.sessions.assurance import Action
 
-MOST_SHOWN = 100
+LIST: Final = "admin:directories"
+PAGE: Final = "admin:directory"
+MOST_SHOWN: Final = 100
 RUNS_SHOWN = 20
 _TONES = {RUNNING: PLAIN, SUCCEEDED: GOOD, FAILED: BAD, REFUSED: BAD, INCOMPLETE: MIND, INTERRUPTED: MIND}
 _KINDS = {"active_directory": "Active Directory", "entra_id": "Entra ID"}
@@ -62,10 +68,6 @@ def _find(request: HttpRequest, config_id: UUID) -> actions.Shown:
     return actions.find_directory(tenant_id=tenant_at(request).pk, config_id=config_id)
 
 
-def _page_of(config_id: UUID) -> str:
-    return reverse("admin:directory", args=[config_id])
-
-
 def _run_state(run: DirectoryRun | None) -> Cell:
     if run is None:
         return Cell(_("never"), tone=PLAIN)
@@ -82,7 +84,7 @@ def listed(request: HttpRequest) -> HttpResponse:
         headers=(_("Name"), _("Kind"), _("Enabled"), _("Last run"), _("Ended"), _("Next run")),
         rows=[
             (
-                Cell(shown.config.name, link=_page_of(shown.config.pk)),
+                Cell(shown.config.name, link=reverse(PAGE, args=[shown.config.pk])),
                 Cell(_KINDS[shown.config.kind]),
                 yes_or_no(shown.config.enabled),
                 _run_state(shown.last_run),
@@ -100,35 +102,31 @@ def listed(request: HttpRequest) -> HttpResponse:
 @needs("directory:read")
 def show(request: HttpRequest, config_id: UUID) -> HttpResponse:
     """One directory with its runs."""
-    staff = staff_at(request)
     config = _find(request, config_id).config
-    found = actions.list_runs(tenant_id=config.tenant_id, config_id=config.pk, page=1, limit=RUNS_SHOWN)
+    every = _("%(n)d minutes") % {"n": config.sync_every_minutes} if config.sync_every_minutes else NOTHING
     facts: list[tuple[Text, Cell]] = [
         (_("Kind"), Cell(_KINDS[config.kind])),
         (_("Enabled"), yes_or_no(config.enabled)),
         *((_TARGET[name], Cell(config.target.get(name) or NOTHING, mono=True)) for name in actions.TARGET[config.kind]),
         (_("Secret stored"), Cell(moment(config.secret_set_at))),
         (_("User filter"), Cell(config.user_filter or NOTHING, mono=True)),
-        (_("Synchronised groups"), Cell(len(config.groups))),
-        (_("Deactivates at most"), Cell(f"{config.max_deactivation_percent} %")),
-        (
-            _("Every"),
-            Cell(_("%(n)d minutes") % {"n": config.sync_every_minutes} if config.sync_every_minutes else NOTHING),
-        ),
+        (_("Mapped groups"), Cell(len(config.groups))),
+        (_("Deactivation limit"), Cell(f"{config.max_deactivation_percent} %")),
+        (_("Interval"), Cell(every)),
         (_("Next run"), Cell(moment(config.next_run_at))),
     ]
-    runs = Table(
+    buttons = _buttons(staff_at(request), config.pk)
+    return record_page(
+        request, Record(title=config.name, facts=facts, tables=[_runs(config)], buttons=buttons, back=reverse(LIST))
+    )
+
+
+def _runs(config: DirectoryConfig) -> Table:
+    found = actions.list_runs(tenant_id=config.tenant_id, config_id=config.pk, page=1, limit=RUNS_SHOWN)
+    users = _("Found"), _("Created"), _("Updated"), _("Deactivated"), _("Skipped")
+    return Table(
         title=_("Runs"),
-        headers=(
-            _("Started"),
-            _("Triggered by"),
-            _("State"),
-            _("Found"),
-            _("Created"),
-            _("Updated"),
-            _("Deactivated"),
-            _("Skipped"),
-        ),
+        headers=(_("Started"), _("Triggered by"), _("State"), *users),
         rows=[
             (
                 Cell(moment(run.started_at), link=reverse("admin:directory_run", args=[config.pk, run.pk])),
@@ -145,28 +143,18 @@ def show(request: HttpRequest, config_id: UUID) -> HttpResponse:
         empty=_("No runs yet. Begin with a dry run: it shows what would change and changes nothing."),
         note=_("The newest %(most)d are shown.") % {"most": RUNS_SHOWN} if found.total > RUNS_SHOWN else "",
     )
-    return record_page(
-        request,
-        Record(
-            title=config.name,
-            facts=facts,
-            tables=[runs],
-            buttons=_buttons(staff, config.pk),
-            back=reverse("admin:directories"),
-        ),
-    )
 
 
 def _buttons(staff: Staff, config_id: UUID) -> list[Button]:
-    def button(title: Text, name: str, variant: str = "default") -> Button:
-        return Button(title, reverse(f"admin:directory_{name}", args=[config_id]), variant)
-
-    syncs = [button(_("Dry run"), "dry_run", "primary"), button(_("Synchronise"), "sync"), button(_("Test"), "try")]
-    changes = [button(_("Edit"), "change"), button(_("Delete"), "delete")]
-    return [
-        *(syncs if staff.may("directory:sync") else []),
-        *(changes if staff.may("directory:write") else []),
-    ]
+    buttons = []
+    if staff.may("directory:sync"):
+        buttons += [
+            Button(_("Dry run"), reverse("admin:directory_dry_run", args=[config_id]), "primary"),
+            *buttons_to("directory", config_id, sync=_("Synchronize"), **{"try": _("Test")}),
+        ]
+    if staff.may("directory:write"):
+        buttons += buttons_to("directory", config_id, change=_("Edit"), delete=_("Delete"))
+    return buttons
 
 
 @needs("directory:read")
@@ -179,70 +167,68 @@ def show_run(request: HttpRequest, config_id: UUID, run_id: UUID) -> HttpRespons
     return _run_page(request, run, config.name, run.preview_users)
 
 
-def _run_page(request: HttpRequest, run: DirectoryRun, name: str, preview: list[Fields]) -> HttpResponse:
+def _run_page(
+    request: HttpRequest, run: DirectoryRun, name: str, preview: Sequence[Mapping[str, object]]
+) -> HttpResponse:
     counts = ("found", "created", "updated", "activated", "deactivated", "skipped")
     facts: list[tuple[Text, Cell]] = [
         (_("State"), _run_state(run)),
         (_("Reason"), Cell(run.reason or NOTHING)),
         (_("Triggered by"), Cell(run.trigger)),
-        (_("Read"), Cell(_("everything") if run.full else _("changes"))),
+        (_("Mode"), Cell(_("full") if run.full else _("changes only"))),
         (_("Started"), Cell(moment(run.started_at))),
         (_("Ended"), Cell(moment(run.finished_at))),
-        *((_("Users %(what)s") % {"what": name}, Cell(getattr(run, f"users_{name}"))) for name in counts),
+        *((_("Users %(what)s") % {"what": count}, Cell(getattr(run, f"users_{count}"))) for count in counts),
     ]
-    problems = Table(
+    skipped = Table(
         title=_("Skipped"),
-        headers=(_("Object"), _("Code"), _("Meaning")),
+        headers=(_("Object"), _("Code"), _("Message")),
         rows=[(Cell(row["external_id"], mono=True), Cell(row["code"]), Cell(row["message"])) for row in run.errors],
         empty=_("Nothing was skipped."),
     )
-    tables = [problems]
-    if run.dry_run:
-        tables.append(
-            Table(
-                title=_("What would change"),
-                headers=(_("Object"), _("Change"), _("Name")),
-                rows=[
-                    (
-                        Cell(row["external_id"], mono=True),
-                        Cell(row["action"]),
-                        Cell(row.get("email") or row.get("name") or NOTHING),
-                    )
-                    for row in preview
-                ],
-                note=_("Names are shown right after the run only; its record stores none."),
-                empty=_("Nothing: the tenant matches the directory.")
-                if run.state == SUCCEEDED
-                else _("Unknown: the run did not succeed. See the reason above."),
+    tables = [skipped, _preview(run, preview)] if run.dry_run else [skipped]
+    back = reverse(PAGE, args=[run.config_id])
+    record = Record(title=_("Run of %(name)s") % {"name": name}, facts=facts, tables=tables, back=back)
+    return never_stored(record_page(request, record))
+
+
+def _preview(run: DirectoryRun, rows: Sequence[Mapping[str, object]]) -> Table:
+    return Table(
+        title=_("What would change"),
+        headers=(_("Object"), _("Change"), _("Name")),
+        rows=[
+            (
+                Cell(row["external_id"], mono=True),
+                Cell(row["action"]),
+                Cell(row.get("email") or row.get("name") or NOTHING),
             )
-        )
-    title = _("Run of %(name)s") % {"name": name}
-    response = record_page(request, Record(title=title, facts=facts, tables=tables, back=_page_of(run.config_id)))
-    response.headers["Cache-Control"] = "no-store"
-    return response
+            for row in rows
+        ],
+        note=_("Names are shown right after the run only; its record stores none."),
+        empty=_("Nothing: the tenant matches the directory.")
+        if run.state == SUCCEEDED
+        else _("Unknown: the run did not succeed. See the reason above."),
+    )
 
 
-class DirectoryConfirmView(ChosenTenantConfirmView):
+class DirectoryConfirmView(RowView[DirectoryConfig], ChosenTenantConfirmView):
     """A page about one directory."""
 
-    config: DirectoryConfig
+    page = PAGE
+    list_page = LIST
 
-    def load(self) -> None:
-        super().load()
-        self.config = _find(self.request, self.kwargs["config_id"]).config
+    def find(self) -> DirectoryConfig:
+        return _find(self.request, self.kwargs["config_id"]).config
 
-    def names(self) -> Fields:
-        return {"name": self.config.name, "seconds": settings.DIRECTORY_REQUEST_SECONDS}
-
-    def get_back_url(self) -> str:
-        return _page_of(self.config.pk)
+    def names(self) -> Context:
+        return {**super().names(), "seconds": settings.DIRECTORY_REQUEST_SECONDS}
 
 
-class Synchronise(DirectoryConfirmView):
+class Synchronize(DirectoryConfirmView):
     """Import the changes of the directory."""
 
     permissions = ("directory:sync",)
-    title = _("Synchronise %(name)s")
+    title = _("Synchronize %(name)s")
     text = _(
         "Users are created, updated and deactivated as in the directory. A run that takes more than %(seconds)d seconds "
         "ends as incomplete. Use the command sync_directory for longer runs."
@@ -253,24 +239,24 @@ class Synchronise(DirectoryConfirmView):
 
     ran: synchronising.Ran
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         self.ran = synchronising.synchronise(
             tenant_id=self.tenant.pk,
-            config_id=self.config.pk,
+            config_id=self.row.pk,
             dry_run=self.dry_run,
             seconds=settings.DIRECTORY_REQUEST_SECONDS,
             by=self.staff.principal,
-            force=fields["force"],
-            full=fields["full"],
+            force=form.cleaned_data["force"],
+            full=form.cleaned_data["full"],
         )
         return _("The run has ended: %(state)s.") % {"state": self.ran.run.state}
 
     def respond(self) -> HttpResponse:
-        return _run_page(self.request, self.ran.run, self.config.name, self.ran.tally.preview)
+        return _run_page(self.request, self.ran.run, self.row.name, self.ran.tally.preview)
 
 
-class DryRun(Synchronise):
-    """Show what a synchronisation would change."""
+class DryRun(Synchronize):
+    """Show what a synchronization would change."""
 
     title = _("Dry run of %(name)s")
     text = _("The directory is read and compared. Nothing changes.")
@@ -289,8 +275,8 @@ class TestDirectory(DirectoryConfirmView):
 
     tried: synchronising.Tried
 
-    def act(self, fields: Fields) -> Text:
-        self.tried = synchronising.try_directory(tenant_id=self.tenant.pk, config_id=self.config.pk)
+    def act(self, form: Form) -> Text:
+        self.tried = synchronising.try_directory(tenant_id=self.tenant.pk, config_id=self.row.pk)
         return _("The directory was tested.")
 
     def respond(self) -> HttpResponse:
@@ -306,36 +292,26 @@ class TestDirectory(DirectoryConfirmView):
             tables=[] if self.tried.problem else [sample],
             back=self.get_back_url(),
         )
-        response = record_page(self.request, record)
-        response.headers["Cache-Control"] = "no-store"
-        return response
+        return never_stored(record_page(self.request, record))
 
 
-class EditDirectory(DirectoryConfirmView):
+class EditDirectory(EditView[DirectoryConfig], DirectoryConfirmView):
     """Change the name, the schedule and the deactivation limit."""
 
     permissions = ("directory:write",)
     action = Action.CHANGE_CONNECTIONS
     title = _("Edit %(name)s")
     text = _("The server and the secret are changed through the API.")
-    submit = _("Save")
-    dangerous = False
     form_class = ScheduleForm
+    saved = _("The directory is saved.")
 
-    def get_initial(self) -> Fields:
-        return {name: getattr(self.config, name) for name in ScheduleForm.base_fields}
-
-    def act(self, fields: Fields) -> Text:
-        initial = self.get_initial()
-        changes = {name: value for name, value in fields.items() if value != initial[name]}
-        if changes:
-            actions.update_directory(
-                tenant_id=self.tenant.pk, config_id=self.config.pk, by=self.staff.principal, changes=changes
-            )
-        return _("The directory is saved.")
+    def update(self, changes: Context) -> None:
+        actions.update_directory(
+            tenant_id=self.tenant.pk, config_id=self.row.pk, by=self.staff.principal, changes=changes
+        )
 
 
-class DeleteDirectory(DirectoryConfirmView):
+class DeleteDirectory(DeleteView[DirectoryConfig], DirectoryConfirmView):
     """Delete a directory with its secret and its runs."""
 
     permissions = ("directory:write",)
@@ -344,9 +320,6 @@ class DeleteDirectory(DirectoryConfirmView):
     text = _("Its secret and its runs are deleted too. Users who were imported from it stay.")
     submit = _("Delete")
 
-    def act(self, fields: Fields) -> Text:
-        actions.delete_directory(tenant_id=self.tenant.pk, config_id=self.config.pk, by=self.staff.principal)
+    def act(self, form: Form) -> Text:
+        actions.delete_directory(tenant_id=self.tenant.pk, config_id=self.row.pk, by=self.staff.principal)
         return _("The directory is deleted. Its users stay.")
-
-    def get_success_url(self) -> str:
-        return reverse("admin:directories")

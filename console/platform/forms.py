@@ -1,16 +1,28 @@
 """Forms of admin users, invitations, clients, webhooks, directories and the platform."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar, Unpack
 from uuid import UUID
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
 from rest_framework.serializers import Serializer
-from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminPasswordWidget
 
-from console.frame.access import Staff
-from console.frame.forms import Address, ApiForm, Fields, Line, Lines, Number, Pick, Tick
+from console.frame.access import Context, Staff
+from console.frame.forms import (
+    Address,
+    ApiForm,
+    Boxes,
+    FormOptions,
+    Line,
+    Lines,
+    NewPassword,
+    Number,
+    Pick,
+    Tick,
+    set_choices,
+)
+from console.frame.records import Text
 from console.signin.forms import ProofForm
 from tenants.models import Tenant
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, AdminRole
@@ -26,14 +38,10 @@ PLATFORM = "platform"
 
 
 def roles_for(staff: Staff, tenant_id: UUID | None, held: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """The admin roles that the person may give on that side, and those that are `held` anyway.
-
-    The action rejects all others too; here they are not even offered.
-    """
-    found = AdminRole.objects.order_by("name")
+    """Return the admin roles that the user may give on that side, and those that are `held` anyway."""
     return [
         (role.name, f"{role.name} ({len(role.permissions)})")
-        for role in found
+        for role in AdminRole.objects.order_by("name")
         if role.name in held
         or (
             set(role.permissions) <= staff.principal.permissions
@@ -42,30 +50,22 @@ def roles_for(staff: Staff, tenant_id: UUID | None, held: Sequence[str] = ()) ->
     ]
 
 
-class Roles(forms.MultipleChoiceField):
-    """Some of the admin roles."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(widget=UnfoldAdminCheckboxSelectMultipleWidget(), **options)
-
-
 class SidedForm(ApiForm):
     """A form about an admin user of the platform or of one tenant."""
 
-    side = Pick(label=_("Works for"))
-    roles = Roles(label=_("Roles"), help_text=_("The number of permissions in brackets."))
+    side = Pick(label=_("Scope"))
+    roles = Boxes(label=_("Roles"), help_text=_("The number of permissions in brackets."))
 
-    def __init__(self, *args: Any, staff: Staff, tenant: Tenant | None, **options: Any) -> None:
-        super().__init__(*args, **options)
-        sides = [] if tenant is None else [(str(tenant.pk), tenant.name)]
-        if staff.is_operator:
-            sides.insert(0, (PLATFORM, _("The platform (operator)")))  # type: ignore[arg-type]  # translated when shown
-        self.fields["side"].choices = sides  # type: ignore[attr-defined]  # it is a choice field
-        self.fields["roles"].choices = roles_for(staff, staff.user.tenant_id)  # type: ignore[attr-defined]  # the same
+    def __init__(self, *, staff: Staff, chosen: Tenant | None, **options: Unpack[FormOptions]) -> None:
+        super().__init__(**options)
+        sides: list[tuple[str, Text]] = [(PLATFORM, _("The platform (operator)"))] if staff.is_operator else []
+        set_choices(self, "side", sides + ([(str(chosen.pk), chosen.name)] if chosen else []))
+        set_choices(self, "roles", roles_for(staff, staff.user.tenant_id))
 
-    def tenant_of(self, fields: Fields) -> str | None:
-        """The tenant's id, or None for the platform."""
-        return None if fields["side"] == PLATFORM else str(fields["side"])
+    def body(self) -> Context:
+        fields = {name: value for name, value in self.cleaned_data.items() if name != "side"}
+        side = self.cleaned_data["side"]
+        return fields if side == PLATFORM else {**fields, "tenant_id": side}
 
 
 class NewAdminForm(SidedForm):
@@ -77,22 +77,16 @@ class NewAdminForm(SidedForm):
     email = Address(label=_("E-mail address"))
     first_name = Line(label=_("First name"))
     last_name = Line(label=_("Last name"))
-    password = forms.CharField(
+    password = NewPassword(
         label=_("First password"),
         strip=False,
-        widget=UnfoldAdminPasswordWidget({"autocomplete": "new-password"}),
-        help_text=_("Hand it over separately from the username. An invitation by mail needs no password."),
+        help_text=_("Share it separately from the username. An invitation by mail needs no password."),
     )
     field_order = ("side", "username", "email", "first_name", "last_name", "password", "roles")
 
-    def body(self, fields: Fields) -> Fields:
-        """Return the body of the API's POST."""
-        plain = {name: value for name, value in fields.items() if name != "side"}
-        return {**plain, "tenant_id": self.tenant_of(fields)}
 
-
-class AdminForm(ApiForm):
-    """An admin user's record; the own record without roles, which users cannot change themselves."""
+class RecordForm(ApiForm):
+    """The record of an admin user."""
 
     serializer = AdminUserChanges
 
@@ -100,35 +94,36 @@ class AdminForm(ApiForm):
     email = Address(label=_("E-mail address"), help_text=_("The old address is notified of a change."))
     first_name = Line(label=_("First name"), required=False)
     last_name = Line(label=_("Last name"), required=False)
-    roles = Roles(label=_("Roles"), required=False, help_text=_("The number of permissions in brackets."))
-
-    def __init__(self, *args: Any, choices: list[tuple[str, str]] | None, **options: Any) -> None:
-        super().__init__(*args, **options)
-        if choices is None:
-            del self.fields["roles"]
-        else:
-            self.fields["roles"].choices = choices  # type: ignore[attr-defined]  # it is a choice field
 
 
-class OwnRecordForm(AdminForm, ProofForm):
-    """The own record, with the proof that a new e-mail address needs."""
+class AdminForm(RecordForm):
+    """The record and the roles of another admin user."""
+
+    roles = Boxes(label=_("Roles"), required=False, help_text=_("The number of permissions in brackets."))
+
+    def __init__(self, *, choices: list[tuple[str, str]], **options: Unpack[FormOptions]) -> None:
+        super().__init__(**options)
+        set_choices(self, "roles", choices)
+
+    def clean_roles(self) -> list[str]:
+        """Return the names in the order of the initial value."""
+        return sorted(self.cleaned_data["roles"])
+
+
+class OwnRecordForm(RecordForm, ProofForm):
+    """The own record, with the proof that a new e-mail address needs. Users cannot change their own roles."""
 
     field_order = ("username", "email", "first_name", "last_name", "current_password", "code")
+    proof_help = _("Required for a new e-mail address.")
 
-    def __init__(self, *args: Any, **options: object) -> None:
-        super().__init__(*args, choices=None, **options)
-        if "current_password" in self.fields:
-            self.fields["current_password"].help_text = _("Required for a new e-mail address.")
-
-    def needs_proof(self, given: Fields) -> bool:
+    def needs_proof(self) -> bool:
         """A new e-mail address."""
-        return bool(given.get("email") != self.initial["email"])
+        return bool(self.cleaned_data.get("email") != self.initial["email"])
 
-    def body(self, fields: Fields) -> Fields:
-        """The body that the API would be sent, without the proof."""
-        return {name: value for name, value in fields.items() if name not in ProofForm.base_fields}
+    def body(self) -> Context:
+        return {name: value for name, value in self.cleaned_data.items() if name not in ProofForm.base_fields}
 
-    def clean(self) -> Fields:
+    def clean(self) -> Context:
         """The record, and the proof beside it."""
         proof = {name: value for name, value in self.cleaned_data.items() if name in ProofForm.base_fields}
         return {**super().clean(), **proof}
@@ -142,18 +137,12 @@ class InvitationForm(SidedForm):
     email = Address(label=_("E-mail address"))
     field_order = ("side", "email", "roles")
 
-    def body(self, fields: Fields) -> Fields:
-        """Return the body of the API's POST."""
-        return {
-            "email": fields["email"],
-            "kind": "admin",
-            "roles": fields["roles"],
-            **({"tenant_id": self.tenant_of(fields)} if self.tenant_of(fields) else {}),
-        }
+    def body(self) -> Context:
+        return {**super().body(), "kind": "admin"}
 
 
 class ClientForm(ApiForm):
-    """A client of the tenant. Its type does not change."""
+    """A new client of the tenant."""
 
     serializer: ClassVar[type[Serializer[object]]] = ClientIn
 
@@ -170,6 +159,12 @@ class ClientForm(ApiForm):
     scopes = Lines(label=_("Scopes"), required=False, help_text=_("One per line, such as services:read."))
     tags = Lines(label=_("Tags"), required=False, help_text=_("One per line."))
     self_registration = Tick(label=_("End users can register through it"))
+
+
+class ClientChangesForm(ClientForm):
+    """An existing client, whose type does not change."""
+
+    type = None  # type: ignore[assignment]  # Django's way to leave an inherited field out
 
 
 class OverlapForm(forms.Form):
@@ -207,11 +202,10 @@ class EndpointForm(ApiForm):
 
     url = Line(label=_("Address"), help_text=_("An https address outside private networks."))
     description = Line(label=_("Description"), required=False)
-    events = forms.MultipleChoiceField(
+    events = Boxes(
         label=_("Events"),
         choices=[(name, name) for name in FILTERS],
         initial=["*"],
-        widget=UnfoldAdminCheckboxSelectMultipleWidget(),
         help_text=_("* selects all events, end_user.* all events of end users."),
     )
     enabled = Tick(label=_("Enabled"), initial=True)
@@ -236,12 +230,12 @@ class ScheduleForm(ApiForm):
     serializer = DirectoryChanges
 
     name = Line(label=_("Name"))
-    enabled = Tick(label=_("Read on schedule"))
+    enabled = Tick(label=_("Enabled"))
     sync_every_minutes = Number(
-        label=_("Minutes between two runs"), required=False, help_text=_("Leave empty to run only on request.")
+        label=_("Interval (minutes)"), required=False, help_text=_("Leave empty to run only on request.")
     )
     max_deactivation_percent = Number(
-        label=_("Deactivates at most (percent)"),
+        label=_("Deactivation limit (percent)"),
         help_text=_("A run that would deactivate more users is rejected."),
     )
 
@@ -249,7 +243,7 @@ class ScheduleForm(ApiForm):
 class SyncForm(forms.Form):
     """Options of a run."""
 
-    full = Tick(label=_("Full run: read everything instead of changes only"))
+    full = Tick(label=_("Full run: read all users instead of changes only"))
     force = Tick(
         label=_("Deactivate any number of missing users"),
         help_text=_("Only if you are sure that they were removed from the directory."),

@@ -2,16 +2,16 @@
 
 from uuid import UUID
 
+from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from console.frame import labels
-from console.frame.access import needs, staff_at
-from console.frame.confirm import ConfirmView
-from console.frame.forms import Fields
-from console.frame.records import BAD, GOOD, MIND, NOTHING, PLAIN, Button, Cell, Record, Text, moment, record_page
+from console.frame.access import Context, needs, staff_at
+from console.frame.confirm import ConfirmView, RowView
+from console.frame.records import BAD, GOOD, MIND, NOTHING, PLAIN, Cell, Record, Text, buttons_to, moment, record_page
 from console.frame.scope import chosen_tenant
 from console.platform.forms import InvitationForm
 from userflow.invitations import actions
@@ -33,10 +33,6 @@ def _find(request: HttpRequest, invitation_id: UUID) -> AdminInvitation:
     return row
 
 
-def _page_of(row: AdminInvitation) -> str:
-    return reverse("admin:userflow_admininvitation_change", args=[row.pk])
-
-
 @needs("invitations:read")
 def show(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
     """An invitation and its status."""
@@ -44,13 +40,10 @@ def show(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
     status = row.status(now())
     buttons = []
     if staff_at(request).may("invitations:write") and status in (PENDING, EXPIRED):
-        buttons = [
-            Button(_("Send again"), reverse("admin:invitation_resend", args=[row.pk])),
-            Button(_("Cancel"), reverse("admin:invitation_cancel", args=[row.pk])),
-        ]
+        buttons = buttons_to("invitation", row.pk, resend=_("Send again"), cancel=_("Cancel"))
     facts = [
         (_("State"), Cell(labels.state(status), tone=TONES[status])),
-        (_("Works for"), Cell(row.tenant.name if row.tenant else _("the platform"))),
+        (_("Scope"), Cell(row.tenant.name if row.tenant else _("the platform"))),
         (_("Roles"), Cell(", ".join(row.roles) or NOTHING)),
         (_("Invited"), Cell(moment(row.created_at))),
         (_("Expires"), Cell(moment(row.expires_at))),
@@ -65,60 +58,56 @@ class Invite(ConfirmView):
     """Invite an admin user."""
 
     permissions = ("invitations:write", "admins:write")
+    list_page = LIST
     action = Action.GRANT_ROLES
-    title = _("Invite an admin user")
+    title = _("Invite admin user")
     text = _("The link in the mail lets the invited admin choose a password and enroll a second factor.")
     submit = _("Invite")
     dangerous = False
     form_class = InvitationForm
 
-    def get_back_url(self) -> str:
-        return reverse(LIST)
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "staff": self.staff, "chosen": chosen_tenant(self.request)}
 
-    def get_form_kwargs(self) -> Fields:
-        return {**super().get_form_kwargs(), "staff": self.staff, "tenant": chosen_tenant(self.request)}
-
-    def act(self, fields: Fields) -> Text:
-        actions.invite(by=self.staff.principal, **{"tenant_id": None, **fields})
+    def act(self, form: Form) -> Text:
+        actions.invite(by=self.staff.principal, **{"tenant_id": None, **form.cleaned_data})
         return _("The invitation is sent. It is valid for seven days.")
 
 
-class InvitationConfirmView(ConfirmView):
+class InvitationView(RowView[AdminInvitation]):
     """A page that changes one invitation."""
 
     permissions = ("invitations:write",)
+    page = "admin:userflow_admininvitation_change"
+    named_by = "email"
     dangerous = False
-    row: AdminInvitation
 
-    def load(self) -> None:
-        self.row = _find(self.request, self.kwargs["invitation_id"])
+    def find(self) -> AdminInvitation:
+        return _find(self.request, self.kwargs["invitation_id"])
 
-    def names(self) -> Fields:
+    def names(self) -> Context:
         return {"email": self.row.email}
 
-    def get_back_url(self) -> str:
-        return _page_of(self.row)
 
-
-class Resend(InvitationConfirmView):
+class Resend(InvitationView):
     """Send the mail again with a new link."""
 
     action = Action.GRANT_ROLES
     title = _("Send the invitation again")
-    text = _("%(email)s receives a new link. The earlier link stops working.")
+    text = _("%(email)s receives a new link that is valid for seven days. The earlier link stops working.")
     submit = _("Send again")
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         actions.resend_invitation(by=self.staff.principal, tenant_id=self.row.tenant_id, invitation_id=self.row.pk)
-        return _("The invitation is sent again and valid for seven more days.")
+        return _("The invitation is sent to %(email)s again.") % self.names()
 
 
-class Cancel(InvitationConfirmView):
+class Cancel(InvitationView):
     """Cancel the invitation."""
 
     title = _("Cancel the invitation")
-    text = _("The link that %(email)s received stops working.")
+    text = _("The link in the mail to %(email)s stops working.")
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         actions.cancel_invitation(by=self.staff.principal, tenant_id=self.row.tenant_id, invitation_id=self.row.pk)
         return _("The invitation is cancelled.")

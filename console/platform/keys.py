@@ -1,5 +1,6 @@
 """The platform's signing keys and encryption keys. No page shows key material."""
 
+from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.timezone import now
@@ -7,10 +8,22 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from console.frame import labels
-from console.frame.access import needs, staff_at
+from console.frame.access import Context, needs, staff_at
 from console.frame.confirm import ConfirmView
-from console.frame.forms import Fields
-from console.frame.records import BAD, GOOD, MIND, PLAIN, Button, Cell, Record, Table, Text, moment, record_page
+from console.frame.records import (
+    BAD,
+    GOOD,
+    MIND,
+    PLAIN,
+    Button,
+    Cell,
+    Record,
+    Table,
+    Text,
+    buttons_to,
+    moment,
+    record_page,
+)
 from console.platform.forms import AtOnceForm
 from identity_platform.crypto import key_ring
 from tenants import keys
@@ -39,12 +52,7 @@ def signing_keys(request: HttpRequest) -> HttpResponse:
             )
             for key in found
         ],
-        actions=[
-            [Button(_("Withdraw"), reverse("admin:signing_key_withdraw", args=[key.kid]))] if may else []
-            for key in found
-        ]
-        if may
-        else (),
+        actions=[buttons_to("signing_key", key.kid, withdraw=_("Withdraw")) for key in found] if may else (),
         buttons=[rotate] if may else (),
         empty=_("No key is valid at the moment. The next issued token creates one."),
     )
@@ -62,9 +70,7 @@ class SigningKeyView(ConfirmView):
     permissions = ("tenants:write",)
     operators_only = True
     action = Action.ROTATE_KEYS
-
-    def get_back_url(self) -> str:
-        return reverse("admin:signing_keys")
+    list_page = "admin:signing_keys"
 
 
 class Rotate(SigningKeyView):
@@ -75,8 +81,8 @@ class Rotate(SigningKeyView):
     submit = _("Rotate")
     form_class = AtOnceForm
 
-    def act(self, fields: Fields) -> Text:
-        key = signing.rotate_signing_keys(at_once=fields["at_once"], by=self.staff.principal)
+    def act(self, form: Form) -> Text:
+        key = signing.rotate_signing_keys(at_once=form.cleaned_data["at_once"], by=self.staff.principal)
         return _("The key %(kid)s signs from %(moment)s on.") % {"kid": key.kid, "moment": moment(key.signs_from)}
 
 
@@ -94,10 +100,10 @@ class Withdraw(SigningKeyView):
         if self.kwargs["kid"] not in {key.kid for key in signing.signing_key_status()}:
             raise Http404
 
-    def names(self) -> Fields:
+    def names(self) -> Context:
         return {"kid": self.kwargs["kid"]}
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         if not signing.withdraw_signing_key(kid=self.kwargs["kid"], by=self.staff.principal):
             raise Http404
         return _("The key %(kid)s is withdrawn.") % self.names()
@@ -109,10 +115,10 @@ def encryption_keys(request: HttpRequest) -> HttpResponse:
     ring, counted = key_ring(), keys.under_each_ring_key()
     names = list(dict.fromkeys([*ring.ids, *counted]))
     table = Table(
-        title=_("Keys of the ring"),
-        headers=(_("Key id"), _("State"), _("Data keys under it")),
+        title=_("Keys of the key ring"),
+        headers=(_("Key id"), _("State"), _("Data keys")),
         rows=[(Cell(name, mono=True), _state(name), Cell(counted.get(name, 0))) for name in names],
-        empty=_("The ring is empty."),
+        empty=_("The key ring is empty."),
     )
     missing = [name for name in counted if name not in ring.ids]
     warning = _(
@@ -134,7 +140,7 @@ def _state(name: str) -> Cell:
     ring = key_ring()
     if name not in ring.ids:
         return Cell(_("missing"), tone=BAD)
-    return Cell(_("wraps"), tone=GOOD) if name == ring.primary_id else Cell(_("opens only"), tone=MIND)
+    return Cell(_("encrypts"), tone=GOOD) if name == ring.primary_id else Cell(_("decrypts only"), tone=MIND)
 
 
 def _next_step(waiting: int, counted: dict[str, int]) -> Text:
@@ -148,10 +154,10 @@ def _next_step(waiting: int, counted: dict[str, int]) -> Text:
     idle = [name for name in ring.ids[1:] if name not in counted]
     if idle:
         return _(
-            "Nothing needs %(names)s any more: take it out of ENCRYPTION_KEYS once every process has %(first)s in front, "
+            "Nothing needs %(names)s any more. Remove it from ENCRYPTION_KEYS once every process has %(first)s in front, "
             "and keep it with backups that are older than the rotation."
         ) % {"names": ", ".join(idle), "first": ring.primary_id}
     return _(
         "Every data key is under %(first)s. To rotate, put a new key in front of ENCRYPTION_KEYS "
-        "(rotate_encryption_keys --new-key makes one) and run rotate_encryption_keys."
+        "(rotate_encryption_keys --new-key creates one) and run rotate_encryption_keys."
     ) % {"first": ring.primary_id}

@@ -1,18 +1,16 @@
 """Lists of admin users, invitations, admin roles and clients."""
 
-from typing import Any
-
+from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from console.frame.access import staff_at
-from console.frame.forms import Fields
-from console.frame.labels import labelled
-from console.frame.lists import ChosenTenantModelAdmin, ConsoleModelAdmin, Pages
+from console.frame.access import Context, staff_at
+from console.frame.labels import STATES, labelled
+from console.frame.lists import ActiveFilter, ChosenTenantModelAdmin, ConsoleModelAdmin, Pages
 from console.frame.records import NOTHING, Text
 from console.frame.scope import chosen_tenant
 from console.platform import admins, clients, invitations, roles
@@ -26,16 +24,16 @@ _YES_NO = {"active": "success", "deactivated": "danger"}
 class WorksFor(SimpleListFilter):
     """Operators, tenant admins, or those of the chosen tenant. Tenant admins see their own tenant only."""
 
-    title = _("works for")
+    title = _("scope")
     parameter_name = "side"
 
     def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
-        if not staff_at(request).is_operator:
-            return []
-        sides: list[tuple[str, Any]] = [("platform", _("the platform")), ("tenants", _("a tenant"))]
-        return [*sides, ("chosen", _("the chosen tenant"))] if chosen_tenant(request) else sides
+        sides: list[tuple[str, Text]] = [("platform", _("the platform")), ("tenants", _("a tenant"))]
+        if chosen_tenant(request):
+            sides.append(("chosen", _("the chosen tenant")))
+        return sides if staff_at(request).is_operator else []
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Model]) -> QuerySet[Model]:
         match self.value():
             case "platform":
                 return queryset.filter(tenant=None)
@@ -48,19 +46,6 @@ class WorksFor(SimpleListFilter):
                 return queryset
 
 
-class InState(SimpleListFilter):
-    """Active or deactivated."""
-
-    title = _("state")
-    parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
-        return [("active", _("active")), ("deactivated", _("deactivated"))]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(active=self.value() == "active") if self.value() else queryset
-
-
 class AdminUserAdmin(ConsoleModelAdmin):
     """Operators and tenant admins."""
 
@@ -70,7 +55,7 @@ class AdminUserAdmin(ConsoleModelAdmin):
     empty_title = _("No admin users")
     empty_text = _("Invite an admin by mail, or add one with a first password.")
     list_display = ("username", "email", "works_for", "shown_roles", "factors", "state")
-    list_filter = (WorksFor, InState)
+    list_filter = (WorksFor, ActiveFilter)
     list_select_related = ("tenant",)
     search_fields = ("username", "email")
     search_help_text = _("Part of a username or an address")
@@ -91,18 +76,18 @@ class AdminUserAdmin(ConsoleModelAdmin):
         ),
     )
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return super().get_queryset(request).prefetch_related("roles")
 
-    @display(description=_("Works for"))  # type: ignore[untyped-decorator]  # unfold has no types
-    def works_for(self, user: AdminUser) -> Any:
+    @admin.display(description=_("Scope"))
+    def works_for(self, user: AdminUser) -> Text:
         return user.tenant.name if user.tenant else _("the platform")
 
-    @display(description=_("Roles"))  # type: ignore[untyped-decorator]  # unfold has no types
+    @admin.display(description=_("Roles"))
     def shown_roles(self, user: AdminUser) -> str:
         return ", ".join(sorted(role.name for role in user.roles.all())) or NOTHING
 
-    @display(description=_("Second factors"))  # type: ignore[untyped-decorator]  # unfold has no types
+    @admin.display(description=_("Second factors"))
     def factors(self, user: AdminUser) -> str:
         return ", ".join(user.mfa_methods) or NOTHING
 
@@ -118,16 +103,10 @@ class InvitationStatus(SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
-        return [
-            (PENDING, _("pending")),
-            (EXPIRED, _("expired")),
-            (ACCEPTED, _("accepted")),
-            (CANCELLED, _("cancelled")),
-        ]
+        return [(state, STATES[state]) for state in (PENDING, EXPIRED, ACCEPTED, CANCELLED)]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        found: QuerySet[Any] = with_status(queryset, self.value())
-        return found
+    def queryset(self, request: HttpRequest, queryset: QuerySet[AdminInvitation]) -> QuerySet[AdminInvitation]:
+        return with_status(queryset, self.value())
 
 
 class AdminInvitationAdmin(ConsoleModelAdmin):
@@ -156,11 +135,11 @@ class AdminInvitationAdmin(ConsoleModelAdmin):
         ),
     )
 
-    @display(description=_("Works for"))  # type: ignore[untyped-decorator]  # unfold has no types
-    def works_for(self, row: AdminInvitation) -> Any:
+    @admin.display(description=_("Scope"))
+    def works_for(self, row: AdminInvitation) -> Text:
         return row.tenant.name if row.tenant else _("the platform")
 
-    @display(description=_("Roles"))  # type: ignore[untyped-decorator]  # unfold has no types
+    @admin.display(description=_("Roles"))
     def shown_roles(self, row: AdminInvitation) -> str:
         return ", ".join(row.roles) or NOTHING
 
@@ -174,19 +153,19 @@ class AdminRoleAdmin(ConsoleModelAdmin):
 
     view_permission = "admins:read"
     list_title = _("Admin roles")
-    list_display = ("name", "carries")
+    list_display = ("name", "permission_names")
     sortable_by = ()
     ordering = ("name",)
 
-    @display(description=_("Permissions"))  # type: ignore[untyped-decorator]  # unfold has no types
-    def carries(self, role: AdminRole) -> str:
+    @admin.display(description=_("Permissions"))
+    def permission_names(self, role: AdminRole) -> str:
         return ", ".join(sorted(role.permissions))
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return roles.visible_roles(request)
 
     def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Fields | None = None
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Context | None = None
     ) -> HttpResponse:
         return roles.show(request, object_id)
 
@@ -199,7 +178,7 @@ class ClientAdmin(ChosenTenantModelAdmin):
     empty_title = _("No clients")
     empty_text = _("Add a client for each application that signs users in or calls the platform.")
     list_display = ("name", "type", "default", "state", "last_used_at", "created_at")
-    list_filter = (InState,)
+    list_filter = (ActiveFilter,)
     search_fields = ("name",)
     search_help_text = _("Part of a name")
     sortable_by = ()
@@ -218,7 +197,7 @@ class ClientAdmin(ChosenTenantModelAdmin):
         ),
     )
 
-    @display(description=_("Default"), boolean=True)  # type: ignore[untyped-decorator]  # unfold has no types
+    @admin.display(description=_("Default"), boolean=True)
     def default(self, client: Client) -> bool:
         return client.is_default
 

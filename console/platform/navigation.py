@@ -4,13 +4,10 @@ from collections.abc import Callable
 
 from django.http import HttpRequest
 from django.urls import reverse_lazy
-from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import staff_or_none
-from console.frame.forms import Fields
-
-Text = str | Promise
+from console.frame.access import Context, staff_or_none
+from console.frame.records import Text
 
 
 def _holds(permission: str, *, operators_only: bool = False) -> Callable[[HttpRequest], bool]:
@@ -21,12 +18,12 @@ def _holds(permission: str, *, operators_only: bool = False) -> Callable[[HttpRe
     return shown
 
 
-def _item(title: Text, icon: str, page: str, permission: str, *, operators_only: bool = False) -> Fields:
+def _item(title: Text, icon: str, page: str, permission: str, *, operators_only: bool = False) -> Context:
     allowed = _holds(permission, operators_only=operators_only)
     return {"title": title, "icon": icon, "link": reverse_lazy(f"admin:{page}"), "permission": allowed}
 
 
-def registry() -> Fields:
+def registry() -> Context:
     """Return the links to services, clients, webhooks and directories of the chosen tenant."""
     return {
         "title": _("Applications"),
@@ -39,15 +36,15 @@ def registry() -> Fields:
     }
 
 
-def platform() -> Fields:
-    """Return the links to admin users, the audit trail, servers and keys."""
+def platform() -> Context:
+    """Return the links to admin users, the audit log, servers and keys."""
     return {
         "title": _("Platform"),
         "items": [
             _item(_("Admin users"), "badge", "userflow_adminuser_changelist", "admins:read"),
             _item(_("Admin invitations"), "mail", "userflow_admininvitation_changelist", "invitations:read"),
             _item(_("Admin roles"), "key", "userflow_adminrole_changelist", "admins:read"),
-            _item(_("Audit trail"), "history", "audit_trail", "audit:read"),
+            _item(_("Audit log"), "history", "audit_trail", "audit:read"),
             _item(_("Database servers"), "storage", "servers", "tenants:read", operators_only=True),
             _item(_("Signing keys"), "signature", "signing_keys", "tenants:read", operators_only=True),
             _item(_("Encryption keys"), "lock", "encryption_keys", "tenants:read", operators_only=True),

@@ -1,18 +1,18 @@
 """Database servers: their capacity, open connections, and whether they accept tenants."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import psycopg
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
+from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import needs, staff_at
-from console.frame.confirm import ConfirmView
-from console.frame.forms import Fields
+from console.frame.access import Context, needs, staff_at
+from console.frame.confirm import RowView
 from console.frame.records import (
     BAD,
     GOOD,
@@ -48,7 +48,7 @@ class Connections:
 
 
 def connections_of(server: DatabaseServer) -> Connections | None:
-    """Asks the server itself, past any pooler; None when it does not answer within seconds."""
+    """Ask the server itself, past any pooler; return None if it does not respond within seconds."""
     try:
         with servers.maintenance(server) as raw:
             row = raw.execute(
@@ -61,19 +61,32 @@ def connections_of(server: DatabaseServer) -> Connections | None:
     return Connections(*row)
 
 
-def _found() -> Any:
+class Counts(TypedDict):
+    """The annotations of a server: its tenants, and its warm databases."""
+
+    held: int
+    spare: int
+
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
+
+    CountedServer = WithAnnotations[DatabaseServer, Counts]
+
+
+def _found() -> "QuerySet[CountedServer]":
     # Two subqueries: a join would multiply tenants by warm databases.
     held = _counted(TenantDatabase.objects.exclude(status=State.DELETED))
     spare = _counted(WarmDatabase.objects.filter(ready=True))
     return DatabaseServer.objects.defer("url_sealed", "admin_url_sealed").annotate(held=held, spare=spare)
 
 
-def _counted(rows: QuerySet[Any]) -> Coalesce:
+def _counted(rows: QuerySet[TenantDatabase] | QuerySet[WarmDatabase]) -> Coalesce:
     of_server = rows.filter(server=OuterRef("pk")).order_by().values("server").annotate(number=Count("pk"))
     return Coalesce(Subquery(of_server.values("number")), 0)
 
 
-def _room(server: Any) -> Cell:
+def _room(server: "CountedServer") -> Cell:
     share = server.held / server.capacity if server.capacity else 1
     text = _("%(held)d of %(capacity)d") % {"held": server.held, "capacity": server.capacity}
     return Cell(text, tone=BAD if share >= 1 else MIND if share >= _NEARLY_FULL else GOOD)
@@ -102,7 +115,7 @@ def listed(request: HttpRequest) -> HttpResponse:
                         _("Name"),
                         _("Host"),
                         _("Tenants"),
-                        _("Ready-made databases"),
+                        _("Warm databases"),
                         _("Connections"),
                         _("Accepts new tenants"),
                     ),
@@ -117,14 +130,14 @@ def listed(request: HttpRequest) -> HttpResponse:
                         )
                         for place, row in enumerate(rows)
                     ],
-                    empty=_("There is no server yet: the command add_database_server adds one."),
+                    empty=_("No servers yet. Add one with the command add_database_server."),
                 )
             ],
         ),
     )
 
 
-def _server(server_id: int) -> Any:
+def _server(server_id: int) -> "CountedServer":
     found = _found().filter(pk=server_id).first()
     if found is None:
         raise Http404
@@ -144,7 +157,7 @@ def show(request: HttpRequest, server_id: int) -> HttpResponse:
             facts=(
                 (_("Host"), Cell(server.host, mono=True)),
                 (_("Tenants"), _room(server)),
-                (_("Ready-made databases"), Cell(server.spare)),
+                (_("Warm databases"), Cell(server.spare)),
                 (_("Connections"), _use(connections_of(server))),
                 (_("Accepts new tenants"), yes_or_no(server.accepts_tenants)),
                 (_("Added"), Cell(moment(server.created_at))),
@@ -163,31 +176,24 @@ def show(request: HttpRequest, server_id: int) -> HttpResponse:
     )
 
 
-class ChangeServer(ConfirmView):
+class ChangeServer(RowView[DatabaseServer]):
     """Change how many tenants a server takes, and whether it takes new ones."""
 
     permissions = ("tenants:write",)
     operators_only = True
+    page = "admin:server"
     title = _("Edit %(name)s")
     text = _("Tenants that are on the server stay there.")
     submit = _("Save")
     dangerous = False
     form_class = ServerForm
 
-    server: DatabaseServer
+    def find(self) -> DatabaseServer:
+        return _server(self.kwargs["server_id"])
 
-    def load(self) -> None:
-        self.server = _server(self.kwargs["server_id"])
+    def get_initial(self) -> Context:
+        return {"capacity": self.row.capacity, "accepts": self.row.accepts_tenants}
 
-    def names(self) -> Fields:
-        return {"name": self.server.name}
-
-    def get_back_url(self) -> str:
-        return reverse("admin:server", args=[self.server.pk])
-
-    def get_initial(self) -> Fields:
-        return {"capacity": self.server.capacity, "accepts": self.server.accepts_tenants}
-
-    def act(self, fields: Fields) -> Text:
-        change_database_server(name=self.server.name, capacity=fields["capacity"], accepts=fields["accepts"])
+    def act(self, form: Form) -> Text:
+        change_database_server(name=self.row.name, **form.cleaned_data)
         return _("The server is saved.")

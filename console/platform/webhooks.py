@@ -1,16 +1,24 @@
 """Webhook endpoints of the chosen tenant and their messages. Secrets are shown once."""
 
+from typing import Final
 from uuid import UUID
 
+from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from console.frame import labels
-from console.frame.access import Staff, needs, staff_at
-from console.frame.confirm import ChosenTenantConfirmView
-from console.frame.forms import Fields
+from console.frame.access import Context, Staff, needs, staff_at
+from console.frame.confirm import (
+    ChosenTenantConfirmView,
+    CreateView,
+    DeleteView,
+    EditView,
+    RowView,
+    SecretView,
+)
 from console.frame.records import (
     BAD,
     GOOD,
@@ -22,9 +30,9 @@ from console.frame.records import (
     Record,
     Table,
     Text,
+    buttons_to,
     moment,
     record_page,
-    secret_page,
 )
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import reading_purpose
@@ -33,7 +41,10 @@ from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
 from userflow.sessions.assurance import Action
 from userflow.webhooks import actions
 
-SHOWN = 50
+LIST: Final = "admin:webhooks"
+PAGE: Final = "admin:webhook"
+SHOWN: Final = 50
+FILTERS: Final = (("", _("All")), (DEAD, _("Dead letters")), (PENDING, _("Pending")))
 _TONES = {PENDING: PLAIN, DELIVERED: GOOD, DEAD: BAD}
 
 
@@ -41,10 +52,6 @@ def _find(request: HttpRequest, endpoint_id: UUID) -> WebhookEndpoint:
     return actions.find_endpoint(
         tenant_id=tenant_at(request).pk, endpoint_id=endpoint_id, purpose=reading_purpose(request)
     )
-
-
-def _page_of(endpoint: WebhookEndpoint) -> str:
-    return reverse("admin:webhook", args=[endpoint.pk])
 
 
 def _state(endpoint: WebhookEndpoint) -> Cell:
@@ -64,7 +71,7 @@ def listed(request: HttpRequest) -> HttpResponse:
         headers=(_("Address"), _("Events"), _("State"), _("Failing since"), _("Last delivered")),
         rows=[
             (
-                Cell(row.url, link=_page_of(row)),
+                Cell(row.url, link=reverse(PAGE, args=[row.pk])),
                 Cell(", ".join(row.events)),
                 _state(row),
                 Cell(moment(row.failing_since)),
@@ -81,74 +88,57 @@ def listed(request: HttpRequest) -> HttpResponse:
 @needs("webhooks:read")
 def show(request: HttpRequest, endpoint_id: UUID) -> HttpResponse:
     """One endpoint with its messages, page by page."""
-    staff, tenant = staff_at(request), tenant_at(request)
     endpoint = _find(request, endpoint_id)
-    search = MessageSearch(request.GET)
-    search.is_valid()
-    status, before = search.cleaned_data.get("status") or None, search.cleaned_data.get("before")
-    rows, older = actions.list_messages(
-        tenant_id=tenant.pk,
-        endpoint_id=endpoint.pk,
-        limit=SHOWN,
-        status=status,
-        before=before,
-        purpose=reading_purpose(request),
-    )
     facts = (
         (_("State"), _state(endpoint)),
         (_("Events"), Cell(", ".join(endpoint.events))),
         (_("Description"), Cell(endpoint.description or NOTHING)),
         (_("Failing since"), Cell(moment(endpoint.failing_since))),
         (_("Last delivered"), Cell(moment(endpoint.last_delivered_at))),
-        (_("Previous secret signs until"), Cell(moment(endpoint.previous_secret_until))),
+        (_("Previous secret expires"), Cell(moment(endpoint.previous_secret_until))),
         (_("Created"), Cell(moment(endpoint.created_at))),
         (_("Id"), Cell(endpoint.pk, mono=True)),
     )
+    tables = [_messages(request, endpoint)]
+    buttons = _buttons(staff_at(request), endpoint)
+    return record_page(
+        request, Record(title=endpoint.url, facts=facts, tables=tables, buttons=buttons, back=reverse(LIST))
+    )
+
+
+def _messages(request: HttpRequest, endpoint: WebhookEndpoint) -> Table:
+    search = MessageSearch(request.GET)
+    search.is_valid()
+    status, before = search.cleaned_data.get("status") or None, search.cleaned_data.get("before")
+    rows, older = actions.list_messages(
+        tenant_id=tenant_at(request).pk,
+        endpoint_id=endpoint.pk,
+        limit=SHOWN,
+        status=status,
+        before=before,
+        purpose=reading_purpose(request),
+    )
     only = f"&status={status}" if status else ""
-    buttons = [
-        *(Button(title, f"?status={name}" if name else "?") for name, title in _filters() if name != (status or "")),
-        *([Button(_("Older"), f"?before={older}{only}")] if older else []),
-    ]
-    messages = Table(
+    buttons = [Button(title, f"?status={name}" if name else "?") for name, title in FILTERS if name != (status or "")]
+    headers = _("When"), _("Event"), _("State"), _("Attempts"), _("Last response"), _("Next attempt"), _("Message id")
+    return Table(
         title=_("Messages: %(status)s") % {"status": status} if status else _("Messages"),
-        headers=(
-            _("When"),
-            _("Event"),
-            _("State"),
-            _("Attempts"),
-            _("Last response"),
-            _("Next attempt"),
-            _("Message id"),
-        ),
+        headers=headers,
         rows=[_message(row) for row in rows],
-        buttons=buttons,
+        buttons=[*buttons, Button(_("Older"), f"?before={older}{only}")] if older else buttons,
         empty=_("No messages. Send a test to check whether the endpoint responds."),
     )
-    return record_page(
-        request,
-        Record(
-            title=endpoint.url,
-            facts=facts,
-            tables=[messages],
-            buttons=_buttons(staff, endpoint),
-            back=reverse("admin:webhooks"),
-        ),
-    )
 
 
-def _filters() -> list[tuple[str, Text]]:
-    return [("", _("All")), (DEAD, _("Dead letters")), (PENDING, _("Pending"))]
-
-
-def _message(row: Fields) -> tuple[Cell, ...]:
-    response = f"{row['last_status'] or ''} {row['last_error']}".strip()
+def _message(row: Context) -> tuple[Cell, ...]:
+    status, response = str(row["status"]), f"{row['last_status'] or ''} {row['last_error']}".strip()
     return (
         Cell(moment(row["created_at"])),
         Cell(row["event"]),
-        Cell(labels.state(row["status"]), tone=_TONES[row["status"]]),
+        Cell(labels.state(status), tone=_TONES[status]),
         Cell(row["attempts"]),
         Cell(response or NOTHING),
-        Cell(moment(row["next_attempt_at"]) if row["status"] == PENDING else NOTHING),
+        Cell(moment(row["next_attempt_at"]) if status == PENDING else NOTHING),
         Cell(row["message_id"], mono=True),
     )
 
@@ -156,117 +146,84 @@ def _message(row: Fields) -> tuple[Cell, ...]:
 def _buttons(staff: Staff, endpoint: WebhookEndpoint) -> list[Button]:
     if not staff.may("webhooks:write"):
         return []
-
-    def button(title: Text, name: str) -> Button:
-        return Button(title, reverse(f"admin:webhook_{name}", args=[endpoint.pk]))
-
-    return [
-        button(_("Edit"), "edit"),
-        *([button(_("Send a test"), "test"), button(_("Replay"), "replay")] if endpoint.enabled else []),
-        button(_("New secret"), "rotate"),
-        button(_("Delete"), "delete"),
-    ]
+    titles: dict[str, Text] = {"edit": _("Edit")}
+    if endpoint.enabled:
+        titles |= {"test": _("Send test"), "replay": _("Replay")}
+    return buttons_to("webhook", endpoint.pk, **titles, rotate=_("Rotate secret"), delete=_("Delete"))
 
 
-class EndpointConfirmView(ChosenTenantConfirmView):
+class EndpointConfirmView(RowView[WebhookEndpoint], ChosenTenantConfirmView):
     """A page that changes one endpoint."""
 
     permissions = ("webhooks:write",)
-    endpoint: WebhookEndpoint
+    page = PAGE
+    list_page = LIST
+    named_by = "url"
 
-    def load(self) -> None:
-        super().load()
-        self.endpoint = _find(self.request, self.kwargs["endpoint_id"])
-
-    def names(self) -> Fields:
-        return {"name": self.endpoint.url}
-
-    def get_back_url(self) -> str:
-        return _page_of(self.endpoint)
+    def find(self) -> WebhookEndpoint:
+        return _find(self.request, self.kwargs["endpoint_id"])
 
 
-class CreateEndpoint(ChosenTenantConfirmView):
+class CreateEndpoint(CreateView[WebhookEndpoint], SecretView[WebhookEndpoint], ChosenTenantConfirmView):
     """Create an endpoint; its secret is shown once."""
 
     permissions = ("webhooks:write",)
+    page = PAGE
+    list_page = LIST
+    named_by = "url"
     action = Action.CHANGE_CONNECTIONS
     title = _("Add endpoint")
     text = _("Events of %(tenant)s are sent there, signed with a secret that the next page shows once.")
-    submit = _("Save")
-    dangerous = False
     form_class = EndpointForm
 
-    created: WebhookEndpoint
-    secret: str
-
-    def names(self) -> Fields:
-        return {"tenant": self.tenant.name}
-
-    def get_back_url(self) -> str:
-        return reverse("admin:webhooks")
-
-    def act(self, fields: Fields) -> Text:
-        self.created, self.secret = actions.create_endpoint(tenant_id=self.tenant.pk, by=self.staff.principal, **fields)
+    def act(self, form: Form) -> Text:
+        self.row, self.secret = actions.create_endpoint(
+            tenant_id=self.tenant.pk, by=self.staff.principal, **form.cleaned_data
+        )
         return _("The endpoint is created. Its secret is shown on this page only.")
 
-    def respond(self) -> HttpResponse:
-        return secret_page(self.request, of=self.created.url, secret=self.secret, back=_page_of(self.created))
 
-
-class EditEndpoint(EndpointConfirmView):
+class EditEndpoint(EditView[WebhookEndpoint], EndpointConfirmView):
     """Change, disable or enable an endpoint."""
 
     action = Action.CHANGE_CONNECTIONS
     title = _("Edit %(name)s")
     text = _("Pending messages are sent at once after a new address is set or the endpoint is enabled.")
-    submit = _("Save")
-    dangerous = False
     form_class = EndpointChangesForm
+    saved = _("The endpoint is saved.")
 
-    def get_initial(self) -> Fields:
-        return {name: getattr(self.endpoint, name) for name in EndpointChangesForm.base_fields}
-
-    def act(self, fields: Fields) -> Text:
-        initial = self.get_initial()
-        changes = {name: value for name, value in fields.items() if value != initial[name]}
-        if changes:
-            actions.update_endpoint(
-                tenant_id=self.tenant.pk, endpoint_id=self.endpoint.pk, changes=changes, by=self.staff.principal
-            )
-        return _("The endpoint is saved.")
+    def update(self, changes: Context) -> None:
+        actions.update_endpoint(
+            tenant_id=self.tenant.pk, endpoint_id=self.row.pk, changes=changes, by=self.staff.principal
+        )
 
 
-class RotateSecret(EndpointConfirmView):
+class RotateSecret(SecretView[WebhookEndpoint], EndpointConfirmView):
     """Create a new secret and show it once; the current one signs beside it for a while."""
 
     action = Action.CHANGE_CONNECTIONS
-    title = _("New secret for %(name)s")
+    title = _("Rotate the secret of %(name)s")
     text = _("Messages are signed with both secrets for a while, so that the receiver can be updated meanwhile.")
-    submit = _("Create secret")
+    submit = _("Rotate secret")
     dangerous = False
 
-    secret: str
-
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         _endpoint, self.secret = actions.rotate_secret(
-            tenant_id=self.tenant.pk, endpoint_id=self.endpoint.pk, by=self.staff.principal
+            tenant_id=self.tenant.pk, endpoint_id=self.row.pk, by=self.staff.principal
         )
         return _("The secret is shown on this page only.")
-
-    def respond(self) -> HttpResponse:
-        return secret_page(self.request, of=self.endpoint.url, secret=self.secret, back=_page_of(self.endpoint))
 
 
 class SendTest(EndpointConfirmView):
     """Send a test event to this endpoint only."""
 
-    title = _("Send a test to %(name)s")
+    title = _("Send a test event to %(name)s")
     text = _("The endpoint receives a webhook.test event, whichever events it subscribes to.")
-    submit = _("Send a test")
+    submit = _("Send test")
     dangerous = False
 
-    def act(self, fields: Fields) -> Text:
-        message_id = actions.send_test(tenant_id=self.tenant.pk, endpoint_id=self.endpoint.pk)
+    def act(self, form: Form) -> Text:
+        message_id = actions.send_test(tenant_id=self.tenant.pk, endpoint_id=self.row.pk)
         return _("The test is sent as %(id)s. Its delivery is listed below.") % {"id": message_id}
 
 
@@ -278,13 +235,13 @@ class Replay(EndpointConfirmView):
     submit = _("Replay")
     dangerous = False
 
-    def act(self, fields: Fields) -> Text:
-        number, more = actions.replay(tenant_id=self.tenant.pk, endpoint_id=self.endpoint.pk, status=DEAD)
+    def act(self, form: Form) -> Text:
+        number, more = actions.replay(tenant_id=self.tenant.pk, endpoint_id=self.row.pk, status=DEAD)
         report = ngettext("%(number)d message is sent again.", "%(number)d messages are sent again.", number)
         return (report + (" " + _("There are more. Replay again.") if more else "")) % {"number": number}
 
 
-class DeleteEndpoint(EndpointConfirmView):
+class DeleteEndpoint(DeleteView[WebhookEndpoint], EndpointConfirmView):
     """Delete an endpoint."""
 
     action = Action.CHANGE_CONNECTIONS
@@ -292,9 +249,6 @@ class DeleteEndpoint(EndpointConfirmView):
     text = _("Nothing more is sent to it. Its pending messages are dropped.")
     submit = _("Delete")
 
-    def act(self, fields: Fields) -> Text:
-        actions.delete_endpoint(tenant_id=self.tenant.pk, endpoint_id=self.endpoint.pk, by=self.staff.principal)
+    def act(self, form: Form) -> Text:
+        actions.delete_endpoint(tenant_id=self.tenant.pk, endpoint_id=self.row.pk, by=self.staff.principal)
         return _("The endpoint is deleted.")
-
-    def get_success_url(self) -> str:
-        return reverse("admin:webhooks")

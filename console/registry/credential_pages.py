@@ -5,18 +5,21 @@ A secret is on one page only, the response to its reveal.
 
 import json
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.forms import Form
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from console.frame import labels
-from console.frame.access import Staff
-from console.frame.confirm import ConfirmView
-from console.frame.forms import Fields, Reason
-from console.frame.records import BAD, GOOD, MIND, Button, Cell, Table, Text, moment, secret_page
+from console.frame.access import Context, Staff
+from console.frame.confirm import RowView
+from console.frame.forms import Reason
+from console.frame.records import BAD, GOOD, MIND, Button, Cell, Table, Text, buttons_to, moment, secret_page
 from console.frame.scope import tenant_at
 from console.registry.forms import CredentialForm, ExpiryForm, SecretForm
 from registry import actions
@@ -30,6 +33,7 @@ from userflow.sessions.assurance import Action
 MOST_SHOWN = 200
 _TONES = {ACTIVE: GOOD, REVOKED: BAD, EXPIRED: MIND}
 _SECRETS = "services:credentials"
+SERVICE: Final = "admin:registry_service_change"
 
 
 def open_tenant(request: HttpRequest) -> Tenant:
@@ -41,15 +45,7 @@ def open_tenant(request: HttpRequest) -> Tenant:
 
 def find_service(request: HttpRequest, service_id: UUID) -> Service:
     """Return the service of the chosen tenant. Raises Http404."""
-    service = Service.objects.filter(pk=service_id, tenant_id=open_tenant(request).pk).first()
-    if service is None:
-        raise Http404
-    return service
-
-
-def page_of(service: Service) -> str:
-    """Return the path of the service's page."""
-    return reverse("admin:registry_service_change", args=[service.pk])
+    return get_object_or_404(Service, pk=service_id, tenant_id=open_tenant(request).pk)
 
 
 def credentials_table(staff: Staff, service: Service) -> Table:
@@ -60,7 +56,7 @@ def credentials_table(staff: Staff, service: Service) -> Table:
     shown = found[:MOST_SHOWN]
     return Table(
         title=_("Credentials"),
-        headers=(_("Name"), _("Type"), _("Status"), _("Expires"), _("Last read"), _("Updated")),
+        headers=(_("Name"), _("Type"), _("State"), _("Expires"), _("Last read"), _("Updated")),
         rows=[
             (
                 Cell(row.name),
@@ -80,73 +76,51 @@ def credentials_table(staff: Staff, service: Service) -> Table:
 
 
 def _buttons(service: Service, credential: ServiceCredential, at: datetime) -> list[Button]:
-    def button(title: Text, name: str) -> Button:
-        return Button(title, reverse(f"admin:credential_{name}", args=[service.pk, credential.pk]))
-
     status = actions.status_of(credential, at)
-    return [
-        *([button(_("Reveal"), "reveal")] if status == service.status == ACTIVE else []),
-        button(_("Rotate"), "rotate"),
-        button(_("Activate"), "activate") if status == REVOKED else button(_("Revoke"), "revoke"),
-        button(_("Expiry"), "expiry"),
-        button(_("Delete"), "delete"),
-    ]
+    titles: dict[str, Text] = {"reveal": _("Reveal")} if status == service.status == ACTIVE else {}
+    titles["rotate"] = _("Rotate")
+    titles |= {"activate": _("Activate")} if status == REVOKED else {"revoke": _("Revoke")}
+    titles |= {"expiry": _("Expiry"), "delete": _("Delete")}
+    return buttons_to("credential", service.pk, credential.pk, **titles)
 
 
-class AddCredential(ConfirmView):
+class AddCredential(RowView[Service]):
     """Add a credential to a service."""
 
     permissions = (_SECRETS,)
+    page = SERVICE
     title = _("Add credential to %(name)s")
     text = _("Applications with the permission services:credentials can fetch it from now on.")
     submit = _("Save")
     dangerous = False
     form_class = CredentialForm
 
-    service: Service
+    def find(self) -> Service:
+        return find_service(self.request, self.kwargs["service_id"])
 
-    def load(self) -> None:
-        self.service = find_service(self.request, self.kwargs["service_id"])
-
-    def names(self) -> Fields:
-        return {"name": self.service.name}
-
-    def get_back_url(self) -> str:
-        return page_of(self.service)
-
-    def act(self, fields: Fields) -> Text:
-        actions.create_credential(tenant_id=self.service.tenant_id, service_id=self.service.pk, **fields)
+    def act(self, form: Form) -> Text:
+        actions.create_credential(tenant_id=self.row.tenant_id, service_id=self.row.pk, **form.cleaned_data)
         return _("The credential is stored. Its secret is encrypted.")
 
 
-class CredentialConfirmView(ConfirmView):
-    """A page that changes one credential."""
+class CredentialConfirmView(RowView[ServiceCredential]):
+    """A page that changes one credential, and goes back to the service."""
 
     permissions = (_SECRETS,)
     service: Service
-    credential: ServiceCredential
 
-    def load(self) -> None:
+    def find(self) -> ServiceCredential:
         self.service = find_service(self.request, self.kwargs["service_id"])
         # Without its secret, which only the reveal reads.
-        found = self.service.credentials.defer("secret").filter(pk=self.kwargs["credential_id"]).first()
-        if found is None:
-            raise Http404
-        self.credential = found
-
-    def names(self) -> Fields:
-        return {"name": self.credential.name}
+        return get_object_or_404(self.service.credentials.defer("secret"), pk=self.kwargs["credential_id"])
 
     def get_back_url(self) -> str:
-        return page_of(self.service)
+        return reverse(SERVICE, args=[self.service.pk])
 
-    def update(self, changes: Fields) -> None:
+    def update(self, **changes: object) -> None:
         """Change the credential."""
         actions.update_credential(
-            tenant_id=self.service.tenant_id,
-            service_id=self.service.pk,
-            credential_id=self.credential.pk,
-            changes=changes,
+            tenant_id=self.service.tenant_id, service_id=self.service.pk, credential_id=self.row.pk, changes=changes
         )
 
 
@@ -158,8 +132,8 @@ class Rotate(CredentialConfirmView):
     submit = _("Rotate")
     form_class = SecretForm
 
-    def act(self, fields: Fields) -> Text:
-        self.update({"secret": fields["secret"]})
+    def act(self, form: Form) -> Text:
+        self.update(secret=form.cleaned_data["secret"])
         return _("The credential is rotated.")
 
 
@@ -169,8 +143,8 @@ class Revoke(CredentialConfirmView):
     title = _("Revoke %(name)s")
     text = _("Applications no longer receive this credential from their next request on. It can be activated again.")
 
-    def act(self, fields: Fields) -> Text:
-        self.update({"status": REVOKED})
+    def act(self, form: Form) -> Text:
+        self.update(status=REVOKED)
         return _("The credential is revoked.")
 
 
@@ -180,8 +154,8 @@ class Activate(CredentialConfirmView):
     title = _("Activate %(name)s")
     text = _("Applications receive this credential again. If it was revoked because it leaked, rotate it first.")
 
-    def act(self, fields: Fields) -> Text:
-        self.update({"status": ACTIVE})
+    def act(self, form: Form) -> Text:
+        self.update(status=ACTIVE)
         return _("The credential is active.")
 
 
@@ -194,11 +168,11 @@ class Expiry(CredentialConfirmView):
     dangerous = False
     form_class = ExpiryForm
 
-    def get_initial(self) -> Fields:
-        return {"expires_at": self.credential.expires_at}
+    def get_initial(self) -> Context:
+        return {"expires_at": self.row.expires_at}
 
-    def act(self, fields: Fields) -> Text:
-        self.update({"expires_at": fields["expires_at"]})
+    def act(self, form: Form) -> Text:
+        self.update(**form.cleaned_data)
         return _("The expiry is saved.")
 
 
@@ -208,9 +182,9 @@ class DeleteCredential(CredentialConfirmView):
     title = _("Delete %(name)s")
     text = _("The credential and its secret are deleted permanently. Applications no longer receive it.")
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         actions.delete_credential(
-            tenant_id=self.service.tenant_id, service_id=self.service.pk, credential_id=self.credential.pk
+            tenant_id=self.service.tenant_id, service_id=self.service.pk, credential_id=self.row.pk
         )
         return _("The credential is deleted.")
 
@@ -220,23 +194,23 @@ class Reveal(CredentialConfirmView):
 
     action = Action.REVEAL_SECRET
     title = _("Reveal %(name)s")
-    text = _("The secret is shown once. State why you need it: the reason is kept in the audit trail.")
+    text = _("The secret is shown once. State why you need it: the reason is kept in the audit log.")
     submit = _("Reveal")
     form_class = Reason
 
     secret: object
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         _credential, self.secret = actions.reveal_credential(
             tenant_id=self.service.tenant_id,
             service_id=self.service.pk,
-            credential_id=self.credential.pk,
-            reason=fields["reason"],
+            credential_id=self.row.pk,
+            reason=form.cleaned_data["reason"],
             by=self.staff.principal,
         )
-        return _("The secret is shown on this page only. The audit trail records who has seen it and why.")
+        return _("The secret is shown on this page only. The audit log records who has seen it and why.")
 
     def respond(self) -> HttpResponse:
         secret = self.secret
         text = secret if isinstance(secret, str) else json.dumps(secret, indent=2, ensure_ascii=False)
-        return secret_page(self.request, of=self.credential.name, secret=text, back=page_of(self.service))
+        return secret_page(self.request, of=self.row.name, secret=text, back=self.get_back_url())

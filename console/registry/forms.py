@@ -1,13 +1,14 @@
 """Forms of services and credentials."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
 from rest_framework.serializers import Serializer
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from console.frame.forms import ApiForm, Fields, JsonObject, Line, Moment, Paragraph, Pick, Tick, as_sent
+from console.frame.access import Context
+from console.frame.forms import ApiForm, JsonObject, Line, Moment, Paragraph, Pick, Tick, as_sent
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import json_object
 from registry.models import ACTIVE, API_KEY, CREDENTIAL_TYPES, STATUSES
@@ -25,7 +26,7 @@ class ServiceForm(ApiForm):
     type = Line(label=_("Type"), help_text=_("A category of your choice, such as payment."))
     base_url = Line(label=_("Base URL"), help_text=_("For example https://api.example.com/v1"))
     api_version = Line(label=_("API version"), required=False)
-    status = Pick(label=_("Status"), choices=[(s, _STATUS_NAMES[s]) for s in STATUSES], initial=ACTIVE)
+    status = Pick(label=_("State"), choices=[(s, _STATUS_NAMES[s]) for s in STATUSES], initial=ACTIVE)
     description = Paragraph(label=_("Description"), required=False)
     metadata = JsonObject(label=_("Metadata"), required=False, help_text=_("A JSON object for your applications."))
 
@@ -33,7 +34,7 @@ class ServiceForm(ApiForm):
 class SecretArea(UnfoldAdminTextareaWidget):  # type: ignore[misc]  # unfold has no types
     """A field for a secret that is never rendered: it is empty when the form is shown again after an error."""
 
-    def format_value(self, value: Any) -> str:
+    def format_value(self, value: object) -> str:
         """Return nothing."""
         return ""
 
@@ -51,19 +52,16 @@ class SecretForm(ApiForm):
     )
     is_object = Tick(label=_("The secret is a JSON object, such as a user name with a password"))
 
-    def body(self, fields: Fields) -> Fields:
-        """Return the secret as applications receive it."""
-        return {"secret": self.secret_of(fields)}
-
-    def secret_of(self, fields: Fields) -> Any:
-        """Return a string or the entered object. Error messages never contain the text."""
-        if not fields["is_object"]:
-            return fields["secret"]
+    def body(self) -> Context:
+        """Return the secret as applications receive it. Error messages never contain the text."""
+        secret = self.cleaned_data["secret"]
+        if not self.cleaned_data["is_object"]:
+            return {"secret": secret}
         try:
-            return json_object(fields["secret"].encode("utf-8", "surrogatepass"))
+            return {"secret": json_object(secret.encode("utf-8", "surrogatepass"))}
         except MalformedBody:
             # A list is what the serializer rejects in its own words.
-            return []
+            return {"secret": []}
 
 
 class CredentialForm(SecretForm):
@@ -76,14 +74,10 @@ class CredentialForm(SecretForm):
     type = Pick(label=_("Type"), choices=[(t, t) for t in CREDENTIAL_TYPES], initial=API_KEY)
     expires_at = Moment(label=_("Expires (UTC)"), required=False, help_text=_("Leave empty for no expiry."))
 
-    def body(self, fields: Fields) -> Fields:
-        """Return the body of the API's POST."""
-        return {
-            "name": fields["name"],
-            "type": fields["type"],
-            "secret": self.secret_of(fields),
-            "expires_at": as_sent(fields["expires_at"]),
-        }
+    def body(self) -> Context:
+        fields = self.cleaned_data
+        plain = {"name": fields["name"], "type": fields["type"], "expires_at": as_sent(fields["expires_at"])}
+        return {**super().body(), **plain}
 
 
 class ExpiryForm(forms.Form):

@@ -1,8 +1,6 @@
 """The list of the chosen tenant's services."""
 
-from typing import Any
-from uuid import UUID
-
+from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet, Sum
 from django.http import HttpRequest
@@ -10,8 +8,9 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from console.frame.labels import labelled
-from console.frame.lists import AnyPaginator, BoundedPaginator, ChosenTenantModelAdmin, Pages
+from console.frame.labels import STATES, labelled
+from console.frame.lists import BoundedPaginator, ChoiceFilter, ChosenTenantModelAdmin, Pages
+from console.frame.records import Text
 from console.frame.scope import tenant_at
 from console.registry import credential_pages, service_pages
 from registry.models import STATUSES, Service, ServiceCount
@@ -24,13 +23,13 @@ def asked_type(value: str | None) -> str | None:
     return value if value and value.isprintable() else None
 
 
-class OfType(SimpleListFilter):
+class TypeFilter(SimpleListFilter):
     """Services of one of the types that the tenant's services have."""
 
     title = _("type")
     parameter_name = "type"
 
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
         counted = ServiceCount.objects.filter(tenant_id=tenant_at(request).pk).exclude(type="")
         return [(name, name) for name in counted.values_list("type", flat=True).distinct().order_by("type")]
 
@@ -38,32 +37,23 @@ class OfType(SimpleListFilter):
         return queryset.filter(type=value) if (value := asked_type(self.value())) else queryset
 
 
-class InStatus(SimpleListFilter):
+class StatusFilter(ChoiceFilter):
     """Active or inactive services."""
 
-    title = _("status")
-    parameter_name = "status"
-
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
-        return [(status, status) for status in STATUSES]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Service]) -> QuerySet[Service]:
-        return queryset.filter(status=self.value()) if self.value() in STATUSES else queryset
+    title = _("state")
+    parameter_name = column = "status"
+    options = tuple((status, STATES[status]) for status in STATUSES)
 
 
 class CountedPaginator(BoundedPaginator):
     """Take the total from the registry's counters instead of counting services."""
 
-    def __init__(self, *args: Any, tenant_id: UUID, type: str | None, status: str | None, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.kinds = ServiceCount.objects.filter(tenant_id=tenant_id, type=type or "")
-        if status:
-            self.kinds = self.kinds.filter(status=status)
+    counters: QuerySet[ServiceCount]
 
     @cached_property
     def count(self) -> int:
         """Return the number of services that match the filters."""
-        return self.kinds.aggregate(total=Sum("services"))["total"] or 0
+        return self.counters.aggregate(total=Sum("services"))["total"] or 0
 
 
 class ServiceAdmin(ChosenTenantModelAdmin):
@@ -74,7 +64,7 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     empty_title = _("No services yet")
     empty_text = _("Register the outside services that this tenant's applications call, then add their credentials.")
     list_display = ("name", "type", "shown_status", "address", "updated_at")
-    list_filter = (OfType, InStatus)
+    list_filter = (TypeFilter, StatusFilter)
     search_fields = ("name",)
     search_help_text = _("Part of a name")
     sortable_by = ("name",)
@@ -97,11 +87,11 @@ class ServiceAdmin(ChosenTenantModelAdmin):
         ),
     )
 
-    @display(description=_("Status"), label={"active": "success", "inactive": "info"})  # type: ignore[untyped-decorator]  # unfold has no types
+    @display(description=_("State"), label={"active": "success", "inactive": "info"})  # type: ignore[untyped-decorator]  # unfold has no types
     def shown_status(self, service: Service) -> tuple[str, str]:
         return labelled(service.status)
 
-    @display(description=_("Base URL"))  # type: ignore[untyped-decorator]  # unfold has no types
+    @admin.display(description=_("Base URL"))
     def address(self, service: Service) -> str:
         return service.base_url
 
@@ -112,15 +102,12 @@ class ServiceAdmin(ChosenTenantModelAdmin):
         per_page: int,
         orphans: int = 0,
         allow_empty_first_page: bool = True,
-    ) -> AnyPaginator:
+    ) -> BoundedPaginator:
         if request.GET.get("q"):
             return BoundedPaginator(queryset, per_page, orphans, allow_empty_first_page)
-        return CountedPaginator(
-            queryset,
-            per_page,
-            orphans,
-            allow_empty_first_page,
-            tenant_id=tenant_at(request).pk,
-            type=asked_type(request.GET.get("type")),
-            status=status if (status := request.GET.get("status")) in STATUSES else None,
-        )
+        paginator = CountedPaginator(queryset, per_page, orphans, allow_empty_first_page)
+        kinds = ServiceCount.objects.filter(tenant_id=tenant_at(request).pk)
+        paginator.counters = kinds.filter(type=asked_type(request.GET.get("type")) or "")
+        if (status := request.GET.get("status")) in STATUSES:
+            paginator.counters = paginator.counters.filter(status=status)
+        return paginator

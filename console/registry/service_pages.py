@@ -3,17 +3,17 @@
 import json
 from uuid import UUID
 
+from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from console.frame import labels
-from console.frame.access import needs, staff_at
-from console.frame.confirm import ChosenTenantConfirmView, ConfirmView
-from console.frame.forms import Fields
+from console.frame.access import Context, needs, staff_at
+from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView
 from console.frame.records import GOOD, NOTHING, PLAIN, Button, Cell, Record, Text, moment, record_page
-from console.registry.credential_pages import credentials_table, find_service, open_tenant, page_of
+from console.registry.credential_pages import SERVICE, credentials_table, find_service, open_tenant
 from console.registry.forms import ServiceForm
 from registry import actions
 from registry.models import ACTIVE, Service
@@ -31,7 +31,7 @@ def show(request: HttpRequest, service_id: UUID) -> HttpResponse:
     if staff.may("services:delete"):
         buttons.append(Button(_("Delete"), reverse("admin:registry_service_delete", args=[service.pk])))
     facts = (
-        (_("Status"), Cell(labels.state(service.status), tone=GOOD if service.status == ACTIVE else PLAIN)),
+        (_("State"), Cell(labels.state(service.status), tone=GOOD if service.status == ACTIVE else PLAIN)),
         (_("Type"), Cell(service.type)),
         (_("Base URL"), Cell(service.base_url, mono=True)),
         (_("API version"), Cell(service.api_version or NOTHING)),
@@ -48,76 +48,53 @@ def show(request: HttpRequest, service_id: UUID) -> HttpResponse:
             facts=facts,
             tables=[credentials_table(staff, service)],
             buttons=buttons,
-            back=reverse("admin:registry_service_changelist"),
+            back=reverse(LIST),
         ),
     )
 
 
-class CreateService(ChosenTenantConfirmView):
+class CreateService(CreateView[Service], ChosenTenantConfirmView):
     """Create a service."""
 
     permissions = ("services:write",)
+    page = SERVICE
+    list_page = LIST
     title = _("Add service")
     text = _("A service that applications of %(tenant)s call.")
-    submit = _("Save")
-    dangerous = False
     form_class = ServiceForm
-
-    created: Service
 
     def load(self) -> None:
         self.tenant = open_tenant(self.request)
 
-    def names(self) -> Fields:
-        return {"tenant": self.tenant.name}
-
-    def get_back_url(self) -> str:
-        return reverse(LIST)
-
-    def act(self, fields: Fields) -> Text:
-        self.created = actions.create_service(tenant_id=self.tenant.pk, **fields)
+    def act(self, form: Form) -> Text:
+        self.row = actions.create_service(tenant_id=self.tenant.pk, **form.cleaned_data)
         return _("The service is created. Add its first credential.")
 
-    def get_success_url(self) -> str:
-        return page_of(self.created)
 
-
-class ServiceConfirmView(ConfirmView):
+class ServiceConfirmView(RowView[Service]):
     """A page that changes one service of the chosen tenant."""
 
-    service: Service
+    page = SERVICE
+    list_page = LIST
 
-    def load(self) -> None:
-        self.service = find_service(self.request, self.kwargs["service_id"])
-
-    def names(self) -> Fields:
-        return {"name": self.service.name}
-
-    def get_back_url(self) -> str:
-        return page_of(self.service)
+    def find(self) -> Service:
+        return find_service(self.request, self.kwargs["service_id"])
 
 
-class EditService(ServiceConfirmView):
+class EditService(EditView[Service], ServiceConfirmView):
     """Change a service."""
 
     permissions = ("services:write",)
     title = _("Edit %(name)s")
     text = _("The change applies from the next request of applications on.")
-    submit = _("Save")
-    dangerous = False
     form_class = ServiceForm
+    saved = _("The service is saved.")
 
-    def get_initial(self) -> Fields:
-        return {name: getattr(self.service, name) for name in ServiceForm.base_fields}
-
-    def act(self, fields: Fields) -> Text:
-        changes = {name: value for name, value in fields.items() if value != getattr(self.service, name)}
-        if changes:
-            actions.update_service(tenant_id=self.service.tenant_id, service_id=self.service.pk, changes=changes)
-        return _("The service is saved.")
+    def update(self, changes: Context) -> None:
+        actions.update_service(tenant_id=self.row.tenant_id, service_id=self.row.pk, changes=changes)
 
 
-class DeleteService(ServiceConfirmView):
+class DeleteService(DeleteView[Service], ServiceConfirmView):
     """Delete a service; the action rejects it while the service has active credentials."""
 
     permissions = ("services:delete",)
@@ -125,16 +102,13 @@ class DeleteService(ServiceConfirmView):
 
     def load(self) -> None:
         super().load()
-        number = self.service.credentials.count()
+        number = self.row.credentials.count()
         self.text = ngettext(
             "The service and its %(number)d credential are deleted permanently. Revoke active credentials first.",
             "The service and its %(number)d credentials are deleted permanently. Revoke active credentials first.",
             number,
         ) % {"number": number}
 
-    def act(self, fields: Fields) -> Text:
-        actions.delete_service(tenant_id=self.service.tenant_id, service_id=self.service.pk)
+    def act(self, form: Form) -> Text:
+        actions.delete_service(tenant_id=self.row.tenant_id, service_id=self.row.pk)
         return _("The service is deleted.")
-
-    def get_success_url(self) -> str:
-        return reverse(LIST)

@@ -2,11 +2,12 @@
 
 from typing import ClassVar, Final
 
+from django.forms import Form
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.confirm import ConfirmView
-from console.frame.forms import Fields, Pick, Reason
+from console.frame.forms import Pick, Reason
 from console.frame.records import Text, moment, secret_page
 from mfa.passes import EnrollmentPass, issue_enrollment_pass
 from userflow.accounts.models import AdminUser, EndUser
@@ -50,14 +51,14 @@ class IssuePassView(ConfirmView):
         """Return the user who gets the pass."""
         raise NotImplementedError
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         self.issued = issue_enrollment_pass(
             realm=self.realm,
             tenant_id=self.tenant.pk if self.tenant else None,
             user_id=self.recipient().pk,
-            reason=fields["reason"],
+            reason=form.cleaned_data["reason"],
             by=self.staff.principal,
-            deliver=fields["deliver"],
+            deliver=form.cleaned_data["deliver"],
         )
         if self.issued.token is None:
             return _("The enrollment pass is mailed to %(email)s.") % {"email": self.recipient().email}

@@ -1,6 +1,9 @@
 """Error texts of the sign-in: they say what to do next, and never which of two secrets was wrong."""
 
+from collections.abc import Mapping
+
 from django import forms
+from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
@@ -24,7 +27,7 @@ def in_words(error: ApiError) -> str:
             ) % {"minutes": minutes}
         case WrongCredentials():
             return _(
-                "The username or password is incorrect. Try again. If it still fails, use “Forgotten password”, or ask an "
+                "The username or password is incorrect. Try again. If it still fails, use “Forgot password?”, or ask an "
                 "operator whether you may sign in."
             )
         case WrongCurrentPassword():
@@ -62,16 +65,20 @@ def add_to(form: forms.Form, error: ApiError) -> None:
 def page(
     request: HttpRequest,
     template: str,
-    context: dict[str, object],
+    context: Mapping[str, object],
     *,
-    status: int = 200,
+    status: int | None = None,
     error: ApiError | None = None,
 ) -> HttpResponse:
-    """Return a page that is not cached, with the status and the Retry-After header of the error."""
-    response = TemplateResponse(request, template, context, status=status_of(error) if error else status)
+    """Return a page that is not cached, with the status and the Retry-After header of the error.
+
+    Unless stated, the status is 400 for a form that was sent: a valid one is answered by a redirect.
+    """
+    status = status_of(error) if error else status or (400 if request.method == "POST" else 200)
+    response = TemplateResponse(request, template, {**admin.site.each_context(request), **context}, status=status)
     response.headers["Cache-Control"] = "no-store"
     if error is not None:
         note_rejection(request, error)
-    if error is not None and "Retry-After" in error.headers:
-        response.headers["Retry-After"] = error.headers["Retry-After"]
+        if "Retry-After" in error.headers:
+            response.headers["Retry-After"] = error.headers["Retry-After"]
     return response

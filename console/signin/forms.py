@@ -1,12 +1,14 @@
 """Forms of the sign-in pages. `autocomplete` lets browsers and password managers fill them in."""
 
-from typing import Any
+from typing import ClassVar, Unpack
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminTextInputWidget
 
-from console.frame.forms import Fields
+from console.frame.access import Context
+from console.frame.forms import FormOptions
+from console.frame.records import Text
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import json_object
 from mfa.totp.backup_codes import normalised
@@ -14,12 +16,19 @@ from mfa.totp.backup_codes import normalised
 LONGEST_TYPED = 255
 
 
-def _text(**attributes: Any) -> Any:
-    return UnfoldAdminTextInputWidget(attrs={"autocapitalize": "none", "spellcheck": "false", **attributes})
+def _text(**attributes: str | bool) -> forms.TextInput:
+    widget: forms.TextInput = UnfoldAdminTextInputWidget(
+        attrs={"autocapitalize": "none", "spellcheck": "false", **attributes}
+    )
+    return widget
 
 
-def _password(**attributes: Any) -> Any:
-    return UnfoldAdminPasswordWidget(attrs=attributes)
+class Password(forms.CharField):
+    """A password, exactly as typed."""
+
+    def __init__(self, *, label: Text, autocomplete: str, autofocus: bool = False, required: bool = True) -> None:
+        widget = UnfoldAdminPasswordWidget({"autocomplete": autocomplete, "autofocus": autofocus})
+        super().__init__(label=label, required=required, strip=False, max_length=1024, widget=widget)
 
 
 class SignInForm(forms.Form):
@@ -30,24 +39,25 @@ class SignInForm(forms.Form):
         max_length=LONGEST_TYPED,
         widget=_text(autocomplete="username webauthn", autofocus=True),
     )
-    password = forms.CharField(
-        label=_("Password"), strip=False, max_length=1024, widget=_password(autocomplete="current-password")
-    )
+    password = Password(label=_("Password"), autocomplete="current-password")
+
+
+class Code(forms.RegexField):
+    """The six digits of an authenticator app. Apps show a space in the middle."""
+
+    def to_python(self, value: object) -> str:
+        return (super().to_python(value) or "").replace(" ", "")
 
 
 class CodeForm(forms.Form):
-    """The six digits of an authenticator app."""
+    """A code of an authenticator app."""
 
-    code = forms.RegexField(
-        r"^[0-9]{3} ?[0-9]{3}$",
+    code = Code(
+        r"^[0-9]{6}$",
         label=_("Code from your authenticator app"),
         error_messages={"invalid": _("Enter the six digits that the app shows.")},
         widget=_text(autocomplete="one-time-code", inputmode="numeric", maxlength="7"),
     )
-
-    def clean_code(self) -> str:
-        """Without the space that apps show in the middle."""
-        return str(self.cleaned_data["code"]).replace(" ", "")
 
 
 class NewAppForm(CodeForm):
@@ -77,28 +87,20 @@ class BackupCodeForm(forms.Form):
 class PasswordForm(forms.Form):
     """The own password."""
 
-    password = forms.CharField(
-        label=_("Your password"),
-        strip=False,
-        max_length=1024,
-        widget=_password(autocomplete="current-password", autofocus=True),
-    )
+    password = Password(label=_("Your password"), autocomplete="current-password", autofocus=True)
 
 
 class ProofForm(forms.Form):
     """The proof that a change to the own sign-in needs; no fields right after a step-up."""
 
-    current_password = forms.CharField(
-        label=_("Your password"),
-        strip=False,
-        required=False,
-        max_length=1024,
-        widget=_password(autocomplete="current-password"),
-    )
+    current_password = Password(label=_("Your password"), autocomplete="current-password", required=False)
     code = CodeForm.base_fields["code"]
+    # The help text of the password.
+    proof_help: ClassVar[Text] = ""
 
-    def __init__(self, *args: Any, has_proof: bool, has_app: bool, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, *, has_proof: bool, has_app: bool, **options: Unpack[FormOptions]) -> None:
+        super().__init__(**options)
+        self.fields["current_password"].help_text = self.proof_help
         self.fields["code"].required = False
         self.fields["code"].label = _("Or a code from your authenticator app")
         self.fields["code"].widget.attrs.pop("autofocus", None)
@@ -106,48 +108,35 @@ class ProofForm(forms.Form):
             if not wanted:
                 del self.fields[name]
 
-    def clean_code(self) -> str:
-        """Without the space that apps show in the middle."""
-        return str(self.cleaned_data["code"]).replace(" ", "")
-
-    def needs_proof(self, given: Fields) -> bool:
+    def needs_proof(self) -> bool:
         """Return whether the change needs the proof."""
         return True
 
-    def clean(self) -> Fields:
-        """One of the proofs must be there."""
-        given: Fields = super().clean() or {}
+    def clean(self) -> Context:
+        """Require one of the proofs."""
+        super().clean()
         asked = [name for name in ("current_password", "code") if name in self.fields]
-        if asked and not self.errors and self.needs_proof(given) and not any(given.get(name) for name in asked):
+        if asked and not self.errors and self.needs_proof() and not any(map(self.cleaned_data.get, asked)):
             self.add_error(
                 "current_password",
                 _("Enter your password, or a code.") if "code" in asked else _("Enter your password."),
             )
-        return given
+        return self.cleaned_data
 
 
 class NewPasswordForm(forms.Form):
     """The current password, and the new one twice."""
 
-    current_password = forms.CharField(
-        label=_("Current password"),
-        strip=False,
-        max_length=1024,
-        widget=_password(autocomplete="current-password", autofocus=True),
-    )
-    new_password = forms.CharField(
-        label=_("New password"), strip=False, max_length=1024, widget=_password(autocomplete="new-password")
-    )
-    repeated = forms.CharField(
-        label=_("New password again"), strip=False, max_length=1024, widget=_password(autocomplete="new-password")
-    )
+    current_password = Password(label=_("Current password"), autocomplete="current-password", autofocus=True)
+    new_password = Password(label=_("New password"), autocomplete="new-password")
+    repeated = Password(label=_("Confirm new password"), autocomplete="new-password")
 
-    def clean(self) -> Fields:
-        """Both must be the same."""
-        given: Fields = super().clean() or {}
-        if "repeated" in given and given.get("new_password") != given["repeated"]:
-            self.add_error("repeated", _("The passwords do not match."))
-        return given
+    def clean_repeated(self) -> str:
+        """Require the same password twice."""
+        repeated = str(self.cleaned_data["repeated"])
+        if self.cleaned_data.get("new_password") != repeated:
+            raise forms.ValidationError(_("The passwords do not match."))
+        return repeated
 
 
 class PasskeyForm(forms.Form):
@@ -155,7 +144,7 @@ class PasskeyForm(forms.Form):
 
     credential = forms.CharField(widget=forms.HiddenInput)
 
-    def clean_credential(self) -> Fields:
+    def clean_credential(self) -> Context:
         """Return the JSON object. Raises ValidationError."""
         # The API's reader: Django's JSON field fails with an exception on deeply nested text.
         try:

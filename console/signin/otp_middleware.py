@@ -5,7 +5,6 @@ console.frame.access checks that the user still has it.
 """
 
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -14,6 +13,7 @@ from django_otp import login as keep_device
 from django_otp.middleware import OTPMiddleware
 
 from console.frame.middleware import CONSOLE
+from userflow.accounts.models import AdminUser
 
 __all__ = ["DEVICE_ID_SESSION_KEY", "ConsoleSecondFactor", "EnrolledFactor", "mark_verified"]
 
@@ -45,6 +45,6 @@ class ConsoleSecondFactor(OTPMiddleware):  # type: ignore[misc]  # django-otp ha
         return EnrolledFactor(kind, UUID(user_id))
 
 
-def mark_verified(request: HttpRequest, *, kind: str, user: Any) -> None:
+def mark_verified(request: HttpRequest, *, kind: str, user: AdminUser) -> None:
     """Record that `request.user` has proven a factor of this kind."""
     keep_device(request, EnrolledFactor(kind, user.pk))

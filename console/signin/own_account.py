@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from django.contrib import admin, messages
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from console.frame.access import staff_at
+from console.frame.access import Context, staff_at
 from console.frame.lists import uuid_or_none
 from console.frame.step_up import step_up_first, to_step_up
 from console.signin import errors, forms, steps
@@ -34,7 +34,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     who = enroller_at(request)
     if who is None:
         return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
-    context = {**admin.site.each_context(request), "frame": who.frame}
+    context: Context = {"frame": who.frame}
     if not who.inside:
         context |= {"title": _("Set up a second factor"), "possible": passkeys_possible()}
         return page(request, "console/signin/choose.html", context)
@@ -83,9 +83,8 @@ def new_password(request: HttpRequest) -> HttpResponse:
                 _("Your password is changed. Ended sessions: %(ended)d.") % {"ended": ended},
             )
             return HttpResponseRedirect(reverse("admin:my_sign_in"))
-    context = {**admin.site.each_context(request), "title": _("Change my password"), "form": form}
-    status = 400 if request.method == "POST" else 200
-    return page(request, "console/signin/new_password.html", context, status=status, error=error)
+    context = {"title": _("Change my password"), "form": form}
+    return page(request, "console/signin/new_password.html", context, error=error)
 
 
 @require_POST

@@ -6,19 +6,18 @@ then the ticket of that sign-in; otherwise it is the recent sign-in itself (mfa.
 
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from django.contrib import admin, messages
+from django.contrib import messages
+from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from console.frame.access import Page, staff_or_none
-from console.frame.forms import Fields
+from console.frame.access import Context, Page, staff_or_none
 from console.frame.lists import uuid_or_none
 from console.frame.records import Text
 from console.frame.step_up import step_up_first, to_step_up
@@ -37,7 +36,6 @@ from userflow.accounts.realms import ADMINS
 from userflow.accounts.session_policy import AAL2
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
 from userflow.sessions.assurance import Action
-from userflow.sessions.issue import TokenPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,10 @@ def enroller_at(request: HttpRequest) -> Enroller | None:
 
 
 def enrollment_page(view: Page) -> Page:
-    """Decorate a page that adds a factor, for a recent sign-in or one that waits for its first factor."""
+    """Decorate a page that adds a factor, for a recent sign-in or one that waits for its first factor.
+
+    Errors that the page does not show itself are messages on the overview.
+    """
 
     @never_cache
     @wraps(view)
@@ -86,6 +87,14 @@ def enrollment_page(view: Page) -> Page:
             return view(request, who)
         except InsufficientAuthentication:
             return to_step_up(request, back=_asked_from(request))
+        except NotSignedInByTicket as problem:
+            # The sign-in that the factor would complete has expired.
+            request.session.flush()
+            messages.error(request, errors.in_words(problem))
+            return HttpResponseRedirect(steps.with_next("admin:login", who.next))
+        except ApiError as problem:
+            messages.error(request, errors.in_words(problem))
+            return HttpResponseRedirect(reverse("admin:my_sign_in"))
 
     return guarded
 
@@ -112,21 +121,19 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
                 name=form.cleaned_data["name"],
                 mfa_token=who.mfa_token,
             )
-        except NotSignedInByTicket as problem:
-            return _begin_again(request, who, problem)
-        except InsufficientAuthentication:
+        except (NotSignedInByTicket, InsufficientAuthentication):
             raise
         except ApiError as problem:
             error = problem
             errors.add_to(form, problem)
         else:
             if done.tokens is not None:
-                _enter(request, who, done.user, done.tokens, amr=SECOND_STEP_AMR)
+                amr = (*steps.PASSWORD_AMR, *SECOND_STEP_AMR)
+                steps.enter(request, done.user, done.tokens, amr=amr, next_path=who.next)
             messages.success(request, _("The passkey is enrolled."))
             return HttpResponseRedirect(who.next)
-    context = {**admin.site.each_context(request), "frame": who.frame, "title": _("Add a passkey"), "form": form}
-    status = 400 if request.method == "POST" else 200
-    return page(request, "console/signin/add_passkey.html", context, status=status, error=error)
+    context = {"frame": who.frame, "title": _("Add a passkey"), "form": form}
+    return page(request, "console/signin/add_passkey.html", context, error=error)
 
 
 @require_POST
@@ -140,18 +147,6 @@ def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:
     return JsonResponse(options)
 
 
-def _enter(request: HttpRequest, who: Enroller, user: Any, tokens: TokenPair, *, amr: tuple[str, ...]) -> None:
-    """Complete the sign-in that waited for its first factor."""
-    steps.enter(request, user, tokens, amr=(*steps.PASSWORD_AMR, *amr), next_path=who.next)
-
-
-def _begin_again(request: HttpRequest, who: Enroller, problem: ApiError) -> HttpResponseRedirect:
-    """Return to the password: the sign-in that the factor would complete has expired."""
-    request.session.flush()
-    messages.error(request, errors.in_words(problem))
-    return HttpResponseRedirect(steps.with_next("admin:login", who.next))
-
-
 @only_forms
 @enrollment_page
 def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
@@ -161,7 +156,7 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
     form = forms.NewAppForm(request.POST if "code" in request.POST else None)
     if request.method != "POST":
         # Only the button creates a secret: few may be pending, and a page view must not use one up.
-        context = {**admin.site.each_context(request), "frame": who.frame, "title": _("Set up an authenticator app")}
+        context = {"frame": who.frame, "title": _("Set up an authenticator app")}
         return page(request, "console/signin/begin_app.html", context)
     if not form.is_bound:
         return _new_secret(request, who)
@@ -180,15 +175,14 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
         )
     except SecretNotIssued:
         return _too_late(request, who)
-    except NotSignedInByTicket as problem:
-        return _begin_again(request, who, problem)
-    except InsufficientAuthentication:
+    except (NotSignedInByTicket, InsufficientAuthentication):
         raise
     except ApiError as problem:
         errors.add_to(form, problem)
         return _same_secret(request, who, form, error=problem)
     if done.tokens is not None:
-        _enter(request, who, done.user, done.tokens, amr=totp.AMR)
+        amr = (*steps.PASSWORD_AMR, *totp.AMR)
+        steps.enter(request, done.user, done.tokens, amr=amr, next_path=who.next)
     return _codes_page(request, who, done.backup_codes, _("The authenticator app is enrolled."))
 
 
@@ -202,13 +196,7 @@ def _with_proof(request: HttpRequest, caller: Caller) -> Caller:
 
 
 def _new_secret(request: HttpRequest, who: Enroller) -> HttpResponse:
-    try:
-        setup = totp.begin_totp_setup(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
-    except InsufficientAuthentication:
-        raise
-    except ApiError as problem:
-        messages.error(request, errors.in_words(problem))
-        return HttpResponseRedirect(reverse("admin:my_sign_in"))
+    setup = totp.begin_totp_setup(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
     return _app_page(request, who, forms.NewAppForm(initial={"secret": setup.secret}), setup)
 
 
@@ -222,11 +210,6 @@ def _same_secret(
         )
     except SecretNotIssued:
         return _too_late(request, who)
-    except InsufficientAuthentication:
-        raise
-    except ApiError as problem:
-        messages.error(request, errors.in_words(problem))
-        return HttpResponseRedirect(reverse("admin:my_sign_in"))
     return _app_page(request, who, form, setup, error=error)
 
 
@@ -244,7 +227,6 @@ def _app_page(
     error: ApiError | None = None,
 ) -> HttpResponse:
     context = {
-        **admin.site.each_context(request),
         "frame": who.frame,
         "title": _("Set up an authenticator app"),
         "form": form,
@@ -257,13 +239,7 @@ def _app_page(
 @enrollment_page
 def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Create ten new backup codes; the old ones become invalid."""
-    try:
-        codes = totp.regenerate_backup_codes(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
-    except InsufficientAuthentication:
-        raise
-    except ApiError as problem:
-        messages.error(request, errors.in_words(problem))
-        return HttpResponseRedirect(reverse("admin:my_sign_in"))
+    codes = totp.regenerate_backup_codes(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
     return _codes_page(request, who, codes, _("These codes are new. The earlier codes are invalid."))
 
 
@@ -271,7 +247,6 @@ def _codes_page(request: HttpRequest, who: Enroller, codes: list[str], said: str
     """Show the codes once."""
     text = "\n".join([_("Backup codes of %(email)s") % {"email": who.email}, "", *codes, ""])
     context = {
-        **admin.site.each_context(request),
         "frame": who.frame,
         "title": _("Backup codes"),
         "said": said,
@@ -279,20 +254,21 @@ def _codes_page(request: HttpRequest, who: Enroller, codes: list[str], said: str
         "file": "data:text/plain;charset=utf-8," + quote(text),
         "go_on": who.next,
     }
-    return page(request, "console/signin/backup_codes.html", context)
+    return page(request, "console/signin/backup_codes.html", context, status=200)
 
 
 class RemoveFactor(ProofConfirmView):
     """Remove one of the own factors."""
 
     permissions = ()
+    list_page = "admin:my_sign_in"
     action = Action.REMOVE_FACTOR
     title = _("Remove a factor")
     submit = _("Remove")
     form_class = forms.ProofForm
 
     factor_id: UUID
-    factor: Fields
+    factor: Context
     is_last: bool
 
     def load(self) -> None:
@@ -318,17 +294,14 @@ class RemoveFactor(ProofConfirmView):
             return HttpResponseRedirect(self.get_back_url())
         return super().run()
 
-    def names(self) -> Fields:
+    def names(self) -> Context:
         return {"name": self.factor["name"]}
 
-    def get_back_url(self) -> str:
-        return reverse("admin:my_sign_in")
-
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         remove_factor(
             principal=self.staff.principal,
             factor_id=self.factor_id,
-            proof=proof_in(self.request, fields),
+            proof=proof_in(self.request, form.cleaned_data),
             user_agent=agent(self.request),
         )
         if self.is_last:

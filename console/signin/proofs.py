@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from django import forms
 from django.conf import settings
 from django.http import HttpRequest
 
+from console.frame.access import Context
 from console.frame.confirm import ConfirmView
-from console.frame.forms import Fields
 from console.signin import errors, steps
 from console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm
 from identity_platform.api.errors import ApiError
@@ -19,6 +19,7 @@ from mfa.stepup.actions import StepUp, step_up
 from mfa.totp import actions as totp
 from mfa.webauthn import authentication as passkeys
 from mfa.webauthn.grants import SECOND_STEP_AMR
+from userflow.accounts.models import Account
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS
 from userflow.credentials import tickets
@@ -69,12 +70,6 @@ class Asked:
         """Return whether a form was sent and is valid."""
         return self.sent is not None and self.forms[self.sent].is_valid()
 
-    @property
-    def given(self) -> Any:
-        """Return the proof that was sent."""
-        assert self.sent is not None  # asked after is_valid
-        return self.forms[self.sent].cleaned_data[FORMS[self.sent][0]]
-
     def reject(self, error: ApiError) -> None:
         """Show an error at the form that was sent."""
         assert self.sent is not None  # only what was sent can be rejected
@@ -95,7 +90,8 @@ class Asked:
 def step_up_by(asked: Asked, *, principal: Principal, user_agent: str) -> StepUp:
     """Step up the session with the sent proof. Raises what `step_up` raises, which counts every attempt."""
     assert asked.sent is not None  # asked after is_valid
-    return step_up(principal=principal, proof={STEP_UP_FIELDS[asked.sent]: asked.given}, user_agent=user_agent)
+    given = asked.forms[asked.sent].cleaned_data[FORMS[asked.sent][0]]
+    return step_up(principal=principal, proof={STEP_UP_FIELDS[asked.sent]: given}, user_agent=user_agent)
 
 
 class ProofConfirmView(ConfirmView):
@@ -103,11 +99,11 @@ class ProofConfirmView(ConfirmView):
 
     template_name = "console/signin/proof.html"
 
-    def get_form_kwargs(self) -> Fields:
+    def get_form_kwargs(self) -> Context:
         has_app = TOTP in self.staff.principal.user["mfa_methods"]
         return {**super().get_form_kwargs(), "has_proof": steps.has_proof(self.request), "has_app": has_app}
 
-    def get_context_data(self, **kwargs: object) -> Fields:
+    def get_context_data(self, **kwargs: object) -> Context:
         has_proof = steps.has_proof(self.request)
         by_passkey = WEBAUTHN in self.staff.principal.user["mfa_methods"] and passkeys_possible() and not has_proof
         reauthenticate = steps.with_next("admin:reauthenticate", self.request.get_full_path())
@@ -127,20 +123,21 @@ def proof_in(request: HttpRequest, typed: Mapping[str, object]) -> dict[str, str
     return {"proof_token": token} if token else {}
 
 
-def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str) -> tuple[str, TokenPair | None, Any]:
-    """Check the second step that was sent; gives its kind, and the tokens and the user of the sign-in.
+def verify(asked: Asked, *, email: str, caller: Caller, mfa_token: str) -> tuple[str, TokenPair | None, Account]:
+    """Check the second step that was sent; return its kind, and the tokens and the user of the sign-in.
 
-    Rejects as `verify_totp` and `finish_authentication` do, which count every try.
+    Raises what `verify_totp` and `finish_authentication` raise, which count every attempt.
     """
     kind = asked.sent
     assert kind is not None  # asked after is_valid
+    fields = asked.forms[kind].cleaned_data
     if kind == WEBAUTHN:
         by_key = passkeys.finish_authentication(
-            realm=ADMINS, tenant_id=None, email=email, response=asked.given, caller=caller, mfa_token=mfa_token
+            realm=ADMINS, tenant_id=None, email=email, response=fields["credential"], caller=caller, mfa_token=mfa_token
         )
         return kind, by_key.tokens, by_key.user
-    code = {"code": asked.given} if kind == TOTP else {"backup_code": asked.given}
-    by_code = totp.verify_totp(realm=ADMINS, tenant_id=None, email=email, caller=caller, mfa_token=mfa_token, **code)
+    # Their only field is the argument.
+    by_code = totp.verify_totp(realm=ADMINS, tenant_id=None, email=email, caller=caller, mfa_token=mfa_token, **fields)
     return kind, by_code.tokens, by_code.user
 
 

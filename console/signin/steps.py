@@ -6,21 +6,19 @@ step, so session fixation gains nothing.
 
 import time
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponseRedirect
 from django.middleware.csrf import rotate_token
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 
 from console.frame import access
-from console.frame.access import KIND, SEEN, SESSION, TENANT, USER
-from console.frame.forms import Fields
-from console.frame.middleware import CONSOLE
+from console.frame.access import KIND, SEEN, SESSION, TENANT, USER, Context
+from console.frame.scope import console_path
 from console.signin.otp_middleware import DEVICE_ID_SESSION_KEY, mark_verified
 from userflow.accounts import principals
-from userflow.accounts.models import AdminUser
+from userflow.accounts.models import Account, AdminUser
 from userflow.accounts.session_policy import AAL2, SECOND_FACTORS, acr_of
 from userflow.sessions.issue import TokenPair
 from userflow.signin.actions import SignIn
@@ -59,18 +57,11 @@ class Enrolling:
 
 def local_path(request: HttpRequest, stated: str | None) -> str:
     """Return the next page: a path of the console on this host, else the dashboard."""
-    if (
-        stated
-        and stated.startswith(CONSOLE)
-        and "\\" not in stated
-        and url_has_allowed_host_and_scheme(stated, allowed_hosts={request.get_host()})
-    ):
-        return stated
-    return reverse("admin:index")
+    return console_path(request, stated) or reverse("admin:index")
 
 
 def after_password(request: HttpRequest, done: SignIn[AdminUser], *, next_path: str) -> HttpResponseRedirect:
-    """The page of the next step of a sign-in whose password was right."""
+    """Return the next step of a sign-in whose password was correct."""
     if done.tokens is not None:
         return enter(request, done.user, done.tokens, amr=PASSWORD_AMR, next_path=next_path)
     request.session.flush()
@@ -97,13 +88,14 @@ def enrolling(request: HttpRequest) -> Enrolling | None:
 
 
 def enter(
-    request: HttpRequest, person: Any, opened: TokenPair, *, amr: tuple[str, ...], next_path: str
+    request: HttpRequest, person: Account, opened: TokenPair, *, amr: tuple[str, ...], next_path: str
 ) -> HttpResponseRedirect:
     """Start the console session of a complete sign-in and redirect to the requested page."""
+    assert isinstance(person, AdminUser)  # only admin users sign in to the console
     user = AdminUser.from_db("default", ["id", "tenant_id"], [person.pk, person.tenant_id])
     keep_for_console(opened, user=user)
     request.session.flush()
-    facts: Fields = {
+    facts: Context = {
         KIND: principals.ADMIN if user.tenant_id else principals.OPERATOR,
         USER: str(user.pk),
         TENANT: str(user.tenant_id) if user.tenant_id else None,
@@ -135,7 +127,7 @@ def has_proof(request: HttpRequest) -> bool:
 
 
 def take_proof(request: HttpRequest) -> str | None:
-    """The proof token of the last step-up, which is used once; None if there is none, or no more."""
+    """Return the proof token of the last step-up, which works once; None if there is none or it has expired."""
     valid = has_proof(request)
     request.session.pop(PROOF_ENDS, None)
     token: str | None = request.session.pop(PROOF, None)
@@ -149,11 +141,11 @@ def without_factor(request: HttpRequest) -> None:
 
 
 def leave(request: HttpRequest) -> HttpResponseRedirect:
-    """Out, and back to the sign-in page."""
+    """End the browser's session and redirect to the sign-in page."""
     request.session.flush()
     return HttpResponseRedirect(reverse("admin:login"))
 
 
 def with_next(name: str, next_path: str) -> str:
-    """The path of a page, which remembers where to go on to."""
+    """Return the path of a page that leads on to `next_path`."""
     return f"{reverse(name)}?{urlencode({'next': next_path})}"

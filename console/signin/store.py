@@ -2,25 +2,30 @@
 
 import base64
 import binascii
-from typing import Any
+from typing import TYPE_CHECKING
 
 from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.utils.timezone import now
 
 from identity_platform.crypto import SealBroken, SealContext, hash_token, seal, unseal
 from tenants import keys
+
+if TYPE_CHECKING:
+    from console.frame.access import Context
+    from console.signin.models import BrowserSession
 
 
 class SessionStore(DatabaseStore):
     """One browser's session."""
 
     @classmethod
-    def get_model_class(cls) -> Any:
+    def get_model_class(cls) -> "type[BrowserSession]":
         from console.signin.models import BrowserSession
 
         return BrowserSession
 
-    def load(self) -> dict[str, Any]:
+    def load(self) -> "Context":
         """Return the data; for an unknown or expired key nothing, and a new key with the next write."""
         name = self.session_key
         row = self.model.objects.filter(session_key=_hashed(name), expire_date__gt=now()).first() if name else None
@@ -39,7 +44,7 @@ class SessionStore(DatabaseStore):
         """Return whether a session has this key."""
         return bool(session_key and self.model.objects.filter(session_key=_hashed(session_key)).exists())
 
-    def create_model_instance(self, data: dict[str, object]) -> Any:
+    def create_model_instance(self, data: "Context") -> AbstractBaseSession:
         """Return the row to save."""
         stored = _hashed(self._get_or_create_session_key())  # type: ignore[attr-defined]  # left out of the stubs
         content = self.serializer().dumps(data)

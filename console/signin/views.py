@@ -1,8 +1,6 @@
 """Sign-in by password and second factor or by passkey, re-authentication, sign-out, forgotten password."""
 
-from typing import Any
-
-from django.contrib import admin, messages
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -45,7 +43,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         return _by_passkey_alone(request, next_path)
     form = forms.SignInForm(request.POST)
     if not form.is_valid():
-        return _sign_in_page(request, form, next_path, status=400)
+        return _sign_in_page(request, form, next_path)
     try:
         done = sign_in_admin(**form.cleaned_data, user_agent=agent(request))
     except ApiError as error:
@@ -60,7 +58,7 @@ def _by_passkey_alone(request: HttpRequest, next_path: str) -> HttpResponse:
     form = forms.SignInForm()
     if not said.is_valid():
         messages.error(request, _("The browser's response was not understood. Try again."))
-        return _sign_in_page(request, form, next_path, status=400)
+        return _sign_in_page(request, form, next_path)
     try:
         done = passkeys.finish_authentication(
             realm=ADMINS,
@@ -86,21 +84,15 @@ def end_earlier(request: HttpRequest) -> None:
 
 
 def _sign_in_page(
-    request: HttpRequest,
-    form: forms.SignInForm,
-    next_path: str,
-    *,
-    status: int = 200,
-    error: ApiError | None = None,
+    request: HttpRequest, form: forms.SignInForm, next_path: str, *, error: ApiError | None = None
 ) -> HttpResponse:
     context = {
-        **admin.site.each_context(request),
         "title": _("Sign in"),
         "form": form,
         "next": next_path,
         "passkeys": proofs.passkeys_possible(),
     }
-    return page(request, "console/signin/sign_in.html", context, status=status, error=error)
+    return page(request, "console/signin/sign_in.html", context, error=error)
 
 
 @never_cache
@@ -129,13 +121,11 @@ def second_step(request: HttpRequest) -> HttpResponse:
             amr = (*steps.PASSWORD_AMR, *proofs.AMR[kind])
             return steps.enter(request, user, tokens, amr=amr, next_path=waiting.next)
     context = {
-        **admin.site.each_context(request),
         **asked.context(),
         "title": _("Second step"),
         "email": waiting.email,
     }
-    status = 400 if request.method == "POST" else 200
-    return page(request, "console/signin/second_step.html", context, status=status, error=error)
+    return page(request, "console/signin/second_step.html", context, error=error)
 
 
 @only_forms
@@ -156,13 +146,11 @@ def reauthenticate(request: HttpRequest) -> HttpResponse:
             steps.renew(request, raised)
             return HttpResponseRedirect(next_path)
     context = {
-        **admin.site.each_context(request),
         **asked.context(),
         "title": _("Confirm that it is you"),
         "next": next_path,
     }
-    status = 400 if request.method == "POST" else 200
-    return page(request, "console/signin/reauthenticate.html", context, status=status, error=error)
+    return page(request, "console/signin/reauthenticate.html", context, error=error)
 
 
 @never_cache
@@ -180,7 +168,7 @@ def passkey_options(request: HttpRequest) -> HttpResponse:
     elif stage != "sign_in":
         return JsonResponse({"message": errors.in_words(NotSignedIn(_("Sign in again.")))}, status=403)
     try:
-        options: Any = (
+        options = (
             options_for_step_up(principal=stepping_up)
             if stepping_up is not None
             else passkeys.begin_authentication(realm=ADMINS, tenant_id=None, email=email)
@@ -214,6 +202,5 @@ def forgotten(request: HttpRequest) -> HttpResponse:
         else:
             messages.success(request, _("If an admin user has this address, a mail with a link is sent to it."))
             return HttpResponseRedirect(reverse("admin:login"))
-    context = {**admin.site.each_context(request), "title": _("Forgotten password"), "form": form}
-    status = 400 if request.method == "POST" else 200
-    return page(request, "console/signin/forgotten.html", context, status=status, error=error)
+    context = {"title": _("Reset password"), "form": form}
+    return page(request, "console/signin/forgotten.html", context, error=error)

@@ -1,17 +1,15 @@
 """The list of tenants, and the paths of the pages of a tenant (`pages.py`, `changes.py`)."""
 
-from typing import Any
-
-from django.db.models import Q, QuerySet
+from django.contrib import admin
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from unfold.decorators import display
 
-from console.frame.access import staff_at, staff_or_none
-from console.frame.forms import Fields
-from console.frame.lists import ConsoleModelAdmin, uuid_or_none
+from console.frame.access import Context, staff_at, staff_or_none
+from console.frame.lists import ChoiceFilter, ConsoleModelAdmin, uuid_or_none
 from console.tenants import changes, pages
 from console.tenants.filters import SchemaFilter, ServerFilter, StateFilter
 from console.tenants.labels import STATE_COLOURS, STATE_NAMES, size_label
@@ -36,7 +34,7 @@ class TenantAdmin(ConsoleModelAdmin):
     )
     list_display_links = ("shown_name",)
     list_select_related = ("database__server", "figures")
-    list_before_template = "console/tenants/list_before.html"
+    links = ((gettext_lazy("Provision a tenant"), "admin:tenants_tenant_provision", "tenants:write"),)
     search_fields = ("name", "slug")
     search_help_text = gettext_lazy("Name, slug or id")
     ordering = ("-created_at", "id")
@@ -48,16 +46,19 @@ class TenantAdmin(ConsoleModelAdmin):
         staff = staff_or_none(request)
         return staff is not None and pages.may_look(staff)
 
-    def get_list_filter(self, request: HttpRequest) -> list[object]:
+    def get_list_filter(self, request: HttpRequest) -> list[type[ChoiceFilter]]:
         return [StateFilter, ServerFilter, SchemaFilter] if staff_at(request).is_operator else []
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Tenant]:
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return super().get_queryset(request).exclude(database__status=State.DELETED)
 
-    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> Any:
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Model], search_term: str
+    ) -> tuple[QuerySet[Model], bool]:
         if (tenant_id := uuid_or_none(search_term.strip())) is not None:
-            return queryset.filter(Q(pk=tenant_id)), False
-        return super().get_search_results(request, queryset, search_term)
+            return queryset.filter(pk=tenant_id), False
+        found: tuple[QuerySet[Model], bool] = super().get_search_results(request, queryset, search_term)
+        return found
 
     def get_urls(self) -> list[URLPattern]:
         site = self.admin_site.admin_view
@@ -66,14 +67,8 @@ class TenantAdmin(ConsoleModelAdmin):
             own.append(path(f"<str:tenant_id>/{name}/", site(view.as_view()), name=f"tenants_tenant_{name}"))
         return own + super().get_urls()
 
-    def changelist_view(self, request: HttpRequest, extra_context: Fields | None = None) -> HttpResponse:
-        staff = staff_at(request)
-        shown = {"may_provision": staff.is_operator and staff.may("tenants:write")}
-        answer: HttpResponse = super().changelist_view(request, {**shown, **(extra_context or {})})
-        return answer
-
     def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Fields | None = None
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Context | None = None
     ) -> HttpResponse:
         """The page of one tenant."""
         return pages.tenant_page(request, object_id)
@@ -90,7 +85,7 @@ class TenantAdmin(ConsoleModelAdmin):
     def shown_state(self, tenant: Tenant) -> tuple[str, str]:
         return tenant.database.status, str(STATE_NAMES[State(tenant.database.status)])
 
-    @display(description=gettext_lazy("Server"), ordering="database__server__name")  # type: ignore[untyped-decorator]  # unfold has no types
+    @admin.display(description=gettext_lazy("Server"), ordering="database__server__name")
     def shown_server(self, tenant: Tenant) -> str:
         return tenant.database.server.name
 
@@ -102,14 +97,14 @@ class TenantAdmin(ConsoleModelAdmin):
     def shown_schema(self, tenant: Tenant) -> tuple[str, str]:
         if tenant.database.schema_version == schema_version():
             return "current", _("current")
-        return "behind", _("behind")
+        return "behind", _("outdated")
 
-    @display(description=gettext_lazy("Size"), ordering="figures__database_bytes")  # type: ignore[untyped-decorator]  # unfold has no types
+    @admin.display(description=gettext_lazy("Size"), ordering="figures__database_bytes")
     def shown_size(self, tenant: Tenant) -> str:
         figures = getattr(tenant, "figures", None)
         return size_label(figures.database_bytes if figures else None)
 
-    @display(description=gettext_lazy("Users"), ordering="figures__users")  # type: ignore[untyped-decorator]  # unfold has no types
+    @admin.display(description=gettext_lazy("Users"), ordering="figures__users")
     def shown_users(self, tenant: Tenant) -> str:
         figures = getattr(tenant, "figures", None)
         return f"{figures.users:,}" if figures and figures.collected_at else "–"

@@ -3,12 +3,12 @@
 from typing import ClassVar, Final
 
 from django.conf import settings
+from django.forms import Form
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import must_grant_tenant_admin
-from console.frame.confirm import ConfirmView, TypedName
-from console.frame.forms import Fields
+from console.frame.access import Context, must_grant_tenant_admin
+from console.frame.confirm import ConfirmView, EditView, RowView, TypedName
 from console.frame.records import Text
 from console.jobs.actions import begin_job
 from console.jobs.models import Job
@@ -18,54 +18,51 @@ from console.tenants.pages import tenant_at
 from identity_platform.api.errors import ValidationFailed
 from tenants.errors import RelyingPartyTaken
 from tenants.models import Tenant
+from tenants.settings import SETTINGS
 from userflow.sessions.assurance import Action
 from userflow.tenants.actions import resume_tenant, suspend_tenant, update_tenant
 
 
-class OneTenantView(ConfirmView):
+class OneTenantView(RowView[Tenant]):
     """A page that changes the tenant in the path. Its form needs no tenant id: the path names the tenant."""
 
     permissions = ("tenants:write",)
     operators_only = True
-    subject: Tenant
+    page = "admin:tenants_tenant_change"
 
-    def load(self) -> None:
-        self.subject = tenant_at(self.request, self.kwargs["tenant_id"])
+    def find(self) -> Tenant:
+        return tenant_at(self.request, self.kwargs["tenant_id"])
 
-    def names(self) -> Fields:
-        return {"tenant": self.subject.name}
-
-    def get_back_url(self) -> str:
-        return reverse("admin:tenants_tenant_change", args=[self.subject.pk])
+    def names(self) -> Context:
+        return {"tenant": self.row.name}
 
 
-class Settings(OneTenantView):
+class Settings(EditView[Tenant], OneTenantView):
     """Change name, slug and settings, by the action behind `PATCH /uflow/admin/tenants/<id>`."""
 
     action = Action.CHANGE_TENANT_SETTINGS
     title = _("Settings of %(tenant)s")
     text = _("An empty field uses the default of the platform.")
-    submit = _("Save")
-    dangerous = False
     form_class = SettingsForm
+    saved = _("The settings are saved. They apply from the next request on.")
 
-    def get_initial(self) -> Fields:
-        return {"name": self.subject.name, "slug": self.subject.slug, **self.subject.settings}
+    def get_initial(self) -> Context:
+        # Settings of a newer release are not shown and stay.
+        settings = {name: self.row.settings.get(name) for name in SETTINGS}
+        return {"name": self.row.name, "slug": self.row.slug, **settings}
 
-    def get_form_kwargs(self) -> Fields:
-        return {**super().get_form_kwargs(), "tenant": self.subject}
-
-    def act(self, fields: Fields) -> Text:
-        changes = SettingsForm(tenant=self.subject).changes(fields)
-        if not changes:
-            return _("Nothing was changed.")
+    def update(self, changes: Context) -> None:
+        stated = {name: changes.pop(name) for name in SETTINGS if name in changes}
         try:
-            update_tenant(tenant_id=self.subject.pk, by=self.staff.principal, changes=changes)
+            update_tenant(
+                tenant_id=self.row.pk,
+                by=self.staff.principal,
+                changes=changes | ({"settings": stated} if stated else {}),
+            )
         except (ValidationFailed, RelyingPartyTaken) as error:
             # The form's fields have the names of the settings.
             details = {name.removeprefix("settings."): told for name, told in (error.details or {}).items()}
             raise type(error)(error.text, details=details) from error
-        return _("The settings are saved. They apply from the next request on.")
 
 
 class Suspend(OneTenantView):
@@ -79,8 +76,8 @@ class Suspend(OneTenantView):
     )
     submit = _("Suspend")
 
-    def act(self, fields: Fields) -> Text:
-        suspend_tenant(tenant_id=self.subject.pk, by=self.staff.principal)
+    def act(self, form: Form) -> Text:
+        suspend_tenant(tenant_id=self.row.pk, by=self.staff.principal)
         return _("%(tenant)s is suspended.") % self.names()
 
 
@@ -93,8 +90,8 @@ class Resume(OneTenantView):
     submit = _("Resume")
     dangerous = False
 
-    def act(self, fields: Fields) -> Text:
-        resume_tenant(tenant_id=self.subject.pk, by=self.staff.principal)
+    def act(self, form: Form) -> Text:
+        resume_tenant(tenant_id=self.row.pk, by=self.staff.principal)
         return _("%(tenant)s is active again.") % self.names()
 
 
@@ -111,9 +108,9 @@ class JobView(ConfirmView):
         """Return the tenant that the job is about."""
         return None
 
-    def act(self, fields: Fields) -> Text:
+    def act(self, form: Form) -> Text:
         tenant = self.about()
-        params = {**fields, "slug": tenant.slug} if tenant else fields
+        params = {**form.cleaned_data, "slug": tenant.slug} if tenant else form.cleaned_data
         self.job = begin_job(kind=self.kind, by=self.staff.user, tenant_id=tenant.pk if tenant else None, params=params)
         return _("The job has started. This page shows its progress.")
 
@@ -125,6 +122,7 @@ class Provision(JobView):
     """Provision a new tenant."""
 
     kind = job_kinds.PROVISION
+    list_page = "admin:tenants_tenant_changelist"
     action = Action.GRANT_ROLES
     title = _("Provision a tenant")
     text = _("The tenant gets a database of its own, a client for its first application, and an admin.")
@@ -135,15 +133,12 @@ class Provision(JobView):
     def load(self) -> None:
         must_grant_tenant_admin(self.request)
 
-    def get_back_url(self) -> str:
-        return reverse("admin:tenants_tenant_changelist")
-
 
 class OneTenantJobView(JobView, OneTenantView):
     """A page that starts a job about the tenant in the path."""
 
     def about(self) -> Tenant:
-        return self.subject
+        return self.row
 
 
 class Finish(OneTenantJobView):
@@ -180,7 +175,7 @@ class BackUp(OneTenantJobView):
     )
     submit = _("Back up")
 
-    def names(self) -> Fields:
+    def names(self) -> Context:
         return {**super().names(), "folder": settings.BACKUP_FOLDER}
 
 
@@ -206,11 +201,11 @@ class Delete(OneTenantJobView):
             self.form_class = TypedName
             self.text += _("The key that opens its secrets and backups is deleted too: nothing can restore the tenant.")
 
-    def names(self) -> Fields:
+    def names(self) -> Context:
         return {**super().names(), "days": settings.DELETED_TENANT_BACKUP_DAYS}
 
-    def get_form_kwargs(self) -> Fields:
-        return {**super().get_form_kwargs(), "wanted": self.subject.slug}
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "wanted": self.row.slug}
 
 
 CHANGES: Final[dict[str, type[OneTenantView]]] = {

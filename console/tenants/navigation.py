@@ -4,12 +4,11 @@ from django.http import HttpRequest
 from django.urls import reverse_lazy
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import staff_or_none
-from console.frame.forms import Fields
+from console.frame.access import Context, staff_or_none
 from console.tenants.pages import may_look
 
 
-def tenants_and_jobs(request: HttpRequest) -> list[Fields]:
+def tenants_and_jobs(request: HttpRequest) -> list[Context]:
     """Return the links for unfold's sidebar."""
     staff = staff_or_none(request)
     # The sign-in pages build the sidebar's context too, before anyone is signed in.

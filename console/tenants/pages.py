@@ -1,19 +1,16 @@
 """The page of a tenant: its facts, metrics, settings, admins, clients, services, jobs and events."""
 
-from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
-from console.frame.access import Staff, staff_at
-from console.frame.forms import Fields
+from console.frame.access import Context, Staff, staff_at
 from console.frame.lists import uuid_or_none
+from console.frame.records import Button, render_page
 from console.frame.scope import chosen_tenant, may_see_tenant
 from console.jobs.models import Job
 from console.metrics.tables import linked, recent_events, when
@@ -56,15 +53,13 @@ def tenant_page(request: HttpRequest, text: str) -> HttpResponse:
     """One tenant."""
     tenant = tenant_at(request, text)
     staff = staff_at(request)
-    context = {
-        **admin.site.each_context(request),
-        "title": tenant.name,
+    context: Context = {
         "tenant": tenant,
         "state": state_label(tenant.database.status),
         "state_colour": STATE_COLOURS.get(tenant.database.status, ""),
         "facts": _facts(tenant, staff),
         "settings_table": _settings(tenant),
-        "buttons": _open_button(tenant, staff) + (_buttons(tenant) if _may_write(staff) else []),
+        "buttons": _buttons(tenant, staff),
     }
     if staff.may("admins:read"):
         context["admins"] = _admins(tenant)
@@ -79,25 +74,18 @@ def tenant_page(request: HttpRequest, text: str) -> HttpResponse:
         context["reason"] = tenant.database.reason
         context["failure"] = getattr(getattr(tenant, "figures", None), "failure", "")
         context["jobs"] = _jobs(tenant)
-    return TemplateResponse(request, "console/tenants/tenant.html", context)
+    return render_page(request, "console/tenants/tenant.html", tenant.name, context)
 
 
-def _may_write(staff: Staff) -> bool:
-    """Return whether the user may change tenants: operators only, as over the API."""
-    return staff.is_operator and staff.may("tenants:write")
-
-
-def _open_button(tenant: Tenant, staff: Staff) -> list[tuple[str, str, str]]:
-    """Return the button that opens the tenant, for operators."""
-    if not staff.is_operator or Purpose.INSPECT not in ALLOWED[State(tenant.database.status)]:
-        return []
-    return [(f"{reverse('admin:choose_tenant')}?tenant={tenant.pk}", _("Open tenant"), "default")]
-
-
-def _buttons(tenant: Tenant) -> list[tuple[str, str, str]]:
-    """Return address, label and variant of the buttons that the tenant's state allows."""
+def _buttons(tenant: Tenant, staff: Staff) -> list[Button]:
+    """Return the buttons that the tenant's state allows. Only operators may change tenants, as over the API."""
     state = State(tenant.database.status)
     behind = tenant.database.schema_version != schema_version()
+    buttons = []
+    if staff.is_operator and Purpose.INSPECT in ALLOWED[state]:
+        buttons.append(Button(_("Open tenant"), f"{reverse('admin:choose_tenant')}?tenant={tenant.pk}"))
+    if not staff.is_operator or not staff.may("tenants:write"):
+        return buttons
     wanted = [
         ("finish", _("Finish provisioning"), "primary", state == State.PROVISIONING),
         ("settings", _("Settings"), "primary", state not in (State.PROVISIONING, State.DELETING)),
@@ -107,22 +95,26 @@ def _buttons(tenant: Tenant) -> list[tuple[str, str, str]]:
         ("resume", _("Resume"), "default", state == State.SUSPENDED),
         ("delete", _("Delete"), "danger", state not in (State.MIGRATING, State.MOVING)),
     ]
-    return [
-        (reverse(f"admin:tenants_tenant_{name}", args=[tenant.pk]), label, variant)
+    return buttons + [
+        Button(label, reverse(f"admin:tenants_tenant_{name}", args=[tenant.pk]), variant)
         for name, label, variant, allowed in wanted
         if allowed
     ]
 
 
-def _facts(tenant: Tenant, staff: Staff) -> list[tuple[str, Any]]:
+def _facts(tenant: Tenant, staff: Staff) -> list[tuple[str, object]]:
     database, figures = tenant.database, getattr(tenant, "figures", None)
     current = database.schema_version == schema_version()
-    facts: list[tuple[str, Any]] = [(_("Id"), tenant.pk), (_("Slug"), tenant.slug), (_("Created"), tenant.created_at)]
+    facts: list[tuple[str, object]] = [
+        (_("Id"), tenant.pk),
+        (_("Slug"), tenant.slug),
+        (_("Created"), tenant.created_at),
+    ]
     if staff.is_operator:
         facts += [
             (_("Server"), f"{database.server.name} ({database.server.host})"),
             (_("Database"), database.name),
-            (_("Schema"), _("current") if current else _("behind: %s") % (database.schema_version or "–")),
+            (_("Schema"), _("current") if current else _("outdated: %s") % (database.schema_version or "–")),
         ]
     if figures is not None and figures.collected_at is not None:
         facts.append((_("Size"), size_label(figures.database_bytes)))
@@ -138,7 +130,7 @@ def _facts(tenant: Tenant, staff: Staff) -> list[tuple[str, Any]]:
     return facts
 
 
-def _settings(tenant: Tenant) -> Fields:
+def _settings(tenant: Tenant) -> Context:
     rows = [
         [SETTINGS[name].label if name in SETTINGS else name, _shown(value)]
         for name, value in sorted(tenant.settings.items())
@@ -146,13 +138,13 @@ def _settings(tenant: Tenant) -> Fields:
     return {"headers": [_("Setting"), _("Value")], "rows": rows}
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, bool):
         return _("yes") if value else _("no")
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _admins(tenant: Tenant) -> Fields:
+def _admins(tenant: Tenant) -> Context:
     found = AdminUser.objects.filter(tenant=tenant).order_by("-created_at", "id")
     rows = [
         [
@@ -167,11 +159,11 @@ def _admins(tenant: Tenant) -> Fields:
         "headers": [_("Admin"), _("Address"), _("Factors"), _("State")],
         "rows": rows,
         "count": found.count(),
-        "more": listed("userflow_adminuser"),
+        "more": reverse("admin:userflow_adminuser_changelist"),
     }
 
 
-def _clients(request: HttpRequest, tenant: Tenant) -> Fields:
+def _clients(request: HttpRequest, tenant: Tenant) -> Context:
     found = Client.objects.filter(tenant=tenant).order_by("-created_at", "id")
     rows = [
         [
@@ -190,7 +182,7 @@ def _clients(request: HttpRequest, tenant: Tenant) -> Fields:
     }
 
 
-def _services(request: HttpRequest, tenant: Tenant) -> Fields:
+def _services(request: HttpRequest, tenant: Tenant) -> Context:
     found = Service.objects.filter(tenant=tenant).order_by("-created_at", "-id")
     rows = [
         [_tenant_link(request, tenant, "registry_service", each.pk, each.name), each.type, each.status]
@@ -220,7 +212,7 @@ def _tenant_link(request: HttpRequest, tenant: Tenant, model: str, key: object, 
     return format_html('<a class="text-link" href="{}">{}</a>', _tenant_path(request, tenant, path), name)
 
 
-def _jobs(tenant: Tenant) -> Fields:
+def _jobs(tenant: Tenant) -> Context:
     rows = [
         [
             linked("console_job", job.pk, str(KIND_NAMES.get(job.kind, job.kind))),
@@ -231,11 +223,3 @@ def _jobs(tenant: Tenant) -> Fields:
         for job in Job.objects.filter(tenant_id=tenant.pk).select_related("begun_by").order_by("-created_at")[:SHOWN]
     ]
     return {"headers": [_("Job"), _("State"), _("Started by"), _("Started")], "rows": rows}
-
-
-def listed(model: str) -> str:
-    """Return the path of a model's list, or an empty string if the console has none."""
-    try:
-        return reverse(f"admin:{model}_changelist")
-    except NoReverseMatch:
-        return ""

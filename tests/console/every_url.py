@@ -1,4 +1,4 @@
-"""What each page of the console wants: the table that the test over all its URLs goes by.
+"""What each page of the console requires: the table of the test of all URLs.
 
 A page is named as in `admin:<name>`. A new page must be entered here, or the test fails.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Page:
-    """`needs` are the permissions that open it (none: everybody who is signed in). `of` names what each of its ids is.
+    """`needs` are the permissions that open it (none: every signed-in user). `of` names what each of its ids is.
 
     `within` says whether ids of another tenant mean nothing on it, also to an operator who has chosen a tenant. `own`:
     its ids are the person's own things, so there are none in the table's worlds. `works`: its form begins work that
@@ -26,7 +26,7 @@ class Page:
     of_operators: str = ""
 
     def wants(self, *, operator: bool) -> set[str]:
-        """The permissions that a user of this kind needs."""
+        """Return the permissions that a user of this kind needs."""
         return set(self.needs.split()) | ({self.of_operators} if operator and self.of_operators else set())
 
 
@@ -76,7 +76,7 @@ PAGES: dict[str, Page] = {
     "end_my_session": Page(of=("session",), own=True),
     "password_change": Page(),
     "password_change_done": Page(),
-    # Tenants, and the work on them.
+    # Tenants and jobs.
     "tenants_tenant_changelist": Page(of_operators="tenants:read"),
     "tenants_tenant_change": Page(of=("tenant",), of_operators="tenants:read"),
     "tenants_tenant_add": Page("never"),

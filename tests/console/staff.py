@@ -1,4 +1,4 @@
-"""People who work in the console: made by the platform's actions, signed in through its public pages."""
+"""Admin users with browsers: created by the platform's actions, signed in through its public pages."""
 
 import secrets
 import time
@@ -30,14 +30,14 @@ class Staff:
     id: UUID
     tenant_id: UUID | None
     password: str = PASSWORD
-    # Of the authenticator app, in base32; empty without one.
+    # The secret of the authenticator app in base32; empty without one.
     secret: str = ""
     backup_codes: list[str] = field(default_factory=list)
     browser: Client = field(default_factory=lambda: new_client(REMOTE_ADDR=unique_ip()))
     steps_used: int = 0
 
     def sign_in(self, next_path: str = "/admin/") -> "Staff":
-        """By password and, where one is enrolled, the authenticator app; afterwards the pages open."""
+        """Sign in by password and, if enrolled, the authenticator app."""
         response = self.send_password(next_path)
         if response.headers.get("Location") == "/admin/second-step/":
             response = self.browser.post("/admin/second-step/", {"code": self.code()})
@@ -46,12 +46,12 @@ class Staff:
         return self
 
     def send_password(self, next_path: str = "/admin/", *, password: str | None = None) -> Any:
-        """The answer to the sign-in page's form."""
+        """Send the form of the sign-in page; return the response."""
         body = {"username": self.username, "password": password or self.password, "next": next_path}
         return self.browser.post(LOGIN, body)
 
     def enrol_totp(self) -> "Staff":
-        """An authenticator app, enrolled over the API."""
+        """Enroll an authenticator app over the API."""
         api = Api(token=self.api_token())
         begun = api.post("/webauthn/admin/totp/beginSetup", {"email": self.email})
         assert begun.status_code == 200, begun.content
@@ -63,26 +63,26 @@ class Staff:
         return self
 
     def api_token(self) -> str:
-        """An access token by password alone, of a user without a factor."""
+        """Return an access token by password alone, of a user without a factor."""
         response = Api().post("/uflow/admin/auth/login", {"username": self.username, "password": self.password})
         assert response.status_code == 200, response.content
         return str(response.json()["access_token"])
 
     def code(self) -> str:
-        """The next code that the server has not seen; three come one after the other, then half a minute must pass."""
+        """Return the next unused code; after three of them, half a minute must pass."""
         step = [-1, 0, 1][self.steps_used % 3]
         self.steps_used += 1
         if step < 0:
-            # The one before is good only as long as the present one lasts.
+            # The previous code is valid only as long as the current one.
             a_step_lasts()
         return pyotp.TOTP(self.secret).at(now(), counter_offset=step)
 
     def get(self, path: str, **query: Any) -> Any:
-        """A page."""
+        """Request a page."""
         return self.browser.get(path, query)
 
     def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """A form."""
+        """Send a form."""
         return self.browser.post(path, body or {})
 
     def choose(self, tenant: TestTenant) -> "Staff":
@@ -93,7 +93,7 @@ class Staff:
         return self
 
     def time_passes(self, minutes: float) -> None:
-        """The last sign-in or re-authentication is so much longer ago."""
+        """Move the last sign-in or re-authentication into the past."""
         AdminSession.objects.filter(pk=self.browser.session["console_session"]).update(
             auth_time=F("auth_time") - timedelta(minutes=minutes)
         )
@@ -106,22 +106,22 @@ class Staff:
         return self
 
     def row(self) -> AdminUser:
-        """The person as stored."""
+        """Return the stored user."""
         return AdminUser.objects.get(pk=self.id)
 
 
 def new_operator(*permissions: str) -> Staff:
-    """An operator, not yet signed in; with `permissions` one who holds exactly these, else all."""
+    """Create an operator, not yet signed in, with these permissions or all."""
     return _new(None, permissions)
 
 
 def new_tenant_admin(tenant: TestTenant, *permissions: str) -> Staff:
-    """An admin of that tenant, not yet signed in; with `permissions` one who holds exactly these, else all of a tenant."""
+    """Create an admin of the tenant, not yet signed in, with these permissions or all of a tenant."""
     return _new(tenant.id, permissions)
 
 
 def new_auditor(tenant: TestTenant | None = None) -> Staff:
-    """An admin user with the built-in role that reads everything of tenants and changes nothing."""
+    """Create an admin user with the built-in role that only reads tenants."""
     return _new(tenant.id if tenant else None, (), roles=["auditor"])
 
 

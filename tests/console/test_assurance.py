@@ -1,4 +1,4 @@
-"""Every form of the console below the level that its action needs: staff prove again that it is them, and nothing changes.
+"""Every form of the console requires the authentication that its action needs: otherwise it asks for it and changes nothing.
 
 The forms are found, not listed: a page that shows one, or takes only POST. A form whose action is not in the action table
 (userflow.sessions.assurance) is entered in OUTSIDE_THE_TABLE with the reason.
@@ -64,12 +64,12 @@ OUTSIDE_THE_TABLE = {
     "client_activate": RANK_ONLY,
     "admin_activate": RANK_ONLY,
     "server_change": RANK_ONLY,
-    "audit_export": "The table has no row for the audit trail; the export is itself audited.",
+    "audit_export": "The table has no row for the audit log; the export is itself audited.",
 }
 
 
 def signed_in(staff: Staff, ids: dict[str, Any]) -> Staff:
-    """The admin user, signed in with a factor that is then the one of the page that removes it."""
+    """Sign in with a new factor, which the page that removes a factor is about."""
     staff.enrol_totp().sign_in()
     ids["factor"] = staff.row().totp_secrets.get().pk
     ids["session"] = staff.browser.session["console_session"]
@@ -77,7 +77,7 @@ def signed_in(staff: Staff, ids: dict[str, Any]) -> Staff:
 
 
 def pages(staff: Staff) -> list[str]:
-    """The pages of the console that the admin user may open."""
+    """Return the pages of the console that the admin user may open."""
     operator = staff.tenant_id is None
     return [
         name
@@ -87,14 +87,14 @@ def pages(staff: Staff) -> list[str]:
 
 
 def forms_of(staff: Staff, ids: dict[str, Any]) -> list[str]:
-    """The names of all pages that show a form to the admin user, or take only POST."""
+    """Return the names of all pages that show a form to the admin user or accept only POST."""
     found = []
     for name in pages(staff):
         response = staff.get(path_of(name, ids))
         assert b'<select name="action"' not in response.content, (
             f"{name} is a list with actions: walk through them here"
         )
-        # A page that asks for a step-up of the last minutes, however fresh the session is, is a form as well.
+        # A page that always asks for a recent step-up is a form as well.
         if (
             response.status_code == 405
             or leads(response)
@@ -105,7 +105,7 @@ def forms_of(staff: Staff, ids: dict[str, Any]) -> list[str]:
 
 
 def leads(response: Any) -> bool:
-    """Whether the response leads to the step-up."""
+    """Return whether the response redirects to the step-up."""
     return response.status_code == 302 and response.headers["Location"].startswith(STEP_UP)
 
 
@@ -151,12 +151,12 @@ def test_forms_below_their_level_lead_to_step_up(world: World, staff: Staff, wea
 
 
 def stored(world: World) -> list[Any]:
-    """What is stored about the tenant, without the number of audit events."""
+    """Return all rows of the tenant, without the number of audit events."""
     return everything_of(world.a)[:-2]
 
 
 def audited(staff: Staff) -> set[tuple[str, str]]:
-    """Method and route of what the admin user was rejected at, from the trail that it is in."""
+    """Return method and route of the calls that were rejected, from the audit log that has them."""
     if staff.tenant_id is None:
         return _rejections(PlatformEvent, staff)
     with in_tenant(staff.tenant_id):

@@ -16,7 +16,7 @@ from tests.console.staff import new_operator
 from tests.machine.conftest import ROOT
 from tests.world import PASSWORD
 
-# Signs in and asks for a link, which leaves a message; prints what the browser is told to keep.
+# Signs in and asks for a link, which sets a message; prints the cookies.
 VISIT = """
 import json, os
 from django.test import Client
@@ -29,7 +29,7 @@ print(json.dumps({name: dict(morsel) for name, morsel in browser.cookies.items()
 
 
 def kept_in_production(home: Path, username: str) -> dict[str, dict[str, Any]]:
-    """The cookies of a visit to a process that is set up as in production, on this suite's servers."""
+    """Return the cookies of a process with production settings, on the servers of the tests."""
     there = connection.settings_dict
     host, secret = quote(str(there["HOST"]), safe=""), quote(str(there["PASSWORD"]), safe="")
     environment = {

@@ -1,4 +1,4 @@
-"""All URLs of the console, as everybody who could try them: who may not is rejected, other tenants stay shut, no 500."""
+"""Every URL of the console as every kind of user: 403 without permission, 404 for other tenants, never 500."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ Ids = dict[str, Any]
 
 @dataclass
 class World:
-    """Two tenants with the same things in each, and what is the platform's own."""
+    """Two tenants with the same rows in each, and rows of the platform."""
 
     a: TestTenant
     b: TestTenant
@@ -61,7 +61,7 @@ def spare_key() -> str:
 
 
 def add_rows(tenant: TestTenant) -> Ids:
-    """One of everything that a page can be about."""
+    """One row of each kind that a page can be about."""
     service = create_service(tenant_id=tenant.id, name="Payments", type="payment", base_url="https://a.example.com")
     credential = create_credential(tenant_id=tenant.id, service_id=service.pk, name="live", secret="s3cret")
     root = Principal(OPERATOR, uuid4(), None, None, None, (), frozenset(EVERY_PERMISSION), auth_time=now())
@@ -90,7 +90,7 @@ def add_rows(tenant: TestTenant) -> Ids:
         "endpoint": endpoint.pk,
         "directory": directory.config.pk,
         "run": DirectoryRun.objects.create(config=directory.config, tenant_id=tenant.id, trigger="request").pk,
-        # The platform's, the same in both.
+        # Rows of the platform, the same in both.
         "app": "registry",
         "server": DatabaseServer.objects.get(name="main").pk,
         "kid": spare_key(),
@@ -118,7 +118,7 @@ def patterns(resolver: URLResolver) -> Iterator[URLPattern]:
 
 
 def urls() -> list[URLPattern]:
-    """Every page of the console but the one that answers for paths that are none."""
+    """Return every page of the console except the one that responds to unknown paths."""
     (console,) = [each for each in get_resolver().url_patterns if getattr(each, "namespace", None) == "admin"]
     return [each for each in patterns(console) if each.name is not None]
 
@@ -134,7 +134,7 @@ def path_of(name: str, ids: Ids) -> str:
 
 
 def answers(browser: Client, name: str, ids: Ids, form_tenant_id: TestTenant) -> list[tuple[str, int, str]]:
-    """How the page answers to a look and to an empty form, and where it leads."""
+    """Return the statuses of GET and of an empty form, and where they redirect."""
     found = []
     for method in ("get", "post"):
         response = getattr(browser, method)(path_of(name, ids), {"form_tenant_id": str(form_tenant_id.id)})
@@ -147,7 +147,7 @@ def those_not(allowed: set[int], found: list[tuple[str, int, str]]) -> list[tupl
 
 
 def everything_of(tenant: TestTenant) -> list[Any]:
-    """What stands about the tenant, in the global database and in its own."""
+    """Return all rows of the tenant, in the global database and in its own."""
     mine = {"tenant_id": tenant.id}
     models = (Service, ServiceCredential, Application, AdminInvitation, AdminUser, DirectoryConfig, DirectoryRun)
     own = (EndUser, EndUserSession, EndUserInvitation, Group, GroupMembership, Role, RoleBinding, WebhookEndpoint)

@@ -1,4 +1,4 @@
-"""What a page of the console answers when the global database takes no writes."""
+"""Pages of the console while the global database accepts no writes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -26,7 +26,7 @@ AT_ONCE = 6
 
 
 def same_browser(staff: Staff) -> Client:
-    """Another tab of the person's browser."""
+    """Another tab of the user's browser."""
     tab = new_client(REMOTE_ADDR=unique_ip())
     tab.cookies.load({name: morsel.value for name, morsel in staff.browser.cookies.items()})
     return tab
@@ -211,7 +211,7 @@ def test_request_reads_user_in_one_statement(tenant: TestTenant) -> None:
             assert staff.get("/admin/password_change/").status_code == 200
         about_people = [sql for sql in seen.default if "userflow_" in sql]
         assert len(about_people) == 1
-        # And the session that the cookie names; a tenant admin's tenant is shown in the header.
+        # And the session of the cookie; the header shows a tenant admin's tenant.
         assert len(seen.default) == (3 if staff.tenant_id else 2)
 
 

@@ -1,4 +1,4 @@
-"""The console in another language: a catalogue in place, and a browser that asks for it. Everything else stays English."""
+"""The console in another language: a browser asks for it and there is a catalogue. Everything else stays English."""
 
 import struct
 from pathlib import Path
@@ -21,7 +21,7 @@ SPEAKS = {"headers": {"Accept-Language": "eo,en;q=0.5"}}
 
 
 def compiled(words: dict[str, str]) -> bytes:
-    """A catalogue as msgfmt writes it (GNU gettext manual, "The Format of GNU MO Files")."""
+    """Return a catalogue as msgfmt writes it (GNU gettext manual, "The Format of GNU MO Files")."""
     head = "Content-Type: text/plain; charset=UTF-8\nPlural-Forms: nplurals=2; plural=(n != 1);\n"
     pairs = sorted((key.encode(), value.encode()) for key, value in {"": head, **words}.items())
     place = 28 + 16 * len(pairs)

@@ -1,4 +1,4 @@
-"""Pages show and do no more than the API does for the same permissions, however they are asked."""
+"""Pages show and do no more than the API for the same permissions, also for unusual requests."""
 
 import secrets
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.world import TestTenant
 from userflow.accounts.models import AdminUser, EndUser, Role, RoleBinding
 
 ADMINS, USERS, SESSIONS = (f"/admin/userflow/{name}/" for name in ("adminuser", "enduser", "endusersession"))
-# None of these has one meaning that could be stored and handed out again.
+# None of these has a single meaning that could be stored and returned.
 ODD_JSON = [
     '{"a": NaN}',
     '{"a": 1e400}',

@@ -1,4 +1,4 @@
-"""One's own sign-in: enrolling, removing, password, sessions; and the way in for who has no factor yet."""
+"""The own sign-in: adding and removing factors, password, sessions; and the first sign-in without a factor."""
 
 import json
 import re
@@ -20,7 +20,7 @@ MINE = "/admin/my-sign-in/"
 
 
 def set_up_app(staff: Staff) -> Any:
-    """An authenticator app, by the pages; gives the page with the backup codes."""
+    """Enroll an authenticator app through the pages; return the page with the backup codes."""
     page = staff.post(f"{MINE}app/").content.decode()
     found = re.search(r'name="secret" value="([A-Z2-7]+)"', page)
     assert found is not None, page
@@ -29,7 +29,7 @@ def set_up_app(staff: Staff) -> Any:
 
 
 def add_passkey(staff: Staff, name: str = "") -> Authenticator:
-    """A passkey, by the pages."""
+    """Enroll a passkey through the pages."""
     key = new_authenticator()
     options = staff.post(f"{MINE}passkeys/options/")
     assert options.status_code == 200, options.content
@@ -40,7 +40,7 @@ def add_passkey(staff: Staff, name: str = "") -> Authenticator:
 
 
 def answered(staff: Staff, key: Authenticator, stage: str) -> dict[str, str]:
-    """The form that the script of the page sends."""
+    """Return the form that the script of the page sends."""
     options = staff.post("/admin/passkey-options/", {"stage": stage})
     assert options.status_code == 200, options.content
     return {"credential": json.dumps(key.get(options.json()))}
@@ -147,7 +147,7 @@ def test_my_sign_in_rejects_ids_of_other_users(tenant: TestTenant) -> None:
 
 
 def page_to_remove(staff: Staff) -> str:
-    """The page that removes the first of the admin user's factors."""
+    """Return the page that removes the first factor of the admin user."""
     return re.findall(r"/admin/my-sign-in/factors/[0-9a-f-]+/remove/", staff.get(MINE).text)[0]
 
 
@@ -301,7 +301,7 @@ def test_all_other_sessions_end_at_once() -> None:
 
 
 def actions_on(staff: Staff) -> list[str]:
-    """The actions in the platform's audit trail about the user."""
+    """Return the actions in the platform's audit log about the user."""
     return list(PlatformEvent.objects.filter(target_id=str(staff.id)).values_list("action", flat=True))
 
 

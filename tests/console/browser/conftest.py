@@ -1,4 +1,4 @@
-"""A platform of its own process that wants a factor of operators, staff in it, and a browser in front of it."""
+"""A platform in its own process that requires a factor of operators, its admin users, and a browser."""
 
 import json
 import secrets
@@ -25,18 +25,18 @@ WANTING = {"OPERATORS_REQUIRE_FACTOR": "true", "WEB_WORKERS": "1", "LOG_LEVEL": 
 
 
 class Place:
-    """The home of a running platform, and who works there."""
+    """A running platform and its admin users."""
 
     def __init__(self, home: Path, running: Platform) -> None:
         self.home, self.running = home, running
 
     @property
     def url(self) -> str:
-        """Where browsers reach it: passkeys are made for this name."""
+        """Return the origin for browsers: passkeys are created for this name."""
         return f"http://localhost:{self.running.port}"
 
     def manage(self, *words: str, **more: str) -> str:
-        """Run a command of manage.py there; gives what it prints."""
+        """Run a command of manage.py there; return its output."""
         done = subprocess.run(
             [sys.executable, str(ROOT / "manage.py"), *words],
             env=environment(self.home, PORT=str(self.running.port), **WANTING, **more),
@@ -47,7 +47,7 @@ class Place:
         return done.stdout
 
     def new_operator(self, name: str = "") -> str:
-        """An operator's username; the password is PASSWORD."""
+        """Create an operator with the password PASSWORD; return the username."""
         name = name or f"op-{secrets.token_hex(4)}"
         self.manage(
             "createsuperuser",
@@ -61,7 +61,7 @@ class Place:
         return name
 
     def new_tenant(self, name: str, *, slug: str = "") -> dict[str, Any]:
-        """A tenant with an admin, whose password is PASSWORD; what `create_tenant --json` prints."""
+        """Create a tenant with an admin, whose password is PASSWORD; return the output of `create_tenant --json`."""
         mark = secrets.token_hex(4)
         words = ["create_tenant", name, "--slug", slug or f"t-{mark}", "--admin-username", f"admin-{mark}"]
         said = self.manage(
@@ -70,7 +70,7 @@ class Place:
         return dict(json.loads(said))
 
     def new_tenant_staff(self, tenant: dict[str, Any], *, role: str) -> str:
-        """The username of a user of the tenant with this role; the password is PASSWORD."""
+        """Create an admin user of the tenant with this role and the password PASSWORD; return the username."""
         name = f"{role}-{secrets.token_hex(4)}"
         admin = {"username": tenant["admin"]["username"], "password": PASSWORD}
         token = self.call("POST", "/uflow/admin/auth/login", admin)["access_token"]
@@ -80,7 +80,7 @@ class Place:
         return name
 
     def call(self, method: str, path: str, body: Any = None, *, token: str = "") -> Any:
-        """One call of the API; gives what it answers."""
+        """Call the API; return the response."""
         sent = json.dumps(body).encode() if body is not None else None
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
         request = Request(self.url + path, data=sent, headers=headers, method=method)
@@ -88,7 +88,7 @@ class Place:
             return json.load(response)
 
     def add_rows(self, tenant: dict[str, Any]) -> dict[str, Any]:
-        """What a tenant has in daily use: people, one of them with an authenticator app, and a service with a key."""
+        """Fill a tenant: users, one of them with an authenticator app, and a service with a key."""
         named = {"tenant_id": tenant["tenant_id"], "client_id": tenant["client_id"]}
         admin = {"username": tenant["admin"]["username"], "password": PASSWORD}
         token = self.call("POST", "/uflow/admin/auth/login", admin)["access_token"]
@@ -110,13 +110,13 @@ class Place:
 
 
 def address_of(name: str) -> str:
-    """The address of a user of the tenant."""
+    """Return the address of a user of the tenant."""
     return f"{name.split()[0].lower()}@example.com"
 
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """What bin/serve starts, on a home of its own."""
+    """Start a platform as bin/serve does, with its own state folder."""
     home = Path(tempfile.mkdtemp(prefix="identity-home-"))
     subprocess.run(
         [sys.executable, str(ROOT / "manage.py"), "prepare"],
@@ -136,12 +136,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @pytest.fixture
 def visit(browser: webdriver.Chrome, place: Place) -> Callable[[str], Visitor]:
     """`visit(username)` opens the browser as this user."""
-    # An element of a page that is on its way in is waited for.
+    # Wait for elements of a page that is loading.
     browser.implicitly_wait(10)
     return lambda username: Visitor(browser, place.url, username)
 
 
 @pytest.fixture
 def camera() -> Camera:
-    """Takes pictures where the environment asks for them."""
+    """Take screenshots if the environment asks for them."""
     return Camera.of_the_environment()

@@ -13,28 +13,28 @@ from tests.console.browser.visitor import Visitor
 PLACES: Final = {"laptop": (1280, 800), "phone": (390, 844)}
 LIGHT, DARK = "light", "dark"
 LAPTOP, PHONE = PLACES
-# As many colours as a page has that shows no photographs.
+# Enough colours for a page without photographs.
 COLOURS: Final = 96
 
 
 @dataclass(frozen=True)
 class Camera:
-    """Takes a page as a laptop or a phone shows it, light or dark; or nothing at all."""
+    """Take screenshots as a laptop or a phone, light or dark; or none."""
 
     into: Path | None
 
     @classmethod
     def of_the_environment(cls) -> "Camera":
-        """One that writes where PICTURES says, if it is set."""
+        """Return one that writes to PICTURES, if it is set."""
         named = os.environ.get("PICTURES")
         return cls(Path(named).resolve() if named else None)
 
     def off(self) -> "Camera":
-        """One that takes nothing."""
+        """Return one that takes no screenshots."""
         return replace(self, into=None)
 
     def takes(self, name: str, visitor: Visitor, *wanted: tuple[str, str]) -> None:
-        """Pictures of the page that is open, each of a place and a theme."""
+        """Take screenshots of the open page, one for each device and theme."""
         if self.into is None:
             return
         self.into.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ class Camera:
             command("Emulation.setDeviceMetricsOverride", size)
             command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
             visitor.browser.refresh()
-            # Plots are drawn and fonts fetched by then.
+            # Wait for plots and fonts.
             time.sleep(1.5)
             taken = self.into / f"console-{name}-{place}-{theme}.png"
             visitor.browser.save_screenshot(str(taken))

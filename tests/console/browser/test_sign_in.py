@@ -1,4 +1,4 @@
-"""Staff come in through a real browser, with an authenticator of its own."""
+"""Sign-in through a real browser with a virtual authenticator."""
 
 import re
 import time
@@ -41,10 +41,10 @@ def test_authenticator_app_backup_codes_and_step_up(place: Place, visit: Callabl
     ben.presses("Set up an app")
     picture = (By.CSS_SELECTOR, "img[alt^='QR code']")
     ben.waits_until(lambda: ben.browser.find_element(*picture).get_attribute("naturalWidth") != "0")
-    ben.presses("I cannot scan it")
+    ben.presses("Cannot scan the code?")
     ben.waits_until(lambda: ben.browser.find_element(By.ID, "totp-secret").text != "")
     secret = ben.browser.find_element(By.ID, "totp-secret").text
-    # The code before is good only as long as the present one lasts.
+    # The previous code is valid only as long as the current one.
     a_step_lasts(8)
     ben.fills("Code from", totp(secret, time.time() - 30))
     ben.presses("Finish")
@@ -68,7 +68,7 @@ def test_authenticator_app_backup_codes_and_step_up(place: Place, visit: Callabl
 def test_the_keyboard_is_enough(place: Place, visit: Callable[[str], Visitor]) -> None:
     cleo = visit(place.new_operator()).opens("/admin/")
     for field, keys in (("username", cleo.username + Keys.TAB), ("password", PASSWORD + Keys.ENTER)):
-        # The browser sets the focus when it first draws the page, which may be after it is loaded.
+        # The browser sets the focus at the first rendering, which may be after the load event.
         cleo.waits_until(lambda name=field: cleo.browser.switch_to.active_element.get_attribute("name") == name)
         cleo.browser.switch_to.active_element.send_keys(keys)
     cleo.reads("Set up a second factor")
@@ -78,7 +78,7 @@ def test_the_own_menu_opens_by_keyboard(place: Place, visit: Callable[[str], Vis
     eve = visit(place.new_operator())
     eve.sits_down_for_the_first_time()
     soon = WebDriverWait(eve.browser, WAIT_SECONDS).until
-    # The page's script writes that the menu is closed as soon as it listens to the button.
+    # The page's script marks the menu as closed once it handles the button.
     opener = soon(
         lambda page: page.find_element(By.CSS_SELECTOR, "button[aria-controls=own-links][aria-expanded=false]")
     )

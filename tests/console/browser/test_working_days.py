@@ -1,4 +1,4 @@
-"""A working day of each role, in a real browser: what it can do, and what it can neither see nor do."""
+"""Typical work of each role in a real browser: what it can do, and what it can neither see nor do."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ def acme(place: Place) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def other(place: Place) -> dict[str, Any]:
-    """Another one."""
+    """Another tenant."""
     return place.add_rows(place.new_tenant("Other Inc"))
 
 
@@ -102,7 +102,7 @@ def open_tenant_pages(visitor: Visitor, tenant: dict[str, Any]) -> None:
 
 
 def a_day_inside_a_tenant(visitor: Visitor, camera: Camera) -> None:
-    """Find a user, reset the factors, rotate a credential, read the trail."""
+    """Find a user, reset the factors, rotate a credential, read the audit log."""
     visitor.follows("End users")
     visitor.searches("vera")
     visitor.follows(address_of("Vera Visitor"))

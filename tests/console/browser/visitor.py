@@ -21,7 +21,7 @@ from tests.machine.conftest import within
 PASSWORD = "correct horse 9 battery"
 WAIT_SECONDS = 60
 
-# What axe calls label, button-name, link-name, image-alt, duplicate-id-aria, html-has-lang and document-title.
+# The rules of axe label, button-name, link-name, image-alt, duplicate-id-aria, html-has-lang and document-title.
 FAULTS = """
 const seen = el => el.checkVisibility() && !el.closest('[aria-hidden=true]') && el.type !== 'hidden';
 const named = el => (el.labels && el.labels.length && [...el.labels].some(l => l.textContent.trim()))
@@ -44,7 +44,7 @@ return faults;
 
 @dataclass
 class Visitor:
-    """One person at one browser."""
+    """A user with a browser."""
 
     browser: WebDriver
     url: str
@@ -66,7 +66,7 @@ class Visitor:
         self._with(f"//label[starts-with(normalize-space(), {_quoted(label)})]", type_in)
 
     def presses(self, text: str) -> None:
-        """Press the button, or follow the link, that says this."""
+        """Press the button or follow the link with this text."""
         said = _quoted(text)
         xpath = (
             f"//*[self::button or self::a or self::summary][@aria-label={said} or normalize-space()={said}"
@@ -80,7 +80,7 @@ class Visitor:
         self._with(f"//a[normalize-space()={said} or .//*[normalize-space(text())={said}]]", WebElement.click)
 
     def searches(self, text: str) -> None:
-        """In the field for searching a list."""
+        """Search a list."""
 
         def type_in(field: WebElement) -> None:
             field.clear()
@@ -89,7 +89,7 @@ class Visitor:
         self._with("//input[@name='q' or @id='searchbar']", type_in)
 
     def is_rejected(self) -> bool:
-        """Whether the page says that there is nothing to see or do here, in the console's own frame."""
+        """Return whether the page is an error page in the console's frame."""
         return any(said in self.page for said in ("Not allowed", "Not found"))
 
     def reads(self, text: str) -> None:
@@ -100,8 +100,8 @@ class Visitor:
             raise AssertionError(f"{text!r} is not on {self.browser.current_url}: {self.page}") from late
 
     def waits_until(self, holds: Callable[[], bool]) -> None:
-        """Wait until it holds; TimeoutException when it does not come to."""
-        # While a page is exchanged for the next one the driver also says, in an error without a name of its own, that the
+        """Wait until the condition holds. Raises TimeoutException."""
+        # While a page is replaced by the next one, the driver also says, in an error without a class of its own, that the
         # node is not of this document.
         gone = [StaleElementReferenceException, NoSuchElementException, WebDriverException]
         WebDriverWait(self.browser, WAIT_SECONDS, ignored_exceptions=gone).until(lambda _: holds())
@@ -114,24 +114,24 @@ class Visitor:
 
     @property
     def page(self) -> str:
-        """What the page says."""
+        """Return the text of the page."""
         return self.browser.find_element(By.TAG_NAME, "body").text
 
     def sends_password(self, path: str = "/admin/") -> None:
-        """Name and password on the sign-in page."""
+        """Enter name and password on the sign-in page."""
         self.opens(path)
         self.fills("Username", self.username)
         self.fills("Password", PASSWORD)
         self.presses("Sign in")
 
     def signs_in(self, path: str = "/admin/") -> None:
-        """By password and passkey."""
+        """Sign in by password and passkey."""
         self.sends_password(path)
         self.presses("Use a passkey")
         self.is_at(path)
 
     def enrols_a_passkey(self, name: str) -> None:
-        """At the first sign-in of an admin user who must have a factor; afterwards the console is open."""
+        """Enroll a factor at the first sign-in of an admin user who must have one, which completes the sign-in."""
         self.sends_password()
         self.presses("Add a passkey")
         self.fills("Name of the passkey", name)
@@ -144,29 +144,29 @@ class Visitor:
         self.enrols_a_passkey("This laptop")
 
     def signs_out(self) -> None:
-        """By the menu at one's name."""
+        """Sign out through the account menu."""
         form = self.browser.find_element(By.ID, "logout-form")
         self.browser.execute_script("arguments[0].submit()", form)
         self.reads("You are signed out.")
 
     def faults(self) -> list[str]:
-        """The accessibility problems of this page."""
+        """Return the accessibility problems of this page."""
         return list(self.browser.execute_script(FAULTS))
 
     def overflow(self, width: int) -> int:
-        """By how much the page is wider than a window of this width, once it has come to rest in it."""
+        """Return by how much the page is wider than a window of this width, once its layout is stable."""
         self.browser.set_window_size(width, 844)
         script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
         within(10, lambda: int(self.browser.execute_script(script)) == 0)
         return int(self.browser.execute_script(script))
 
     def complaints(self) -> list[str]:
-        """The errors in the browser's log: blocked scripts, missing files, uncaught errors."""
+        """Return the errors in the browser's log: blocked scripts, missing files, uncaught errors."""
         log = self.browser.get_log("browser")  # type: ignore[attr-defined]  # Chromium's driver has it
         return [entry["message"] for entry in log if "status of 4" not in entry["message"]]
 
     def _with(self, xpath: str, do: Callable[[WebElement], None]) -> None:
-        """Do something with the first element that is to be seen; the page before may be on its way out still."""
+        """Use the first visible element; the previous page may still be open."""
 
         def tried(browser: WebDriver) -> bool:
             shown = next((found for found in browser.find_elements(By.XPATH, xpath) if found.is_displayed()), None)

@@ -1,4 +1,4 @@
-"""`collect_figures`: what the console knows of all tenants without asking their databases."""
+"""`collect_figures`: metrics of all tenants, so that the console does not query their databases."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ def figures(tenant: TestTenant) -> TenantFigures:
 
 
 def today(tenant: TestTenant) -> dict[str, int]:
-    """Of a tenant of the test's own: all its days, which are two where midnight has passed meanwhile."""
+    """Return all days of a new tenant: two if midnight has passed meanwhile."""
     days = list(TenantDay.objects.filter(tenant_id=tenant.id))
     assert days
     return {name: sum(getattr(day, name) for day in days) for name in COUNTED}
@@ -139,7 +139,7 @@ def test_collect_has_own_statement_timeout(new_tenant: Callable[[], TestTenant])
         raw.execute(sql.SQL("ALTER DATABASE {} SET statement_timeout = '300ms'").format(sql.Identifier(name)))
         databases.end_sessions(raw, name)
     with connect_to(tenant.row) as raw, ThreadPoolExecutor(1) as pool:
-        # Millions of people are slow to count; so is one behind a lock.
+        # Counting millions of users is slow; so is counting one behind a lock.
         with raw.transaction():
             raw.execute("LOCK TABLE userflow_enduser")
             counting = pool.submit(collect, tenant)

@@ -1,4 +1,4 @@
-"""The dashboard: what operators and tenant admins see at a glance, at what cost."""
+"""The dashboard: what operators and tenant admins see, and its cost."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -91,7 +91,7 @@ def test_a_tenant_admin_sees_the_own_tenant_only(new_tenant: Callable[[], TestTe
         ("audit:read", "Recent events", "Sign-ins of end users"),
         ("services:read", "Registry calls", "Recent events"),
         ("invitations:read", "Pending invitations", "Registry calls"),
-        ("directory:read", "directory synchronisations", "Pending invitations"),
+        ("directory:read", "directory synchronizations", "Pending invitations"),
     ],
 )
 def test_dashboard_parts_require_their_permissions(
@@ -118,9 +118,9 @@ def test_pending_invitations_and_failed_runs_are_shown(new_tenant: Callable[[], 
 
 @pytest.fixture
 def ten_thousand_tenants() -> Iterator[None]:
-    """Rows of tenants without databases, with figures and a few days."""
+    """Insert tenants without databases, with metrics and a few days."""
     with connection.cursor() as cursor:
-        # A server of their own: the others keep their room.
+        # On a server of their own, so that the others keep their capacity.
         server = DatabaseServer.objects.create(name="many", host="many", accepts_tenants=False).pk
         cursor.execute(
             "INSERT INTO tenants_tenant (id, name, slug, settings, created_at, updated_at) SELECT gen_random_uuid(), "
@@ -157,7 +157,7 @@ def ten_thousand_tenants() -> Iterator[None]:
 
 
 def fastest(page: Callable[[], object]) -> float:
-    """Seconds of the fastest of a few, and of many on a busy machine: its other processes slow some down."""
+    """Return the seconds of the fastest of a few requests; of more on a busy machine."""
     taken: list[float] = []
     while len(taken) < 5 or (min(taken) > QUICK and len(taken) < 40):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What the tests of pages inside a tenant have in common."""
+"""Shared helpers for pages inside a tenant."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ PEOPLE = "/admin/inside/people/"
 
 
 def open_tenant_pages(tenant: TestTenant, staff: Staff) -> Staff:
-    """Choose the tenant."""
+    """Open the tenant."""
     response = staff.post(CHOOSER, {"tenant": str(tenant.id)})
     assert response.status_code == 302, response.content.decode()
     return staff
 
 
 def operator_in(tenant: TestTenant, *permissions: str) -> Staff:
-    """An operator, signed in, who looks into the tenant; with `permissions` one who holds exactly these to look there."""
+    """Return a signed-in operator in the open tenant, with these permissions or all."""
     held = ("tenants:read", *permissions) if permissions else ()
     return open_tenant_pages(tenant, new_operator(*held).sign_in())
 
@@ -35,13 +35,13 @@ def send(staff: Staff, tenant: TestTenant, path: str, **members: Any) -> Any:
 
 
 def text_of(response: Any) -> str:
-    """The page, which must be one."""
+    """Return the text of the page, whose status must be 200."""
     page: str = response.content.decode()
     assert "<html" in page
     return page
 
 
 def tenant_events(tenant: TestTenant, action: str) -> list[TenantEvent]:
-    """The tenant's events of this action, the newest first."""
+    """Return the tenant's events of this action, newest first."""
     with in_tenant(tenant.id, Purpose.INSPECT):
         return list(TenantEvent.objects.filter(action=action).order_by("-id"))

@@ -1,4 +1,4 @@
-"""A working day of support inside a tenant, in a browser and by keyboard; and that every page fits a phone."""
+"""Support work inside a tenant, in a browser by keyboard; and every page fits a phone."""
 
 from collections.abc import Callable
 from urllib.parse import quote_plus
@@ -40,19 +40,19 @@ def sign_in(browser: webdriver.Chrome, place: str) -> None:
 
 
 def shows(browser: webdriver.Chrome, text: str) -> None:
-    # The page may be left while it is read.
+    # The page may be replaced while it is read.
     waiting = WebDriverWait(browser, 60, ignored_exceptions=[StaleElementReferenceException, WebDriverException])
     waiting.until(lambda _: text in browser.find_element(By.TAG_NAME, "body").text)
 
 
 def type_into(browser: webdriver.Chrome, name: str, text: str) -> None:
-    """Type and press Enter; the page that comes has it in its address."""
+    """Type and press Enter; the address of the next page contains the text."""
     browser.find_element(By.NAME, name).send_keys(text, Keys.ENTER)
     WebDriverWait(browser, 60).until(lambda _: f"{name}={quote_plus(text)}" in browser.current_url)
 
 
 def press(browser: webdriver.Chrome, words: str) -> None:
-    """The link or button of these words, by the Enter key; the page is left by it."""
+    """Press Enter on the link or button with this text, and wait for the next page."""
     found = f"//a[normalize-space()='{words}'] | //button[normalize-space()='{words}']"
     page = browser.find_element(By.TAG_NAME, "html")
 

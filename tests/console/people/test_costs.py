@@ -1,4 +1,4 @@
-"""What the pages inside a tenant cost: statements, the same for few people and for thousands; and time."""
+"""The cost of pages inside a tenant: time, and statements, which are the same for few users and for thousands."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +45,7 @@ EVENTS = """
 
 
 def crowded(tenant: TestTenant, number: int) -> dict[str, Any]:
-    """So many people, all of one role and one group, all signed in once; gives the paths to look at."""
+    """Insert users with one role, one group and one session each; return the paths to request."""
     group = tenant.api.post("/authmgr/groups", {"name": "Everybody", "roles": ["user"]}).json()
     person = tenant.register("in.the.crowd@example.com", name="Some Person")
     with in_tenant(tenant.id), tenant_atomic(), connections["tenant"].cursor() as cursor:
@@ -82,7 +82,7 @@ def crowded(tenant: TestTenant, number: int) -> dict[str, Any]:
 
 
 def cost(staff: Staff, path: str) -> tuple[int, int]:
-    """Statements in the global and in the tenant's database."""
+    """Return the statements in the global and in the tenant's database."""
     staff.just_seen()
     with capture_statements() as seen:
         assert staff.browser.get(path).status_code == 200

@@ -1,4 +1,4 @@
-"""The page of one end user and what can be done there."""
+"""The page of an end user, and the changes to it."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.userflow.mailbox import mails_to
 from tests.world import Api, TestTenant, User
 from userflow.accounts.models import EndUser
 
-# What stands behind the page, and what it needs beside endusers:read.
+# The pages that change a user, and what each needs beside endusers:read.
 CHANGES = {
     "edit/": "endusers:write",
     "activity/": "endusers:write",
@@ -166,7 +166,7 @@ def test_end_user_is_deactivated_and_activated(tenant: TestTenant, staff: Staff)
     send(staff, tenant, f"{page_of(person)}activity/", active="no")
     assert tenant.api.get("/authmgr/profile", token=token).status_code == 401
     assert "deactivated" in text_of(staff.get(page_of(person)))
-    # A form that was drawn before does what it says, not the contrary.
+    # A form that was rendered before does what it says.
     send(staff, tenant, f"{page_of(person)}activity/", active="no")
     user = stored(tenant, person)
     assert user is not None
@@ -253,7 +253,7 @@ def test_concurrent_role_changes_are_kept(tenant: TestTenant, staff: Staff) -> N
     person = tenant.register()
     (group, _), (other, _) = group_with_role(tenant), group_with_role(tenant)
     tenant.api.post(f"/authmgr/groups/{other['id']}/users", {"user_ids": [str(person.id)]})
-    # Drawn before the other group was given.
+    # Rendered before the other group was added.
     send(staff, tenant, f"{page_of(person)}groups/", chosen=[group["id"]], was="")
     page = text_of(staff.get(page_of(person)))
     assert group["name"] in page

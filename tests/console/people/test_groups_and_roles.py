@@ -1,4 +1,4 @@
-"""The pages of groups and roles and what can be done there."""
+"""The pages of groups and roles, and their changes."""
 
 import secrets
 from typing import Any
@@ -12,7 +12,7 @@ from tests.world import TestTenant
 
 INSIDE = "/admin/inside/"
 KINDS = ["groups", "roles"]
-# Path below the page, and what it needs beside the kind's `read`.
+# Paths below the page that need the kind's `write`.
 CHANGES = ["edit/", "delete/", "members/"]
 
 
@@ -22,7 +22,7 @@ def staff(tenant: TestTenant) -> Staff:
 
 
 def made(tenant: TestTenant, kind: str, **members: Any) -> dict[str, Any]:
-    """A group or a role, over the API."""
+    """Create a group or a role over the API."""
     response = tenant.api.post(f"/authmgr/{kind}", {"name": f"{kind}-{secrets.token_hex(4)}", **members})
     assert response.status_code == 201, response.content
     return dict(response.json())

@@ -1,4 +1,4 @@
-"""Invitations and the audit trail of the tenant that is looked into."""
+"""Invitations and the audit log of the open tenant."""
 
 import secrets
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def staff(tenant: TestTenant) -> Staff:
 
 
 def invited(staff: Staff, tenant: TestTenant) -> tuple[str, str]:
-    """The address and the invitation's id."""
+    """Return the address and the invitation's id."""
     email = f"guest-{secrets.token_hex(5)}@example.com"
     response = send(staff, tenant, f"{INVITATIONS}new/", email=email, client_id=str(tenant.client_id))
     assert response.status_code == 302, response.content.decode()

@@ -1,4 +1,4 @@
-"""Lists inside a tenant: what they find, who may open them, what they cost and what they leave in the trail."""
+"""Lists inside a tenant: search, permissions, cost and audit events."""
 
 import secrets
 from collections.abc import Callable

@@ -74,7 +74,7 @@ def test_unreachable_database_shows_state_and_reason(
         assert response.status_code == 503
         assert "migration 0007 stopped" in text_of(response)
         assert "Fix the reason and run the operation again" in text_of(response)
-    # What went wrong inside is the operators' business.
+    # Only operators see the reason.
     response = admin.get(USERS)
     assert response.status_code == 503
     assert "migration 0007" not in text_of(response)

@@ -1,4 +1,4 @@
-"""A tenant of the test's own with its admin at the console, and forms as the pages draw them."""
+"""A new tenant with its admin in the console, and forms as the pages render them."""
 
 from typing import Any
 
@@ -20,5 +20,5 @@ def head(home: TestTenant) -> Staff:
 
 
 def send(staff: Staff, tenant: TestTenant, path: str, **form: Any) -> Any:
-    """A form as the page has drawn it: it says for which tenant."""
+    """Send a form as the page rendered it, with the id of its tenant."""
     return staff.post(path, {"form_tenant_id": str(tenant.id), **form})

@@ -44,7 +44,7 @@ def operator() -> Staff:
 
 @pytest.fixture
 def head(tenant: TestTenant) -> Staff:
-    """An admin of the tenant who may do everything there."""
+    """Return an admin of the tenant with all permissions there."""
     return new_tenant_admin(tenant).sign_in()
 
 
@@ -181,7 +181,7 @@ def test_enrollment_pass_of_an_admin_user_is_shown_once(operator: Staff, tenant:
 def test_sessions_are_shown_and_ended(operator: Staff, tenant: TestTenant) -> None:
     user = new_tenant_admin(tenant).sign_in()
     token = user.api_token()
-    # The random tokens of forms hold these letters now and then.
+    # The random tokens of forms may contain these letters.
     assert not re.search(r"\botp\b", operator.get(at(user)).text)
     response = operator.post(at(user, "end-sessions"))
     assert response.status_code == 302
@@ -215,7 +215,7 @@ def test_the_list_costs_the_same_with_many_admins(new_tenant: Any) -> None:
     head = new_tenant_admin(tenant).sign_in()
     with capture_statements() as seen:
         assert head.get(LIST).context["cl"].result_count == 14
-    # Session, who asks, tenant; how many, the users with their tenants, and their roles.
+    # Session, admin user, tenant; the number, the users with their tenants, and their roles.
     assert seen.counts == (6, 0), "\n".join(seen.default)
 
 
@@ -223,7 +223,7 @@ def test_admin_page_costs_the_same_for_all_users(head: Staff, tenant: TestTenant
     user = new_tenant_admin(tenant).sign_in()
     with capture_statements() as seen:
         assert head.get(at(user)).status_code == 200
-    # Session, who asks; the user and its roles, the user's tenant, its sessions, its events; the tenant of the header.
+    # Session, admin user; the user with roles, tenant, sessions and events; the tenant of the header.
     assert seen.counts == (8, 0), "\n".join(seen.default)
 
 

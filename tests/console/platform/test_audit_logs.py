@@ -1,4 +1,4 @@
-"""The platform's audit trail in the console: searched, paged, and taken away as a file."""
+"""The platform's audit log in the console: search, pages and export."""
 
 import csv
 import io
@@ -109,7 +109,7 @@ def test_deep_page_costs_the_same(operator: Staff) -> None:
     for query in ({}, {"target": target}, {"before": str(PlatformEvent.objects.latest("id").pk)}):
         with capture_statements() as seen:
             assert operator.get(TRAIL, **query).status_code == 200
-        # Session, who asks; the page.
+        # Session, admin user; the page.
         assert seen.counts == (3, 0), "\n".join(seen.default)
 
 

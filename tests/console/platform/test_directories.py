@@ -1,4 +1,4 @@
-"""Directories of the chosen tenant in the console, read from a stand-in of Entra ID."""
+"""Directories of the chosen tenant in the console, read from a fake Entra ID."""
 
 from collections.abc import Callable
 from uuid import uuid4
@@ -101,7 +101,7 @@ def test_pages_cost_the_same_with_many_runs(head: Staff, home: TestTenant, direc
     DirectoryRun.objects.bulk_create(
         DirectoryRun(config_id=directory.made["id"], tenant_id=home.id, trigger="request") for _ in range(30)
     )
-    # Session, who asks, tenant; then the directories, their runs and how many there are.
+    # Session, admin user, tenant; then the directories, their runs and their number.
     for path, costs in ((LIST, 6), (at(directory), 8)):
         with capture_statements() as seen:
             assert head.get(path).status_code == 200

@@ -1,4 +1,4 @@
-"""Signing keys, encryption keys and database servers: for operators only, and no byte of any key on a page."""
+"""Signing keys, encryption keys and database servers: for operators only. No page shows a byte of a key."""
 
 from collections.abc import Iterator
 
@@ -122,7 +122,7 @@ def test_platform_pages_require_operator_and_permission(tenant: TestTenant) -> N
 
 def test_pages_cost_the_same_with_many_rows(operator: Staff, spare_server: DatabaseServer) -> None:
     for path, costs in ((SIGNING, 3), (ENCRYPTION, 3), (SERVERS, 3), (f"{SERVERS}{spare_server.pk}/", 4)):
-        # How a server is reached is read once a process.
+        # The address of a server is read once per process.
         operator.get(path)
         with capture_statements() as seen:
             assert operator.get(path).status_code == 200

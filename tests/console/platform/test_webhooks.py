@@ -121,7 +121,7 @@ def test_pages_cost_the_same_with_many_messages(head: Staff, home: TestTenant, e
         give_up(home, endpoint, 10 * number)
         with capture_statements() as seen:
             assert head.get(path).status_code == 200
-        # Session, who asks (with the tenant's context), tenant.
+        # Session, admin user (with the tenant's context), tenant.
         assert seen.counts == (3, own), "\n".join([*seen.default, *seen.tenant])
 
 

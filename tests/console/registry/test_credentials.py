@@ -1,4 +1,4 @@
-"""Credentials in the console: bound, rotated, revoked; and a secret shown once, to who has just signed in and says why."""
+"""Credentials in the console: added, rotated, revoked; and a secret shown once, after a recent sign-in and with a reason."""
 
 import json
 import logging
@@ -217,6 +217,6 @@ def test_a_services_page_costs_the_same_with_many_credentials(keeper: Staff, ser
         bound(service)
     with capture_statements() as seen:
         assert keeper.get(page_of(service)).status_code == 200
-    # Session, who asks (with the tenant's context), tenant; then the service and its credentials.
+    # Session, admin user (with the tenant's context), tenant; then the service and its credentials.
     assert seen.counts == (5, 0), "\n".join(seen.default)
     assert not [statement for statement in seen.default if '"secret"' in statement]

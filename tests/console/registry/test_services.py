@@ -45,7 +45,7 @@ def a_service(tenant: TestTenant, **members: Any) -> Service:
 
 
 def add(staff: Staff, tenant: TestTenant, **form: str) -> Any:
-    """The form as the page has drawn it: it says for which tenant."""
+    """Send a form as the page rendered it, with the id of its tenant."""
     return staff.post(f"{LIST}add/", {"form_tenant_id": str(tenant.id), **FORM, **form})
 
 
@@ -70,7 +70,7 @@ def test_edit_service_rejects_stale_form(manager: Staff, tenant: TestTenant) -> 
     typed = {**FORM, "name": service.name, "base_url": "https://old.example.com"}
     drawn = {"form_state": manager.get(at(service, "edit/")).text.partition('name="form_state" value="')[2][:32]}
     assert tenant.api.put(f"/exsvc/api/v1/services/{service.pk}", {"status": "inactive"}).status_code == 200
-    # Typed once more it is no newer; a page that is opened now is.
+    # Sent again it is still outdated; a page that is opened now is current.
     for _ in range(2):
         late = manager.post(at(service, "edit/"), {**typed, **drawn})
         assert (late.status_code, "This was changed after you opened the page" in late.text) == (400, True)
@@ -113,7 +113,7 @@ def test_a_list_costs_the_same_with_many_services(new_tenant: Any) -> None:
     with capture_statements() as seen:
         page = at_work.get(LIST)
     assert page.context["cl"].paginator.count == 60
-    # Session, who asks, tenant; the types of the filter, the total from the counters, the page itself.
+    # Session, admin user, tenant; the types of the filter, the total from the counters, the page itself.
     assert seen.counts == (6, 0), "\n".join(seen.default)
 
 

@@ -1,4 +1,4 @@
-"""An operator provisions a tenant in a real browser and watches it come."""
+"""An operator provisions a tenant in a real browser and sees its progress."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ def fill(browser: webdriver.Chrome, fields: dict[str, str], form: str = "form") 
 
 
 def until(browser: webdriver.Chrome, holds: Callable[[], bool]) -> None:
-    """Wait for it; what is looked at may be exchanged that very moment."""
+    """Wait for the condition; the page may replace the element meanwhile."""
     gone = [StaleElementReferenceException, NoSuchElementException, WebDriverException]
     WebDriverWait(browser, 60, ignored_exceptions=gone).until(lambda _: holds())
 
@@ -48,7 +48,7 @@ def test_provisioning_page_follows_job_to_its_end(place: str, browser: webdriver
     until(browser, lambda: asked["username"] in browser.page_source)
 
 
-# Cells of lists that are lower than what stands in them.
+# Cells of lists that are lower than their content.
 CUT_OFF = """
 const cells = document.querySelectorAll('#result_list .data-row > *');
 return [...cells].filter(cell => cell.scrollHeight > cell.clientHeight + 1).map(cell => cell.textContent.trim());

@@ -19,7 +19,7 @@ def operator() -> Staff:
 
 
 def form(tenant: TestTenant, **changed: Any) -> dict[str, Any]:
-    """What a browser sends: every field, the untouched ones as they are."""
+    """Return what a browser sends: every field, with the changed ones."""
     return {
         "name": tenant.name,
         "slug": tenant.slug,

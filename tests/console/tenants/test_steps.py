@@ -35,7 +35,7 @@ def until_over(job: Job) -> Job:
 
 
 def job_of(response: Any) -> Job:
-    """The job to whose page the answer leads."""
+    """Return the job to whose page the response redirects."""
     assert response.status_code == 302, response.content.decode()
     return until_over(Job.objects.get(pk=response.headers["Location"].split("/")[-3]))
 
@@ -162,7 +162,7 @@ def test_outdated_tenant_is_migrated(operator: Staff, new_tenant: Callable[[], T
 
 
 def half_made() -> TenantDatabase:
-    """A tenant whose making was killed right after its first step."""
+    """A tenant whose provisioning was killed after its first step."""
     slug = f"half-{secrets.token_hex(4)}"
     tenant = Tenant.objects.create(name="Half made", slug=slug)
     keys.create(str(tenant.pk))
