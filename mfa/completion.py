@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from uuid import UUID
 
+from mfa.caller import Caller
 from mfa.users import active_client
 from tenants import lookup
 from tenants.context import current_tenant
 from tenants.states import Purpose
-from userflow.accounts.models import Account, AdminUser, EndUser
+from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import Realm
 from userflow.accounts.session_models import UserTicket
 from userflow.credentials import tickets
@@ -16,13 +17,6 @@ from userflow.errors import NotSignedInByTicket
 from userflow.sessions.client_authentication import is_authenticated, reject_sign_in
 from userflow.sessions.issue import TokenPair, TokenSubject
 from userflow.signin import actions
-
-
-@dataclass(frozen=True, slots=True)
-class ClientProof:
-    """How the client of a sign-in without a ticket authenticates: with its secret, or with None if it is public."""
-
-    secret: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +57,10 @@ def waiting_login(*, realm: Realm, mfa_token: str | None, user: Account | None) 
     return ticket
 
 
-def consume_login(realm: Realm, login: UserTicket | None) -> None:
-    """Consume the ticket of the sign-in that the factor completes; do nothing without one.
-
-    A confirmation calls it in its transaction, after `factors.lock_and_check` and before `factors.finalize`, which ends the
-    tickets of a user with a first factor. Of two callers at once one wins. Raises NotSignedInByTicket (401).
-    """
-    if login is not None:
-        tickets.consume_ticket(realm, login)
-
-
 def complete_by_enrollment(
     *, realm: Realm, user: Account, login: UserTicket | None, amr: tuple[str, ...], user_agent: str
 ) -> TokenPair | None:
-    """Open the session of the sign-in that `consume_login` has consumed; return None without one.
+    """Open the session of the sign-in whose ticket the transaction has consumed; return None without one.
 
     The proof of the new factor, `amr`, counts as the second step. Call it after `factors.finalize`, which ends the sessions
     from before a first factor. Raises NotSignedInByTicket (401), EmailNotVerified (403), TenantSuspended.
@@ -99,11 +83,11 @@ def second_step_grant(
 
 
 def subject_and_tenant(
-    user: Account, client_id: UUID | None, *, client_proof: ClientProof | None = None
+    user: Account, client_id: UUID | None, *, caller: Caller | None = None
 ) -> tuple[TokenSubject, lookup.TenantContext | None]:
     """Return the subject of a session of the user, and the tenant.
 
-    With `client_proof` the client authenticates now; the client of a login's ticket has authenticated before. Raises
+    With `caller` the client authenticates now; the client of a login's ticket has authenticated before. Raises
     NotSignedInByTicket (401, the client was deactivated since), ClientNotAuthenticated, TenantSuspended.
     """
     if isinstance(user, EndUser):
@@ -111,15 +95,10 @@ def subject_and_tenant(
         client = active_client(client_id, entered.tenant_id)
         if client is None or client_id is None:
             raise NotSignedInByTicket
-        if client_proof is not None and not is_authenticated(client_proof.secret, *client):
+        if caller is not None and not is_authenticated(caller.client_secret, *client):
             reject_sign_in(entered.tenant_id, client_id)
         return actions.end_user_subject(user, entered.tenant_id, client_id), entered
-    return actions.admin_subject(user), _tenant_of_admin(user)
-
-
-def _tenant_of_admin(user: AdminUser) -> lookup.TenantContext | None:
-    if user.tenant_id is None:
-        return None
-    tenant = lookup.find(user.tenant_id)
-    tenant.check(Purpose.READ)
-    return tenant
+    tenant = lookup.find(user.tenant_id) if user.tenant_id is not None else None
+    if tenant is not None:
+        tenant.check(Purpose.READ)
+    return actions.admin_subject(user), tenant

@@ -87,7 +87,7 @@ class SecretNotIssued(errors.ApiError):
 class TooManyPending(errors.TooManyRequests):
     """429: the user has three unconfirmed secrets. None of them is invalidated for a fourth."""
 
-    message = "Three setups are waiting for confirmation. Confirm one of them, or wait as long as Retry-After says."
+    message = "Three setups are waiting for confirmation. Confirm one of them, or retry after {retry_after} seconds."
 
 
 class NotEnrolled(errors.ApiError):
@@ -111,7 +111,7 @@ class UnknownFactor(errors.NotFound):
 class SmsBudgetSpent(errors.TooManyRequests):
     """429: a limit of messages per user, phone number, network address or tenant is reached."""
 
-    message = "Too many messages. Wait as long as Retry-After says."
+    message = "Too many messages. Retry after the time in `Retry-After`."
 
 
 class SmsReserved(SmsBudgetSpent):

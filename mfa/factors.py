@@ -21,6 +21,7 @@ from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.session_models import UserTicket
 from userflow.accounts.session_policy import AAL2
 from userflow.credentials import tickets
 from userflow.errors import UnknownUser
@@ -55,15 +56,19 @@ _EVENTS: Final[Mapping[str, str]] = {
 }
 
 
-def lock_and_check(realm: Realm, user: Account, proof: Proof) -> Account:
+def lock_and_check(realm: Realm, user: Account, proof: Proof, *, login: UserTicket | None = None) -> Account:
     """Lock the user's row, check the proof again and consume it for its kind; return the user as stored now.
 
-    Call it first in the transaction that confirms. Raises as `enrollment_proof`.
+    `login` is the ticket of the sign-in that the factor completes; it is consumed too, before `finalize` ends the tickets of
+    a user with a first factor. Call it first in the transaction that confirms. Raises as `enrollment_proof`, and
+    NotSignedInByTicket (401) if another caller has used the login.
     """
     locked = lock_user(realm, user.pk)
     if locked is None:
         raise NoProof
     check_again(realm, locked, proof)
+    if login is not None:
+        tickets.consume_ticket(realm, login)
     return locked
 
 

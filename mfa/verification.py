@@ -6,22 +6,13 @@ The attempt is committed before anything is compared, so that parallel guesses a
 from collections.abc import Callable, Mapping
 
 from mfa import queries
-from mfa.caller import Caller, is_this_user
 from mfa.completion import SessionGrant
 from mfa.queries import Attempt, PasskeyUse, StepUse
 from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
-from userflow.accounts.session_models import UserTicket
 from userflow.credentials import attempts
 from userflow.credentials.attempts import Counter
 from userflow.sessions.issue import TokenPair
-
-
-def budget_of(realm: Realm, user: Account | None, caller: Caller, login: UserTicket | None) -> str:
-    """Return whose attempts are counted: those of the user's own session, of tickets, or of all other callers."""
-    if user is not None and is_this_user(realm, user, caller.principal):
-        return attempts.SIGNED_IN
-    return attempts.UNKNOWN_NETWORK if user is None or login is None else attempts.budget_of_ticket(realm, user.pk)
 
 
 def consume_factor(

@@ -14,7 +14,7 @@ from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import factors, verification
 from mfa.caller import Caller, is_this_user
-from mfa.completion import complete_by_enrollment, consume_login, second_step_grant, waiting_login
+from mfa.completion import complete_by_enrollment, second_step_grant, waiting_login
 from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoPhone, NoProof, PhoneTaken
 from mfa.notices import issuer_of
@@ -116,8 +116,7 @@ def confirm_sms_setup(
         verified = factors.prove_replacement(realm=END_USERS, user=user, proof=proof, caller=caller)
         try:
             with tenant_atomic():
-                locked = factors.lock_and_check(END_USERS, user, proof)
-                consume_login(END_USERS, login)
+                locked = factors.lock_and_check(END_USERS, user, proof, login=login)
                 _consume(row)
                 replaced = bool(Phone.objects.filter(user_id=user.pk).delete()[0])
                 if replaced and proof.own is not None and not verified:  # enrolled since the request began
@@ -209,7 +208,10 @@ def verify_sms_code(
         check_client(client_id, tenant_id)
         user = _find_user(email)
         login = waiting_login(realm=END_USERS, mfa_token=mfa_token, user=user)
-        budget = verification.budget_of(END_USERS, user, caller, login)
+        own = user is not None and is_this_user(END_USERS, user, caller.principal)
+        budget = attempts.SIGNED_IN if own else attempts.UNKNOWN_NETWORK
+        if user is not None and login is not None and not own:
+            budget = attempts.budget_of_ticket(END_USERS, user.pk)
         phone = _phone_of(email)
         if user is None or phone is None:
             _reject_unknown(user, email, budget)

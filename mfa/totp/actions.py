@@ -14,7 +14,7 @@ from django.utils.timezone import now
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import factors, queries, verification
 from mfa.caller import Caller
-from mfa.completion import complete_by_enrollment, consume_login, second_step_grant, waiting_login
+from mfa.completion import complete_by_enrollment, second_step_grant, waiting_login
 from mfa.enrollment import enrollment_proof
 from mfa.errors import NotEnrolled, SecretNotIssued, TooManyPending
 from mfa.notices import issuer_of
@@ -151,8 +151,7 @@ def confirm_totp_setup(
             raise InvalidCode
         verified = factors.prove_replacement(realm=realm, user=user, proof=proof, caller=caller)
         with realm.atomic():
-            locked = factors.lock_and_check(realm, user, proof)
-            consume_login(realm, login)
+            locked = factors.lock_and_check(realm, user, proof, login=login)
             replaced = bool(locked.totp_secrets.filter(confirmed_at__isnull=False).delete()[0])
             if replaced and proof.own is not None and not verified:  # enrolled since the request began
                 raise proof_missing()

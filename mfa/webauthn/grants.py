@@ -5,7 +5,7 @@ from uuid import UUID
 
 from identity_platform.audit.origin import set_actor
 from mfa.caller import Caller
-from mfa.completion import ClientProof, SessionGrant, subject_and_tenant
+from mfa.completion import SessionGrant, subject_and_tenant
 from userflow.accounts import principals
 from userflow.accounts.models import Account, EndUser
 from userflow.errors import NotSignedInByTicket, PasskeyNotVerified
@@ -26,7 +26,7 @@ def only_step_grant(
     """
     set_actor(principal_kind(user), str(user.pk))
     try:
-        subject, tenant = subject_and_tenant(user, client_id, client_proof=ClientProof(caller.client_secret))
+        subject, tenant = subject_and_tenant(user, client_id, caller=caller)
     except NotSignedInByTicket as deactivated:
         raise PasskeyNotVerified from deactivated
     return SessionGrant(subject, tenant, amr, caller.user_agent)

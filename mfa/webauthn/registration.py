@@ -9,7 +9,7 @@ from django.db import IntegrityError
 
 from mfa import factors, verification
 from mfa.caller import Caller
-from mfa.completion import complete_by_enrollment, consume_login, waiting_login
+from mfa.completion import complete_by_enrollment, waiting_login
 from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoProof, PasskeyRejected, TooManyPasskeys
 from mfa.notices import issuer_of
@@ -152,8 +152,7 @@ def _store(
     realm: Realm, user: Account, proof: Proof, new: NewPasskey, login: UserTicket | None = None, **named: str
 ) -> Account:
     """Lock and check, store, finalize: call it in a transaction. Return the user as stored now."""
-    locked = factors.lock_and_check(realm, user, proof)
-    consume_login(realm, login)
+    locked = factors.lock_and_check(realm, user, proof, login=login)
     if locked.passkeys.count() >= MOST_PASSKEYS:
         raise TooManyPasskeys
     try:

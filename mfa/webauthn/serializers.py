@@ -129,13 +129,9 @@ class EnrolledAndSignedInOut(EnrolledOut):
     expires_in = serializers.IntegerField()
 
 
-class VerifiedOut(serializers.Serializer[object]):
+class VerifiedOut(LoginTokens):
     success = serializers.BooleanField()
     user_id = serializers.UUIDField()
-    access_token = serializers.CharField(required=False, help_text="Where this completes a sign-in.")
-    refresh_token = serializers.CharField(required=False)
-    token_type = serializers.CharField(required=False)
-    expires_in = serializers.IntegerField(required=False)
 
 
 class RelatedOriginsQuery(serializers.Serializer[object]):

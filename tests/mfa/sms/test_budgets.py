@@ -167,7 +167,7 @@ def test_limit_of_number_does_not_tell_its_owner(tenant: TestTenant, other_tenan
         assert begin(new_user(other_tenant), ben.phone).status_code == 200
     responses += [begin(new_user(other_tenant), ben.phone), request(ben)]
     assert {(response.status_code, response.json()["message"]) for response in responses} == {
-        (429, "Too many messages. Wait as long as Retry-After says.")
+        (429, "Too many messages. Retry after the time in `Retry-After`.")
     }
 
 
