@@ -28,8 +28,12 @@ class ApiError(Exception):
     ) -> None:
         self.text = message or self.message
         self.details = details
-        self.headers = dict(headers or {})
+        self.headers = {**self.own_headers(), **(headers or {})}
         super().__init__(self.text)
+
+    def own_headers(self) -> dict[str, str]:
+        """Return the headers that every error of the class has."""
+        return {}
 
     @property
     def messages(self) -> dict[str, list[str]]:
@@ -72,14 +76,8 @@ class NotSignedIn(ApiError):
     challenge: ClassVar[str] = "Bearer"
     message = "Authentication is required. Send a valid access token: `Authorization: Bearer <ACCESS_TOKEN>`."
 
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        details: Mapping[str, object] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message, details=details, headers={"WWW-Authenticate": self.challenge, **(headers or {})})
+    def own_headers(self) -> dict[str, str]:
+        return {"WWW-Authenticate": self.challenge}
 
 
 class AccessTokenInvalid(NotSignedIn):

@@ -129,6 +129,10 @@ TAGS_BY_PREFIX = {
 Parameter = OpenApiParameter | serializers.Serializer[object] | Shape
 
 
+def _header(name: str, meaning: str, response: list[str] | bool = False, *, kind: type = str) -> OpenApiParameter:
+    return OpenApiParameter(name, kind, OpenApiParameter.HEADER, description=meaning, response=response)
+
+
 class ContractSchema(AutoSchema):
     """Describe an operation by the `Contract` of its action."""
 
@@ -177,54 +181,22 @@ class ContractSchema(AutoSchema):
         return {"required": bearer, "optional": [*bearer, {}], "none": []}[self.contract.token]
 
     def get_override_parameters(self) -> list[Parameter]:
-        found: list[Parameter] = [self.contract.query] if self.contract.query else []
-        found += [
-            OpenApiParameter(name, str, OpenApiParameter.HEADER, description=meaning)
-            for name, meaning in self.contract.headers.items()
+        contract, statuses = self.contract, list(map(str, self.get_response_serializers()))
+        counted = [status for status in statuses if status != "401"]
+        return [
+            *([contract.query] if contract.query else []),
+            *(_header(name, meaning) for name, meaning in contract.headers.items()),
+            *(_header(name, meaning, self._successes()) for name, meaning in contract.answer_headers.items()),
+            *(_header(name, meaning, counted, kind=int) for name, meaning in contract.limit_headers.items()),
+            _header("WWW-Authenticate", CHALLENGE, [status for status in statuses if status in ("401", "403")]),
+            _header("Retry-After", "Seconds until a call can pass.", ["429", "503"], kind=int),
+            _header("X-Request-ID", "Id of this request.", True),
         ]
-        found += [
-            OpenApiParameter(name, str, OpenApiParameter.HEADER, description=meaning, response=list(self._successes()))
-            for name, meaning in self.contract.answer_headers.items()
-        ]
-        statuses = list(map(str, self.get_response_serializers()))
-        found += [
-            OpenApiParameter(
-                name,
-                int,
-                OpenApiParameter.HEADER,
-                description=meaning,
-                response=[status for status in statuses if status != "401"],
-            )
-            for name, meaning in self.contract.limit_headers.items()
-        ]
-        found.append(
-            OpenApiParameter(
-                "WWW-Authenticate",
-                str,
-                OpenApiParameter.HEADER,
-                description=CHALLENGE,
-                response=[status for status in statuses if status in ("401", "403")],
-            )
-        )
-        found.append(
-            OpenApiParameter(
-                "Retry-After",
-                int,
-                OpenApiParameter.HEADER,
-                description="Seconds until a call can pass.",
-                response=["429", "503"],
-            )
-        )
-        found.append(
-            OpenApiParameter(
-                "X-Request-ID", str, OpenApiParameter.HEADER, description="Id of this request.", response=True
-            )
-        )
-        return found
 
     def get_extensions(self) -> dict[str, object]:
         """List the rows of the action table that the operation checks (`userflow.sessions.assurance`)."""
-        return {"x-assurance": [str(row) for row in self.contract.assurance]} if self.contract.assurance else {}
+        rows = self.contract.assurance
+        return {"x-assurance": [str(row) for row in ([rows] if isinstance(rows, str) else rows)]} if rows else {}
 
     def _is_list_view(self, serializer: object = None) -> bool:
         """Return False: lists are objects with rows and totals, never bare arrays."""

@@ -1,7 +1,7 @@
 """Base of the API's view sets: validate, act, respond."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from django.http.response import HttpResponseBase
@@ -18,11 +18,17 @@ Shape = type[serializers.Serializer[object]]
 
 @dataclass(frozen=True)
 class Contract:
-    """Input, output and errors of an endpoint. The OpenAPI generator reads it, so that document and code agree."""
+    """Input, output and errors of an action, which it decorates.
+
+    The OpenAPI generator reads it, so that document and code agree. The first line of the action's docstring is the
+    summary in the API document. `headers`, `answer_headers` and `limit_headers` map a header's name to its meaning.
+    """
 
     body: Shape | None = None
+    _: KW_ONLY
     query: Shape | None = None
     returns: Mapping[int, Shape | None] = field(default_factory=dict)
+    # Beyond those of every endpoint: body, token, permission, limits, faults.
     errors: Sequence[type[ApiError]] = ()
     # "required": a Bearer token; "optional": works without; "none": never looks at one.
     token: str = "required"
@@ -33,44 +39,14 @@ class Contract:
     # Whether a session below the required assurance level may call it: to enroll a factor, or to sign out.
     any_level: bool = False
     # Rows of the action table (userflow.sessions.assurance) that the endpoint checks, always or for some bodies.
-    assurance: Sequence[str] = ()
+    assurance: str | Sequence[str] = ()
 
-
-def endpoint(
-    body: Shape | None = None,
-    *,
-    query: Shape | None = None,
-    returns: Mapping[int, Shape | None],
-    errors: Sequence[type[ApiError]] = (),
-    token: str = "required",
-    headers: Mapping[str, str] | None = None,
-    answer_headers: Mapping[str, str] | None = None,
-    limit_headers: Mapping[str, str] | None = None,
-    any_level: bool = False,
-    assurance: str | Sequence[str] = (),
-) -> Callable[[View], View]:
-    """Declare an action's contract. The first line of its docstring is the summary in the API document.
-
-    `errors` lists the errors beyond those of every endpoint (body, token, permission, limits, faults);
-    `headers`, `answer_headers` and `limit_headers` map a header's name to its meaning.
-    """
-
-    def declare(action: View) -> View:
-        action.contract = Contract(  # type: ignore[attr-defined]  # functions carry attributes, typing does not know
-            body,
-            query,
-            returns,
-            errors,
-            token,
-            headers or {},
-            answer_headers or {},
-            limit_headers or {},
-            any_level,
-            (assurance,) if isinstance(assurance, str) else tuple(assurance),
-        )
+    def __call__(self, action: View) -> View:
+        action.contract = self  # type: ignore[attr-defined]  # functions carry attributes, typing does not know
         return action
 
-    return declare
+
+endpoint = Contract
 
 
 class ApiViewSet(ViewSet):

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
@@ -27,23 +27,16 @@ class Tally:
 
     def add(self, other: "Tally") -> None:
         """Count another batch in."""
-        self.created += other.created
-        self.updated += other.updated
-        self.skipped += other.skipped
-        self.failed += other.failed
+        for name, number in other.counts().items():
+            setattr(self, name, getattr(self, name) + number)
 
     @property
     def rows(self) -> int:
-        return self.created + self.updated + self.skipped + self.failed
+        return sum(self.counts().values())
 
     def counts(self) -> dict[str, int]:
-        """Its members by name."""
-        return {
-            "created": self.created,
-            "updated": self.updated,
-            "skipped": self.skipped,
-            "failed": self.failed,
-        }
+        """Return the counts by name."""
+        return asdict(self)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from django.db import IntegrityError, models
 from django.utils.timezone import now
@@ -75,6 +75,7 @@ class Options:
 
 
 Judged = TypeVar("Judged")
+Run = TypeVar("Run", bound=ImportRun)
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ class Batch:
         self.tally.failed += len({fault.line for fault in faults})
 
 
-def begin(runs: "models.QuerySet[Any]", owner: dict[str, object], *, digest: str, options: Options) -> Any:
+def begin(runs: "models.QuerySet[Run]", owner: dict[str, object], *, digest: str, options: Options) -> Run:
     """The run of this file: a new one, or the interrupted one, held by us from now on. Call it in a transaction.
 
     `runs` are those of one tenant, `owner` the columns that say so. Raises ImportRunning, NothingToResume.
@@ -114,7 +115,7 @@ def begin(runs: "models.QuerySet[Any]", owner: dict[str, object], *, digest: str
         raise ImportRunning from clash
 
 
-def advance(runs: "models.QuerySet[Any]", run: ImportRun, *, last: Row, tally: Tally) -> None:
+def advance(runs: "models.QuerySet[Run]", run: Run, *, last: Row, tally: Tally) -> None:
     """Write, in the transaction of a batch, that it is done. Raises ImportTakenOver if another process holds the run."""
     run.line, run.offset, run.touched_at = last.line, last.end, now()
     for name, number in tally.counts().items():
@@ -124,7 +125,7 @@ def advance(runs: "models.QuerySet[Any]", run: ImportRun, *, last: Row, tally: T
         raise ImportTakenOver
 
 
-def finish(runs: "models.QuerySet[Any]", run: ImportRun) -> None:
+def finish(runs: "models.QuerySet[Run]", run: Run) -> None:
     """The file is at its end. Raises ImportTakenOver if another process holds the run."""
     moment = now()
     if not runs.filter(pk=run.pk, holder=run.holder, ended_at=None).update(ended_at=moment, touched_at=moment):
