@@ -10,14 +10,24 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import orjson
 import structlog
 from django.db import connections
 from django.db.backends.utils import CursorWrapper
+from django.db.models import QuerySet
 
+from identity_platform.audit.models import (
+    AuditEvent,
+    ChainHead,
+    PlatformEvent,
+    PlatformSeal,
+    Seal,
+    TenantEvent,
+    TenantSeal,
+)
 from identity_platform.crypto import keyed_digest
 
 log = structlog.get_logger("identity.audit")
@@ -28,8 +38,6 @@ LINK_SIZE = 1000
 GENESIS = bytes(32)
 # One sealer or purger per database; advisory locks are a database's own.
 CHAIN_LOCK = 7_215_010
-LINK_COLUMNS = "number, kind, from_id, to_id, count, newest_at, purged_number, digest, previous, mac"
-
 _EVENT = (
     "id, (extract(epoch FROM at) * 1000000)::bigint, action, outcome, actor_kind, actor_id, target_kind, target_id,"
     " address, request_id, details::text"
@@ -45,57 +53,49 @@ class Trail:
 
     owner: str
     alias: str
-    events: str
-    links: str
+    event_model: type[AuditEvent]
+    link_model: type[Seal]
     key: bytes = field(repr=False)
 
     def cursor(self) -> CursorWrapper:
-        """A cursor in the trail's database; a tenant must be entered."""
+        """Return a cursor in the trail's database; a tenant must be entered."""
         return connections[self.alias].cursor()
+
+    @property
+    def events(self) -> QuerySet[AuditEvent]:
+        return self.event_model._default_manager.using(self.alias)
+
+    @property
+    def links(self) -> QuerySet[Seal]:
+        return self.link_model._default_manager.using(self.alias)
+
+    def mac_of(self, link: Seal) -> bytes:
+        """Return the MAC that the link must carry."""
+        content = orjson.dumps(
+            [
+                self.owner,
+                link.number,
+                link.kind,
+                link.from_id,
+                link.to_id,
+                link.count,
+                _microseconds(link.newest_at),
+                link.purged_number,
+                link.digest.hex(),
+                link.previous.hex(),
+            ]
+        )
+        return keyed_digest(content, key=self.key, purpose="audit chain")
 
 
 def tenant_trail(tenant_id: UUID, key: bytes) -> Trail:
     """The trail of a tenant, which must be entered; `key` is the tenant's data key."""
-    return Trail(str(tenant_id), "tenant", "audit_tenantevent", "audit_tenantseal", key)
+    return Trail(str(tenant_id), "tenant", TenantEvent, TenantSeal, key)
 
 
 def platform_trail(key: bytes) -> Trail:
     """The platform's trail; `key` is the platform's data key."""
-    return Trail(PLATFORM, "default", "audit_platformevent", "audit_platformseal", key)
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A row of the chain."""
-
-    number: int
-    kind: str
-    from_id: int
-    to_id: int
-    count: int
-    newest_at: datetime
-    purged_number: int | None
-    digest: bytes
-    previous: bytes
-    mac: bytes = b""
-
-    def signed_by(self, trail: Trail) -> bytes:
-        """The MAC that this link must carry."""
-        content = orjson.dumps(
-            [
-                trail.owner,
-                self.number,
-                self.kind,
-                self.from_id,
-                self.to_id,
-                self.count,
-                _microseconds(self.newest_at),
-                self.purged_number,
-                self.digest.hex(),
-                self.previous.hex(),
-            ]
-        )
-        return keyed_digest(content, key=trail.key, purpose="audit chain")
+    return Trail(PLATFORM, "default", PlatformEvent, PlatformSeal, key)
 
 
 def locked(cursor: CursorWrapper) -> bool:
@@ -104,24 +104,21 @@ def locked(cursor: CursorWrapper) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-def append(cursor: CursorWrapper, trail: Trail, link: Link) -> Link:
-    """Store a link with its MAC; gives it as stored. The chain must be `locked`."""
-    mac = link.signed_by(trail)
-    values = [getattr(link, name.strip()) for name in LINK_COLUMNS.split(",")]
-    values[-1] = mac
-    places = ", ".join(["%s"] * len(values))
-    cursor.execute(f"INSERT INTO {trail.links} ({LINK_COLUMNS}) VALUES ({places})", values)
-    return Link(*values)
+def append(trail: Trail, link: Seal) -> Seal:
+    """Store a link with its MAC and return it. The chain must be `locked`."""
+    link.mac = trail.mac_of(link)
+    link.save(using=trail.alias, force_insert=True)
+    return link
 
 
-def keep_head(trail: Trail, link: Link) -> None:
+def keep_head(trail: Trail, link: Seal) -> None:
     """Copy the newest link to the global database and to the log: both are out of reach of a tenant database's owner."""
     with connections["default"].cursor() as cursor:
         cursor.execute(
             "INSERT INTO audit_chainhead AS head (owner, number, mac, sealed_at) VALUES (%s, %s, %s, now())"
             " ON CONFLICT (owner) DO UPDATE SET number = EXCLUDED.number, mac = EXCLUDED.mac, sealed_at = now()"
             " WHERE head.number < EXCLUDED.number",
-            [trail.owner, link.number, link.mac],
+            [trail.owner, link.number, bytes(link.mac)],
         )
     log.info("audit_sealed", owner=trail.owner, number=link.number, to_id=link.to_id, mac=link.mac.hex())
 
@@ -130,7 +127,8 @@ def events_of(cursor: CursorWrapper, trail: Trail, from_id: int, to_id: int, mos
     """The events of a range of ids, as the columns that `digest_of` covers; at most `most`."""
     columns = _EVENT + (", tenant_id::text" if trail.owner == PLATFORM else "")
     cursor.execute(
-        f"SELECT {columns} FROM {trail.events} WHERE id BETWEEN %s AND %s ORDER BY id LIMIT %s", [from_id, to_id, most]
+        f"SELECT {columns} FROM {trail.event_model._meta.db_table} WHERE id BETWEEN %s AND %s ORDER BY id LIMIT %s",
+        [from_id, to_id, most],
     )
     return list(cursor.fetchall())
 
@@ -140,34 +138,16 @@ def digest_of(rows: list[EventRow]) -> bytes:
     return hashlib.sha256(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)).digest()
 
 
-def as_link(row: tuple[Any, ...]) -> Link:
-    """A row of LINK_COLUMNS."""
-    facts, secrets = row[:-3], [bytes(value) for value in row[-3:]]
-    return Link(*facts, *secrets)
+def newest_link(trail: Trail, kind: str | None = None) -> Seal | None:
+    """Return the link with the highest number, of all or of one kind."""
+    links = trail.links.filter(kind=kind) if kind else trail.links
+    return links.order_by("-number").first()
 
 
-def newest_link(cursor: CursorWrapper, trail: Trail, kind: str | None = None) -> Link | None:
-    """The link with the highest number, of all or of one kind."""
-    where = "WHERE kind = %s" if kind else ""
-    cursor.execute(
-        f"SELECT {LINK_COLUMNS} FROM {trail.links} {where} ORDER BY number DESC LIMIT 1", [kind] if kind else []
-    )
-    row = cursor.fetchone()
-    return as_link(row) if row else None
-
-
-def links_from(trail: Trail, first: int) -> Iterator[Link]:
-    """The links from that number on, read in pieces."""
-    while True:
-        with trail.cursor() as cursor:
-            cursor.execute(
-                f"SELECT {LINK_COLUMNS} FROM {trail.links} WHERE number >= %s ORDER BY number LIMIT %s",
-                [first, LINK_SIZE],
-            )
-            found = [as_link(row) for row in cursor.fetchall()]
+def links_from(trail: Trail, first: int) -> Iterator[Seal]:
+    """Return the links from that number on, read in batches."""
+    while found := list(trail.links.filter(number__gte=first).order_by("number")[:LINK_SIZE]):
         yield from found
-        if len(found) < LINK_SIZE:
-            return
         first = found[-1].number + 1
 
 
@@ -178,7 +158,5 @@ def _microseconds(moment: datetime) -> int:
 
 def head_of(trail: Trail) -> tuple[int, bytes]:
     """Number and MAC of the link that `keep_head` was last told of; number 0 for none."""
-    with connections["default"].cursor() as cursor:
-        cursor.execute("SELECT number, mac FROM audit_chainhead WHERE owner = %s", [trail.owner])
-        row = cursor.fetchone()
-    return (row[0], bytes(row[1])) if row else (0, GENESIS)
+    head = ChainHead.objects.filter(pk=trail.owner).first()
+    return (head.number, bytes(head.mac)) if head else (0, GENESIS)

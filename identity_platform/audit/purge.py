@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import TypeVar
 
 from django.db import transaction
-from django.db.backends.utils import CursorWrapper
+from django.db.models import Min, Model, QuerySet
 
-from identity_platform.audit.chain import LINK_COLUMNS, Link, Trail, append, as_link, keep_head, locked, newest_link
+from identity_platform.audit.chain import Trail, append, keep_head, locked, newest_link
 from identity_platform.audit.models import Seal
 
 PURGED_AT_ONCE = 2000
+
+Row = TypeVar("Row", bound=Model)
 
 
 def purge(trail: Trail, *, before: datetime, seen: Callable[[int], None] = lambda events: None) -> int:
@@ -21,54 +24,43 @@ def purge(trail: Trail, *, before: datetime, seen: Callable[[int], None] = lambd
     with transaction.atomic(using=trail.alias), trail.cursor() as cursor:
         if not locked(cursor):
             return 0
-        anchor, added = _anchor(cursor, trail, before)
+        anchor, added = _anchor(trail, before)
     if anchor is None:
         return 0
     if added:
         keep_head(trail, anchor)
     gone = 0
-    while number := _delete_some(trail, trail.events, "id", anchor.to_id):
+    while number := _delete_some(trail.events.filter(pk__lte=anchor.to_id)):
         gone += number
         seen(number)
-    while _delete_some(trail, trail.links, "number", anchor.purged_number or 0):
+    while _delete_some(trail.links.filter(pk__lte=anchor.purged_number or 0)):
         pass
     return gone
 
 
-def _anchor(cursor: CursorWrapper, trail: Trail, before: datetime) -> tuple[Link | None, bool]:
-    """The anchor to purge by, and whether it is new."""
-    standing = newest_link(cursor, trail, Seal.ANCHOR)
-    cursor.execute(
-        f"SELECT {LINK_COLUMNS} FROM {trail.links} WHERE kind = %s AND number > %s AND number < coalesce("
-        f"(SELECT min(number) FROM {trail.links} WHERE kind = %s AND newest_at >= %s), 9223372036854775807)"
-        " ORDER BY number DESC LIMIT 1",
-        [Seal.ROWS, (standing.purged_number or 0) if standing else 0, Seal.ROWS, before],
-    )
-    row = cursor.fetchone()
-    if row is None:
-        return standing, False
-    cut, last = as_link(row), newest_link(cursor, trail)
-    assert last is not None  # there is at least the link that is cut off
-    cursor.execute(f"SELECT count(*) FROM {trail.events} WHERE id <= %s", [cut.to_id])
-    anchor = Link(
+def _anchor(trail: Trail, before: datetime) -> tuple[Seal | None, bool]:
+    """Return the anchor to purge by, and whether it is new."""
+    current, links = newest_link(trail, Seal.ANCHOR), trail.links.filter(kind=Seal.ROWS)
+    old = links.filter(number__gt=(current.purged_number or 0) if current else 0)
+    first_young = links.filter(newest_at__gte=before).aggregate(number=Min("number"))["number"]
+    if first_young is not None:
+        old = old.filter(number__lt=first_young)
+    cut, last = old.order_by("-number").first(), newest_link(trail)
+    if cut is None or last is None:
+        return current, False
+    anchor = trail.link_model(
         number=last.number + 1,
         kind=Seal.ANCHOR,
-        from_id=standing.to_id + 1 if standing else 1,
+        from_id=current.to_id + 1 if current else 1,
         to_id=cut.to_id,
-        count=cursor.fetchone()[0],
+        count=trail.events.filter(pk__lte=cut.to_id).count(),
         newest_at=cut.newest_at,
         purged_number=cut.number,
         digest=cut.mac,
         previous=last.mac,
     )
-    return append(cursor, trail, anchor), True
+    return append(trail, anchor), True
 
 
-def _delete_some(trail: Trail, table: str, column: str, upto: int) -> int:
-    with trail.cursor() as cursor:
-        cursor.execute(
-            f"DELETE FROM {table} WHERE {column} IN"
-            f" (SELECT {column} FROM {table} WHERE {column} <= %s ORDER BY {column} LIMIT %s)",
-            [upto, PURGED_AT_ONCE],
-        )
-        return int(cursor.rowcount)
+def _delete_some(rows: QuerySet[Row]) -> int:
+    return rows.filter(pk__in=rows.order_by("pk").values("pk")[:PURGED_AT_ONCE]).delete()[0]

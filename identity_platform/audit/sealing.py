@@ -18,7 +18,6 @@ from django.db.backends.utils import CursorWrapper
 from identity_platform.audit.chain import (
     GENESIS,
     LINK_SIZE,
-    Link,
     Trail,
     append,
     digest_of,
@@ -50,11 +49,9 @@ def seal(trail: Trail, *, wait: float = WAIT_SECONDS) -> Sealed:
     if connections[trail.alias].in_atomic_block:
         raise RuntimeError("Sealing waits for other transactions, so it cannot be part of one.")
     with trail.cursor() as cursor:
-        begun = _sealed_up_to(cursor, trail)
-        cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {trail.events} WHERE id > %s)", [begun])
-        if not cursor.fetchone()[0]:
+        if not trail.events.filter(pk__gt=_sealed_up_to(trail)).exists():
             return Sealed(0, 0)
-        cursor.execute(f"SELECT last_value FROM {trail.events}_id_seq")
+        cursor.execute(f"SELECT last_value FROM {trail.event_model._meta.db_table}_id_seq")
         (certain,) = cursor.fetchone()
         # A number of our own. A snapshot's xmax will not do: it is one past the newest transaction that has ended, and
         # a running one may have a higher number.
@@ -63,7 +60,7 @@ def seal(trail: Trail, *, wait: float = WAIT_SECONDS) -> Sealed:
     if not _all_ended(trail, running_below, wait):
         return Sealed(0, 0, held_back=True)
     events = links = 0
-    newest: Link | None = None
+    newest: Seal | None = None
     while True:
         with transaction.atomic(using=trail.alias), trail.cursor() as cursor:
             alone = locked(cursor)
@@ -87,16 +84,15 @@ def _all_ended(trail: Trail, running_below: int, wait: float) -> bool:
         time.sleep(0.05)
 
 
-def _seal_next(cursor: CursorWrapper, trail: Trail, certain: int) -> Link | None:
-    begun = _sealed_up_to(cursor, trail)
+def _seal_next(cursor: CursorWrapper, trail: Trail, certain: int) -> Seal | None:
+    begun = _sealed_up_to(trail)
     rows = events_of(cursor, trail, begun + 1, certain, LINK_SIZE)
     if not rows:
         return None
-    last = newest_link(cursor, trail)
+    last = newest_link(trail)
     return append(
-        cursor,
         trail,
-        Link(
+        trail.link_model(
             number=last.number + 1 if last else 1,
             kind=Seal.ROWS,
             from_id=begun + 1,
@@ -110,8 +106,8 @@ def _seal_next(cursor: CursorWrapper, trail: Trail, certain: int) -> Link | None
     )
 
 
-def _sealed_up_to(cursor: CursorWrapper, trail: Trail) -> int:
-    last = newest_link(cursor, trail, Seal.ROWS) or newest_link(cursor, trail, Seal.ANCHOR)
+def _sealed_up_to(trail: Trail) -> int:
+    last = newest_link(trail, Seal.ROWS) or newest_link(trail, Seal.ANCHOR)
     return last.to_id if last else 0
 
 

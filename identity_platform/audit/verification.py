@@ -3,11 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from django.db import connections
-
 from identity_platform.audit.chain import (
     GENESIS,
-    Link,
     Trail,
     digest_of,
     events_of,
@@ -16,7 +13,7 @@ from identity_platform.audit.chain import (
     links_from,
     newest_link,
 )
-from identity_platform.audit.models import Seal
+from identity_platform.audit.models import ChainHead, Seal
 
 
 @dataclass(slots=True)
@@ -37,29 +34,27 @@ def verify(trail: Trail, *, seen: Callable[[int], None] = lambda events: None) -
     off. Events that no link covers yet are counted, not judged.
     """
     while True:
-        with trail.cursor() as cursor:
-            anchor = newest_link(cursor, trail, Seal.ANCHOR)
+        anchor = newest_link(trail, Seal.ANCHOR)
         verdict = _verified(trail, anchor, seen)
-        with trail.cursor() as cursor:
-            # A purge that ran meanwhile has taken links away from under the reader.
-            if newest_link(cursor, trail, Seal.ANCHOR) == anchor:
-                return verdict
+        # A purge that ran meanwhile has deleted links that were not read yet.
+        if newest_link(trail, Seal.ANCHOR) == anchor:
+            return verdict
 
 
-def _verified(trail: Trail, anchor: Link | None, seen: Callable[[int], None]) -> Verdict:
+def _verified(trail: Trail, anchor: Seal | None, seen: Callable[[int], None]) -> Verdict:
     verdict = Verdict(trail.owner)
     # Before the walk: a link that is sealed meanwhile is newer than this head.
     head_number, head_mac = head_of(trail)
     number, previous, from_id = 1, GENESIS, 1
     if anchor is not None:
         # What the anchor says is believed here and proven below, where its own MAC is checked like any other's.
-        number, previous, from_id = (anchor.purged_number or 0) + 1, anchor.digest, anchor.to_id + 1
+        number, previous, from_id = (anchor.purged_number or 0) + 1, bytes(anchor.digest), anchor.to_id + 1
     for link in links_from(trail, number):
         if link.number != number:
             verdict.faults.append(f"links {number} to {link.number - 1} are missing")
         elif link.previous != previous:
             verdict.faults.append(f"link {link.number} does not join the link before it")
-        if link.signed_by(trail) != link.mac:
+        if trail.mac_of(link) != link.mac:
             verdict.faults.append(f"link {link.number} was changed, or was not made by this platform")
         if link.kind == Seal.ROWS:
             if link.number == number and link.from_id != from_id:
@@ -67,19 +62,17 @@ def _verified(trail: Trail, anchor: Link | None, seen: Callable[[int], None]) ->
             _compare(trail, link, verdict)
             seen(link.count)
             from_id = link.to_id + 1
-        number, previous = link.number + 1, link.mac
+        number, previous = link.number + 1, bytes(link.mac)
         if link.number == head_number and link.mac != head_mac:
             verdict.faults.append(f"link {link.number} is not the one that was sealed")
         verdict.links += 1
-    with trail.cursor() as cursor:
-        cursor.execute(f"SELECT count(*) FROM {trail.events} WHERE id >= %s", [from_id])
-        (verdict.unsealed,) = cursor.fetchone()
+    verdict.unsealed = trail.events.filter(pk__gte=from_id).count()
     if head_number >= number:
         verdict.faults.append(f"links {number} to {head_number} are missing: the chain's end was cut off")
     return verdict
 
 
-def _compare(trail: Trail, link: Link, verdict: Verdict) -> None:
+def _compare(trail: Trail, link: Seal, verdict: Verdict) -> None:
     with trail.cursor() as cursor:
         rows = events_of(cursor, trail, link.from_id, link.to_id)
     verdict.events += len(rows)
@@ -98,10 +91,8 @@ def accept_end(trail: Trail) -> int:
     Only an operator can know that the later events were lost by a restoration and not by an attack, so no other code
     calls it.
     """
-    with trail.cursor() as cursor:
-        last = newest_link(cursor, trail)
-    with connections["default"].cursor() as cursor:
-        cursor.execute("DELETE FROM audit_chainhead WHERE owner = %s", [trail.owner])
+    last = newest_link(trail)
+    ChainHead.objects.filter(pk=trail.owner).delete()
     if last is None:
         return 0
     keep_head(trail, last)
