@@ -167,18 +167,10 @@ class TooManyRequests(ApiError):
     code = "RATE_LIMITED"
     message = "Too many requests. Retry after {retry_after} seconds."
 
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        retry_after: int,
-        details: Mapping[str, object] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        wait = max(1, retry_after)
-        text = message or self.message.format(retry_after=wait)
-        super().__init__(text, details=details, headers={"Retry-After": str(wait), **(headers or {})})
-        self.retry_after = wait
+    def __init__(self, message: str | None = None, *, retry_after: int) -> None:
+        self.retry_after = max(1, retry_after)
+        text = message or self.message.format(retry_after=self.retry_after)
+        super().__init__(text, headers={"Retry-After": str(self.retry_after)})
 
 
 class ServerFault(ApiError):
@@ -196,15 +188,8 @@ class Unavailable(ApiError):
     code = "UNAVAILABLE"
     message = "The service is temporarily unavailable. Try again."
 
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        retry_after: int = 2,
-        details: Mapping[str, object] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message, details=details, headers={"Retry-After": str(retry_after), **(headers or {})})
+    def __init__(self, message: str | None = None, *, retry_after: int = 2) -> None:
+        super().__init__(message, headers={"Retry-After": str(retry_after)})
 
 
 class OAuthError(ApiError):

@@ -1,7 +1,7 @@
 """The origin of the current call: actor, address, request. Set by the middleware and by authentication."""
 
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 
@@ -39,15 +39,12 @@ def set_actor(kind: str, actor_id: str, client_id: UUID | None = None, *, actor_
     """Set the caller, its application and its tenant, once authentication knows them."""
     known = _origin.get()
     _origin.set(
-        Origin(
-            kind,
-            actor_id,
-            known.address,
-            known.request_id,
-            known.tenant_id,
-            client_id or known.client_id,
-            actor_tenant_id,
-            known.address_is_own,
+        replace(
+            known,
+            actor_kind=kind,
+            actor_id=actor_id,
+            client_id=client_id or known.client_id,
+            actor_tenant_id=actor_tenant_id,
         )
     )
 
@@ -55,15 +52,4 @@ def set_actor(kind: str, actor_id: str, client_id: UUID | None = None, *, actor_
 def set_tenant(tenant_id: UUID, client_id: UUID | None = None) -> None:
     """Set the tenant and the application of the request, unless they are set already."""
     known = _origin.get()
-    _origin.set(
-        Origin(
-            known.actor_kind,
-            known.actor_id,
-            known.address,
-            known.request_id,
-            known.tenant_id or tenant_id,
-            known.client_id or client_id,
-            known.actor_tenant_id,
-            known.address_is_own,
-        )
-    )
+    _origin.set(replace(known, tenant_id=known.tenant_id or tenant_id, client_id=known.client_id or client_id))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final, TypeVar
 
 from django.db import IntegrityError, models
@@ -132,18 +133,6 @@ def finish(runs: "models.QuerySet[Run]", run: Run) -> None:
         raise ImportTakenOver
 
 
-def batches(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
-    """Rows by `size` of them."""
-    batch: list[Row] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
 def take_all(
     rows: Iterator[Row],
     *,
@@ -159,11 +148,10 @@ def take_all(
     database. No more than two batches are in memory.
     """
     total = tally or Tally()
-    ahead = batches(rows, size)
 
     def next_one() -> tuple[list[Row], Judged] | None:
-        batch = next(ahead, None)
-        return None if batch is None else (batch, judge(batch))
+        batch = list(islice(rows, size))
+        return (batch, judge(batch)) if batch else None
 
     with ThreadPoolExecutor(1, "import-reader") as reader:
         coming = reader.submit(next_one)
