@@ -224,6 +224,7 @@ def test_rest_import_is_limited_by_address(tenant: TestTenant) -> None:
     assert codes == [200] * 30 + [429]
 
 
+@pytest.mark.usefixtures("production_hashes")
 def test_import_and_registration_race_creates_one_user(tenant: TestTenant) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
