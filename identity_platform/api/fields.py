@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import orjson
 from django.core.validators import ProhibitNullCharactersValidator
-from drf_spectacular.extensions import OpenApiSerializerFieldExtension
 from rest_framework import serializers
 from rest_framework.fields import empty
 from rest_framework.validators import ProhibitSurrogateCharactersValidator
@@ -97,17 +96,6 @@ class StrictField(NullIsAbsent):
     def openapi(self) -> dict[str, object]:
         """Return the JSON Schema of accepted values (OpenAPI 3.1)."""
         raise NotImplementedError
-
-
-class StrictFieldSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # its metaclass is untyped
-    """Pass the field's own schema to drf-spectacular."""
-
-    target_class = StrictField
-    match_subclasses = True
-
-    def map_serializer_field(self, auto_schema: object, direction: str) -> dict[str, object]:
-        schema: dict[str, object] = self.target.openapi()
-        return schema
 
 
 class Text(StrictField, serializers.CharField):
@@ -304,7 +292,7 @@ class JsonObject(StrictField):
     def to_internal_value(self, data: object) -> dict[str, object]:
         if not isinstance(data, dict):
             self.fail("invalid")
-        level: list[Any] = [data]
+        level: list[dict[str, object] | list[object]] = [data]
         zeros = 0
         for _ in range(self.max_depth):
             values = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)]

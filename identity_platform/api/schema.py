@@ -4,11 +4,13 @@ import re
 from collections import defaultdict
 from typing import Any
 
+from drf_spectacular.extensions import OpenApiSerializerFieldExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
 from identity_platform.api import errors
+from identity_platform.api.fields import StrictField
 from identity_platform.api.views import Contract, Shape
 
 
@@ -124,6 +126,17 @@ TAGS_BY_PREFIX = {
     "/webauthn/sms/": "SMS",
     "/webauthn/totp/": "TOTP",
 }
+
+
+class StrictFieldSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # its metaclass is untyped
+    """Pass the field's own schema to drf-spectacular."""
+
+    target_class = StrictField
+    match_subclasses = True
+
+    def map_serializer_field(self, auto_schema: object, direction: str) -> dict[str, object]:
+        schema: dict[str, object] = self.target.openapi()
+        return schema
 
 
 Parameter = OpenApiParameter | serializers.Serializer[object] | Shape
