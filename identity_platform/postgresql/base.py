@@ -1,6 +1,7 @@
 """The backend of the global database, and the ground on which `tenants.backend` stands."""
 
 import select
+from types import TracebackType
 from typing import Any, Final, Self
 from uuid import UUID
 
@@ -32,7 +33,7 @@ def is_stale(raw: "Connection[object]") -> bool:
     return bool(poll.poll(0))
 
 
-class BoundByServer(Cursor[Any]):
+class BoundByServer(Cursor[object]):
     """The cursor of Django's option `server_side_binding`, under which the server plans a repeated statement once.
 
     Planning costs more than most of our statements themselves (docs/performance.md).
@@ -53,7 +54,9 @@ class BoundByServer(Cursor[Any]):
 class PlacedErrors(DatabaseErrorWrapper):
     """Django's translation of the driver's errors, which also keeps where they come from, for the log."""
 
-    def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if problem is None:
             return
         if isinstance(problem, Error):
@@ -74,7 +77,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return MAIN_SERVER, None
 
     def get_connection_params(self) -> dict[str, object]:
-        params: dict[str, Any] = super().get_connection_params()
+        params: dict[str, object] = super().get_connection_params()
         if self.settings_dict["OPTIONS"].get("server_side_binding") is True:
             params["cursor_factory"] = BoundByServer
         return params

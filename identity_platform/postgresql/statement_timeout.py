@@ -7,10 +7,13 @@ not enforce it, and without a limit on this side every thread of a worker would 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from psycopg import Connection, OperationalError
+from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
+
+Result = TypeVar("Result")
 
 # A server that is only slow or locked cancels at once; a hung server does not respond.
 CANCEL_SECONDS: Final = 0.3
@@ -39,13 +42,13 @@ def no_timeout() -> Iterator[None]:
         _limit.seconds = before
 
 
-class TimeoutConnection(Connection[Any]):
+class TimeoutConnection(Connection[object]):
     """A connection that closes itself when the server does not respond within the thread's limit.
 
     The statement then raises OperationalError. Whether the server has executed it is not known.
     """
 
-    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+    def wait(self, gen: PQGen[Result], interval: float = 0.1, timeout: float | None = None) -> Result:
         seconds = _limit.seconds
         if seconds is None or timeout is not None:
             return super().wait(gen, interval, timeout)
