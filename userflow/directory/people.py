@@ -1,17 +1,17 @@
 """Read and write the linked users of the entered tenant a page at a time, with a fixed number of statements per page."""
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import orjson
 from django.db import connections
+from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_each_in_tenant
-from tenants.lookup import decoded
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import DEFAULT_ROLE, EndUser, Group
+from userflow.accounts.models import DEFAULT_ROLE, EndUser, Group, Role, RoleBinding
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import email_verification as proofs
 from userflow.credentials import unused_registrations as yielding
@@ -22,16 +22,18 @@ from userflow.directory.plan import Change, Person
 from userflow.events.outbox import publish_for_each
 
 MOST_NAMED: Final = 1000
-_COLUMNS: Final = (
-    "l.id, l.config_id, l.external_id, l.switched_off, u.id, u.email, u.email_key, u.name, u.active, u.metadata"
-)
-_LINKED: Final = f"SELECT {_COLUMNS} FROM userflow_directorylink l JOIN userflow_enduser u ON u.id = l.user_id"
-# An object of a deleted configuration belongs to the next configuration that reads it.
-_BY_OBJECT: Final = f"{_LINKED} WHERE l.external_id = ANY(%s) AND (l.config_id = %s OR NOT l.config_id = ANY(%s))"
-_AFTER: Final = f"{_LINKED} WHERE l.config_id = %s AND l.id > %s ORDER BY l.id LIMIT %s"
-_BIND_DEFAULT_ROLE: Final = (
-    "INSERT INTO userflow_rolebinding (user_id, role_id, created_at) SELECT u.id, r.id, %s"
-    " FROM unnest(%s::uuid[]) AS u(id) CROSS JOIN userflow_role r WHERE r.name = %s"
+# The fields of `Person`, in their order.
+_PERSON: Final = (
+    "pk",
+    "config_id",
+    "external_id",
+    "switched_off",
+    "user_id",
+    "user__email",
+    "user__email_key",
+    "user__name",
+    "user__active",
+    "user__metadata",
 )
 _UPDATE: Final = (
     "UPDATE userflow_enduser u SET email = n.email, email_key = n.email_key, name = n.name, metadata = n.metadata,"
@@ -39,17 +41,7 @@ _UPDATE: Final = (
     " FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::jsonb[])"
     " AS n(id, email, email_key, name, metadata) WHERE u.id = n.id"
 )
-_SWITCH_OFF: Final = (
-    "UPDATE userflow_enduser SET active = false, updated_at = %s WHERE id = ANY(%s::uuid[]) AND active RETURNING id"
-)
-_MARK_OFF: Final = "UPDATE userflow_directorylink SET switched_off = true WHERE user_id = ANY(%s::uuid[])"
-_MARK_ON: Final = (
-    "UPDATE userflow_directorylink SET switched_off = false"
-    " WHERE user_id = ANY(%s::uuid[]) AND switched_off RETURNING user_id"
-)
-_SWITCH_ON: Final = (
-    "UPDATE userflow_enduser SET active = true, updated_at = %s WHERE id = ANY(%s::uuid[]) AND NOT active RETURNING id"
-)
+# A group may have a million members: one array each, where the ORM passes every id as a parameter.
 _JOIN: Final = (
     "INSERT INTO userflow_groupmembership (group_id, user_id, created_at)"
     " SELECT %s, l.user_id, %s FROM userflow_directorylink l"
@@ -64,21 +56,13 @@ _LEAVE: Final = (
 )
 
 
-def _person(row: Sequence[Any]) -> Person:
-    return Person(*row[:-1], decoded(row[-1]))  # type: ignore[call-arg]  # _COLUMNS has the order of the fields
-
-
-def _rows(statement: str, values: list[Any]) -> list[Any]:
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(statement, values)
-        return list(cursor.fetchall())
-
-
 def linked_to(external_ids: Collection[str], *, config_id: UUID, living: Collection[UUID]) -> dict[str, Person]:
     """Return the users linked to these objects, by external id; `living` are the tenant's configurations."""
     found: dict[str, Person] = {}
-    for row in _rows(_BY_OBJECT, [list(external_ids), config_id, list(living)]):
-        person = _person(row)
+    # An object of a deleted configuration belongs to the next configuration that reads it.
+    ours = Q(config_id=config_id) | ~Q(config_id__in=living)
+    for row in DirectoryLink.objects.filter(ours, external_id__in=external_ids).values_list(*_PERSON):
+        person = Person(*row)
         # This configuration's own link wins over that of a deleted one.
         if person.config_id == config_id or person.external_id not in found:
             found[person.external_id] = person
@@ -97,7 +81,8 @@ def holders_of(email_keys: Collection[str]) -> dict[str, UUID]:
 
 def linked_after(link_id: int, *, config_id: UUID, at_once: int) -> list[Person]:
     """Return the next users of a configuration after a link id, in the order of the ids."""
-    return [_person(row) for row in _rows(_AFTER, [config_id, link_id, at_once])]
+    rows = DirectoryLink.objects.filter(config_id=config_id, pk__gt=link_id).order_by("pk").values_list(*_PERSON)
+    return [Person(*row) for row in rows[:at_once]]
 
 
 def count_active(config_id: UUID) -> int:
@@ -133,8 +118,8 @@ def create(entries: Sequence[Entry], config: DirectoryConfig, *, client_id: UUID
         for entry, user in zip(entries, users, strict=True)
     )
     ids = [user.pk for user in users]
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_BIND_DEFAULT_ROLE, [moment, ids, DEFAULT_ROLE])
+    for role in Role.objects.filter(name=DEFAULT_ROLE):
+        RoleBinding.objects.bulk_create(RoleBinding(user=user, role=role) for user in users)
     _record("end_user.registered", ids, config)
     events = (person(user, via="directory", directory_id=config.pk) for user in users)
     publish_for_each("end_user.created", events)
@@ -144,8 +129,8 @@ def create(entries: Sequence[Entry], config: DirectoryConfig, *, client_id: UUID
 def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
     """Update users to the directory's values. Raises IntegrityError if an address was taken meanwhile."""
     moment = now()
-    columns: list[list[Any]] = [
-        [change.person.user_id for change in changes],
+    ids = [change.person.user_id for change in changes]
+    columns = [
         [change.email for change in changes],
         [change.email_key for change in changes],
         [change.name for change in changes],
@@ -155,7 +140,7 @@ def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
     if moved:
         yielding.release_addresses([change.email_key for change in changes if change.moves], to="directory")
     with connections["tenant"].cursor() as cursor:
-        cursor.execute(_UPDATE, [moment, moment, *columns])
+        cursor.execute(_UPDATE, [moment, moment, ids, *columns])
     if moved:
         # As with every change of an address: sessions end, a pending verification is dropped, and links to set a password
         # become invalid, as they were sent to the old address.
@@ -164,7 +149,7 @@ def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
         # The directory owns the address, so its change cannot be undone here.
         EndUserEmailUndo.objects.filter(user_id__in=moved).delete()
         END_USERS.tickets._default_manager.filter(user_id__in=moved).delete()
-    _record("end_user.updated", columns[0], config)
+    _record("end_user.updated", ids, config)
     events = [{**_about(change.person, config), **change.event_data()} for change in changes]
     publish_for_each("end_user.updated", events)
 
@@ -180,24 +165,21 @@ def forget_deactivation(people: Sequence[Person]) -> None:
 
 
 def activate(people: Sequence[Person], config: DirectoryConfig) -> None:
-    """Activate the users whom a run had deactivated, and no others."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_MARK_ON, [[person.user_id for person in people]])
-        ours = [user_id for (user_id,) in cursor.fetchall()]
-        cursor.execute(_SWITCH_ON, [now(), ours])
-        on = [user_id for (user_id,) in cursor.fetchall()]
+    """Activate the locked users whom a run had deactivated, and no others."""
+    links = DirectoryLink.objects.filter(user_id__in=[person.user_id for person in people], switched_off=True)
+    ours = list(links.values_list("user_id", flat=True))
+    links.update(switched_off=False)
+    on = _set_active(ours, active=True)
     _record("end_user.activated", on, config)
     back = [_about(person, config) | {"active": True} for person in people if person.user_id in set(on)]
     publish_for_each("end_user.activated", back)
 
 
 def deactivate(people: Sequence[Person], config: DirectoryConfig) -> int:
-    """Deactivate users, end their sessions and delete their tickets; return how many were active."""
-    with connections["tenant"].cursor() as cursor:
-        cursor.execute(_SWITCH_OFF, [now(), [person.user_id for person in people]])
-        # Only these: a user whom an admin has just deactivated stays inactive when the object returns.
-        off = [user_id for (user_id,) in cursor.fetchall()]
-        cursor.execute(_MARK_OFF, [off])
+    """Deactivate locked users, end their sessions and delete their tickets; return how many were active."""
+    off = _set_active([person.user_id for person in people], active=False)
+    # Only these: a user whom an admin has just deactivated stays inactive when the object returns.
+    DirectoryLink.objects.filter(user_id__in=off).update(switched_off=True)
     _end_sessions(off, reason="deactivated")
     END_USERS.windows._default_manager.filter(user_id__in=off).delete()
     END_USERS.tickets._default_manager.filter(user_id__in=off).delete()
@@ -206,6 +188,14 @@ def deactivate(people: Sequence[Person], config: DirectoryConfig) -> int:
     gone = [_about(person, config) | {"active": False} for person in people if person.user_id in set(off)]
     publish_for_each("end_user.deactivated", gone)
     return len(off)
+
+
+def _set_active(user_ids: Collection[UUID], *, active: bool) -> list[UUID]:
+    """Set the state of locked users; return those whose state changed."""
+    users = EndUser.objects.filter(pk__in=user_ids, active=not active)
+    changed = list(users.values_list("pk", flat=True))
+    users.update(active=active, updated_at=now())
+    return changed
 
 
 def _end_sessions(user_ids: Collection[UUID], *, reason: str) -> None:
@@ -219,11 +209,15 @@ def set_members(group: Group, external_ids: Collection[str], config: DirectoryCo
     With `only_add` no user leaves: after an incomplete read it is unknown who is not a member.
     """
     present = list(external_ids)
-    joined = _rows(_JOIN, [group.pk, now(), config.pk, present, group.pk])
-    left = [] if only_add else _rows(_LEAVE, [group.pk, config.pk, present])
-    for action, rows in (("group.joined", joined), ("group.left", left)):
-        if rows:
-            ids = [user_id for (user_id,) in rows]
+    left: list[UUID] = []
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_JOIN, [group.pk, now(), config.pk, present, group.pk])
+        joined = [user_id for (user_id,) in cursor.fetchall()]
+        if not only_add:
+            cursor.execute(_LEAVE, [group.pk, config.pk, present])
+            left = [user_id for (user_id,) in cursor.fetchall()]
+    for action, ids in (("group.joined", joined), ("group.left", left)):
+        if ids:
             record_for_each_in_tenant(action, kind="end_user", ids=ids, details={"group_id": str(group.pk)})
             event = "group.members_added" if action == "group.joined" else "group.members_removed"
             # The same message as from the API, with bounded length.
