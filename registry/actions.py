@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TypedDict, Unpack
 from uuid import UUID
 
 import orjson
@@ -36,7 +36,6 @@ from registry.errors import (
 )
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
 from registry.sealing import Secret, open_secret, seal_secret
-from tenants import keys
 from userflow.accounts.principals import Principal
 from userflow.sessions.assurance import Action, require_assurance
 
@@ -58,6 +57,28 @@ class ReadCredentials:
     secrets: dict[UUID, Secret]
     unreadable: list[UUID]
     at: datetime
+
+
+class ServiceFields(TypedDict, total=False):
+    """The fields of a service that callers set."""
+
+    name: str
+    description: str
+    type: str
+    status: str
+    base_url: str
+    api_version: str
+    metadata: dict[str, object]
+
+
+class CredentialFields(TypedDict, total=False):
+    """The fields of a new credential that callers set, besides its secret."""
+
+    name: str
+    type: str
+    status: str
+    metadata: dict[str, object]
+    expires_at: datetime | None
 
 
 # --- services --------------------------------------------------------------------------------------------------------
@@ -90,7 +111,7 @@ def read_service(*, tenant_id: UUID, service_id: UUID) -> orjson.Fragment:
     return found
 
 
-def create_service(*, tenant_id: UUID, **fields: Any) -> Service:
+def create_service(*, tenant_id: UUID, **fields: Unpack[ServiceFields]) -> Service:
     """Create a service. Raises ServiceExists."""
     service = Service(tenant_id=tenant_id, **fields)
     with _raising(ServiceExists), transaction.atomic():
@@ -119,9 +140,7 @@ def delete_service(*, tenant_id: UUID, service_id: UUID) -> None:
     """Delete a service with its inactive credentials. Raises ServiceNotFound, ServiceInUse (active credentials)."""
     with transaction.atomic():
         # FOR UPDATE: the creation or activation of a credential at the same moment waits, or is waited for and counted.
-        service = Service.objects.select_for_update().filter(pk=service_id, tenant_id=tenant_id).first()
-        if service is None:
-            raise ServiceNotFound
+        service = _service(tenant_id, service_id, Service.objects.select_for_update())
         active = service.credentials.filter(_is(ACTIVE)).count()
         if active:
             raise ServiceInUse(details={"active_credentials": active})
@@ -159,7 +178,9 @@ def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE)
     return ReadCredentials(service, shown, opened, unreadable, moment)
 
 
-def create_credential(*, tenant_id: UUID, service_id: UUID, secret: Secret, **fields: Any) -> ServiceCredential:
+def create_credential(
+    *, tenant_id: UUID, service_id: UUID, secret: Secret, **fields: Unpack[CredentialFields]
+) -> ServiceCredential:
     """Create a credential with its secret. Raises ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked."""
     expires_at = fields.get("expires_at")
     if expires_at is not None and expires_at <= now():
@@ -174,7 +195,7 @@ def create_credential(*, tenant_id: UUID, service_id: UUID, secret: Secret, **fi
 
 
 def update_credential(
-    *, tenant_id: UUID, service_id: UUID, credential_id: UUID, changes: dict[str, Any]
+    *, tenant_id: UUID, service_id: UUID, credential_id: UUID, changes: dict[str, object]
 ) -> ServiceCredential:
     """Change the given fields of `secret` (a rotation), `status`, `metadata` and `expires_at`.
 
@@ -270,8 +291,9 @@ def _is(status: str) -> Q:
     }[status]
 
 
-def _service(tenant_id: UUID, service_id: UUID) -> Service:
-    service = Service.objects.filter(pk=service_id, tenant_id=tenant_id).first()
+def _service(tenant_id: UUID, service_id: UUID, rows: QuerySet[Service] | None = None) -> Service:
+    found = Service.objects.all() if rows is None else rows
+    service = found.filter(pk=service_id, tenant_id=tenant_id).first()
     if service is None:
         raise ServiceNotFound
     return service
@@ -285,11 +307,7 @@ def _must_be_active(service: Service) -> None:
 
 def _locked(tenant_id: UUID, service_id: UUID) -> Service:
     """Return the service, locked against deletion until the transaction ends; readers do not wait."""
-    rows: QuerySet[Service] = Service.objects.select_for_update(no_key=True)
-    service = rows.filter(pk=service_id, tenant_id=tenant_id).first()
-    if service is None:
-        raise ServiceNotFound
-    return service
+    return _service(tenant_id, service_id, Service.objects.select_for_update(no_key=True))
 
 
 def _credential(service_id: UUID, credential_id: UUID) -> ServiceCredential:
@@ -309,13 +327,9 @@ def _raising(clash: type[ServiceExists] | type[CredentialExists]) -> Iterator[No
         raise clash from problem
 
 
-def _sealed(credential: ServiceCredential, secret: Secret) -> bytes:
+def _sealed(credential: ServiceCredential, secret: object) -> bytes:
     return seal_secret(
-        secret,
-        data_key=keys.tenant_key(credential.tenant_id),
-        tenant_id=credential.tenant_id,
-        service_id=credential.service_id,
-        credential_id=credential.pk,
+        secret, tenant_id=credential.tenant_id, service_id=credential.service_id, credential_id=credential.pk
     )
 
 
@@ -324,19 +338,12 @@ def opened_secrets(tenant_id: UUID, rows: list[ServiceCredential]) -> tuple[dict
 
     The tenant is the caller's, not the row's: a row that was moved here from another tenant must not open.
     """
-    if not rows:
-        return {}, []
-    key = keys.tenant_key(tenant_id)
     opened: dict[UUID, Secret] = {}
     unreadable = []
     for row in rows:
         try:
             opened[row.pk] = open_secret(
-                bytes(row.secret),
-                data_key=key,
-                tenant_id=tenant_id,
-                service_id=row.service_id,
-                credential_id=row.pk,
+                bytes(row.secret), tenant_id=tenant_id, service_id=row.service_id, credential_id=row.pk
             )
         except SealBroken:
             unreadable.append(row.pk)

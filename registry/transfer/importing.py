@@ -21,7 +21,6 @@ from registry import actions
 from registry.models import ACTIVE, API_KEY, Service, ServiceCredential, ServiceImport
 from registry.sealing import seal_secret
 from registry.transfer.row_fields import KINDS, KNOWN_IN_CSV, KNOWN_IN_JSON, SERVICE
-from tenants import keys
 
 IMPORT = "service_import"
 TAKEN = "The tenant has a service of this name, or an earlier row has it."
@@ -269,7 +268,7 @@ def _services(rows: list[Values], rules: _Rules) -> dict[str, UUID]:
 
 
 def _create_credentials(rows: list[Values], rules: _Rules) -> set[UUID]:
-    key, moment = keys.tenant_key(rules.tenant_id), now()
+    moment = now()
     sealed = [
         {
             "line": row["line"],
@@ -279,11 +278,7 @@ def _create_credentials(rows: list[Values], rules: _Rules) -> set[UUID]:
             "type": row.get("type", API_KEY),
             "status": row.get("status", ACTIVE),
             "secret": seal_secret(
-                row["secret"],
-                data_key=key,
-                tenant_id=rules.tenant_id,
-                service_id=row["service_id"],
-                credential_id=row["id"],
+                row["secret"], tenant_id=rules.tenant_id, service_id=row["service_id"], credential_id=row["id"]
             ).hex(),
             "metadata": row.get("metadata", {}),
             "created_at": row.get("created_at", moment),

@@ -16,7 +16,6 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, offset
-from tenants import keys
 from tenants.context import in_tenant
 from tenants.models import Tenant
 from tenants.states import Purpose
@@ -280,11 +279,5 @@ def _known_groups(tenant_id: UUID, by: Principal, stated: dict[str, str]) -> dic
 
 
 def _seal(config: DirectoryConfig, secret: str) -> None:
-    config.secret = secrets.seal_secret(
-        secret,
-        data_key=keys.tenant_key(config.tenant_id),
-        tenant_id=config.tenant_id,
-        config_id=config.pk,
-        target=config.target,
-    )
+    config.secret = secrets.seal_secret(secret, config)
     config.secret_set_at = now()

@@ -5,26 +5,30 @@ the server's address and receive the secret.
 """
 
 from hashlib import sha256
-from uuid import UUID
 
 import orjson
 
 from identity_platform.crypto import SealContext, seal, unseal
-from userflow.directory.models import Target
+from tenants import keys
+from userflow.directory.models import DirectoryConfig
 
 
-def _place(tenant_id: UUID, config_id: UUID, target: Target) -> SealContext:
-    digest = sha256(orjson.dumps(target, option=orjson.OPT_SORT_KEYS)).hexdigest()
+def _context(config: DirectoryConfig) -> SealContext:
+    digest = sha256(orjson.dumps(config.target, option=orjson.OPT_SORT_KEYS)).hexdigest()
     return SealContext(
-        tenant=str(tenant_id), table="userflow_directoryconfig", column="secret", row=f"{config_id}/{digest}"
+        tenant=str(config.tenant_id), table="userflow_directoryconfig", column="secret", row=f"{config.pk}/{digest}"
     )
 
 
-def seal_secret(secret: str, *, data_key: bytes, tenant_id: UUID, config_id: UUID, target: Target) -> bytes:
-    """Seal a secret for its configuration and target (AES-256-GCM under the tenant's data key)."""
-    return seal(secret.encode(), data_key=data_key, context=_place(tenant_id, config_id, target))
+def seal_secret(secret: str, config: DirectoryConfig) -> bytes:
+    """Seal a secret for the configuration and its target (AES-256-GCM under the tenant's data key). Raises DataKeyLocked."""
+    return seal(secret.encode(), data_key=keys.tenant_key(config.tenant_id), context=_context(config))
 
 
-def open_secret(sealed: bytes, *, data_key: bytes, tenant_id: UUID, config_id: UUID, target: Target) -> str:
-    """Open a sealed secret. Raises SealBroken if it was altered or entered for another target."""
-    return unseal(sealed, data_key=data_key, context=_place(tenant_id, config_id, target)).decode()
+def open_secret(config: DirectoryConfig) -> str:
+    """Open the configuration's secret.
+
+    Raises SealBroken if it was altered or entered for another target, and DataKeyLocked.
+    """
+    sealed = bytes(config.secret)
+    return unseal(sealed, data_key=keys.tenant_key(config.tenant_id), context=_context(config)).decode()

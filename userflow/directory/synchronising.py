@@ -18,7 +18,6 @@ from django.utils.timezone import now
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
 from identity_platform.semaphore import Semaphore
-from tenants import keys
 from tenants.context import in_tenant, tenant_atomic
 from tenants.errors import DataKeyLocked
 from tenants.states import State
@@ -210,13 +209,7 @@ def directories_of(*, tenant_id: UUID, named: str | None = None) -> list[Directo
 
 def _reading(config: DirectoryConfig, *, full: bool, deadline: float | None, page: int = ldap.PAGE) -> Reading:
     try:
-        secret = secrets.open_secret(
-            bytes(config.secret),
-            data_key=keys.tenant_key(config.tenant_id),
-            tenant_id=config.tenant_id,
-            config_id=config.pk,
-            target=config.target,
-        )
+        secret = secrets.open_secret(config)
     except SealBroken as problem:
         log.error("directory_secret_unreadable", config_id=config.pk)
         record("directory.secret_unreadable", config, outcome="failed")
