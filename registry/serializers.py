@@ -14,7 +14,9 @@ from identity_platform.api.fields import (
     Timestamp,
 )
 from identity_platform.api.page_shapes import PaginationOut
+from identity_platform.api.shapes import fields_of
 from identity_platform.api.url_field import HttpUrl
+from registry import sealing
 from registry.actions import ReadCredentials, status_of
 from registry.models import (
     ACTIVE,
@@ -42,7 +44,7 @@ class Secret(StrictField):
         "max_bytes": "Send at most {max_bytes} bytes.",
     }
 
-    def to_internal_value(self, data: object) -> str | dict[str, object]:
+    def to_internal_value(self, data: object) -> sealing.Secret:
         if not isinstance(data, str | dict):
             self.fail("invalid")
         if data == "":
@@ -188,48 +190,30 @@ class PresentedTokenOut(serializers.Serializer[object]):
 
 def service(row: Service) -> dict[str, object]:
     """Return the response fields of a service."""
-    return {
-        "id": row.pk,
-        "name": row.name,
-        "description": row.description,
-        "type": row.type,
-        "status": row.status,
-        "base_url": row.base_url,
-        "api_version": row.api_version,
-        "tenant_id": row.tenant_id,
-        "created_at": row.created_at,
-        "updated_at": row.updated_at,
-        "metadata": row.metadata,
-    }
+    return fields_of(ServiceOut, row)
 
 
 def credential(row: ServiceCredential, at: datetime) -> dict[str, object]:
     """Return the response fields of a credential, without its secret."""
-    return {
-        "id": row.pk,
-        "service_id": row.service_id,
-        "name": row.name,
-        "type": row.type,
-        "status": status_of(row, at),
-        "metadata": row.metadata,
-        "created_at": row.created_at,
-        "updated_at": row.updated_at,
-        "expires_at": row.expires_at,
-        "last_read_at": row.last_read_at,
-    }
+    return fields_of(ServiceCredentialOut, row, status=status_of(row, at))
 
 
-def read_credentials(found: ReadCredentials) -> dict[str, object]:
-    """Return the response to a read of secrets."""
-    shown = [{**credential(row, found.at), "secret": found.secrets.get(row.pk)} for row in found.credentials]
-    for row in shown:
-        del row["service_id"]
+def one_secret(row: ServiceCredential, secret: sealing.Secret | None, at: datetime) -> dict[str, object]:
+    """Return the response fields of a credential with its secret."""
+    return fields_of(OneServiceSecretOut, row, status=status_of(row, at), secret=secret)
+
+
+def secrets(found: ReadCredentials) -> dict[str, object]:
+    """Return the response to a read of a service's credentials."""
     return {
         "service_id": found.service.pk,
         "service_name": found.service.name,
         "service_type": found.service.type,
         "base_url": found.service.base_url,
-        "credentials": shown,
+        "credentials": [
+            fields_of(ServiceSecretOut, row, status=status_of(row, found.at), secret=found.secrets.get(row.pk))
+            for row in found.credentials
+        ],
         **({"unreadable": found.unreadable} if found.unreadable else {}),
         "retrieved_at": found.at,
     }

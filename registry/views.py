@@ -4,7 +4,7 @@ import base64
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
 import orjson
@@ -75,12 +75,12 @@ class RegistryViewSet(ApiViewSet):
     def get_permissions(self) -> Sequence[BasePermission]:
         return [needs(self.permissions[self.action], *KINDS)()]
 
-    def finalize_response(self, request: Any, response: Any, *args: object, **kwargs: object) -> Any:
-        answer = super().finalize_response(request, response, *args, **kwargs)
+    def finalize_response(self, request: Request, response: Response, *args: object, **kwargs: object) -> Response:
+        final = super().finalize_response(request, response, *args, **kwargs)
         if self.usage is not None:
             for name, value in limits.headers_of(self.usage).items():
-                answer.headers[name] = value
-        return answer
+                final.headers[name] = value
+        return final
 
     def _meter(self, request: Request) -> None:
         try:
@@ -98,15 +98,15 @@ class RegistryViewSet(ApiViewSet):
         if self.usage.limited:
             raise TooManyRequests(retry_after=limits.RETRY_AFTER_SECONDS)
 
-    def tenant(self, request: Request, asked: dict[str, Any] | None = None) -> UUID:
-        """Return the tenant of the call; `asked` is its query, if it was read already, and loses its `tenant_id`.
+    def tenant(self, request: Request, *stated: UUID | None) -> UUID:
+        """Return the tenant of the call; `stated` is the `tenant_id` of the query, if the query was read already.
 
         The tenant must not be deleted or being provisioned. The state of its own database does not matter, as services live
         in the global one. Raises TENANCY.
         """
-        if asked is None:
-            asked = self.valid_query(NamedTenant) if request.META["QUERY_STRING"] else {}
-        tenant_id = tenant_at(request, asked.pop("tenant_id", None))
+        if not stated and request.META["QUERY_STRING"]:
+            stated = (self.valid_query(NamedTenant).get("tenant_id"),)
+        tenant_id = tenant_at(request, *stated)
         lookup.find(tenant_id).check(Purpose.INSPECT)
         return tenant_id
 
@@ -124,7 +124,7 @@ class ServiceViewSet(RegistryViewSet):
     def list(self, request: Request) -> Response:
         """List the tenant's services, newest first."""
         asked = self.valid_query(serializers.ServiceListQuery)
-        found = actions.list_services(tenant_id=self.tenant(request, asked), **asked)
+        found = actions.list_services(tenant_id=self.tenant(request, asked.pop("tenant_id", None)), **asked)
         return Response({"services": found.rows, "pagination": found.totals()})
 
     @registry_endpoint(serializers.ServiceIn, returns={201: serializers.ServiceOut}, errors=[ServiceExists, *TENANCY])
@@ -186,11 +186,11 @@ class CredentialViewSet(RegistryViewSet):
     def list(self, request: Request, service_id: str) -> Response:
         """List credentials of a service with their secrets. Each returned secret is one audit event."""
         asked = self.valid_query(serializers.ServiceCredentialQuery)
-        tenant_id = self.tenant(request, asked)
+        tenant_id = self.tenant(request, asked.pop("tenant_id", None))
         found = actions.read_credentials(
             tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), status=asked["status"]
         )
-        return Response(serializers.read_credentials(found), headers=NO_STORE)
+        return Response(serializers.secrets(found), headers=NO_STORE)
 
     @registry_endpoint(
         returns={200: serializers.OneServiceSecretOut},
@@ -204,7 +204,7 @@ class CredentialViewSet(RegistryViewSet):
             service_id=id_or(service_id, ServiceNotFound),
             credential_id=id_or(credential_id, CredentialNotFound),
         )
-        return Response({**serializers.credential(found, now()), "secret": secret}, headers=NO_STORE)
+        return Response(serializers.one_secret(found, secret, now()), headers=NO_STORE)
 
     @registry_endpoint(
         serializers.ServiceCredentialIn,
@@ -271,8 +271,8 @@ class DebugViewSet(RegistryViewSet):
         return Response(answer, headers=NO_STORE)
 
 
-def _header_of(token: str) -> dict[str, Any]:
+def _header_of(token: str) -> dict[str, object]:
     """Return the JOSE header of a verified token (RFC 7515 section 4)."""
     encoded = token.partition(".")[0]
-    header: dict[str, Any] = orjson.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+    header: dict[str, object] = orjson.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
     return header

@@ -18,10 +18,11 @@ from identity_platform.api.fields import (
     TextOptions,
 )
 from identity_platform.api.page_shapes import PaginationOut
-from userflow.directory.actions import TARGET, Shown
+from identity_platform.api.shapes import fields_of
+from userflow.directory.actions import Shown
 from userflow.directory.ldap import LDAPS, PLAIN, STARTTLS
 from userflow.directory.models import KINDS, STATES, TRIGGERS, DirectoryRun
-from userflow.directory.objects import METADATA_KEY, MOST_ATTRIBUTES, Entry, is_readable
+from userflow.directory.objects import METADATA_KEY, MOST_ATTRIBUTES, is_readable
 from userflow.directory.synchronising import Ran, Tried
 from userflow.named_tenant import NamedTenant
 
@@ -260,20 +261,11 @@ class AttributeMappingOut(serializers.Serializer[object]):
     metadata = serializers.DictField(child=serializers.CharField())
 
 
-class DirectoryOut(serializers.Serializer[object]):
+class ConfigOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     kind = serializers.ChoiceField(KINDS)
     name = serializers.CharField()
     enabled = serializers.BooleanField()
-    server = serializers.CharField(required=False)
-    port = serializers.IntegerField(required=False)
-    tls = serializers.ChoiceField((LDAPS, STARTTLS, PLAIN), required=False)
-    ca_certificate = serializers.CharField(required=False, allow_blank=True)
-    base_dn = serializers.CharField(required=False)
-    bind_dn = serializers.CharField(required=False)
-    directory_tenant_id = serializers.CharField(required=False)
-    application_id = serializers.CharField(required=False)
-    cloud = serializers.CharField(required=False)
     user_filter = serializers.CharField(allow_blank=True)
     client_id = serializers.UUIDField(allow_null=True)
     mapping = AttributeMappingOut()
@@ -285,6 +277,18 @@ class DirectoryOut(serializers.Serializer[object]):
     last_run = LastRunOut(allow_null=True)
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
+
+
+class DirectoryOut(ConfigOut):
+    server = serializers.CharField(required=False)
+    port = serializers.IntegerField(required=False)
+    tls = serializers.ChoiceField((LDAPS, STARTTLS, PLAIN), required=False)
+    ca_certificate = serializers.CharField(required=False, allow_blank=True)
+    base_dn = serializers.CharField(required=False)
+    bind_dn = serializers.CharField(required=False)
+    directory_tenant_id = serializers.CharField(required=False)
+    application_id = serializers.CharField(required=False)
+    cloud = serializers.CharField(required=False)
 
 
 class DirectoryListOut(PaginationOut):
@@ -317,56 +321,13 @@ class TriedOut(serializers.Serializer[object]):
 
 def directory(shown: Shown) -> dict[str, object]:
     """Return the response fields of a configuration; the secret is not among them."""
-    config, last = shown.config, shown.last_run
-    return {
-        "id": config.pk,
-        "kind": config.kind,
-        "name": config.name,
-        "enabled": config.enabled,
-        **{field: config.target[field] for field in TARGET[config.kind]},
-        "user_filter": config.user_filter,
-        "client_id": config.client_id,
-        "mapping": config.mapping,
-        "groups": config.groups,
-        "max_deactivation_percent": config.max_deactivation_percent,
-        "sync_every_minutes": config.sync_every_minutes,
-        "next_run_at": config.next_run_at,
-        "secret_set_at": config.secret_set_at,
-        "last_run": last
-        and {
-            "id": last.pk,
-            "state": last.state,
-            "dry_run": last.dry_run,
-            "started_at": last.started_at,
-            "finished_at": last.finished_at,
-            "reason": last.reason,
-        },
-        "created_at": config.created_at,
-        "updated_at": config.updated_at,
-    }
+    last = shown.last_run and fields_of(LastRunOut, shown.last_run)
+    return {**fields_of(ConfigOut, shown.config, last_run=last), **shown.config.target}
 
 
 def run(row: DirectoryRun) -> dict[str, object]:
     """Return the response fields of a stored run, without names of people."""
-    return {
-        "id": row.pk,
-        "directory_id": row.config_id,
-        "trigger": row.trigger,
-        "dry_run": row.dry_run,
-        "full": row.full,
-        "state": row.state,
-        "reason": row.reason,
-        "started_at": row.started_at,
-        "finished_at": row.finished_at,
-        "users_found": row.users_found,
-        "users_created": row.users_created,
-        "users_updated": row.users_updated,
-        "users_activated": row.users_activated,
-        "users_deactivated": row.users_deactivated,
-        "users_skipped": row.users_skipped,
-        "errors": row.errors,
-        "preview_users": row.preview_users,
-    }
+    return fields_of(RunOut, row, directory_id=row.config_id)
 
 
 def ran(done: Ran) -> dict[str, object]:
@@ -379,16 +340,5 @@ def tried(found: Tried) -> dict[str, object]:
     return {
         "success": not found.problem,
         "message": found.problem or "The directory can be read.",
-        "sample_users": [_sample(entry) for entry in found.sample],
-    }
-
-
-def _sample(entry: Entry) -> dict[str, object]:
-    return {
-        "external_id": entry.external_id,
-        "email": entry.email,
-        "name": entry.name,
-        "active": entry.enabled,
-        "metadata": entry.metadata,
-        "problem": entry.problem,
+        "sample_users": [fields_of(SampleOut, entry, active=entry.enabled) for entry in found.sample],
     }

@@ -4,6 +4,7 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, Choice, Items, QueryChoice, QueryInteger, Text, Timestamp
 from identity_platform.api.page_shapes import page_limit
+from identity_platform.api.shapes import fields_of
 from identity_platform.api.url_field import HttpUrl
 from userflow.events.catalogue import FILTERS
 from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
@@ -11,23 +12,6 @@ from userflow.named_tenant import NamedTenant
 
 MOST_NAMED = 1000
 STATUSES = (PENDING, DELIVERED, DEAD)
-
-
-def record(endpoint: WebhookEndpoint) -> dict[str, object]:
-    """Return the response fields of an endpoint; its secret is not among them."""
-    return {
-        "id": endpoint.pk,
-        "url": endpoint.url,
-        "description": endpoint.description,
-        "events": endpoint.events,
-        "enabled": endpoint.enabled,
-        "disabled_reason": endpoint.disabled_reason,
-        "failing_since": endpoint.failing_since,
-        "last_delivered_at": endpoint.last_delivered_at,
-        "previous_secret_until": endpoint.previous_secret_until,
-        "created_at": endpoint.created_at,
-        "updated_at": endpoint.updated_at,
-    }
 
 
 class WebhookEndpointChanges(NamedTenant):
@@ -77,6 +61,11 @@ class WebhookEndpointOut(serializers.Serializer[object]):
 
 class NewWebhookEndpointOut(WebhookEndpointOut):
     secret = serializers.CharField(help_text="Verifies the signatures. Shown only now.")
+
+
+def record(endpoint: WebhookEndpoint) -> dict[str, object]:
+    """Return the response fields of an endpoint; its secret is not among them."""
+    return fields_of(WebhookEndpointOut, endpoint)
 
 
 class WebhookEndpointListOut(serializers.Serializer[object]):
