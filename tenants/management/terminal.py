@@ -5,7 +5,6 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from rich.console import Console
@@ -32,7 +31,7 @@ class OperatorCommand(BaseCommand):
     `handle` declares its options as keyword arguments.
     """
 
-    def execute(self, *args: Any, **options: object) -> str | None:
+    def execute(self, *args: object, **options: object) -> str | None:
         try:
             return super().execute(*args, **options)
         except ApiError as error:
@@ -48,18 +47,16 @@ def file_errors(file: Path) -> Iterator[Path]:
         raise CommandError(f"{file}: {problem.strerror}", returncode=NOT_TRIED) from problem
 
 
-def natural(text: str) -> int:
-    """Parse an option that is 0 or more."""
-    if not text.isdecimal():
-        raise ArgumentTypeError("must be a whole number, 0 or more")
-    return int(text)
+def between(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return the type of an option with a whole number in these limits."""
 
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+            limits = f"{least} or more" if most is None else f"{least} to {most}"
+            raise ArgumentTypeError(f"must be a whole number, {limits}")
+        return int(text)
 
-def positive(text: str) -> int:
-    """Parse an option that is 1 or more."""
-    if natural(text) == 0:
-        raise ArgumentTypeError("must be a whole number, 1 or more")
-    return int(text)
+    return parse
 
 
 def counted(number: int, thing: str) -> str:

@@ -1,16 +1,18 @@
 """`export_users`: export a tenant's end users with password hashes to a file."""
 
 from argparse import ArgumentParser
+from functools import partial
+from pathlib import Path
 
 from django.core.management.base import BaseCommand
 
 from identity_platform.transfer.rows import JSONL
-from tenants.management import transfers
+from tenants.management.transfers import ExportCommand, form_of
 from userflow import mail
 from userflow.transfer.exporting import COLUMNS, export_end_users
 
 
-class Command(BaseCommand):
+class Command(ExportCommand):
     help = (
         "Write a tenant's end users with their password hashes, groups and roles as CSV or JSON lines, from one "
         "snapshot. JSON lines also contain the roles and groups, so that import_users --create-missing creates them. "
@@ -20,18 +22,16 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        transfers.add_export_arguments(parser)
+        super().add_arguments(parser)
         parser.add_argument("--without-hashes", action="store_true", help="Leave the password hashes out.")
 
-    def handle(self, *args: object, **options: object) -> None:
-        hashes = not options["without_hashes"]
+    def handle(self, *, tenant: str, file: Path | None, format: str | None, without_hashes: bool, **_: object) -> None:
+        form = form_of(file, format)
+        columns = [column for column in COLUMNS if not (without_hashes and column == "password_hash")]
+        rows = partial(export_end_users, hashes=not without_hashes, definitions=form == JSONL)
         try:
-            transfers.export(
-                self,
-                options,
-                [column for column in COLUMNS if hashes or column != "password_hash"],
-                lambda tenant_id, form: export_end_users(tenant_id=tenant_id, hashes=hashes, definitions=form == JSONL),
-                "end users",
+            self.export(
+                tenant, file, form, columns=columns, rows=lambda tenant_id: rows(tenant_id=tenant_id), what="end users"
             )
         finally:
             mail.settle()

@@ -2,10 +2,9 @@
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
-from identity_platform.transfer.report import Report, Tally
-from tenants.management.transfers import ImportCommand
+from tenants.management.transfers import ImportCommand, Importer
 from userflow.transfer.actions import import_end_users
 
 
@@ -17,7 +16,6 @@ class Command(ImportCommand):
         "Run the same command again to continue an interrupted import. Exit code 0: all rows were imported; "
         "1: some were not; 2: nothing was tried. Example: import_users acme people.csv --dry-run --report bad.csv"
     )
-    what = "rows"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -28,5 +26,5 @@ class Command(ImportCommand):
             help="Assign users of unknown clients to the default client.",
         )
 
-    def bring_in(self, stated: Mapping[str, Any], **how: Any) -> tuple[Tally, Report]:
-        return import_end_users(**how, default_client=stated["default_client"])
+    def importer(self, options: Mapping[str, object]) -> Importer:
+        return partial(import_end_users, default_client=bool(options["default_client"]))
