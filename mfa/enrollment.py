@@ -16,7 +16,7 @@ from mfa.caller import Caller, is_this_user
 from mfa.errors import NoProof, NotFirstFactor, TokenOfAnotherUser
 from mfa.users import settings_of
 from tenants.context import current_tenant
-from tenants.settings import value_of
+from tenants.settings import effective
 from userflow.accounts.models import Account
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS, Realm
@@ -65,7 +65,7 @@ def enrollment_proof(
     InsufficientAuthentication (401), TokenOfAnotherUser, EmailNotVerified (403), NotFirstFactor (409); then nothing may be
     stored or sent.
     """
-    mode = value_of(settings_of(realm, user), "enrollment_mode")
+    mode = effective(settings_of(realm, user))["enrollment_mode"]
     own = caller.principal
     if own is not None and not is_this_user(realm, user, own):
         raise TokenOfAnotherUser

@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
-import psycopg
 from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
@@ -82,7 +80,7 @@ def budget_fits(*, databases: Sequence[str] | None = None, **_: object) -> list[
     return messages
 
 
-def _counted_servers() -> Iterator[tuple[str, Callable[[], "psycopg.Connection[Any]"]]]:
+def _counted_servers() -> Iterator[tuple[str, Callable[[], servers.Connection]]]:
     if not settings.PGBOUNCER:
         yield servers.MAIN, servers.direct_to_global
     # The table does not exist before the first migration.

@@ -8,7 +8,6 @@ reads the same columns together with the caller's state, so an authenticated req
 
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 import orjson
@@ -17,7 +16,7 @@ from django.db import connection
 
 from identity_platform.audit.origin import set_tenant
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
-from tenants.settings import value_of
+from tenants.settings import EffectiveSettings, effective
 from tenants.states import ALLOWED, Purpose, State
 from tenants.target import DatabaseTarget
 
@@ -35,7 +34,7 @@ class TenantContext:
     database: str
     server_id: int
     server_revision: int
-    settings: dict[str, Any]
+    settings: dict[str, object]
     # Without webhooks, recording an event skips the outbox.
     has_webhooks: bool = False
 
@@ -44,9 +43,10 @@ class TenantContext:
         """The tenant's database."""
         return DatabaseTarget(self.server_id, self.server_revision, self.database, tenant_id=self.tenant_id)
 
-    def setting(self, name: str) -> Any:
-        """Return the value of a setting that applies in this tenant."""
-        return value_of(self.settings, name, tenant_name=self.name)
+    @property
+    def effective(self) -> EffectiveSettings:
+        """The values of the settings that apply in this tenant."""
+        return effective(self.settings, tenant_name=self.name)
 
     def allows(self, purpose: Purpose) -> bool:
         """Return whether the state allows this."""
@@ -63,7 +63,7 @@ class TenantContext:
 
 # The columns of a TenantContext, for statements that read the caller in the same round trip.
 COLUMNS = (
-    "t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,"
+    "t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings::text,"
     " EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id)"
 )
 JOINS = "JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id"
@@ -72,19 +72,11 @@ WIDTH = 9
 _seen: ContextVar[dict[UUID, TenantContext] | None] = ContextVar("tenants_of_this_request", default=None)
 
 
-def from_row(row: Any) -> TenantContext:
+def from_row(row: tuple[UUID, str, str, str, str, int, int, str, bool]) -> TenantContext:
     """Return the tenant of a row of COLUMNS."""
     tenant_id, slug, name, status, database, server_id, revision, settings, has_webhooks = row
-    return TenantContext(
-        tenant_id, slug, name, State(status), database, server_id, revision, decoded(settings), has_webhooks
-    )
-
-
-def decoded(value: Any) -> dict[str, object]:
-    """Return a jsonb value as a dict. Django's adapters leave it as text on plain cursors."""
-    if isinstance(value, str):
-        return dict(orjson.loads(value))
-    return dict(value or {})
+    own = orjson.loads(settings)
+    return TenantContext(tenant_id, slug, name, State(status), database, server_id, revision, own, has_webhooks)
 
 
 def remember(tenant: TenantContext) -> TenantContext:

@@ -1,7 +1,7 @@
 """Tenants, database servers, the databases of tenants, and `TenantModel`, the base of tenant tables."""
 
 import uuid
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.db import models
 from django.db.models.functions import Lower
@@ -43,7 +43,7 @@ class Tenant(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=255)
     slug = models.CharField(max_length=63)
-    settings: "models.JSONField[dict[str, Any], dict[str, Any]]" = models.JSONField(default=dict, blank=True)
+    settings: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 

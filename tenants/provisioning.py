@@ -9,7 +9,6 @@ import re
 import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -54,7 +53,7 @@ def create_tenant(
     *,
     name: str,
     slug: str | None = None,
-    tenant_settings: dict[str, Any] | None = None,
+    tenant_settings: dict[str, object] | None = None,
     server: str | None = None,
     initialize: Initialize | None = None,
 ) -> Tenant:
@@ -108,7 +107,7 @@ def _interrupted(slug: str) -> TenantDatabase | None:
 
 
 def _finish_interrupted(
-    mapping: TenantDatabase, name: str, own: dict[str, Any], initialize: Initialize | None
+    mapping: TenantDatabase, name: str, own: dict[str, object], initialize: Initialize | None
 ) -> Tenant:
     tenant = mapping.tenant
     try:

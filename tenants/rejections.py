@@ -62,8 +62,8 @@ def _record(request: HttpRequest, problem: ApiError | None) -> None:
         log.warning("rejection_not_audited", kind=type(failure).__qualname__)
 
 
-def _facts(problem: ApiError | None, origin: Origin) -> dict[str, object]:
-    facts: dict[str, object] = {"reason": type(problem).__name__ if problem else "PermissionDenied"}
+def _facts(problem: ApiError | None, origin: Origin) -> dict[str, str]:
+    facts: dict[str, str] = {"reason": type(problem).__name__ if problem else "PermissionDenied"}
     if isinstance(problem, InsufficientScope) and problem.scope:
         facts["permission"] = problem.scope
     if isinstance(problem, TenantMismatch) and problem.tenant_id not in (None, origin.actor_tenant_id):
@@ -77,7 +77,7 @@ def _field(origin: Origin, method: str, route: str) -> str:
     return orjson.dumps([tenant_id, origin.actor_kind, origin.actor_id, method, route]).decode()
 
 
-def _write(field: str, count: int, facts: Mapping[str, object]) -> None:
+def _write(field: str, count: int, facts: Mapping[str, str]) -> None:
     """Write the event to the trail of the principal's tenant; for operators, to the platform's."""
     tenant_id, _, _, method, route = orjson.loads(field)
     details = {"method": method, "route": route, **facts, "count": count}

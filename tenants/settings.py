@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, Final, NamedTuple, TypedDict, Unpack, cast
 
 from django.conf import settings as platform
 from django.utils.functional import Promise
@@ -32,11 +32,10 @@ LONGEST_ACCESS_TOKEN_SECONDS: Final = 86_400
 class Pattern(Text):
     """A string that matches a regular expression as a whole. `form` is its format in JSON Schema, if it has one."""
 
-    def __init__(self, pattern: str, says: str, *, form: str | None = None, **options: Unpack[TextOptions]) -> None:
+    def __init__(self, pattern: str, says: str, *, max_length: int, form: str | None = None) -> None:
         self.pattern = pattern
         self.form = form
-        super().__init__(**options)
-        self.error_messages["invalid"] = says
+        super().__init__(error_messages={"invalid": says}, max_length=max_length)
 
     def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str) or re.fullmatch(self.pattern, data) is None:
@@ -44,7 +43,8 @@ class Pattern(Text):
         return data
 
     def openapi(self) -> dict[str, object]:
-        return {"type": "string", "pattern": f"^(?:{self.pattern})$", **({"format": self.form} if self.form else {})}
+        found: dict[str, object] = {"type": "string", "pattern": f"^(?:{self.pattern})$"}
+        return found | ({"format": self.form} if self.form else {})
 
 
 class DistinctItems(Items):
@@ -52,8 +52,8 @@ class DistinctItems(Items):
 
     default_error_messages = {"repeated": "Send each entry once."}
 
-    def run_validation(self, data: Any = serializers.empty) -> Any:
-        value = super().run_validation(data)
+    def run_validation(self, data: object = serializers.empty) -> list[str]:
+        value: list[str] = super().run_validation(data)
         if len(set(value)) != len(value):
             self.fail("repeated")
         return value
@@ -62,15 +62,38 @@ class DistinctItems(Items):
         return {**super().openapi(), "uniqueItems": True}
 
 
+class EffectiveSettings(TypedDict):
+    """The values that apply in a tenant: its own, else the defaults."""
+
+    issuer_name: str
+    mfa_policy: str
+    enrollment_mode: str
+    password_min_length: int
+    self_registration: bool
+    account_deletion: str
+    email_verification: str
+    access_token_seconds: int
+    refresh_token_seconds: int
+    session_seconds: int
+    admin_session_idle_seconds: int
+    admin_session_seconds: int
+    webauthn_rp_id: str | None
+    webauthn_origins: list[str]
+    password_reset_url: str
+    email_verification_url: str
+    invitation_url: str
+    sms_countries: list[str] | None
+
+
 class Default(NamedTuple):
     """The value that applies while the tenant has not set one."""
 
     # Takes what the tenant has set and the tenant's name.
-    of: Callable[[Mapping[str, object], str], Any]
+    of: Callable[[Mapping[str, object], str], object]
     text: str
 
 
-def _fixed(value: Any) -> Default:
+def _fixed(value: object) -> Default:
     return Default(lambda _own, _name: value, f"`{value if isinstance(value, str) else json.dumps(value)}`")
 
 
@@ -94,8 +117,8 @@ class Setting:
     meaning: Promise
     # The tenant's own admins can read but not change it.
     operators_only: bool = False
-    # What the tenant's own admins can choose: takes a value and those already allowed, returns what is wrong.
-    limit: Callable[[Any, Any, Any], str | None] | None = None
+    # The tenant's own admins cannot go beyond the platform's value and the present one: a longer lifetime, other countries.
+    bounded: bool = False
     # The default can be null.
     nullable: bool = False
 
@@ -107,18 +130,6 @@ def _whole(least: int, most: int) -> StrictField:
         max_value=most,
         error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), says),
     )
-
-
-def _no_longer(value: int, *allowed: int) -> str | None:
-    most = max(allowed)
-    return None if value <= most else f"Send at most {most}: only an operator can set a longer lifetime."
-
-
-def _within(value: list[str], *allowed: list[str] | None) -> str | None:
-    if None in allowed:
-        return None
-    beyond = set(value).difference(*(codes for codes in allowed if codes))
-    return f"Only an operator can add {', '.join(sorted(beyond))}." if beyond else None
 
 
 def _page() -> StrictField:
@@ -182,14 +193,14 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _platform("ACCESS_TOKEN_SECONDS"),
         _("Access token lifetime (seconds)"),
         _("Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only."),
-        limit=_no_longer,
+        bounded=True,
     ),
     "refresh_token_seconds": Setting(
         _whole(3_600, 90 * 86_400),
         _platform("REFRESH_TOKEN_SECONDS"),
         _("Session idle limit (seconds)"),
         _("Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's."),
-        limit=_no_longer,
+        bounded=True,
     ),
     "session_seconds": Setting(
         _whole(3_600, 365 * 86_400),
@@ -198,21 +209,21 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _(
             "Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's."
         ),
-        limit=_no_longer,
+        bounded=True,
     ),
     "admin_session_idle_seconds": Setting(
         _whole(300, 7 * 86_400),
         _platform("ADMIN_SESSION_IDLE_SECONDS"),
         _("Admin session idle limit (seconds)"),
         _("Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's."),
-        limit=_no_longer,
+        bounded=True,
     ),
     "admin_session_seconds": Setting(
         _whole(600, 30 * 86_400),
         _platform("ADMIN_SESSION_SECONDS"),
         _("Admin session lifetime (seconds)"),
         _("Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's."),
-        limit=_no_longer,
+        bounded=True,
     ),
     "webauthn_rp_id": Setting(
         Pattern(HOSTNAME, "Send a domain in lower case, without scheme and port.", max_length=253),
@@ -259,38 +270,30 @@ SETTINGS: Final[Mapping[str, Setting]] = {
             "Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the "
             "platform names any. A tenant admin can choose among the platform's only."
         ),
-        limit=_within,
+        bounded=True,
         nullable=True,
     ),
 }
 
 
-def value_of(own: Mapping[str, object], name: str, *, tenant_name: str = "") -> Any:
-    """The value that applies in a tenant: `own`, what it has set, or the default."""
-    stated = own.get(name)
-    return stated if stated is not None else SETTINGS[name].default.of(own, tenant_name)
-
-
-def effective(own: Mapping[str, object], *, tenant_name: str) -> dict[str, object]:
-    """Every setting with the value that applies."""
-    return {name: value_of(own, name, tenant_name=tenant_name) for name in SETTINGS}
-
-
-def validated(stated: Mapping[str, object]) -> dict[str, object]:
-    """The settings in `stated` that are not null.
-
-    Raises ValidationFailed, which names every unknown setting and every invalid value.
-    """
-    return merged({}, stated)
+def effective(own: Mapping[str, object], *, tenant_name: str = "") -> EffectiveSettings:
+    """Return every setting with the value that applies: `own`, what the tenant has set, or the default."""
+    found = {
+        name: setting.default.of(own, tenant_name) if own.get(name) is None else own[name]
+        for name, setting in SETTINGS.items()
+    }
+    return cast(EffectiveSettings, found)
 
 
 def merged(
     before: Mapping[str, object], stated: Mapping[str, object], *, by_operator: bool = True
 ) -> dict[str, object]:
-    """The settings `before` with the changes in `stated`; null restores the default. Raises ValidationFailed.
+    """Return the settings `before` with the changes in `stated`; null restores the default.
 
     A setting that a newer release has stored stays as it is. A tenant's own admin cannot go beyond what the platform, or
-    an operator, allows: otherwise a tenant could keep stolen tokens alive or spend the platform's messages.
+    an operator, allows: otherwise a tenant could keep stolen tokens alive or use up the platform's messages.
+
+    Raises ValidationFailed, which names every unknown setting and every invalid value.
     """
     problems: dict[str, list[str]] = {}
     after = {name: value for name, value in before.items() if name not in stated}
@@ -305,8 +308,7 @@ def merged(
             except serializers.ValidationError as problem:
                 problems[f"settings.{name}"] = _messages(problem.detail)
                 continue
-            says = None if by_operator else _beyond(name, after[name], before)
-            if says:
+            if SETTINGS[name].bounded and not by_operator and (says := _beyond(name, after[name], before)):
                 problems[f"settings.{name}"] = [says]
     if after.get("mfa_policy") == "required" and after.get("enrollment_mode") == "bearer":
         # A user without a factor gets no access token, and so could never enroll a first factor.
@@ -316,21 +318,29 @@ def merged(
     return after
 
 
-def _beyond(name: str, value: Any, before: Mapping[str, object]) -> str | None:
-    setting = SETTINGS[name]
-    return setting.limit(value, value_of({}, name), value_of(before, name)) if setting.limit else None
+def _beyond(name: str, value: object, before: Mapping[str, object]) -> str:
+    """Return what is wrong with a value beyond the platform's and the present one, or an empty string."""
+    allowed = [cast(Mapping[str, object], effective(own))[name] for own in ({}, before)]
+    if isinstance(value, int):
+        most = max(limit for limit in allowed if isinstance(limit, int))
+        return "" if value <= most else f"Send at most {most}: only an operator can set a longer lifetime."
+    if None in allowed or not isinstance(value, list):
+        return ""
+    known = {code for codes in allowed if isinstance(codes, list) for code in codes}
+    beyond = sorted(set(value) - known)
+    return f"Only an operator can add {', '.join(beyond)}." if beyond else ""
 
 
-def _messages(detail: Any) -> list[str]:
-    """The different messages about a value and its entries."""
-    found = detail.values() if isinstance(detail, dict) else detail if isinstance(detail, list) else None
-    if found is None:
+def _messages(detail: object) -> list[str]:
+    """Return the different messages about a value and its entries."""
+    if not isinstance(detail, dict | list):
         return [str(detail)]
+    found = detail.values() if isinstance(detail, dict) else detail
     return list(dict.fromkeys(message for inner in found for message in _messages(inner)))
 
 
 def json_schema(*, nullable: bool, complete: bool = False) -> dict[str, object]:
-    """The JSON Schema (OpenAPI 3.1) of a settings object.
+    """Return the JSON Schema (OpenAPI 3.1) of a settings object.
 
     `nullable`: every setting can be null. `complete`: every setting is present, with its default if it is not set.
     """
@@ -350,7 +360,7 @@ def _property(setting: Setting, *, nullable: bool) -> dict[str, object]:
         found["maxLength"] = setting.field.max_length
     if nullable:
         found["type"] = [found["type"], "null"]
-        if isinstance(values := found.get("enum"), list):
-            found["enum"] = [*values, None]
+        if isinstance(setting.field, Choice):
+            found["enum"] = [*setting.field.choices, None]
     default = setting.default.of({}, "")
     return found | {"description": str(setting.meaning)} | ({} if default is None else {"default": default})

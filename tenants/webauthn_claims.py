@@ -7,7 +7,6 @@ tenant that could reserve all names below its own could reserve a top-level doma
 """
 
 from collections.abc import Mapping, Set
-from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -19,10 +18,16 @@ from tenants.errors import RelyingPartyTaken
 from tenants.models import Tenant, WebAuthnClaim
 
 
-def names_of(own: Mapping[str, Any]) -> set[str]:
+def names_of(own: Mapping[str, object]) -> set[str]:
     """Return the names that these tenant settings claim."""
-    rp_id = own.get("webauthn_rp_id")
-    return {*([rp_id] if rp_id else []), *map(_name_of, own.get("webauthn_origins") or [])}
+    rp_id, origins = _stated(own)
+    return {*([rp_id] if rp_id else []), *map(_name_of, origins)}
+
+
+def _stated(own: Mapping[str, object]) -> tuple[str, list[str]]:
+    """Return the RP ID and the origins that the tenant has set."""
+    rp_id, origins = own.get("webauthn_rp_id"), own.get("webauthn_origins")
+    return rp_id if isinstance(rp_id, str) else "", origins if isinstance(origins, list) else []
 
 
 def _name_of(origin: str) -> str:
@@ -63,9 +68,9 @@ def claim(tenant_id: UUID, *, before: Mapping[str, object], after: Mapping[str, 
     WebAuthnClaim.objects.filter(tenant_id=tenant_id).exclude(name__in=names).delete()
 
 
-def _details(own: Mapping[str, Any], names: Set[str], says: str) -> dict[str, list[str]]:
+def _details(own: Mapping[str, object], names: Set[str], says: str) -> dict[str, list[str]]:
     """Return a message for each value with one of these names, by setting."""
-    rp_id, origins = own.get("webauthn_rp_id"), own.get("webauthn_origins") or []
+    rp_id, origins = _stated(own)
     found = {
         "settings.webauthn_rp_id": [says.format(rp_id)] if rp_id in names else [],
         "settings.webauthn_origins": [says.format(origin) for origin in origins if _name_of(origin) in names],

@@ -19,7 +19,7 @@ def close_account(*, principal: Principal, proof: Mapping[str, object], user_age
     """
     if principal.kind != END_USER or principal.tenant_id is None:
         raise NotAllowed("Only an end user can delete their own account.")
-    if lookup.find(principal.tenant_id).setting("account_deletion") != "on":
+    if lookup.find(principal.tenant_id).effective["account_deletion"] != "on":
         raise AccountDeletionOff
     prove_own_change(Action.CLOSE_ACCOUNT, principal=principal, proof=proof, user_agent=user_agent)
     return erase_end_user(tenant_id=principal.tenant_id, user_id=principal.id, by=principal)

@@ -250,8 +250,7 @@ def _reject_unknown(user: EndUser | None, email: str, budget: str) -> NoReturn:
 
 
 def _countries() -> list[str] | None:
-    countries: list[str] | None = current_tenant().setting("sms_countries")
-    return countries
+    return current_tenant().effective["sms_countries"]
 
 
 def _new_code(

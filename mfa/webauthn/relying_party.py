@@ -11,7 +11,7 @@ from mfa.webauthn.models import EndUserPasskey
 from tenants import lookup
 from tenants.context import current_tenant, in_tenant
 from tenants.models import Tenant
-from tenants.settings import value_of
+from tenants.settings import effective
 from tenants.states import Purpose
 from userflow.accounts.realms import END_USERS, Realm
 
@@ -26,22 +26,13 @@ def relying_party(realm: Realm, *, name: str = "") -> RelyingParty:
     Host cannot change it. Raises NoRelyingParty (400) if none is configured.
     """
     if realm is END_USERS:
-        own = current_tenant().settings
-        rp_id, origins = _id(own), _origins(own)
+        own = current_tenant().effective
+        rp_id, origins = own["webauthn_rp_id"], own["webauthn_origins"]
     else:
         rp_id, origins = settings.CONSOLE_RP_ID, settings.CONSOLE_ORIGINS
     if not rp_id or not origins:
         raise NoRelyingParty
     return RelyingParty(rp_id, name or rp_id, tuple(origins))
-
-
-def _id(own: dict[str, object]) -> str | None:
-    rp_id: str | None = value_of(own, "webauthn_rp_id")
-    return rp_id
-
-
-def _origins(own: dict[str, object]) -> list[str]:
-    return list(value_of(own, "webauthn_origins"))
 
 
 def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
@@ -52,7 +43,7 @@ def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
     accepts depends on the settings alone. Origins of apps are left out: the list is for pages. Raises UnknownTenant (404).
     """
     if tenant_id is not None:
-        return _pages(_origins(lookup.find(tenant_id).settings))
+        return _pages(lookup.find(tenant_id).effective["webauthn_origins"])
     found: list[str] = []
     if domain == settings.WEBAUTHN_RP_ID:
         found += settings.WEBAUTHN_ORIGINS
@@ -61,7 +52,7 @@ def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
     if not found:
         # The claim too: two tenants could have one id before claims were introduced.
         holder = Tenant.objects.filter(webauthn_claims=domain, settings__webauthn_rp_id=domain).first()
-        found += _origins(holder.settings) if holder else settings.WEBAUTHN_ORIGINS
+        found += effective(holder.settings)["webauthn_origins"] if holder else settings.WEBAUTHN_ORIGINS
     return _pages(list(dict.fromkeys(found)))[:MOST_RELATED_ORIGINS]
 
 
@@ -76,7 +67,7 @@ def reject_rp_id_change(
 
     Accepted race: a passkey that is enrolled during the change is lost, and its owner enrolls another one.
     """
-    if _id(before) == _id(after):
+    if effective(before)["webauthn_rp_id"] == effective(after)["webauthn_rp_id"]:
         return
     with in_tenant(tenant_id, Purpose.INSPECT):
         if EndUserPasskey.objects.exists():

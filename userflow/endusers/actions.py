@@ -79,10 +79,10 @@ def register_end_user(
         client = Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).first()
         if client is None:
             raise UnknownClient
-        is_open = client.self_registration and tenant.setting("self_registration")
+        is_open = client.self_registration and tenant.effective["self_registration"]
         entitled = _may_register(by, provider, is_open=is_open)
         if password is not None:
-            passwords.check_strength(password, least=tenant.setting("password_min_length"), personal=(email, name))
+            passwords.check_strength(password, least=tenant.effective["password_min_length"], personal=(email, name))
         elif provider == LOCAL:
             raise WeakPassword(
                 "Send a password.", details={"password": ["A password is required for the provider local."]}

@@ -98,7 +98,7 @@ def _accept_as_end_user(tenant: lookup.TenantContext, token: str, password: str,
     invitation = _pending(EndUserInvitation, token)
     if not Client.objects.filter(pk=invitation.client_id, tenant_id=tenant.tenant_id, active=True).exists():
         raise InvitationInvalid
-    least = tenant.setting("password_min_length")
+    least = tenant.effective["password_min_length"]
     passwords.check_strength(password, least=least, personal=(invitation.email, name))
     if yielding.holds_address(invitation.email_key):
         raise EmailTaken

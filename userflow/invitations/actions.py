@@ -267,7 +267,7 @@ def _reject_taken(realm: Realm, key: str) -> None:
 
 def _mail(row: Row, token: str, tenant: lookup.TenantContext | None) -> None:
     # Admin users belong to the platform: a tenant's own page is for its end users.
-    page = tenant.setting("invitation_url") if tenant and row.kind == END_USER else settings.INVITATION_URL
+    page = tenant.effective["invitation_url"] if tenant and row.kind == END_USER else settings.INVITATION_URL
     facts = {
         "issuer": proofs.issuer_of(tenant) if tenant else PLATFORM,
         "kind": row.kind,

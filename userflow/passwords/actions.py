@@ -193,7 +193,7 @@ def _send_link(realm: Realm, user: AdminUser | EndUser, tenant: lookup.TenantCon
         token = f"{tenant.tenant_id.hex}.{token}"
     facts = _facts(tenant)
     # A tenant's own page must not receive the tokens of admin users.
-    page = tenant.setting("password_reset_url") if tenant and realm is END_USERS else settings.PASSWORD_RESET_URL
+    page = tenant.effective["password_reset_url"] if tenant and realm is END_USERS else settings.PASSWORD_RESET_URL
     # Browsers do not send the part after `#`, so the token is in no log and in no Referer.
     link = f"{page}#realm={'enduser' if realm is END_USERS else 'admin'}&token={token}"
     mail.send(
@@ -284,7 +284,7 @@ def _has_password_here(user: AdminUser | EndUser) -> bool:
 
 def _check(user: AdminUser | EndUser, password: str, tenant: lookup.TenantContext | None, *, member: str) -> None:
     own = (user.username, user.first_name, user.last_name) if isinstance(user, AdminUser) else (user.name,)
-    least = tenant.setting("password_min_length") if tenant else passwords.SHORTEST
+    least = tenant.effective["password_min_length"] if tenant else passwords.SHORTEST
     passwords.check_strength(password, least=least, personal=(user.email, *own), field=member)
 
 
@@ -322,6 +322,6 @@ def _set(
 
 
 def _facts(tenant: lookup.TenantContext | None) -> dict[str, object]:
-    issuer = tenant.setting("issuer_name") if tenant else PLATFORM
+    issuer = tenant.effective["issuer_name"] if tenant else PLATFORM
     # Not the user's name: an attacker who registers another person's address could write a message there.
     return {"issuer": issuer}

@@ -65,7 +65,7 @@ class TokenPair:
 
 def access_token_seconds(tenant: lookup.TenantContext | None) -> int:
     """Return the lifetime of an access token: the tenant's setting, else the platform's."""
-    return int(tenant.setting("access_token_seconds") if tenant else settings.ACCESS_TOKEN_SECONDS)
+    return tenant.effective["access_token_seconds"] if tenant else int(settings.ACCESS_TOKEN_SECONDS)
 
 
 def limits_of(subject: TokenSubject, tenant: lookup.TenantContext | None) -> SessionLimits:

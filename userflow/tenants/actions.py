@@ -17,7 +17,7 @@ from tenants import lookup, provisioning
 from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
 from tenants.final_backups import Deletion
 from tenants.models import Tenant, TenantDatabase
-from tenants.settings import effective, merged, validated
+from tenants.settings import EffectiveSettings, effective, merged
 from tenants.signals import tenant_settings_changing
 from tenants.states import State
 from tenants.webauthn_claims import claim
@@ -64,7 +64,7 @@ def open_tenant(
     tenant = provisioning.create_tenant(
         name=name,
         slug=slug,
-        tenant_settings=validated(tenant_settings or {}),
+        tenant_settings=merged({}, tenant_settings or {}),
         server=server,
         initialize=create_admin,
     )
@@ -128,7 +128,7 @@ def _existing() -> "QuerySet[Tenant]":
     return Tenant.objects.select_related("database__server").exclude(database__status=State.DELETED)
 
 
-def read_settings(*, tenant_id: UUID) -> tuple[dict[str, object], dict[str, object]]:
+def read_settings(*, tenant_id: UUID) -> tuple[dict[str, object], EffectiveSettings]:
     """Return the tenant's own settings, and every setting with its effective value. Raises UnknownTenant."""
     tenant = lookup.find(tenant_id)
     return tenant.settings, effective(tenant.settings, tenant_name=tenant.name)

@@ -88,7 +88,7 @@ def test_killed_import_resumes(new_tenant: Callable[[], TestTenant], tmp_path: P
     assert 390 <= got < 800
     ended = run(*command, "--resume")
     assert ended.code == 1
-    assert "Continuing after line" in ended.said
+    assert "Going on after line" in ended.said
     assert "1485 created, 0 updated, 0 skipped, 15 failed of 1500 rows." in ended.said
     assert emails(tenant) == addresses(rows)
     assert [line for line, _, _ in reported(report)] == [n for n in range(2, ROWS + 2) if n % 100 == 0]
@@ -111,7 +111,7 @@ def test_interrupted_import_says_how_to_resume(new_tenant: Callable[[], TestTena
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
         said = process.stdout.read()
-    assert (process.returncode, "Run the command again with --resume" in said) == (130, True)
+    assert (process.returncode, "Interrupted: run it again with --resume" in said) == (130, True)
     assert run(*command, "--resume").code == 0
     assert emails(tenant) == addresses(rows)
 
