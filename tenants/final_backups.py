@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, TypedDict
 from uuid import UUID
 
 import structlog
@@ -42,6 +42,17 @@ _FAR = datetime(9000, 1, 1, tzinfo=UTC)
 _INSTEAD = (
     "Nothing was deleted. To delete the tenant without a final backup, use --no-final-backup or `final_backup: false`."
 )
+
+
+class Manifest(TypedDict):
+    """What a final backup says about its tenant."""
+
+    format: int
+    tenant_id: str
+    name: str
+    slug: str
+    settings: dict[str, object]
+    schema_version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +90,13 @@ def write(mapping: TenantDatabase) -> Path:
     return file
 
 
-def _write_into(out: Any, mapping: TenantDatabase) -> None:
+def _write_into(out: IO[bytes], mapping: TenantDatabase) -> None:
     sealed = SealingWriter(out, data_key=keys.tenant_key(mapping.pk), purpose=_PURPOSE)
     with sealed, zipfile.ZipFile(sealed, "w") as packed:
         with packed.open(DUMP, "w", force_zip64=True) as dump:
             dumps.stream_out(mapping.server, mapping.name, dump)
         # After the dump, which can take long: operators can change these rows until the tenant is deleted.
-        manifest = {
+        manifest: Manifest = {
             "format": 1,
             "tenant_id": str(mapping.pk),
             "name": mapping.tenant.name,
@@ -99,17 +110,17 @@ def _write_into(out: Any, mapping: TenantDatabase) -> None:
 
 def _rows_of(tenant_id: UUID) -> str:
     """Return the tenant's rows of the global database as JSON of Django's serializers."""
-    found: dict[type[models.Model], set[Any]] = {}
+    found: dict[type[models.Model], set[object]] = {}
 
-    def collect(model: type[models.Model], owners: set[Any]) -> None:
+    def collect(model: type[models.Model], owners: set[object]) -> None:
         for relation in model._meta.get_fields(include_hidden=True):
             if not isinstance(relation, models.ManyToOneRel) or relation.on_delete is not models.CASCADE:
                 continue
-            related: Any = relation.related_model
+            related: type[models.Model] = relation.related_model
             # The serializer includes ManyToManyField rows in their owner.
             if related in (TenantDatabase, FinalBackup) or related._meta.auto_created:
                 continue
-            new: set[Any] = set()
+            new: set[object] = set()
             for some in _batches(owners):
                 rows = related._base_manager.filter(**{f"{relation.field.name}__in": some})
                 if hasattr(related, "expired"):
@@ -128,7 +139,7 @@ def _rows_of(tenant_id: UUID) -> str:
     return str(serializers.serialize("json", everything))
 
 
-def _batches(keys: set[Any]) -> Iterator[list[object]]:
+def _batches(keys: set[object]) -> Iterator[list[object]]:
     """Yield the keys in lists that fit into one statement: PostgreSQL takes 65,535 parameters."""
     left = iter(keys)
     while some := list(islice(left, 10_000)):
@@ -164,7 +175,7 @@ def deleted_tenant_of(file: Path) -> TenantDatabase:
     return mapping
 
 
-def unpack(file: Path, tenant_id: UUID, folder: Path) -> tuple[Path, dict[str, object], str]:
+def unpack(file: Path, tenant_id: UUID, folder: Path) -> tuple[Path, Manifest, str]:
     """Decrypt a final backup into the folder; return its dump, its manifest and its rows.
 
     Raises BackupUnfit, DataKeyLocked, OSError.

@@ -12,7 +12,6 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from django.apps import apps
@@ -47,8 +46,8 @@ def copy_of(spare: WarmDatabase) -> UUID | None:
     return UUID(spare.schema_version.removeprefix(_COPY_FOR))
 
 
-def back_up_tenant(*, tenant_id: UUID, file: Path) -> dict[str, Any]:
-    """Write a consistent snapshot of a tenant's database into one file, while the tenant stays in use; return the manifest.
+def back_up_tenant(*, tenant_id: UUID, file: Path) -> None:
+    """Write a consistent snapshot of a tenant's database into one file, while the tenant stays in use.
 
     The file appears only when complete, with mode 0600. Sealed values in it need the tenant's data key, which stays in the
     global database. Raises OSError, UnknownTenant, CopyFailed, ProgramMissing.
@@ -74,7 +73,6 @@ def back_up_tenant(*, tenant_id: UUID, file: Path) -> dict[str, Any]:
             os.fsync(out.fileno())
         partial.replace(file)
     record_for_platform("tenant.backed_up", tenant_id=tenant_id, target=("tenant", tenant_id))
-    return manifest
 
 
 def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
@@ -106,9 +104,7 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
     mapping, target = final_backups.deleted_tenant_of(file), server_with_room(server)
     with temporary_folder() as folder, no_timeout(), databases.job_lock(mapping.server, mapping.pk):
         dump, manifest, rows = final_backups.unpack(file, mapping.pk, folder)
-        made_by = str(manifest["schema_version"])
-        if made_by != schema_version() and not is_older(made_by):
-            raise BackupUnfit("This backup was made by a newer release. Upgrade this platform first.")
+        _reject_newer(manifest["schema_version"])
         try:
             name = _copy_into(target, mapping.pk, dump)
             _close(DatabaseTarget.for_maintenance(target, name))
@@ -122,7 +118,7 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
 
 
 def _put_back(
-    tenant_id: UUID, manifest: dict[str, Any], rows: str, slug: str, *, server: DatabaseServer, name: str
+    tenant_id: UUID, manifest: final_backups.Manifest, rows: str, slug: str, *, server: DatabaseServer, name: str
 ) -> None:
     try:
         with transaction.atomic():
@@ -296,6 +292,10 @@ def _unpacked(file: Path, tenant_id: UUID, folder: Path) -> Path:
         raise BackupUnfit(f"{file} is not a tenant backup.") from problem
     if owner != str(tenant_id):
         raise BackupUnfit(f"This is a backup of another tenant, {slug}.")
+    _reject_newer(made_by)
+    return folder / DUMP
+
+
+def _reject_newer(made_by: str) -> None:
     if made_by != schema_version() and not is_older(made_by):
         raise BackupUnfit("This backup was made by a newer release. Upgrade this platform first.")
-    return folder / DUMP

@@ -307,7 +307,7 @@ class EditDirectory(EditView[DirectoryConfig], DirectoryConfirmView):
 
     def update(self, changes: Context) -> None:
         actions.update_directory(
-            tenant_id=self.tenant.pk, config_id=self.row.pk, by=self.staff.principal, changes=changes
+            tenant_id=self.tenant.pk, config_id=self.row.pk, by=self.staff.principal, **changes
         )
 
 

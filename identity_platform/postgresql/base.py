@@ -10,6 +10,7 @@ from django.db.backends.postgresql.psycopg_any import IsolationLevel
 from django.db.utils import DatabaseErrorWrapper
 from django.utils.functional import cached_property
 from psycopg import Connection, Cursor, Error
+from psycopg.abc import Params
 from psycopg.errors import FeatureNotSupported
 from psycopg.pq import TransactionStatus
 
@@ -39,16 +40,18 @@ class BoundByServer(Cursor[object]):
     Planning costs more than most of our statements themselves (docs/performance.md).
     """
 
-    def execute(self, query: Any, params: Any = None, **how: Any) -> Self:
+    def execute(
+        self, query: Any, params: Params | None = None, *, prepare: bool | None = None, binary: bool | None = None
+    ) -> Self:
         try:
-            return super().execute(query, params, **how)
+            return super().execute(query, params, prepare=prepare, binary=binary)
         except FeatureNotSupported:
             # A migration has changed a column's type since then ("cached plan must not change result type"). Inside a
             # transaction its rollback makes psycopg forget the plans.
             if self.connection.info.transaction_status != TransactionStatus.IDLE:
                 raise
             super().execute("DEALLOCATE ALL")
-            return super().execute(query, params, **how)
+            return super().execute(query, params, prepare=prepare, binary=binary)
 
 
 class PlacedErrors(DatabaseErrorWrapper):

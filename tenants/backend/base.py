@@ -1,6 +1,5 @@
 """One alias, many databases: the connection belongs to the tenant that is currently entered."""
 
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -60,7 +59,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def _open(self, target: DatabaseTarget) -> TenantConnection:
         # One server's address, password or TLS settings must not mix with another's.
-        params: dict[str, Any] = {
+        params: servers.Parameters = {
             name: value for name, value in self.get_connection_params().items() if name in SHARED_PARAMETERS
         }
         params |= servers.parameters(target.server_id, target.server_revision, direct=target.direct)

@@ -4,6 +4,8 @@ import re
 from typing import Any, Self
 
 from psycopg import ClientCursor
+from psycopg.abc import Params
+from psycopg.rows import TupleRow
 
 from identity_platform.postgresql import base
 from identity_platform.postgresql.statement_timeout import TimeoutConnection
@@ -25,17 +27,19 @@ class TenantConnection(TimeoutConnection):
     leaves_state: bool = False
 
 
-def _track(connection: Any, query: Any) -> None:
-    if isinstance(query, str) and _LEAVES_STATE.match(query):
+def _track(connection: object, query: object) -> None:
+    if isinstance(connection, TenantConnection) and isinstance(query, str) and _LEAVES_STATE.match(query):
         connection.leaves_state = True
 
 
-class BoundByClient(ClientCursor[Any]):
+class BoundByClient(ClientCursor[TupleRow]):
     """Django's default cursor, which binds parameters in the client. Tracks session state."""
 
-    def execute(self, query: Any, params: Any = None, **how: Any) -> Self:
+    def execute(
+        self, query: Any, params: Params | None = None, *, prepare: bool | None = None, binary: bool | None = None
+    ) -> Self:
         _track(self.connection, query)
-        return super().execute(query, params, **how)
+        return super().execute(query, params, prepare=prepare, binary=binary)
 
 
 # How often a statement runs in this process, on any connection, before it is prepared.
@@ -45,7 +49,7 @@ _MOST_KNOWN = 2_000
 _runs: dict[str, int] = {}
 
 
-def _is_repeated(query: Any) -> bool:
+def _is_repeated(query: object) -> bool:
     if not isinstance(query, str):
         return False
     runs = _runs.get(query, 0)
@@ -64,9 +68,11 @@ class BoundByServer(base.BoundByServer):
     connection, and with many tenants plan every statement five times on each.
     """
 
-    def execute(self, query: Any, params: Any = None, **how: object) -> Self:
+    def execute(
+        self, query: Any, params: Params | None = None, *, prepare: bool | None = None, binary: bool | None = None
+    ) -> Self:
         _track(self.connection, query)
         # A text without parameters may contain several statements, which cannot be prepared.
-        if params and _is_repeated(query):
-            how.setdefault("prepare", True)
-        return super().execute(query, params, **how)
+        if prepare is None and params and _is_repeated(query):
+            prepare = True
+        return super().execute(query, params, prepare=prepare, binary=binary)

@@ -47,13 +47,12 @@ def file_errors(file: Path) -> Iterator[Path]:
         raise CommandError(f"{file}: {problem.strerror}", returncode=NOT_TRIED) from problem
 
 
-def between(least: int, most: int | None = None) -> Callable[[str], int]:
-    """Return the type of an option with a whole number in these limits."""
+def at_least(least: int) -> Callable[[str], int]:
+    """Return the type of an option that is a whole number, not less than `least`."""
 
     def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
-            limits = f"{least} or more" if most is None else f"{least} to {most}"
-            raise ArgumentTypeError(f"must be a whole number, {limits}")
+        if not text.isdecimal() or int(text) < least:
+            raise ArgumentTypeError(f"must be a whole number, {least} or more")
         return int(text)
 
     return parse

@@ -64,7 +64,7 @@ class ImportCommand(terminal.OperatorCommand):
         )
         parser.add_argument(
             "--batch-size",
-            type=terminal.between(1, LARGEST_BATCH),
+            type=int,
             default=2000,
             help=f"Rows in one transaction (default 2000; 1 to {LARGEST_BATCH}).",
         )
@@ -94,6 +94,8 @@ class ImportCommand(terminal.OperatorCommand):
         create_missing: bool = False,
         **own: object,
     ) -> None:
+        if not 1 <= batch_size <= LARGEST_BATCH:
+            raise CommandError(f"--batch-size must be between 1 and {LARGEST_BATCH}.", returncode=terminal.NOT_TRIED)
         options = Options(dry_run, on_conflict, create_missing, batch_size, resume, restart)
         try:
             tally, found = self._run(self.importer(own), tenant, file, format, report, options)

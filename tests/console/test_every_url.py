@@ -72,7 +72,7 @@ def add_rows(tenant: TestTenant) -> Ids:
     role = create_role(tenant_id=tenant.id, by=root, name="teller")
     endpoint, _ = create_endpoint(tenant_id=tenant.id, url="https://93.184.216.34/hooks", events=["*"])
     entra = {"directory_tenant_id": str(uuid4()), "application_id": str(uuid4()), "secret": "s3cret"}
-    directory = create_directory(tenant_id=tenant.id, by=root, fields={"kind": "entra_id", "name": "Office", **entra})
+    directory = create_directory(tenant_id=tenant.id, by=root, kind="entra_id", name="Office", **entra)
     with in_tenant(tenant.id):
         session = EndUserSession.objects.get(user_id=person.id)
     return {

@@ -5,7 +5,7 @@ run does to users is in the tenant's own audit log.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypedDict, Unpack, cast
 from uuid import UUID
 
 from django.conf import settings
@@ -41,7 +41,7 @@ from userflow.directory.models import (
     DirectoryRun,
     Target,
 )
-from userflow.directory.objects import DEFAULT_MAPPING
+from userflow.directory.objects import DEFAULT_MAPPING, AttributeMapping
 from userflow.sessions.assurance import Action, require_assurance
 
 # The fields of a configuration that name the server for which the secret was entered.
@@ -59,6 +59,30 @@ RETARGETS: Final = frozenset(
 )
 # Fields that may change during a run.
 WHILE_RUNNING: Final = frozenset({"name", "enabled", "sync_every_minutes", "max_deactivation_percent"})
+
+
+class DirectoryFields(TypedDict, total=False):
+    """The fields of a configuration that callers set."""
+
+    kind: str
+    name: str
+    enabled: bool
+    secret: str
+    server: str | None
+    port: int | None
+    tls: str | None
+    ca_certificate: str | None
+    base_dn: str | None
+    bind_dn: str | None
+    directory_tenant_id: str | None
+    application_id: str | None
+    cloud: str | None
+    user_filter: str
+    client_id: UUID | None
+    mapping: AttributeMapping
+    groups: dict[str, str]
+    max_deactivation_percent: int
+    sync_every_minutes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +112,7 @@ def find_directory(*, tenant_id: UUID, config_id: UUID) -> Shown:
     return found[0]
 
 
-def create_directory(*, tenant_id: UUID, by: Principal, fields: dict[str, Any]) -> Shown:
+def create_directory(*, tenant_id: UUID, by: Principal, **fields: Unpack[DirectoryFields]) -> Shown:
     """Configure a directory.
 
     Raises DirectoryNameTaken, LdapNotInstalled, UnknownClient, ValidationFailed (missing fields, a forbidden address,
@@ -123,7 +147,7 @@ def create_directory(*, tenant_id: UUID, by: Principal, fields: dict[str, Any]) 
     return Shown(config, None)
 
 
-def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, changes: dict[str, Any]) -> Shown:
+def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, **changes: Unpack[DirectoryFields]) -> Shown:
     """Change the given fields; `mapping` and `groups` are replaced as a whole.
 
     A change of the target (server, port, names) needs the secret again, as the stored one would otherwise be sent to the
@@ -208,14 +232,15 @@ def _locked(tenant_id: UUID, config_id: UUID) -> DirectoryConfig:
     return config
 
 
-def _target(kind: str, present: Target, stated: dict[str, Any]) -> Target:
+def _target(kind: str, present: Target, stated: DirectoryFields) -> Target:
     """Return the target after a change. A port that was never stated is the default of the TLS mode."""
     foreign = [
         name for other, names in TARGET.items() if other != kind for name in names if stated.get(name) is not None
     ]
     if foreign:
         raise ValidationFailed(details={name: [f"A directory of kind {kind} has no such field."] for name in foreign})
-    target: Target = {name: stated.get(name, present.get(name)) for name in TARGET[kind]}
+    # The fields that the kind requires are checked at its creation.
+    target = cast(Target, {name: stated.get(name, present.get(name)) for name in TARGET[kind]})
     if kind == ENTRA_ID:
         target["cloud"] = target["cloud"] or "global"
         if target["cloud"] not in clouds():
@@ -226,8 +251,10 @@ def _target(kind: str, present: Target, stated: dict[str, Any]) -> Target:
         raise ValidationFailed(
             details={"tls": ["LDAP without TLS is not allowed on this server. Send ldaps or starttls."]}
         )
-    port_is_default = "port" not in stated and present.get("port") in (None, ldap.PORTS.get(present.get("tls", "")))
-    target["port"] = ldap.PORTS[target["tls"]] if port_is_default or target["port"] is None else target["port"]
+    if stated.get("port") is None and (
+        "port" in stated or present.get("port") == ldap.PORTS.get(present.get("tls", ""))
+    ):
+        target["port"] = ldap.PORTS[target["tls"]]
     target["ca_certificate"] = target["ca_certificate"] or ""
     try:
         reject_plainly_forbidden(target["server"])
@@ -236,7 +263,7 @@ def _target(kind: str, present: Target, stated: dict[str, Any]) -> Target:
     return target
 
 
-def _set_target(config: DirectoryConfig, changes: dict[str, object]) -> None:
+def _set_target(config: DirectoryConfig, changes: DirectoryFields) -> None:
     """Change the target. Raises ValidationFailed if it changes without a new secret."""
     target = _target(config.kind, config.target, changes)
     if target != config.target and "secret" not in changes:
@@ -248,7 +275,7 @@ def _set_target(config: DirectoryConfig, changes: dict[str, object]) -> None:
 
 
 def _set_options(
-    config: DirectoryConfig, stated: dict[str, Any], by: Principal, groups_known: dict[str, str] | None = None
+    config: DirectoryConfig, stated: DirectoryFields, by: Principal, groups_known: dict[str, str] | None = None
 ) -> None:
     """Set the fields that are not part of the target."""
     for field in ("enabled", "user_filter", "mapping", "max_deactivation_percent", "sync_every_minutes", "client_id"):

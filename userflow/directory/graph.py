@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 import orjson
@@ -44,7 +44,7 @@ def clouds() -> dict[str, tuple[str, str]]:
 
 
 # A JSON object of a response.
-Json = dict[str, Any]
+Json = dict[str, object]
 
 
 class _LinkTooOld(Exception):
@@ -97,8 +97,8 @@ class GraphReading:
 
     def _ids_in(self, group: str) -> Iterator[set[str]]:
         try:
-            for page in self._lists(self._members_of(group)):
-                yield {_identity(row) for row in page["value"]}
+            for rows, _ in self._lists(self._members_of(group)):
+                yield {_identity(row) for row in rows}
         except _LinkTooOld:
             raise DirectoryFailed("The directory rejects its own links during the read. Try again.") from None
 
@@ -109,18 +109,19 @@ class GraphReading:
         return f"{self.graph}/v1.0/groups/{quote(group, safe='')}/transitiveMembers?$select=id&$top={PAGE}"
 
     def _following(self, link: str) -> Iterator[list[Found]]:
-        for page in self._lists(link):
-            yield [_found(row) for row in page["value"]]
-            self.cursor = page.get("@odata.deltaLink", "")
+        for rows, delta_link in self._lists(link):
+            yield [_found(row) for row in rows]
+            self.cursor = delta_link
 
-    def _lists(self, link: str) -> Iterator[Json]:
-        """Yield the pages of a list, from link to link."""
+    def _lists(self, link: str) -> Iterator[tuple[list[Json], str]]:
+        """Yield the pages of a list, from link to link, each with its delta link (only the last page has one)."""
         while link:
             page = self._ask(link)
-            if not (isinstance(page.get("value"), list) and all(isinstance(row, dict) for row in page["value"])):
+            rows = page.get("value")
+            if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
                 raise DirectoryFailed("The directory's response is not a list of objects.")
-            yield page
-            link = page.get("@odata.nextLink", "")
+            yield rows, str(page.get("@odata.deltaLink") or "")
+            link = str(page.get("@odata.nextLink") or "")
 
     def _ask(self, link: str) -> Json:
         """Return one response of Graph; wait when throttled, and renew an expired token once."""
@@ -131,7 +132,7 @@ class GraphReading:
             if not self.token:
                 self.token, renewed = self._new_token(), True
             headers = {"Authorization": f"Bearer {self.token}", "Prefer": f"odata.maxpagesize={PAGE}"}
-            status, body, retry_after = self._call(self.at_graph, "GET", link, headers=headers)
+            status, body, retry_after = self._call(self.at_graph, link, headers=headers)
             if status == 200:
                 return body
             if status == 401 and not renewed:
@@ -153,7 +154,7 @@ class GraphReading:
             "scope": f"{self.graph}/.default",
         }
         while True:
-            status, body, retry_after = self._call(self.at_login, "POST", where, data=grant)
+            status, body, retry_after = self._call(self.at_login, where, form=grant)
             token = body.get("access_token")
             if status == 200 and isinstance(token, str) and token.isascii() and token.isprintable():
                 return token
@@ -164,14 +165,23 @@ class GraphReading:
                 )
             self._wait(retry_after)
 
-    def _call(self, session: GuardedSession, method: str, where: str, **how: Any) -> tuple[int, Json, float]:
-        """Send one request; return the status, the JSON object (empty if there is none) and the seconds of Retry-After."""
+    def _call(
+        self,
+        session: GuardedSession,
+        where: str,
+        *,
+        headers: dict[str, str] | None = None,
+        form: dict[str, str] | None = None,
+    ) -> tuple[int, Json, float]:
+        """GET, or POST a form; return the status, the JSON object (empty if there is none) and the seconds of Retry-After."""
         timeout = (CONNECT_SECONDS, RESPONSE_SECONDS)
         try:
             # Bounded as a whole too: a response that drips would last for ever.
             with (
                 session.within(2 * RESPONSE_SECONDS),
-                session.request(method, where, timeout=timeout, stream=True, **how) as response,
+                session.request(
+                    "POST" if form else "GET", where, headers=headers, data=form, timeout=timeout, stream=True
+                ) as response,
             ):
                 body = b""
                 for part in response.iter_content(65_536):

@@ -6,7 +6,7 @@ database. Runs therefore hold ids and counts only; names and addresses of users 
 
 import uuid
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TypedDict
 
 from django.db import models
 from django.db.models.functions import Lower
@@ -15,8 +15,6 @@ from tenants.models import Tenant, TenantModel
 from userflow.accounts.models import EndUser
 from userflow.directory.objects import AttributeMapping
 
-# The fields that name the server (`actions.TARGET`).
-Target = dict[str, Any]
 ACTIVE_DIRECTORY, ENTRA_ID = "active_directory", "entra_id"
 KINDS = (ACTIVE_DIRECTORY, ENTRA_ID)
 RUNNING, SUCCEEDED, FAILED = "running", "succeeded", "failed"
@@ -26,6 +24,20 @@ STATES = (RUNNING, SUCCEEDED, FAILED, REFUSED, INCOMPLETE, INTERRUPTED)
 BY_REQUEST, BY_COMMAND, BY_SCHEDULE = "request", "command", "schedule"
 TRIGGERS = (BY_REQUEST, BY_COMMAND, BY_SCHEDULE)
 RUNS_KEPT = timedelta(days=90)
+
+
+class Target(TypedDict, total=False):
+    """The fields that name the server: those of one kind (`actions.TARGET`)."""
+
+    server: str
+    port: int
+    tls: str
+    ca_certificate: str
+    base_dn: str
+    bind_dn: str
+    directory_tenant_id: str
+    application_id: str
+    cloud: str
 
 
 class DirectoryConfig(models.Model):

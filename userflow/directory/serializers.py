@@ -41,9 +41,17 @@ class Matching(Text):
 
     default_error_messages = {"form": "{says}"}
 
-    def __init__(self, form: re.Pattern[str], says: str, **options: Unpack[TextOptions]) -> None:
+    def __init__(
+        self,
+        form: re.Pattern[str],
+        says: str,
+        *,
+        max_length: int | None = None,
+        required: bool = True,
+        help_text: str | None = None,
+    ) -> None:
         self.form, self.says = form, says
-        super().__init__(**options)
+        super().__init__(max_length=max_length, required=required, help_text=help_text)
 
     def to_internal_value(self, data: object) -> str:
         text = super().to_internal_value(data)
@@ -92,8 +100,8 @@ class Attribute(Text):
 
     default_error_messages = {"form": "Send the name of an attribute; attributes with passwords are not allowed."}
 
-    def __init__(self, **options: Unpack[FieldOptions]) -> None:
-        super().__init__(max_length=127, **options)
+    def __init__(self, *, required: bool = True, help_text: str | None = None) -> None:
+        super().__init__(max_length=127, required=required, help_text=help_text)
 
     def to_internal_value(self, data: object) -> str:
         text = super().to_internal_value(data)
@@ -102,7 +110,7 @@ class Attribute(Text):
         return text
 
 
-class Table(StrictField):
+class Table(StrictField, serializers.Field[dict[str, str], object, object, object]):
     """A flat JSON object with text values."""
 
     default_error_messages = {
@@ -111,9 +119,9 @@ class Table(StrictField):
         "member": "{member}: {says}",
     }
 
-    def __init__(self, *, key: Text, value: Text, most: int, **options: Unpack[FieldOptions]) -> None:
+    def __init__(self, *, key: Text, value: Text, most: int, help_text: str) -> None:
         self.key, self.value, self.most = key, value, most
-        super().__init__(**options)
+        super().__init__(required=False, help_text=help_text)
 
     def to_internal_value(self, data: object) -> dict[str, str]:
         if not isinstance(data, dict):
@@ -145,7 +153,6 @@ class MappingIn(NullIsAbsent, serializers.Serializer[object]):
         key=Matching(METADATA_KEY, "Send letters, digits, '.', '_' and '-'."),
         value=Attribute(),
         most=MOST_ATTRIBUTES,
-        required=False,
         help_text="Maps keys of the user's metadata to directory attributes.",
     )
 
@@ -183,7 +190,6 @@ class DirectoryChanges(NamedTenant):
         key=Text(max_length=1000),
         value=Text(max_length=255),
         most=MOST_GROUPS,
-        required=False,
         help_text="Maps directory groups (DN or object id) to names of tenant groups.",
     )
     max_deactivation_percent = Integer(

@@ -66,7 +66,7 @@ class DirectoryViewSet(ApiViewSet):
         """Configure an Active Directory (LDAP) or an Entra ID (Microsoft Graph). Nothing is read yet."""
         fields = self.valid(serializers.DirectoryIn)
         tenant_id = tenant_at(request, fields.pop("tenant_id", None))
-        shown = actions.create_directory(tenant_id=tenant_id, by=principal_at(request), fields=fields)
+        shown = actions.create_directory(tenant_id=tenant_id, by=principal_at(request), **fields)
         return Response(serializers.directory(shown), status=201)
 
     @endpoint(query=NamedTenant, returns={200: serializers.DirectoryOut}, errors=[UnknownDirectory, *TENANCY])
@@ -95,9 +95,7 @@ class DirectoryViewSet(ApiViewSet):
         changes = self.valid(serializers.DirectoryChanges)
         tenant_id = tenant_at(request, changes.pop("tenant_id", None))
         wanted = id_or(config_id, UnknownDirectory)
-        shown = actions.update_directory(
-            tenant_id=tenant_id, config_id=wanted, by=principal_at(request), changes=changes
-        )
+        shown = actions.update_directory(tenant_id=tenant_id, config_id=wanted, by=principal_at(request), **changes)
         return Response(serializers.directory(shown))
 
     @endpoint(

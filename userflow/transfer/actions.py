@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import IO, Any
+from typing import IO
 from uuid import UUID, uuid4
 
 from identity_platform.audit.writer import record_for_tenant
@@ -98,7 +98,7 @@ def import_few(
     tenant_id: UUID,
     by: Principal,
     options: Options,
-    rows: list[dict[str, Any]] | None = None,
+    rows: list[dict[str, object]] | None = None,
     content: str = "",
     form: str = JSONL,
 ) -> tuple[Tally, Report]:
@@ -115,7 +115,7 @@ def import_few(
 
 
 def _import_few(
-    tenant_id: UUID, by: Principal, options: Options, rows: list[dict[str, Any]] | None, content: str, form: str
+    tenant_id: UUID, by: Principal, options: Options, rows: list[dict[str, object]] | None, content: str, form: str
 ) -> tuple[Tally, Report]:
     from_text = rows is None and form == CSV
     if rows is None:

@@ -103,7 +103,8 @@ def judge(rows: list[Row], rules: Rules) -> Judged:
             if not row.faults and spec is KINDS[USER]:
                 found.people.append(_staged(row.line, values, ids, found.moment))
             elif not row.faults:
-                found.definitions.append(Definition(row.line, str(kind), values))
+                values.pop("kind", None)
+                found.definitions.append(Definition(row.line, str(kind), **values))
         found.faults += row.faults
     return found
 

@@ -1,8 +1,7 @@
 """Resolve the roles and groups that rows name, and create those with rows of their own."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID, uuid4
 
 from identity_platform.audit.writer import record_for_each_in_tenant
@@ -16,21 +15,17 @@ from userflow.transfer import import_events, staging
 from userflow.transfer.row_fields import GROUP, ROLE
 from userflow.transfer.staging import Named, Staged
 
-# The validated fields of a row.
-Values = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The row of a role or a group."""
+    """The row of a role or a group. Roles that a group's row names may be missing."""
 
     line: int
     kind: str
-    values: Values
-
-    @property
-    def name(self) -> str:
-        return str(self.values["name"])
+    name: str
+    description: str = ""
+    permissions: Sequence[str] = ()
+    roles: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +51,8 @@ def resolve_names(people: list[Staged], creation: Creation, batch: Batch) -> tup
     wanted_roles = {name for person in people for name in person.roles or ()}
     wanted_groups = {name for person in people for name in person.groups}
     if creation.create_missing and not creation.dry_run:
-        _create_roles({name: {} for name in _permitted(wanted_roles, "roles", creation.by)})
-        _create_groups({name: {} for name in _permitted(wanted_groups, "groups", creation.by)})
+        _create_roles(Definition(0, ROLE, name) for name in _permitted(wanted_roles, "roles", creation.by))
+        _create_groups(Definition(0, GROUP, name) for name in _permitted(wanted_groups, "groups", creation.by))
     names = Names(staging.roles(wanted_roles), staging.groups(wanted_groups))
     fine = []
     for person in people:
@@ -107,12 +102,12 @@ def create_defined(definitions: list[Definition], creation: Creation, batch: Bat
     for kind, there, make in ((ROLE, staging.roles, _create_roles), (GROUP, staging.groups, _create_groups)):
         rows = [one for one in definitions if one.kind == kind]
         exist = there(one.name for one in rows)
-        new: dict[str, Values] = {}
+        new: dict[str, Definition] = {}
         for one in rows:
-            if one.name in exist or one.name.lower() in {name.lower() for name in new}:
+            if one.name in exist or one.name.lower() in new:
                 batch.tally.skipped += 1
             elif creation.create_missing:
-                new[one.name] = one.values
+                new[one.name.lower()] = one
                 batch.tally.created += 1
             else:
                 batch.fail(
@@ -123,21 +118,20 @@ def create_defined(definitions: list[Definition], creation: Creation, batch: Bat
                     ]
                 )
         if not creation.dry_run:
-            make(new)
+            make(new.values())
 
 
-def _create_roles(stated: dict[str, Values]) -> None:
+def _missing(stated: Iterable[Definition], exist: Callable[[Iterable[str]], dict[str, Named]]) -> list[Definition]:
+    by_name = {one.name: one for one in stated}
+    found = exist(by_name)
+    return [by_name[name] for name in sorted(by_name) if name not in found]
+
+
+def _create_roles(stated: Iterable[Definition]) -> None:
     """Create the missing roles, with the stated permissions, if any."""
-    exist = staging.roles(stated)
     new = [
-        Role(
-            id=uuid4(),
-            name=name,
-            description=values.get("description", ""),
-            permissions=sorted(set(values.get("permissions", []))),
-        )
-        for name, values in sorted(stated.items())
-        if name not in exist
+        Role(id=uuid4(), name=one.name, description=one.description, permissions=sorted(set(one.permissions)))
+        for one in _missing(stated, staging.roles)
     ]
     if new:
         # If the same role is created at the same moment, that one is used.
@@ -146,18 +140,14 @@ def _create_roles(stated: dict[str, Values]) -> None:
         import_events.publish_roles(new)
 
 
-def _create_groups(stated: dict[str, Values]) -> None:
+def _create_groups(stated: Iterable[Definition]) -> None:
     """Create the missing groups, and the missing roles that they carry."""
-    exist = staging.groups(stated)
-    new = [
-        Group(id=uuid4(), name=name, description=values.get("description", ""))
-        for name, values in sorted(stated.items())
-        if name not in exist
-    ]
+    missing = _missing(stated, staging.groups)
+    new = [Group(id=uuid4(), name=one.name, description=one.description) for one in missing]
     if not new:
         return
-    carried = {group.name: stated[group.name].get("roles", []) for group in new}
-    _create_roles({name: {} for names in carried.values() for name in names})
+    carried = {one.name: one.roles for one in missing}
+    _create_roles(Definition(0, ROLE, name) for names in carried.values() for name in names)
     roles = staging.roles({name for names in carried.values() for name in names})
     Group.objects.bulk_create(new, ignore_conflicts=True)
     groups = staging.groups(carried)

@@ -49,8 +49,8 @@ class Names(StrictField, serializers.ListField):
         "max_length": "Send at most {max_length} names.",
     }
 
-    def __init__(self, *, longest: int, **options: Unpack[FieldOptions]) -> None:
-        super().__init__(child=Text(max_length=longest, trim=True), max_length=MOST_NAMES, **options)
+    def __init__(self, *, longest: int) -> None:
+        super().__init__(child=Text(max_length=longest, trim=True), max_length=MOST_NAMES)
 
     def openapi(self) -> dict[str, object]:
         return {"type": "array", "maxItems": MOST_NAMES, "items": {"type": "string", "minLength": 1}}

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -99,7 +98,9 @@ def create_endpoint(
     return endpoint, secret
 
 
-def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, Any], by: Principal) -> WebhookEndpoint:
+def update_endpoint(
+    *, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, object], by: Principal
+) -> WebhookEndpoint:
     """Change the given fields of `url`, `events`, `description` and `enabled`.
 
     After a change of the address, or after enabling, pending messages are sent at once; a deliverer that sends to the old
@@ -108,8 +109,8 @@ def update_endpoint(*, tenant_id: UUID, endpoint_id: UUID, changes: dict[str, An
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
     lookup.find(tenant_id).check(Purpose.WRITE)
-    if "url" in changes:
-        _check(changes["url"])
+    if isinstance(url := changes.get("url"), str):
+        _check(url)
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)
         again = changes.get("enabled") is True and not endpoint.enabled

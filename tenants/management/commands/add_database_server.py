@@ -28,7 +28,7 @@ class Command(terminal.OperatorCommand):
         )
         parser.add_argument(
             "--capacity",
-            type=terminal.between(0),
+            type=terminal.at_least(0),
             help="Maximum number of tenants (default 1000; with --replace it stays).",
         )
         parser.add_argument(

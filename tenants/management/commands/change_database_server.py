@@ -15,7 +15,7 @@ class Command(terminal.OperatorCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", help="The server's name.")
-        parser.add_argument("--capacity", type=terminal.between(0), help="Maximum number of tenants.")
+        parser.add_argument("--capacity", type=terminal.at_least(0), help="Maximum number of tenants.")
         parser.add_argument(
             "--accepts", action=BooleanOptionalAction, default=None, help="Whether it accepts new tenants."
         )

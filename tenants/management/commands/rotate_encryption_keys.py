@@ -25,10 +25,7 @@ class Command(terminal.OperatorCommand):
         parser.add_argument("--new-key", metavar="ID", help="Only print a new key as ID:base64 for ENCRYPTION_KEYS.")
         parser.add_argument("--check", action="store_true", help="Only check that every data key can be decrypted.")
         parser.add_argument(
-            "--batch",
-            type=terminal.between(1, 10_000),
-            default=200,
-            help="Data keys in one transaction (default 200; 1 to 10000).",
+            "--batch", type=int, default=200, help="Data keys in one transaction (default 200; 1 to 10000)."
         )
 
     def handle(self, *, new_key: str | None, check: bool, batch: int, **_: object) -> None:
@@ -59,6 +56,8 @@ class Command(terminal.OperatorCommand):
         self.stdout.write("Every data key can be decrypted.")
 
     def _rotate(self, size: int) -> None:
+        if not 1 <= size <= 10_000:
+            raise CommandError("--batch must be between 1 and 10000.", returncode=terminal.NOT_TRIED)
         primary = key_ring().primary_id
         waiting = sum(number for key_id, number in keys.under_each_ring_key().items() if key_id != primary)
         done = 0
