@@ -35,7 +35,7 @@ LARGEST_SECRET = LARGEST_METADATA = 64 * 1024
 DEEPEST_METADATA = 16
 
 
-class Secret(StrictField, serializers.Field[sealing.Secret, object, object, object]):
+class Secret(StrictField):
     """A secret: a string or a JSON object of at most 64 KiB. No message repeats it."""
 
     default_error_messages = {

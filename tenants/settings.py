@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypedDict, Unpack, cast
+from typing import Final, NamedTuple, TypedDict, cast
 
 from django.conf import settings as platform
 from django.utils.functional import Promise
@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.fields import Boolean, Choice, Integer, Items, StrictField, Text, TextOptions
+from identity_platform.api.fields import Boolean, Choice, Integer, Items, StrictField, Text
 from identity_platform.environment import ANDROID_APP
 
 HOSTNAME = r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"

@@ -41,17 +41,9 @@ class Matching(Text):
 
     default_error_messages = {"form": "{says}"}
 
-    def __init__(
-        self,
-        form: re.Pattern[str],
-        says: str,
-        *,
-        max_length: int | None = None,
-        required: bool = True,
-        help_text: str | None = None,
-    ) -> None:
+    def __init__(self, form: re.Pattern[str], says: str, **options: Unpack[TextOptions]) -> None:
         self.form, self.says = form, says
-        super().__init__(max_length=max_length, required=required, help_text=help_text)
+        super().__init__(**options)
 
     def to_internal_value(self, data: object) -> str:
         text = super().to_internal_value(data)
@@ -100,8 +92,8 @@ class Attribute(Text):
 
     default_error_messages = {"form": "Send the name of an attribute; attributes with passwords are not allowed."}
 
-    def __init__(self, *, required: bool = True, help_text: str | None = None) -> None:
-        super().__init__(max_length=127, required=required, help_text=help_text)
+    def __init__(self, **options: Unpack[FieldOptions]) -> None:
+        super().__init__(max_length=127, **options)
 
     def to_internal_value(self, data: object) -> str:
         text = super().to_internal_value(data)
@@ -110,7 +102,7 @@ class Attribute(Text):
         return text
 
 
-class Table(StrictField, serializers.Field[dict[str, str], object, object, object]):
+class Table(StrictField):
     """A flat JSON object with text values."""
 
     default_error_messages = {

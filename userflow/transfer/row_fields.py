@@ -1,14 +1,11 @@
 """The fields of a row: of end users, and of roles and groups, which an export writes before the users."""
 
-from typing import Unpack
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import (
     Boolean,
     Choice,
     EmailAddress,
-    FieldOptions,
     Identifier,
     Items,
     JsonObject,

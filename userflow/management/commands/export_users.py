@@ -4,8 +4,6 @@ from argparse import ArgumentParser
 from functools import partial
 from pathlib import Path
 
-from django.core.management.base import BaseCommand
-
 from identity_platform.transfer.rows import JSONL
 from tenants.management.transfers import ExportCommand, form_of
 from userflow import mail
