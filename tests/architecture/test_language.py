@@ -69,7 +69,6 @@ NOT_YET = {
     "mfa/sms/models.py",
     "mfa/totp/engine.py",
     "tests/mfa",
-    "tests/userflow",
 }
 
 

@@ -1,4 +1,4 @@
-"""Two tenants: what one wrote the other cannot see, change, count or infer, for every operation there is.
+"""Two tenants: for every operation, neither can see, change, count or infer what the other stores.
 
 The operations are read from the API document, so a new endpoint is in this test on the day it is written.
 """

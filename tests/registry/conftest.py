@@ -1,4 +1,4 @@
-"""What the registry's tests act with: calls at its paths, callers of every kind, and tenants with calls to spare."""
+"""Calls of the registry, callers of every kind, and tenants whose rate limit is not used up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVICES = "/exsvc/api/v1/services"
 
 
 def some_name(what: str = "service") -> str:
-    """A name that no other test has."""
+    """A unique name."""
     return f"{what} {secrets.token_hex(6)}"
 
 
@@ -31,18 +31,18 @@ def new_service(**members: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Registry:
-    """The registry as one caller sees it."""
+    """The registry, called by one principal."""
 
     api: Api
 
     def create(self, **members: Any) -> dict[str, Any]:
-        """A new service's record."""
+        """Create a service and return its record."""
         response = self.api.post(SERVICES, new_service(**members))
         assert response.status_code == 201, response.content
         return dict(response.json())
 
     def bind(self, service: dict[str, Any], secret: Any = "s3cret", **members: Any) -> dict[str, Any]:
-        """A new credential's record."""
+        """Create a credential and return its record."""
         response = self.api.post(credentials_of(service), {"name": some_name("key"), "secret": secret, **members})
         assert response.status_code == 201, response.content
         return dict(response.json())
@@ -70,7 +70,7 @@ def credential_at(service: dict[str, Any], credential: dict[str, Any]) -> str:
 
 
 def as_client(tenant: TestTenant, *scopes: str, granted: tuple[str, ...] | None = None) -> Api:
-    """The door with the token of an application that asked for these scopes (and holds `granted`, if that is more)."""
+    """The registry called by an application with a token of these scopes (and grants of `granted`, if given)."""
     body = {"name": some_name("client"), "type": "confidential", "scopes": list(granted or scopes)}
     made = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", body)
     assert made.status_code == 201, made.content
@@ -82,7 +82,7 @@ def as_client(tenant: TestTenant, *scopes: str, granted: tuple[str, ...] | None 
 
 
 def as_end_user(tenant: TestTenant, *permissions: str) -> Api:
-    """The door with the token of an end user whose role holds these permissions."""
+    """The registry called by an end user whose role grants these permissions."""
     person = tenant.register()
     with in_tenant(tenant.id):
         role = Role.objects.create(name=some_name("role"), permissions=list(permissions))
@@ -92,27 +92,27 @@ def as_end_user(tenant: TestTenant, *permissions: str) -> Api:
 
 @pytest.fixture(scope="module")
 def tenant(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
-    """A tenant that the tests of a file share: those of all files together would spend its hundred calls of a minute."""
+    """A tenant of this test file: all files together would exceed its hundred calls a minute."""
     with django_db_blocker.unblock():
         return populate(build_tenant("tenant"))
 
 
 @pytest.fixture(scope="module")
 def other_tenant(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
-    """A second one."""
+    """A second tenant."""
     with django_db_blocker.unblock():
         return populate(build_tenant("other"))
 
 
 def with_room(new_tenant: Callable[[], TestTenant], seconds: int) -> TestTenant:
-    """A tenant whose window of calls has just begun, or lasts for so long."""
+    """A tenant whose rate-limit window has just begun or lasts for this time."""
     while seconds_left_in_window(f"tenant:{(made := new_tenant()).id}", 60) < seconds:
         pass
     return made
 
 
 def lasting(caller: Callable[[], Api], seconds: int) -> Api:
-    """A caller who counts for itself (`registry.limits`), and whose window of calls lasts for so long."""
+    """A caller with a limit of its own (`registry.limits`), whose window lasts for this time."""
     while True:
         api = caller()
         claims = jwt.decode(str(api.token), options={"verify_signature": False})
@@ -122,19 +122,19 @@ def lasting(caller: Callable[[], Api], seconds: int) -> Api:
 
 @pytest.fixture
 def registry(new_tenant: Callable[[], TestTenant]) -> Registry:
-    """The registry of a tenant of the test's own, seen by its admin: the whole limit is there to spend."""
+    """The registry of a new tenant, called by its admin, with an unused limit."""
     return Registry(new_tenant().api)
 
 
 @pytest.fixture
 def other_registry(new_tenant: Callable[[], TestTenant]) -> Registry:
-    """That of a second tenant."""
+    """The registry of a second new tenant."""
     return Registry(new_tenant().api)
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """`serve(workers=2, NAME="value")` starts the platform as processes of its own on this test's databases."""
+    """`serve(workers=2, NAME="value")` starts server processes on the databases of this test."""
     started: list[Server] = []
 
     def start(*, workers: int = 1, **more: str) -> Server:

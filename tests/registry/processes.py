@@ -1,4 +1,4 @@
-"""The platform as real server processes on this test process's databases, for what one process cannot show."""
+"""Real server processes on the databases of this test process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The variables that make another process of the platform one of this test's platform."""
+    """Return the environment of another process on the databases of this test."""
     parts = settings.DATABASES["default"]
     known = {"dbname": parts["NAME"], "user": parts["USER"], "password": parts["PASSWORD"], "host": parts["HOST"]}
     if parts["PORT"]:
@@ -55,7 +55,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class Answer:
-    """One answer of a server."""
+    """A response of a server."""
 
     def __init__(self, status: int, headers: dict[str, str], content: bytes) -> None:
         self.status_code, self.headers, self.content = status, CaseInsensitiveMapping(headers), content
@@ -65,7 +65,7 @@ class Answer:
 
 
 class Server:
-    """The program of bin/serve with that many worker processes."""
+    """bin/serve with this number of worker processes."""
 
     def __init__(self, log: Path, workers: int, **more: str) -> None:
         self.port = free_port()
@@ -86,7 +86,7 @@ class Server:
             )
 
     def wait(self, seconds: float = 150) -> None:
-        """Until it answers."""
+        """Wait until the server responds."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.log.read_text()
@@ -107,7 +107,7 @@ class Server:
         headers: dict[str, str] | None = None,
         connection: HTTPConnection | None = None,
     ) -> Answer:
-        """One request, over a connection of its own unless one is given."""
+        """Send one request, over a new connection unless one is given."""
         line = connection or HTTPConnection("127.0.0.1", self.port, timeout=30)
         sent = dict(headers or {})
         if token:
@@ -123,11 +123,11 @@ class Server:
         return found
 
     def line(self) -> HTTPConnection:
-        """A connection to keep."""
+        """Open a connection."""
         return HTTPConnection("127.0.0.1", self.port, timeout=30)
 
     def end(self) -> None:
-        """Stop it and wait."""
+        """Stop the server and wait for its end."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(timeout=60)

@@ -1,4 +1,4 @@
-"""Secrets bound to services: kept sealed, handed out by name of the reader only, and never twice by accident."""
+"""Secrets of services: stored sealed, returned to permitted callers only, each read audited."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_unaudited_secret_is_not_returned(registry: Registry) -> None:
     service = registry.create()
     credential = registry.bind(service, "stays-here")
     with connection.cursor() as cursor:
-        # A constraint that only this credential's row breaks: other tests go on writing theirs.
+        # A constraint that only this credential's row violates, so other tests are not affected.
         broken = f"target_id <> '{credential['id']}'"
         cursor.execute(f"ALTER TABLE audit_platformevent ADD CONSTRAINT no_such_row CHECK ({broken}) NOT VALID")
         try:
@@ -226,7 +226,7 @@ def test_create_credential_names_invalid_fields(table: tuple[Registry, Any], mem
 
 @pytest.fixture(scope="module")
 def table(django_db_setup: None, django_db_blocker: Any) -> tuple[Registry, Any]:
-    """A service for the many calls of one table."""
+    """A service for the many calls of one parametrized test."""
     from tests.world import build_tenant
 
     with django_db_blocker.unblock():
@@ -273,7 +273,7 @@ def test_read_secrets_query_count_is_constant(registry: Registry) -> None:
     assert counts == [(5, 0), (5, 0)]
 
 
-# --- who may read secrets ----------------------------------------------------------------------------------------------
+# --- permissions to read secrets ----------------------------------------------------------------------------------------------
 
 
 def test_service_and_secret_permissions_are_separate(tenant: TestTenant) -> None:
@@ -408,11 +408,11 @@ def test_unreadable_secret_can_be_replaced(registry: Registry) -> None:
     assert "unreadable" not in found
 
 
-# --- at the same moment ------------------------------------------------------------------------------------------------
+# --- parallel calls ------------------------------------------------------------------------------------------------
 
 
 def at_once(number: int, call: Any) -> list[Any]:
-    """Answers of that many calls that begin together; each gets its number."""
+    """Return the responses of parallel calls; each call gets its number."""
     barrier = threading.Barrier(number)
 
     def run(index: int) -> Any:

@@ -1,4 +1,4 @@
-"""What a token says and what its owner may do now."""
+"""The claims of a token and the present permissions of its owner."""
 
 from __future__ import annotations
 

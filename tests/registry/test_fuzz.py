@@ -52,7 +52,7 @@ def test_registry_responses_match_openapi(new_tenant: Callable[[], TestTenant], 
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
             seen.setdefault(operation.label, set()).update(answers(operation, mode, registry))
     assert len(seen) == 11
-    # Each of them was really met: by what is right and by what is wrong.
+    # Each operation was called with valid and with invalid requests.
     for label, statuses in seen.items():
         assert statuses & {200, 201, 409}, label
     for label in ("POST /exsvc/api/v1/services", "PUT /exsvc/api/v1/services/{service_id}"):
@@ -60,7 +60,7 @@ def test_registry_responses_match_openapi(new_tenant: Callable[[], TestTenant], 
 
 
 def answers(operation: Any, mode: Any, registry: Registry) -> set[int]:
-    """The statuses of an operation under as many cases, half of them on a service and a credential that exist."""
+    """Return the statuses of an operation for this number of cases, half of them on existing records."""
     seen = set()
     service = registry.create()
     credential = registry.bind(service)
@@ -75,7 +75,7 @@ def answers(operation: Any, mode: Any, registry: Registry) -> set[int]:
         headers = {"Authorization": f"Bearer {registry.api.token}"}
         seen.add(case.call_and_validate(headers=headers, checks=CHECKS).status_code)
 
-    # Where nothing can be sent wrongly there is no wrong case; that the right ones were met is checked by the caller.
+    # Operations without input have no invalid case; the caller checks that the valid ones were met.
     with contextlib.suppress(Unsatisfiable):
         run()
     return seen

@@ -1,4 +1,4 @@
-"""Two tenants: what one has, the other cannot see, change, count or tell from nothing at all."""
+"""Two tenants: neither can see, change, count or infer the records of the other."""
 
 from __future__ import annotations
 

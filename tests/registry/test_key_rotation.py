@@ -1,4 +1,4 @@
-"""A new encryption key takes over while requests go on, is interrupted, goes on, and the old key is thrown away."""
+"""A rotation to a new encryption key during requests: interrupted, continued, and the old key removed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def old() -> str:
 
 @pytest.fixture
 def new(old: str) -> Iterator[str]:
-    """A second key; at the end everything is under the first one again, and the crowd is gone."""
+    """A second key. Afterwards all data keys are wrapped under the first one again, and the added ones are deleted."""
     key_id = f"new-{uuid4().hex[:8]}"
     key = f"{key_id}:{base64.b64encode(os.urandom(32)).decode()}"
     yield key
@@ -61,7 +61,7 @@ def new(old: str) -> Iterator[str]:
 
 
 def crowd() -> None:
-    """Data keys of as many tenants as it takes to interrupt a rotation."""
+    """As many data keys as it takes to interrupt a rotation."""
     rows = []
     for number in range(CROWD):
         owner = f"crowd-{number:06}"
@@ -72,7 +72,7 @@ def crowd() -> None:
 
 @contextlib.contextmanager
 def asking(server: Server, registries: list[Registry], paths: list[str]) -> Iterator[Counter[int]]:
-    """Read secrets again and again meanwhile, slower than the limit allows however long it lasts; counts the statuses."""
+    """Read secrets continuously during the block, below the rate limit; count the statuses."""
     seen: Counter[int] = Counter()
     done = threading.Event()
 
@@ -112,7 +112,7 @@ def test_encryption_key_rotation_end_to_end(
     # Every process knows the new key before anything is wrapped under it.
     first = serve(workers=1, ENCRYPTION_KEYS=f"{old},{new}")
     with asking(first, registries, paths) as seen:
-        # The rotation is killed on its way, and comes no further than half of it however long that takes ...
+        # The rotation is held at half of the keys, and killed there.
         with transaction.atomic():
             DataKey.objects.select_for_update().get(owner=f"crowd-{CROWD // 2:06}")
             rotation = subprocess.Popen(
@@ -128,12 +128,12 @@ def test_encryption_key_rotation_end_to_end(
         time.sleep(0.2)
         half = under(new_id)
         assert 0 < half < CROWD
-        # ... a server that starts now, with keys of both kinds before it, works ...
+        # A server that starts now reads keys of both kinds.
         second = serve(workers=1, ENCRYPTION_KEYS=f"{new},{old}")
         for number, path in enumerate(paths):
             response = second.call("GET", path, token=registries[number].api.token)
             assert response.json()["credentials"][0]["secret"] == f"secret {number}"
-        # ... and the next run does the rest and only that.
+        # The next run rewraps only the rest.
         again = command(ring=f"{new},{old}")
         assert again.returncode == 0, again.stderr
         assert f"No data key uses {old_id}" in again.stdout
@@ -141,7 +141,7 @@ def test_encryption_key_rotation_end_to_end(
     assert seen[200] > 5
     assert set(seen) == {200}
 
-    # The old key is thrown away: a process that never knew it opens everything.
+    # The old key is removed: a process without it decrypts everything.
     third = serve(workers=1, ENCRYPTION_KEYS=new)
     for number, path in enumerate(paths):
         response = third.call("GET", path, token=registries[number].api.token)

@@ -27,7 +27,7 @@ CALLS, LINES = 500, 20
 
 @pytest.fixture
 def registry(new_tenant: Callable[[], TestTenant]) -> Registry:
-    """The registry of a tenant whose window of calls does not end in the middle of a test."""
+    """The registry of a tenant whose rate-limit window does not end during a test."""
     return Registry(with_room(new_tenant, seconds=20).api)
 
 
@@ -44,7 +44,7 @@ def test_exactly_100_of_500_parallel_calls_pass(
     def flood(line_number: int) -> list[Answer]:
         line, responses = server.line(), []
         for number in range(CALLS // LINES):
-            # What a caller writes into headers must neither free it from its limit nor spend another tenant's.
+            # Headers must neither free a caller from its limit nor use up another tenant's.
             forged = {
                 "X-Forwarded-For": f"198.51.100.{number}",
                 "X-Tenant-ID": str(other.id if number % 2 else uuid4()),
@@ -80,7 +80,7 @@ def test_exactly_100_of_500_parallel_calls_pass(
 
 @pytest.fixture
 def five(settings: Settings) -> None:
-    """A limit that a test can reach soon."""
+    """A low limit."""
     settings.LIMITS = {**settings.LIMITS, "registry": (5, 60), "anonymous_registry": (3, 60)}
 
 
@@ -146,7 +146,7 @@ def test_callers_of_one_tenant_share_its_limit(new_tenant: Callable[[], TestTena
 @pytest.mark.usefixtures("five")
 def test_caller_without_permissions_does_not_use_limit(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = with_room(new_tenant, seconds=20)
-    # Anybody may register; none of them may keep the tenant's back ends from their secrets.
+    # Anyone can register, but must not keep the tenant's back ends from their secrets.
     other = tenant.as_user(tenant.register())
     for caller in (lambda: tenant.as_user(tenant.register()), lambda: as_client(tenant, "endusers:read")):
         api = lasting(caller, seconds=10)
@@ -200,7 +200,7 @@ def test_suspended_tenant_is_rejected(new_tenant: Callable[[], TestTenant]) -> N
 
 @pytest.fixture
 def valkey(settings: Settings) -> Iterator[Valkey]:
-    """Limits counted in a server of the test's own."""
+    """Limits counted in a Valkey of this test."""
     folder = Path(tempfile.mkdtemp(prefix="vk"))
     server = Valkey(folder)
     server.start()

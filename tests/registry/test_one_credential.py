@@ -1,4 +1,4 @@
-"""Reading one credential by its id, and what an inactive service returns of its secrets."""
+"""Read one credential by its id; an inactive service returns no secrets."""
 
 from typing import Any
 from uuid import uuid4
@@ -92,7 +92,7 @@ def test_inactive_service_returns_no_secret(registry: Registry) -> None:
     assert [code(response) for response in refused] == [(409, "SERVICE_INACTIVE")] * 2
     assert not [response for response in refused if b"kept-in" in response.content]
     assert "service_credential.read" not in [action for action, _ in audit_events(credential)]
-    # What holds no secret is still shown.
+    # Records without secrets are still shown.
     assert [row["id"] for row in registry.read(service, status="revoked")["credentials"]] == [revoked["id"]]
     assert registry.api.get(credential_at(service, revoked)).json()["secret"] is None
 

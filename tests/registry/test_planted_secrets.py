@@ -1,4 +1,4 @@
-"""Two hundred secrets go in; then everything that was written anywhere is searched for them."""
+"""Store two hundred secrets, then search everything that was written anywhere for them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ NOT_OURS = ("pg_catalog", "information_schema")
 
 
 def forms_of(secret: str) -> list[str]:
-    """How a secret could have got away: as it is, in hex, and in base64 at each of its three offsets."""
+    """Return the forms in which a secret could leak: plain, hex, and base64 at each of its three offsets."""
     raw = secret.encode()
     found = [secret, raw.hex(), secret[::-1]]
     for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + raw).decode()
-        # The characters at both ends depend on what stands beside it.
+        # The characters at both ends depend on the adjacent bytes.
         found += [encoded[4:-4], encoded[4:-4].replace("+", "-").replace("/", "_")]
     return found
 
 
 def dump(alias: str) -> Iterator[str]:
-    """Every row of every table of a database as text, as pg_dump would write it; bytes come as hex."""
+    """Return every row of every table as text, as pg_dump writes it; bytes as hex."""
     with connections[alias].cursor() as cursor:
         cursor.execute(
             "SELECT format('%%I.%%I', schemaname, tablename) FROM pg_tables WHERE schemaname <> ALL(%s)",
@@ -49,7 +49,7 @@ def dump(alias: str) -> Iterator[str]:
 
 
 def plant(registry: Registry, send: Callable[..., Any], hidden: list[str]) -> None:
-    """Bind secrets in every way there is, the rejected ways included, and read them."""
+    """Store secrets in every possible way, including rejected ones, and read them."""
     service = registry.create()
     for number, secret in enumerate(hidden):
         shape: Any = secret if number % 2 else {"id": "x", "key": {"private": secret}}
@@ -96,7 +96,7 @@ def test_dumps_logs_and_audit_hold_no_secret(
         with in_tenant(tenant.id):
             written[f"database of {tenant.id}"] = "\n".join(dump("tenant"))
     written["valkey"] = everything_in_valkey()
-    # Each of the haystacks is one: what must be there is.
+    # Each searched place contains what it must contain.
     assert "POST" in written["log"]
     assert "service_credential.read" in written["global database"]
     assert all("userflow_role" in text for name, text in written.items() if name.startswith("database of"))
@@ -113,7 +113,7 @@ def everything_in_valkey() -> str:
 
 
 def test_pg_stat_statements_hold_no_secret(registry: Registry) -> None:
-    """The driver puts values into statements: what the server shows of the last one must be past the secret."""
+    """The driver puts values into statements, so the end of the last statement must not contain the secret."""
     secret = secrets.token_hex(16)
     service = registry.create()
     registry.bind(service, secret)

@@ -99,7 +99,7 @@ def test_update_service_changes_every_field(registry: Registry) -> None:
 
 
 def test_numbers_beyond_64_bits_survive(registry: Registry) -> None:
-    """jsonb writes 1e300 out in digits."""
+    """jsonb stores 1e300 as digits."""
     metadata = {"large": 1e300, "small": 1e-300, "list": [-2.5e20], "whole": 2**53, "flag": True}
     record = registry.create(metadata=metadata)
     assert registry.api.put(at(record), {"type": "other"}).json()["metadata"] == metadata
@@ -159,7 +159,7 @@ def test_create_service_names_invalid_field(new_tenant_once: TestTenant, member:
 
 @pytest.fixture(scope="module")
 def new_tenant_once(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
-    """A tenant for the many calls of one table, which do not fit into the minute of a shared one."""
+    """A tenant for the many calls of one test, which would exceed the limit of a shared one."""
     from tests.world import build_tenant
 
     with django_db_blocker.unblock():
@@ -325,7 +325,7 @@ def test_service_list_caps_limit_and_accepts_far_pages(tenant: TestTenant) -> No
     assert response.json()["pagination"]["limit"] == 100
 
 
-# --- who may --------------------------------------------------------------------------------------------------------
+# --- permissions --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_deleting_tenant_deletes_services_and_counts(new_tenant: Callable[[], Te
 
 
 def test_service_totals_match_after_parallel_changes(new_tenant: Callable[[], TestTenant]) -> None:
-    """Whole statements over many rows, as imports send them."""
+    """Statements over many rows, as imports send them."""
     tenant = new_tenant()
     rows = [
         Service(tenant_id=tenant.id, name=f"n{n}", type=f"t{n % 7}", base_url="https://x.example") for n in range(500)

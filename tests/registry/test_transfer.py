@@ -1,4 +1,4 @@
-"""Services out of files and into files: with the registry's own rules, and secrets only where they are asked for."""
+"""Import and export services by the registry's rules, with secrets only on request."""
 
 import json
 import secrets
@@ -25,7 +25,7 @@ def service(**members: Any) -> dict[str, Any]:
 
 
 def peopled(tenant: TestTenant) -> dict[str, Any]:
-    """Two services, one with an active, an object as a, and a revoked credential."""
+    """Two services; one has an active credential, one whose secret is an object, and a revoked one."""
     made = tenant.api.post(SERVICES, service(name="Mail", description="Sends\nmail", metadata={"a": [1]})).json()
     tenant.api.post(SERVICES, service(name="=Pay", type="payment", status="inactive"))
     credentials = f"{SERVICES}/{made['id']}/credentials"
@@ -198,8 +198,8 @@ def test_killed_service_import_resumes_once(new_tenant: Callable[[], TestTenant]
     rows = [service(name=f"s{n:04}") for n in range(400)]
     rows.insert(200, {"kind": "credential", "service": held.name, "name": "a", "secret": "s"})
     command = ["import_services", slug(tenant), jsonl(tmp_path / "in.jsonl", *rows), "--batch-size", 2]
-    # It comes no further than a service that we hold, and is at work still when the second one comes. Stopped by a signal
-    # it might hold the run, on which the second one would wait.
+    # It waits for a service that the test has locked, so it still runs when the second one starts. Stopped by a signal
+    # it might hold the run, and the second one would wait for it.
     with transaction.atomic():
         Service.objects.select_for_update().get(pk=held.pk)
         with another_process(*command) as process:

@@ -74,7 +74,7 @@ def _locks_are_let_go() -> None:
     for server in DatabaseServer.objects.filter(accepts_tenants=True):
         with suppress(psycopg.Error), databases.maintenance_connection(server) as raw:
             before = set(raw.execute(HOLDERS).fetchall())
-            # Those of other tests are among them, which may take their time.
+            # Jobs of other tests are among them and may take longer.
             within(10, lambda raw=raw, before=before: not before & set(raw.execute(HOLDERS).fetchall()))
 
 

@@ -45,7 +45,7 @@ def status_of(tenant: Tenant) -> str:
 
 @contextmanager
 def typing(words: str, monkeypatch: Any) -> Iterator[None]:
-    """Type this at a terminal."""
+    """Type this answer on a terminal."""
     keyboard, screen = pty.openpty()
     os.write(keyboard, f"{words}\n".encode())
     with os.fdopen(screen, "r") as terminal:

@@ -80,7 +80,7 @@ def test_restore_deleted_restores_everything(folder: Path, populated: tuple[Test
     row = Tenant.objects.get(pk=tenant.id)
     assert (row.slug, row.name) == (slug, tenant.name)
     assert tenant.sign_in(person)["access_token"]
-    # What was open at the deletion stays closed.
+    # Sessions that were open at the deletion stay closed.
     assert Api(token=before["access_token"]).get("/authmgr/validate").status_code == 401
     assert tenant.api.get("/authmgr/validate").status_code == 401
     admin = Api(token=sign_in_admin(tenant.admin.username)["access_token"])
@@ -93,7 +93,7 @@ def test_restore_deleted_restores_everything(folder: Path, populated: tuple[Test
 
 
 def test_delete_keeps_backup_of_very_many_services(folder: Path, new_tenant: Callable[[], TestTenant]) -> None:
-    # More than one statement takes as parameters.
+    # More than the parameters of one statement.
     tenant, number = new_tenant(), 66_000
     with connection.cursor() as cursor:
         cursor.execute(

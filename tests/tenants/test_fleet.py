@@ -16,7 +16,7 @@ from tenants.schema import schema_version
 from tenants.servers import seal_url
 from tests.tenants.conftest import AnotherProcess, connect_to, make_tenants, run_command
 
-# So many tenants take their time on a busy machine.
+# Creating many tenants is slow on a busy machine.
 pytestmark = pytest.mark.timeout(300)
 FLEET, STUBBORN = 100, 37
 TABLE = "newer_release_note"
@@ -133,7 +133,7 @@ def test_dry_run_changes_nothing(many_tenants: list[Tenant], newer_release: Anot
 def test_unreachable_canary_stops_no_other_tenant(many_tenants: list[Tenant], newer_release: AnotherProcess) -> None:
     dark, other = many_tenants[FLEET + 31 : FLEET + 33]
     name = f"dark-{secrets.token_hex(3)}"
-    url = "postgresql://nobody@127.0.0.1:1/?connect_timeout=1"
+    url = "postgresql://unknown@127.0.0.1:1/?connect_timeout=1"
     server = DatabaseServer.objects.create(
         name=name, host="dark", accepts_tenants=False, url_sealed=seal_url(name, "url_sealed", url)
     )
@@ -172,7 +172,7 @@ def test_migrate_without_work_is_one_statement(django_db_setup: None) -> None:
         for t in tenants
     ]
     TenantDatabase.objects.bulk_create(rows)
-    # What other tests have left behind is behind still afterwards.
+    # Tenants of other tests that were behind before are still behind.
     left = TenantDatabase.objects.filter(~Q(schema_version=schema_version()) | Q(status="migrating"))
     behind = {pk: facts for pk, *facts in left.values_list("pk", "schema_version", "status")}
     TenantDatabase.objects.filter(pk__in=behind).update(schema_version=schema_version(), status="suspended")

@@ -53,7 +53,7 @@ def login(tenant: TestTenant, email: str, password: str = PASSWORD) -> Any:
 
 
 def secret_calls(tenant: TestTenant, user: TestUser, phoned: TestUser, refresh_token: str) -> dict[str, Call]:
-    """Every path that reads or stores a secret of a tenant."""
+    """Return a call for every path that reads or stores a secret of a tenant."""
     registry = Registry(tenant.api)
     service = registry.create()
     registry.bind(service)
@@ -64,7 +64,7 @@ def secret_calls(tenant: TestTenant, user: TestUser, phoned: TestUser, refresh_t
     named = {"email": bearer.email, "tenant_id": str(tenant.id)}
     return {
         "sign-in": lambda: login(tenant, user.email),
-        "sign-in of an unknown user": lambda: login(tenant, "nobody@example.com"),
+        "sign-in of an unknown user": lambda: login(tenant, "unknown@example.com"),
         "totp verify": lambda: Api().post("/webauthn/totp/verify", {**user.name, "code": "000000"}),
         "backup code": lambda: Api().post("/webauthn/totp/verify", {**user.name, "backup_code": user.backup_codes[0]}),
         "totp begin": lambda: Api(token=token).post("/webauthn/totp/beginSetup", named),
@@ -121,6 +121,6 @@ def test_locked_platform_data_key_is_503(tenant: TestTenant, lock: Callable[[str
         Api().get("/.well-known/jwks.json"),
         Api().post("/uflow/admin/auth/login", body),
         tenant.api.get("/uflow/admin/users/me"),
-        Api().post("/uflow/admin/auth/login", {**body, "username": f"nobody-{secrets.token_hex(4)}"}),
+        Api().post("/uflow/admin/auth/login", {**body, "username": f"unknown-{secrets.token_hex(4)}"}),
     ]
     assert [response.status_code for response in responses] == [503] * len(responses)

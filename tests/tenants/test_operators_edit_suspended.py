@@ -115,7 +115,7 @@ def test_operator_edits_admins_of_suspended_tenant(new_tenant: Callable[[], Test
     suspend_tenant(tenant_id=tenant.id)
     assert operator.put(f"/uflow/admin/users/{second}", {"first_name": "New"}).json()["first_name"] == "New"
     assert operator.post("/uflow/admin/users/active", {"user_id": second, "active": False}).status_code == 200
-    assert operator.delete(f"/uflow/admin/users/{tenant.admin.id}").status_code == 403  # the last one
+    assert operator.delete(f"/uflow/admin/users/{tenant.admin.id}").status_code == 403  # the last admin
     assert tenant.api.put(f"/uflow/admin/users/{second}", {"first_name": "Own"}).status_code == 403
 
 

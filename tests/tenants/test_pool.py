@@ -24,7 +24,7 @@ from tests.tenants.conftest import make_tenants
 from tests.world import TestTenant
 from userflow.models import EndUser
 
-# So many tenants take their time on a busy machine.
+# Creating many tenants is slow on a busy machine.
 pytestmark = pytest.mark.timeout(300)
 BUDGET = settings.TENANT_CONNECTION_BUDGET
 ON_THE_SERVER = "SELECT count(*) FROM pg_stat_activity WHERE starts_with(datname, %s) AND application_name = 'identity'"
@@ -83,7 +83,7 @@ def test_random_use_of_300_tenants_stays_within_budget(many_tenants: list[Tenant
 
     with ThreadPoolExecutor(walkers) as pool:
         list(pool.map(walk, range(walkers)))
-    # What the process has given up ends on the server a moment later.
+    # The server ends a closed connection a moment later.
     assert within(30, lambda: on_the_server() <= BUDGET)
     assert wrong == []
     assert most == BUDGET
@@ -165,7 +165,7 @@ def test_request_waits_two_seconds_for_exhausted_budget_then_503(
 
 
 def test_waiter_gets_first_released_connection(many_tenants: list[Tenant]) -> None:
-    for _ in range(5):  # again where the machine was busy
+    for _ in range(5):  # more tries on a busy machine
         with budget_in_use(many_tenants) as free:
             threading.Timer(0.3, free.set).start()
             began = time.monotonic()

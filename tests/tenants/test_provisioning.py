@@ -125,7 +125,7 @@ def test_delete_removes_one_tenant_and_keeps_others(
 ) -> None:
     tenant, others = new_tenant(), AdminUser.objects.filter(tenant_id=other_tenant.id).count()
     person = tenant.register()
-    with connect_to(tenant.row):  # a pooler's connection, for one
+    with connect_to(tenant.row):  # for example a pooler's connection
         provisioning.delete_tenant(tenant_id=tenant.id)
     assert tenant.row.database.name not in databases_on(main_server())
     assert not AdminUser.objects.filter(tenant_id=tenant.id).exists()

@@ -70,12 +70,12 @@ def test_restore_returns_to_backup(settled: TestTenant, tmp_path: Path) -> None:
     assert before not in databases_on(main_server())
     assert settled.register().id in people(settled)
     assert wrong() == []
-    # Whatever was open at the moment of the backup may have been closed for a reason since.
+    # Sessions that were open at the time of the backup may have been closed since, for example as stolen.
     assert tried(opened) == {"access": 401, "refresh": 400, "reset": 400, "invitation": 400}
 
 
 def open_things(tenant: TestTenant, person: User) -> dict[str, str]:
-    """A session, a link to set a password, and an invitation, each by its token."""
+    """The tokens of a session, of a link to set a password and of an invitation."""
     signed_in = tenant.sign_in(person)
     forgot = {"email": person.email, "tenant_id": str(tenant.id)}
     assert Api().post("/uflow/auth/enduser/password/forgot", forgot).status_code == 200
@@ -92,7 +92,7 @@ def open_things(tenant: TestTenant, person: User) -> dict[str, str]:
 
 
 def tried(opened: dict[str, str]) -> dict[str, int]:
-    """Return the responses to each of them."""
+    """Return the response to each token."""
     password = {"password": "another horse 9 battery"}
     responses = {
         "access": Api(token=opened["access"]).get("/authmgr/validate"),
@@ -118,12 +118,12 @@ def test_next_backup_removes_leftovers_of_killed_backup(
     assert another_process.run("backup_tenant", slug, str(yesterday), kill_after="written out").code == 9
     (dump,) = tmp_path.rglob("*.dump")
     run_command("export_users", slug, str(people))
-    assert dump.exists()  # on a disk that is shared it may be another machine's, which is at work
+    assert dump.exists()  # on a shared disk another machine may be using it
     for path in (dump, dump.with_name(".lock"), dump.parent):
         os.utime(path, (0, 0))
     with at_the_step("written out", lambda: run_command("export_users", slug, str(people))):
         run_command("backup_tenant", slug, str(today))
-    # The second one was at work while the third began, and kept its own.
+    # The second job was running when the third began, and kept its folder.
     assert sorted(tmp_path.iterdir()) == [people, today]
 
 
@@ -281,7 +281,7 @@ def test_move_to_current_server_is_rejected(settled: TestTenant) -> None:
 
 def test_failed_move_changes_nothing(settled: TestTenant, second: DatabaseServer) -> None:
     person, spares = settled.register(), WarmDatabase.objects.count()
-    # A row that its own table's rule would not take any more: reading in ends with an error.
+    # A row that violates a constraint of its table, so pg_restore fails.
     with connect_to(settled.row) as raw:
         raw.execute("CREATE FUNCTION broken() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1'")
         raw.execute("CREATE TABLE odd (x int CHECK (broken() = x))")
@@ -369,7 +369,7 @@ def test_job_after_restore_uses_restored_database(
         with at_the_step("read in", begin):
             run_command("restore_tenant", slug, file, yes=True)
         ended = waiting[0].result()
-    # On a slow machine it has given up waiting: then it says so, and nothing of it is there.
+    # On a slow machine it stops waiting: then it reports that, and leaves nothing behind.
     assert ended.code == 0 or "Another job" in ended.said
     assert (mapping_of(settled).status, wrong()) == ("active", [])
     assert settled.register().id in people(settled)

@@ -146,7 +146,7 @@ def test_check_names_unreachable_server() -> None:
     from tenants.servers import seal_url
 
     name = f"dark-{secrets.token_hex(3)}"
-    url = "postgresql://nobody:hidden@127.0.0.1:1/?connect_timeout=1"
+    url = "postgresql://unknown:hidden@127.0.0.1:1/?connect_timeout=1"
     DatabaseServer.objects.create(
         name=name, host="dark", accepts_tenants=False, url_sealed=seal_url(name, "url_sealed", url)
     )

@@ -95,7 +95,7 @@ def test_migrate_covers_every_server(second: DatabaseServer, new_tenant: Callabl
 
     tenant = new_tenant()
     TenantDatabase.objects.filter(pk=tenant.id).update(schema_version="0-000000000000")
-    # Of no tenants but that server's: what others have left is not its business.
+    # Only of that server: other tests may have left tenants elsewhere.
     outcomes = [outcome for outcome in fleet.migrate_tenants().outcomes if outcome.server == second.name]
     assert [(outcome.slug, outcome.result) for outcome in outcomes] == [(tenant.slug, "migrated")]
     assert TenantDatabase.objects.get(pk=tenant.id).schema_version == schema_version()
@@ -105,7 +105,7 @@ def test_migrate_covers_every_server(second: DatabaseServer, new_tenant: Callabl
     ("url", "says"),
     [
         ("not a url", "The URL is invalid"),
-        ("postgresql://nobody@127.0.0.1:1/?connect_timeout=1", "The connection failed"),
+        ("postgresql://unknown@127.0.0.1:1/?connect_timeout=1", "The connection failed"),
     ],
 )
 def test_add_rejects_unfit_server(url: str, says: str) -> None:
@@ -141,7 +141,7 @@ def test_check_counts_connections_of_every_server(second: DatabaseServer, settin
 
 def test_check_warns_of_a_server_it_cannot_reach(second: DatabaseServer, settings: Any) -> None:
     settings.PGBOUNCER = True
-    sealed = seal_url(second.name, "url_sealed", "postgresql://nobody@127.0.0.1:1/?connect_timeout=1")
+    sealed = seal_url(second.name, "url_sealed", "postgresql://unknown@127.0.0.1:1/?connect_timeout=1")
     DatabaseServer.objects.filter(pk=second.pk).update(url_sealed=sealed, revision=2)
     assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.W004"]
     DatabaseServer.objects.filter(pk=second.pk).update(url_sealed=second.url_sealed, revision=3)

@@ -99,8 +99,8 @@ def test_suspend_and_resume_commands(shut: TestTenant) -> None:
 
 @pytest.mark.parametrize("command", ["suspend_tenant", "resume_tenant", "delete_tenant"])
 def test_migrate_rejects_unknown_slug(command: str) -> None:
-    with pytest.raises(CommandError, match="No tenant has the slug nobody") as error:
-        run_command(command, "nobody")
+    with pytest.raises(CommandError, match="No tenant has the slug unknown") as error:
+        run_command(command, "unknown")
     assert error.value.returncode == 2
 
 

@@ -15,7 +15,7 @@ from tenants.capacity import main_server
 from tests.machine.conftest import within
 from tests.world import TestTenant
 
-# At rest: one that is stopped at work may hold what the whole server waits for, and other tests with it.
+# Only idle ones: a stopped busy process may hold a lock that the whole server, and other tests, wait for.
 BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend' AND state = 'idle'"
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
 
@@ -45,7 +45,7 @@ def locked() -> Iterator[None]:
     with psycopg.connect(**connection.get_connection_params()) as raw:
         raw.execute("LOCK TABLE userflow_adminuser IN ACCESS EXCLUSIVE MODE")
         yield
-        # A cancelled statement no longer waits on the server. (What Django does at the start of a request; its
+        # A cancelled statement no longer waits on the server. (Django does this at the start of a request; its
         # test client leaves it out.)
         close_old_connections()
         assert within(5, lambda: ask(WAITING) == [0])
@@ -53,7 +53,7 @@ def locked() -> Iterator[None]:
 
 @pytest.mark.parametrize("fault", [hanging, locked])
 def test_global_outage_is_503(fault: Callable[[], AbstractContextManager[None]], tenant: TestTenant) -> None:
-    for _ in range(3):  # again where the machine was busy
+    for _ in range(3):  # more tries on a busy machine
         assert tenant.api.get("/authmgr/profile").status_code == 200
         with fault():
             began = time.monotonic()

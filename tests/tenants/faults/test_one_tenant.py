@@ -106,7 +106,7 @@ def test_outage_of_one_tenant_is_503_for_it_only(
         assert rejected.headers["Content-Type"] == "application/json"
         assert set(rejected.json()) == {"error", "message"}
         assert int(rejected.headers["Retry-After"]) >= 1
-        # A good two seconds; who is not told waits twenty, or for ever.
+        # A good two seconds; without the limit it would be twenty, or forever.
         assert waited < 10
     assert (other.status_code, ready.status_code) == (200, 200)
     assert {api: knock_again().status_code for api, knock_again in apis.items()} == dict.fromkeys(apis, 200)
@@ -135,7 +135,7 @@ def test_closed_connections_are_replaced(struck: tuple[TestTenant, User, Api], o
             " WHERE application_name = 'identity' AND (datname = %s OR starts_with(datname, %s))",
             [connection.settings_dict["NAME"], settings.TENANT_DATABASE_PREFIX],
         )
-    # What Django does at the start of a request; its test client leaves it out.
+    # Django does this at the start of a request; its test client does not.
     close_old_connections()
     assert user.get(path).status_code == 200
     assert other_tenant.api.get("/uflow/user/enduser/list", {"tenant_id": str(other_tenant.id)}).status_code == 200

@@ -1,4 +1,4 @@
-"""An app that a later release brings: one more table in every tenant database."""
+"""An app of a later release: one more table in every tenant database."""
 
 from django.apps import AppConfig
 

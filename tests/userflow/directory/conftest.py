@@ -22,7 +22,7 @@ CONFIGS = "/uflow/directory/configs"
 
 @dataclass
 class Directory:
-    """A configured directory as its tenant's admin sees it."""
+    """A configured directory, used by its tenant's admin."""
 
     tenant: TestTenant
     made: dict[str, Any]
@@ -33,7 +33,7 @@ class Directory:
         return f"{CONFIGS}/{self.made['id']}"
 
     def mail(self, local: str) -> str:
-        """An address that no other test has."""
+        """Return a unique address."""
         return f"{local}@{self.mark}.example"
 
     def sync(self, **how: Any) -> dict[str, Any]:
@@ -54,12 +54,12 @@ class Directory:
         return list(self.tenant.api.get("/uflow/user/enduser/list", asked).json()["users"])
 
     def total(self) -> int:
-        """How many people the tenant has."""
+        """Return the number of the tenant's users."""
         asked = {"tenant_id": str(self.tenant.id), "limit": 1}
         return int(self.tenant.api.get("/uflow/user/enduser/list", asked).json()["total"])
 
     def forget_running(self) -> None:
-        """As if the process that runs it had been silent for long."""
+        """Make the run look as if its process had sent no heartbeat for long."""
         DirectoryConfig.objects.filter(pk=self.made["id"]).update(alive_at=now() - timedelta(hours=1))
 
     def user(self, email: str) -> dict[str, Any]:
@@ -67,27 +67,27 @@ class Directory:
         return dict(self.tenant.api.get(f"/uflow/user/enduser/{self.tenant.id}/{found['id']}").json())
 
     def person(self, email: str) -> User:
-        """A user of the directory who can sign in, as if by a factor of their own: they have no password here."""
+        """Return a user of the directory with a session: they have no password here."""
         with in_tenant(self.tenant.id):
             EndUser.objects.filter(email=email).update(password=hashed(PASSWORD))
         return User(UUID(self.user(email)["id"]), email)
 
 
 def counts(response: dict[str, Any]) -> tuple[int, int, int, int, int, int]:
-    """Found, created, updated, activated, deactivated, skipped."""
+    """Return found, created, updated, activated, deactivated, skipped."""
     names = ("found", "created", "updated", "activated", "deactivated", "skipped")
     return tuple(response[f"users_{name}"] for name in names)  # type: ignore[return-value]
 
 
 @pytest.fixture(autouse=True)
 def room_for_many(settings: Any) -> None:
-    """The tenant that tests share has more directories than a tenant may have."""
+    """Raise the limit: the tests' shared tenant has many directories."""
     settings.DIRECTORIES_PER_TENANT = 1000
 
 
 @pytest.fixture
 def entra(settings: Any) -> Iterator[Entra]:
-    """A stand-in of Entra ID, as the cloud `standin`."""
+    """A stand-in for Entra ID, as the cloud `standin`."""
     standing_in = Entra()
     settings.DIRECTORY_CLOUDS = {"standin": (standing_in.base, standing_in.base)}
     yield standing_in
@@ -96,7 +96,7 @@ def entra(settings: Any) -> Iterator[Entra]:
 
 @pytest.fixture
 def configured() -> Callable[..., Directory]:
-    """Configures a directory at the public door."""
+    """Configure a directory over the API."""
 
     def configure(tenant: TestTenant, **members: Any) -> Directory:
         response = tenant.api.post(CONFIGS, {"name": f"Head office {secrets.token_hex(4)}", **members})

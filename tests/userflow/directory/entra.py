@@ -1,4 +1,4 @@
-"""A stand-in of Microsoft's token endpoint and of Graph, over real HTTP: pages, delta links, throttling, expired tokens."""
+"""A stand-in for Microsoft's token endpoint and Graph over HTTP: pages, delta links, throttling, expired tokens."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ DIRECTORY, APPLICATION, SECRET = "11111111-2222-4333-8444-555555555555", "an-app
 
 @dataclass
 class Entra:
-    """The directory: what is in it, how it behaves, and what it was asked."""
+    """The directory: its content, its behaviour and the requests that it received."""
 
     users: dict[str, dict[str, Any]] = field(default_factory=dict)
     groups: dict[str, set[str]] = field(default_factory=dict)
-    # Groups whose pages never end, with the members that each page names beside those of no other page.
+    # Groups with endless pages, and the number of new members on each page.
     endless: dict[str, int] = field(default_factory=dict)
     page: int = 100
-    # Statuses to answer before the next real answers of Graph, with the seconds of Retry-After.
+    # Statuses to return before the next real responses of Graph, with the seconds of Retry-After.
     refusals: list[tuple[int, int]] = field(default_factory=list)
-    # After so many answers a token is rejected.
+    # A token is rejected after this number of responses.
     token_lasts: int = 1_000_000
     next_link_host: str = ""
     forgets_links: bool = False
@@ -33,7 +33,7 @@ class Entra:
     asked: list[str] = field(default_factory=list)
     posted: list[str] = field(default_factory=list)
     tokens_given: int = 0
-    # The directory's history: (number, user id); a delta link names the number it goes on from.
+    # The directory's history: (number, user id). A delta link names the number to continue from.
     changes: list[str] = field(default_factory=list)
     _left: dict[str, int] = field(default_factory=dict)
 
@@ -57,11 +57,11 @@ class Entra:
         self.base = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    # --- what a test does to it --------------------------------------------------------------------------------------
+    # --- changes by tests --------------------------------------------------------------------------------------
 
     def add(self, mail: str | None, **members: Any) -> str:
         identity = str(uuid4())
-        name = (mail or "no-mail").partition("@")[0]
+        name = (mail or "unknown").partition("@")[0]
         self.users[identity] = {"id": identity, "mail": mail, "displayName": name, "accountEnabled": True, **members}
         self.changes.append(identity)
         return identity
@@ -75,7 +75,7 @@ class Entra:
         self.changes.append(identity)
 
     def members(self, **more: Any) -> dict[str, Any]:
-        """The members of a configuration that reads this directory."""
+        """Return the fields of a configuration for this directory."""
         return {
             "kind": "entra_id",
             "cloud": "standin",
@@ -89,7 +89,7 @@ class Entra:
         self.server.shutdown()
         self.server.server_close()
 
-    # --- what it answers ---------------------------------------------------------------------------------------------
+    # --- responses ---------------------------------------------------------------------------------------------
 
     def give_token(self, handler: BaseHTTPRequestHandler, sent: dict[str, str]) -> None:
         self.posted.append(handler.path)
@@ -139,7 +139,7 @@ class Entra:
             changed = dict.fromkeys(self.changes[since:])
             gone = {"@removed": {"reason": "changed"}}
             rows = [self.users.get(identity, {"id": identity, **gone}) for identity in changed]
-        # What is null is left out, as Graph leaves out what was never set.
+        # Null values are left out, as Graph does.
         shown = [{k: v for k, v in row.items() if v is not None} for row in rows[skipped : skipped + self.page]]
         link = f"{self.next_link_host or self.base}/v1.0/users/delta?"
         if skipped + self.page < len(rows):

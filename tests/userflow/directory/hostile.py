@@ -1,4 +1,4 @@
-"""A server that means ill and speaks just enough LDAP (RFC 4511, BER by X.690) to be listened to."""
+"""A hostile server that sends minimal LDAP (RFC 4511, BER by X.690)."""
 
 import socket
 import ssl
@@ -49,13 +49,13 @@ def done(number: int, cookie: bytes = b"") -> bytes:
 
 
 def person(guid: bytes = b"g" * 16, mail: bytes = b"person@corp.example", **more: bytes) -> Row:
-    """An object as an Active Directory has it; members of `more` replace those that are usual."""
+    """Return an object of an Active Directory; `more` replaces attributes."""
     usual = {"objectGUID": guid, "mail": mail, "displayName": b"X", "userAccountControl": b"512"}
     return [(name.encode(), [value]) for name, value in (usual | more).items()]
 
 
 def asked(connection: socket.socket) -> int:
-    """The number of the next request; raises ConnectionError when there is none."""
+    """Return the number of the next request. Raises ConnectionError at the end."""
     heard = connection.recv(65_536)
     if not heard:
         raise ConnectionError
@@ -64,7 +64,7 @@ def asked(connection: socket.socket) -> int:
 
 
 def answering(people: Callable[[int], bytes]) -> Callable[[socket.socket], None]:
-    """Lets everybody in, and answers each search with what `people` makes of its number."""
+    """Accept every bind, and return the objects of `people` for each search."""
 
     def speak(connection: socket.socket) -> None:
         connection.sendall(bound(asked(connection)))
@@ -76,7 +76,7 @@ def answering(people: Callable[[int], bytes]) -> Callable[[socket.socket], None]
 
 @contextmanager
 def hostile(home: Path, speak: Callable[[socket.socket], None], *, tls: bool = True) -> Iterator[dict[str, Any]]:
-    """Serves until it is left; gives the members of a configuration that reads it."""
+    """Serve during the block; yield the fields of a configuration for it."""
     authority = ad.authority()
     key = ec.generate_private_key(ec.SECP256R1())
     secret = key.private_bytes(

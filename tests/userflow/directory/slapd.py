@@ -79,7 +79,7 @@ index objectClass eq
 
 @dataclass
 class TestUser:
-    """An entry, as a test wants it."""
+    """An entry of the directory."""
 
     number: int
     mail: str = ""
@@ -116,7 +116,7 @@ class TestUser:
 
 
 def authority() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    """A certificate authority of the test's own."""
+    """A certificate authority for tests."""
     key = ec.generate_private_key(ec.SECP256R1())
     return key, certificate(f"Test authority {uuid4()}", key, None)
 
@@ -147,7 +147,7 @@ def pem(certificate: x509.Certificate) -> str:
 
 
 class Slapd:
-    """The server with these people, on ports of its own."""
+    """Start the server with these users on free ports."""
 
     def __init__(self, people: Iterable[TestUser]) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="slapd-"))
@@ -172,14 +172,14 @@ class Slapd:
         loaded = subprocess.run(loading, capture_output=True, text=True)
         assert loaded.returncode == 0, loaded.stderr
         self.port, self.tls_port = free_port(), free_port()
-        # The certificate has the names localhost and 127.0.0.1, and not the other one.
+        # The certificate is valid for localhost and 127.0.0.1, not for the other name.
         places = [f"ldap://127.0.0.1:{self.port}", *(f"ldaps://127.0.0.{n}:{self.tls_port}" for n in (1, 2))]
         listeners = " ".join(places)
         self.process = subprocess.Popen(
             [slapd, "-f", str(conf), "-h", listeners, "-d", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         self._wait()
-        # The optional package: without it these tests are left out, but their modules are still imported.
+        # The optional package: without it these tests are skipped, but their modules are still imported.
         import ldap
 
         self.connection = ldap.initialize(f"ldap://127.0.0.1:{self.port}")
@@ -201,7 +201,7 @@ class Slapd:
         return person
 
     def change(self, person: TestUser, **attributes: str | None) -> None:
-        """Replace attributes of an entry; None takes one away."""
+        """Replace attributes of an entry; None removes one."""
         changes = [
             (MOD_REPLACE, name, None if value is None else [value.encode()]) for name, value in attributes.items()
         ]
@@ -211,7 +211,7 @@ class Slapd:
         self.connection.delete_s(person.dn)
 
     def clear(self) -> None:
-        """Without people, as at the beginning."""
+        """Remove all users."""
         for dn, _ in self.connection.search_ext_s(BASE, 2, "(objectClass=user)", ["cn"]):
             self.connection.delete_s(dn)
 
@@ -223,7 +223,7 @@ class Slapd:
 
 
 def settings_of(running: Slapd, /, **more: Any) -> dict[str, Any]:
-    """The members of a configuration that reads this server over LDAPS."""
+    """Return the fields of a configuration for this server over LDAPS."""
     return {
         "kind": "active_directory",
         "server": "localhost",
@@ -237,5 +237,5 @@ def settings_of(running: Slapd, /, **more: Any) -> dict[str, Any]:
 
 
 def as_person(user: dict[str, Any]) -> User:
-    """Return the user of a response as a user who can sign in."""
+    """Return a user of a response as a test user who can sign in."""
     return User(UUID(user["id"]), user["email"])

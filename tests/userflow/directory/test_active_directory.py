@@ -28,7 +28,7 @@ def server() -> Iterator[ad.Slapd]:
 
 @pytest.fixture
 def directory(server: ad.Slapd, tenant: TestTenant, configured: Callable[..., Directory]) -> Iterator[Any]:
-    """A directory that is empty at the beginning; its people have a domain of the test's own."""
+    """An empty directory; its users have a domain of this test."""
     made = configured(tenant, **ad.settings_of(server))
     yield made
     server.clear()
@@ -231,7 +231,7 @@ def test_directory_groups_set_memberships(directory: Directory, server: ad.Slapd
     assert directory.change(groups={f"CN=Sales, {ad.BASE}": name.upper()}).status_code == 200
     sales = {"memberOf": [f"cn=sales,{ad.BASE.lower()}"]}
     member = server.add(ad.TestUser(1, directory.mail("member"), attributes=sales))
-    server.add(ad.TestUser(2, directory.mail("outsider")))
+    server.add(ad.TestUser(2, directory.mail("other")))
     local = directory.tenant.register()
     api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(local.id)]})
     directory.sync()

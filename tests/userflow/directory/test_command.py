@@ -1,4 +1,4 @@
-"""`sync_directory`, as an operator and a scheduler call it."""
+"""`sync_directory`, called by an operator and by a scheduler."""
 
 import json
 import secrets
@@ -21,7 +21,7 @@ from userflow.directory.models import DirectoryConfig
 
 @pytest.fixture(autouse=True)
 def _only_own_directories() -> None:
-    """What other tests left would be read too, out in the world."""
+    """Remove directories of other tests: they would be read too."""
     DirectoryConfig.objects.update(enabled=False)
 
 
@@ -35,7 +35,7 @@ def directory(entra: Entra, tenant: TestTenant, configured: Callable[..., Direct
 
 
 def run(*words: str) -> tuple[int, str]:
-    """Exit code and what was printed."""
+    """Return the exit code and the output."""
     out = StringIO()
     try:
         call_command("sync_directory", *words, stdout=out)
@@ -94,7 +94,7 @@ def test_broken_or_silent_directory_stops_no_other(
         broken, _late = configured(tenant, **entra.members(name="Broken")), configured(tenant, **members)
         good = configured(tenant, **entra.members(name="Good"))
         entra.add(good.mail("person"))
-        # A row as no version of ours has written it.
+        # A row that no release has written.
         DirectoryConfig.objects.filter(pk=broken.made["id"]).update(mapping={})
         code, said = run(tenant.slug)
     assert (code, "1 of 3 directories synchronised." in said) == (1, True)

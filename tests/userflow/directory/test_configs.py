@@ -1,4 +1,4 @@
-"""Directories are configured, changed and removed; their secrets go nowhere."""
+"""Configure, change and remove directories; their secrets are never returned."""
 
 import secrets
 from collections.abc import Callable
@@ -276,7 +276,7 @@ def test_directory_list_query_count_is_constant(
     tenant.api.get(path)
     with capture_statements() as seen:
         assert tenant.api.get(path).status_code == 200
-    # The caller's state, then: the page and the number; one row; whether there is one, the page and the number.
+    # The caller's state, then: page and total; one row; existence, page and total.
     assert seen.counts == ({"list": 3, "one": 2, "runs": 4}[asked], 0), seen.default
 
 

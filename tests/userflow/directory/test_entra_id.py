@@ -151,7 +151,7 @@ def test_nested_group_changes_are_synced(directory: Directory, entra: Entra) -> 
 
 @pytest.fixture
 def sales(directory: Directory, entra: Entra) -> str:
-    """The path of the members of a group that one of three people is in, here and there."""
+    """The path of the members of a group; one of three users is in it, in the directory and in the tenant."""
     group = directory.tenant.api.post("/authmgr/groups", {"name": directory.mail("Sales")}).json()
     first, *_ = some_people(entra, directory)
     entra.groups["g1"], entra.groups["g2"] = {first}, set()
@@ -236,6 +236,6 @@ def test_unchanged_sync_query_count_is_bounded(directory: Directory, entra: Entr
     directory.sync()
     with capture_statements() as seen:
         directory.sync()
-    # The run is claimed, kept alive and ended in the global database, which says what directories there are; the tenant's is
-    # asked what those hold whom it may change, who is active and who listens.
+    # In the global database the run is claimed, kept alive and ended, and the directories are listed. In the tenant's database
+    # the grants of linked users, the number of active ones and the webhook endpoints are read.
     assert seen.counts == (13, 3), (seen.default, seen.tenant)

@@ -1,4 +1,4 @@
-"""The rules of a synchronization, held against Entra ID: a bare machine has no slapd, and leaves the LDAP tests out."""
+"""The rules of a synchronization, tested with Entra ID: machines without slapd skip the LDAP tests."""
 
 from collections.abc import Callable, Iterator
 
@@ -52,7 +52,7 @@ def test_dry_run_changes_nothing(directory: Directory, entra: Entra) -> None:
     assert {(shown["action"], shown["email"]) for shown in would["preview_users"]} == {
         ("create", directory.mail(f"person{n}")) for n in range(3)
     }
-    # It has not moved the delta link either.
+    # The delta link is unchanged too.
     assert counts(directory.sync()) == (3, 3, 0, 0, 0, 0)
 
 
@@ -109,7 +109,7 @@ def test_disabled_user_loses_everything_open(directory: Directory, entra: Entra)
     named = {"email": person.email, "tenant_id": str(directory.tenant.id)}
 
     def tried() -> list[int]:
-        """The session; the window of the address; elsewhere the ticket."""
+        """Return whether session, enrollment window and ticket are usable."""
         token, ticket = (
             signed_in.json()["access_token"],
             {"X-Enrollment-Ticket": signed_in.headers["X-Enrollment-Ticket"]},
@@ -243,7 +243,7 @@ def test_too_many_leavers_stop_the_run(directory: Directory, entra: Entra) -> No
     stopped = directory.sync()
     assert (stopped["state"], counts(stopped), "6 of 12" in stopped["reason"]) == ("refused", (7, 1, 0, 0, 0, 0), True)
     assert directory.user(directory.mail("person0"))["active"] is True
-    # The delta link has not moved: the same changes are read again.
+    # The delta link is unchanged: the same changes are read again.
     assert counts(directory.sync(force=True)) == (7, 0, 0, 0, 6, 0)
 
 

@@ -1,4 +1,4 @@
-"""A caller who configures or runs a directory must hold all that it may grant: its server decides who is in a group."""
+"""Callers who change a directory's target or run it must hold all that it may grant: its server decides who is in a group."""
 
 import secrets
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tests.world import Api, TestTenant
 
 
 def program(tenant: TestTenant, *scopes: str) -> Api:
-    """An application of the tenant that holds these permissions and no others."""
+    """An application of the tenant with exactly these permissions."""
     client = {"name": f"App {secrets.token_hex(4)}", "type": "confidential", "scopes": list(scopes)}
     made = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", client).json()
     proof = {name: made[name] for name in ("client_id", "client_secret")}
@@ -21,7 +21,7 @@ def program(tenant: TestTenant, *scopes: str) -> Api:
 
 
 def strong_role(tenant: TestTenant) -> str:
-    """Name of a role, and of a group with it, that carries more than directories need."""
+    """The name of a role, and of a group with it, that grants more than directories need."""
     name = f"strong-{secrets.token_hex(4)}"
     assert tenant.api.post("/authmgr/roles", {"name": name, "permissions": ["services:credentials"]}).status_code == 201
     assert tenant.api.post("/authmgr/groups", {"name": name, "roles": [name]}).status_code == 201
@@ -77,7 +77,7 @@ def test_retarget_requires_permissions_of_linked_users(
     assert bound.json()["changed"] == 1
     assert weak.put(directory.path, elsewhere).status_code == 403
     assert weak.post(f"{directory.path}/sync", {}).status_code == 403
-    # Nor by way of a directory of one's own, which would take over the people of one that is no more.
+    # Nor through a new directory, which would take over the users of the deleted one.
     assert weak.delete(directory.path).status_code == 403
     assert tenant.api.delete(directory.path).status_code == 200
     assert weak.post(CONFIGS, {"name": "Mine", **entra.members()}).status_code == 403

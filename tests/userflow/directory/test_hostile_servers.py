@@ -1,4 +1,4 @@
-"""A hostile directory server blocks no thread for long, uses little memory, and does not end runs of other tenants."""
+"""A hostile server blocks no thread for long, uses little memory, and ends no other tenant's run."""
 
 import socket
 import time
@@ -62,7 +62,7 @@ def test_stalled_server_ends_at_deadline(
         began = time.monotonic()
         assert directory.test()["success"] is False
         assert tenant.api.post(f"{directory.path}/sync", {}).status_code == 502
-        # Otherwise for ever.
+        # Without the limit: forever.
         assert time.monotonic() - began < 40
 
 
@@ -77,7 +77,7 @@ def test_endless_one_object_pages_end_at_deadline(
 
     with hostile(tmp_path, answering(people)) as members:
         directory = configured(tenant, enabled=False, **members)
-        for seconds in (1, 5, 25):  # more where the machine was so busy that not even the first page has come
+        for seconds in (1, 5, 25):  # longer if the machine was too busy for the first page
             settings.DIRECTORY_REQUEST_SECONDS = seconds
             began = time.monotonic()
             cut = tenant.api.post(f"{directory.path}/sync", {"dry_run": True})
@@ -100,7 +100,7 @@ def test_waiting_addresses_end_at_deadline(
     with hostile(tmp_path, answering(people)) as members:
         directory = configured(tenant, enabled=False, **members)
         assert directory.sync()["users_created"] == 60
-        # Each look sets one more address free: sixty looks, of which there is time for none.
+        # Each round frees one more address: sixty rounds, but the time is up before the first.
         settings.DIRECTORY_REQUEST_SECONDS = 0
         cut = directory.sync()
         assert (cut["state"], cut["users_updated"] < 60) == ("incomplete", True)

@@ -1,4 +1,4 @@
-"""Whom the platform talks to over LDAP, and how: certificates, addresses, encryption, the reading user's secret."""
+"""Safety of LDAP connections: certificates, addresses, encryption, the bind user's secret."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ def server() -> Iterator[ad.Slapd]:
 
 
 class Listener:
-    """A foreign server, which stores what it receives."""
+    """A foreign server that stores what it receives."""
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))

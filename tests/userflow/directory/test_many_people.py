@@ -1,4 +1,4 @@
-"""Five thousand people: in pages, in a few statements each, and killed in between."""
+"""Synchronise five thousand users in pages of a few statements, also with a killed run."""
 
 import os
 import signal
@@ -60,7 +60,7 @@ def test_sync_of_5000_users_is_repeatable(directory: Directory, server: ad.Slapd
     with capture_statements() as second:
         assert counts(directory.sync()) == (MANY, 0, 0, 0, 0, 0)
     print(f"first {made - began:.2f} s, second {time.monotonic() - made:.2f} s")
-    # Ten pages: what is asked and written grows with them, never with the people.
+    # Ten pages: statements grow with pages, not with users.
     assert first.counts[1] < 10 * 12
     assert second.counts[1] < 10 * 4
     assert writes(second) == 0
@@ -80,7 +80,7 @@ def test_killed_run_keeps_whole_pages_and_resumes(directory: Directory) -> None:
         total = directory.total()
     running.send_signal(signal.SIGKILL)
     running.wait()
-    # The server may have the end of a page in hand.
+    # The server may still be committing a page.
     with connect_to(directory.tenant.row) as raw:
         assert within(60, lambda: raw.execute(AT_WORK).fetchone() == (0,))
     left = directory.total()

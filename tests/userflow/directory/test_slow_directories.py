@@ -1,4 +1,4 @@
-"""Directories that answer slowly, or not at all, hold neither a server nor a run for ever."""
+"""Directories that respond slowly or never block neither a server nor a run forever."""
 
 import socket
 import threading
@@ -18,7 +18,7 @@ from tests.world import Api, TestTenant
 
 @pytest.fixture
 def silent(settings: Any) -> Iterator[list[socket.socket]]:
-    """A server that takes connections and says nothing."""
+    """A server that accepts connections and sends nothing."""
     held: list[socket.socket] = []
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     base = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Runs one management command in a process of its own on the databases of the tests: something to kill."""
+"""Run a management command in another process, to be killed, on the databases of the tests."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @contextmanager
 def another_process(*command: object) -> Iterator["subprocess.Popen[str]"]:
-    """The command under way; what it says comes line by line."""
+    """Start the command; its output is read line by line."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "tests.userflow.transfer.another_process", DATABASE, *map(str, command)],
         env=os.environ | {"DJANGO_SETTINGS_MODULE": "identity_platform.settings", "PYTHONPATH": str(ROOT)},
@@ -35,7 +35,7 @@ def serve(database: str, *command: str) -> None:
     """Give this process the tests' databases, and run the command."""
     import django
 
-    # A shell starts what runs in its background deaf to it.
+    # A shell makes its background processes ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     django.setup()
     from django.conf import settings

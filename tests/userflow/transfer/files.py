@@ -1,4 +1,4 @@
-"""Files of people, and the commands that read and write them."""
+"""Files of users, and the commands that read and write them."""
 
 import csv
 import io
@@ -17,14 +17,14 @@ from userflow.models import EndUser, GroupMembership, RoleBinding
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """The exit code and output of a command."""
 
     code: int
     said: str
 
 
 def run(*command: Any, **options: Any) -> Ended:
-    """A management command, its exit code and all that it said."""
+    """Run a management command; return its exit code and output."""
     said = io.StringIO()
     try:
         call_command(*map(str, command), stdout=said, stderr=said, **options)
@@ -45,7 +45,7 @@ def address() -> str:
 
 
 def jsonl(path: Path, *rows: Any) -> Path:
-    """A file of JSON lines; what is no dict is written as it is."""
+    """Write a file of JSON lines; rows that are no dict are written unchanged."""
     with path.open("wb") as file:
         for row in rows:
             file.write((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n")
@@ -53,7 +53,7 @@ def jsonl(path: Path, *rows: Any) -> Path:
 
 
 def table(path: Path, *rows: dict[str, Any]) -> Path:
-    """A file of CSV."""
+    """Write a CSV file."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -62,7 +62,7 @@ def table(path: Path, *rows: dict[str, Any]) -> Path:
 
 
 def reported(path: Path) -> list[tuple[int, str, str]]:
-    """What a report says: line, field, reason."""
+    """Return line, field and reason of each entry of a report."""
     if path.suffix == ".csv":
         with path.open(newline="") as file:
             return [(int(row["line"]), row["field"], row["reason"]) for row in csv.DictReader(file)]
@@ -70,13 +70,13 @@ def reported(path: Path) -> list[tuple[int, str, str]]:
 
 
 def emails(tenant: TestTenant) -> list[str]:
-    """The addresses of a tenant's people, sorted."""
+    """Return the addresses of a tenant's users, sorted."""
     with in_tenant(tenant.id):
         return sorted(EndUser.objects.values_list("email", flat=True))
 
 
 def everything(tenant: TestTenant) -> dict[str, dict[str, Any]]:
-    """All of a tenant's people by address, with what travels with them."""
+    """Return all users of a tenant by address, with their exported data."""
     with in_tenant(tenant.id):
         people = {user.pk: user for user in EndUser.objects.all()}
         groups = list(GroupMembership.objects.values_list("user_id", "group__name"))

@@ -22,7 +22,7 @@ PEOPLE = [
 
 
 def peopled(tenant: TestTenant, folder: Path) -> User:
-    """A tenant with all sorts of people, one of whom has a password of ours."""
+    """A tenant with users of every kind, one of them with a local password."""
     tenant.api.post("/authmgr/roles", {"name": "editor", "permissions": ["pages:edit"], "description": "Edits"})
     tenant.api.post("/authmgr/groups", {"name": "Staff", "roles": ["editor"]})
     ended = run("import_users", slug(tenant), jsonl(folder / "in.jsonl", *PEOPLE), "--create-missing")

@@ -1,4 +1,4 @@
-"""Who takes password hashes out, and who is told of it."""
+"""Exports of password hashes: permissions and notifications."""
 
 import secrets
 from io import StringIO

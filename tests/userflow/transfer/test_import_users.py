@@ -1,4 +1,4 @@
-"""End users out of files: what comes in, what does not and what is said about it."""
+"""Import end users from files: accepted rows, rejected rows and the report."""
 
 import secrets
 from collections.abc import Callable
@@ -88,7 +88,7 @@ BAD: list[tuple[Any, str, str]] = [
     ({"email": "no address"}, "email", "Send an e-mail address"),
     ({"email": "\u212aate@example.com"}, "email", "Send an e-mail address"),
     ({"email": "ann@ex\u212aample.com"}, "email", "Send an e-mail address"),
-    ({"name": "No Address"}, "email", "This field is required."),
+    ({"name": "Without address"}, "email", "This field is required."),
     ({"email": "@", "name": "x" * 256}, "name", "at most 255 characters"),
     ({"email": 7}, "email", "Send an e-mail address"),
     ({"email": "{}", "active": "yes"}, "active", "Send true or false."),
@@ -111,8 +111,8 @@ BAD: list[tuple[Any, str, str]] = [
         "levels deep",
     ),
     ({"email": "{}", "metadata": []}, "metadata", "Send a JSON object"),
-    ({"email": "{}", "groups": ["no-such-name"]}, "groups", "There is none with the name"),
-    ({"email": "{}", "roles": ["no-such-name"]}, "roles", "There is none with the name"),
+    ({"email": "{}", "groups": ["missing name"]}, "groups", "There is none with the name"),
+    ({"email": "{}", "roles": ["missing name"]}, "roles", "There is none with the name"),
     ({"email": "{}", "roles": "admin"}, "roles", "Send a list of names."),
     ({"email": "{}", "client_id": "00000000-0000-4000-8000-000000000000"}, "client_id", "No client of this tenant"),
     ({"email": "{}", "id": "7"}, "id", "Send a UUID"),
@@ -121,7 +121,7 @@ BAD: list[tuple[Any, str, str]] = [
     ({"email": "{}", "mfa_methods": ["totp"]}, "mfa_methods", "no such field"),
     ({"email": "{}", "kind": "admin"}, "kind", "Send one of"),
     ({"kind": "role", "name": "x", "email": "a@example.com"}, "email", "has no such field"),
-    ({"kind": "role", "name": "no-such-name"}, "name", "--create-missing"),
+    ({"kind": "role", "name": "missing name"}, "name", "--create-missing"),
     (b"{", "", "not valid JSON"),
     (b'{"email": "a@example.com", "email": "b@example.com"}', "", "more than once"),
     (b'{"email": "a@example.com", "name": "\\u0000"}', "", "NUL"),
@@ -228,7 +228,7 @@ def test_import_conflict_modes(
     found = everything(tenant)
     kept = choice != "update"
     assert (found[person.email]["name"], found[new]["name"]) == (("Before", "First") if kept else ("After", "Second"))
-    # Users who can sign in still can: an import changes neither password nor activity.
+    # Users can still sign in: an update takes neither password nor status from the file.
     assert (found[new]["active"], found[new]["password"]) == (True, "")
     assert sign_in(tenant, person.email, person.password) == 200
 

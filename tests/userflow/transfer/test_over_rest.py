@@ -1,4 +1,4 @@
-"""A few people in and out over REST, and never more rights than the caller has."""
+"""Small imports and exports over REST, never with more permissions than the caller has."""
 
 import secrets
 import time
@@ -36,7 +36,7 @@ def admin(tenant: TestTenant, *roles: str) -> Api:
 
 def test_rest_import_reports_bad_rows(tenant: TestTenant) -> None:
     good = {"email": address(), "password_hash": HASHES["bcrypt 2b"][1]}
-    response = bring(tenant, good, {"email": "no-address"}, {"email": good["email"]})
+    response = bring(tenant, good, {"email": "invalid"}, {"email": good["email"]})
     assert (response.status_code, response.headers["Cache-Control"]) == (200, "no-store")
     said = response.json()
     assert (said["rows"], said["created"], said["failed"], said["dry_run"]) == (3, 1, 2, False)
@@ -251,7 +251,7 @@ def test_import_and_registration_race_creates_one_user(tenant: TestTenant) -> No
 
 
 def test_parallel_imports_are_limited(tenant: TestTenant) -> None:
-    # Each waits for the address that another transaction is about to take.
+    # Each waits for an address that another transaction has inserted.
     home, taken, most = tenant, address(), given.WEB_THREADS // 4
 
     def attempt(_: int) -> int:
@@ -274,13 +274,13 @@ def test_parallel_imports_are_limited(tenant: TestTenant) -> None:
 
 
 def waited_for(cursor: Any) -> int:
-    """How many wait for the end of this transaction."""
+    """Return how many transactions wait for this one."""
     cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid")
     return int(cursor.fetchone()[0])
 
 
 def pool_of_one(work: Callable[[], Any]) -> Any:
-    """Done in a thread of its own: this one has a tenant entered."""
+    """Call it in another thread: this one has entered a tenant."""
 
     def run() -> Any:
         try:

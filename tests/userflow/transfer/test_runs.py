@@ -1,4 +1,4 @@
-"""Imports that are killed, resumed or taken over import every user exactly once."""
+"""Imports that are tried, killed, resumed and taken over: each user is imported exactly once."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ ROWS = 1500
 
 
 def many(number: int = ROWS) -> list[dict[str, Any]]:
-    """So many people, every hundredth of them without an address; the header of a table is line 1."""
+    """Return rows, every hundredth without an address; the header of a CSV file is line 1."""
     encoded = HASHES["bcrypt 2b"][1]
     return [
         {"email": f"p{n:05}@example.com" if n % 100 else "none", "password_hash": encoded, "groups": "all; some"}
@@ -66,7 +66,7 @@ def test_import_dry_run_reports_and_changes_nothing(new_tenant: Callable[[], Tes
 
 @contextmanager
 def held_at(tenant: TestTenant, email: str) -> Iterator[None]:
-    """An import comes no further than this row, which another transaction is about to take, however late it is ended."""
+    """Hold imports at this row: another transaction has inserted its address and does not commit."""
     with in_tenant(tenant.id), tenant_atomic():
         with connections[TENANT_ALIAS].cursor() as cursor:
             cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -88,7 +88,7 @@ def test_killed_import_resumes(new_tenant: Callable[[], TestTenant], tmp_path: P
     assert 390 <= got < 800
     ended = run(*command, "--resume")
     assert ended.code == 1
-    assert "Going on after line" in ended.said
+    assert "Continuing after line" in ended.said
     assert "1485 created, 0 updated, 0 skipped, 15 failed of 1500 rows." in ended.said
     assert emails(tenant) == addresses(rows)
     assert [line for line, _, _ in reported(report)] == [n for n in range(2, ROWS + 2) if n % 100 == 0]
@@ -111,7 +111,7 @@ def test_interrupted_import_says_how_to_resume(new_tenant: Callable[[], TestTena
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
         said = process.stdout.read()
-    assert (process.returncode, "Interrupted: run it again with --resume" in said) == (130, True)
+    assert (process.returncode, "Run the command again with --resume" in said) == (130, True)
     assert run(*command, "--resume").code == 0
     assert emails(tenant) == addresses(rows)
 
@@ -145,11 +145,11 @@ def test_restart_forgets_interrupted_import(new_tenant: Callable[[], TestTenant]
     file = jsonl(tmp_path / "p.jsonl", {"email": "a@example.com"}, {"email": "b@example.com"})
     run("import_users", slug(tenant), file)
     with in_tenant(tenant.id):
-        # As a process leaves it that is killed between its last batch and the end.
+        # The state after a kill between the last batch and the end.
         EndUserImport.objects.update(ended_at=None)
     assert run("import_users", slug(tenant), file).code == 2
-    again = run("import_users", slug(tenant), file, "--restart", "--on-conflict", "skip")
-    assert (again.code, "2 skipped" in again.said) == (0, True)
+    restarted = run("import_users", slug(tenant), file, "--restart", "--on-conflict", "skip")
+    assert (restarted.code, "2 skipped" in restarted.said) == (0, True)
     with in_tenant(tenant.id):
         assert EndUserImport.objects.filter(ended_at=None).count() == 0
         assert EndUserImport.objects.count() == 2
@@ -163,7 +163,7 @@ def test_resumed_import_continues_its_report(new_tenant: Callable[[], TestTenant
         before = report.read_text()
         report.write_text("".join(before.splitlines(keepends=True)[:-1]) + rest)
         with in_tenant(tenant.id):
-            # As a process leaves it that is killed in the middle of its second batch.
+            # The state after a kill in the middle of the second batch.
             last = EndUserImport.objects.order_by("-begun_at").first()
             assert last is not None
             EndUserImport.objects.filter(pk=last.pk).update(ended_at=None, line=1, offset=len(b'{"email": "one"}\n'))

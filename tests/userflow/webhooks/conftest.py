@@ -17,7 +17,7 @@ from tests.world import TestTenant
 
 ROOT = Path(__file__).resolve().parents[3]
 ENDPOINTS = "/uflow/webhooks/endpoints"
-# As the fixture below sets it for this process.
+# The same values as the fixture below.
 SETTINGS = {
     "WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
     "WEBHOOK_PLAIN_HTTP": "true",
@@ -57,7 +57,7 @@ def bystander() -> Iterator[Consumer]:
 
 @dataclass
 class Listening:
-    """A tenant whose consumer listens."""
+    """A tenant with a running consumer."""
 
     home: TestTenant
     endpoint_id: str
@@ -82,20 +82,20 @@ def listen(home: TestTenant, consumer: Consumer, *events: str) -> Listening:
 
 @pytest.fixture
 def listening(new_tenant: Callable[[], TestTenant], consumer: Consumer, bystander: Consumer) -> Listening:
-    """A tenant of the test's own with two endpoints for everything: the consumer's, and one that nothing is done to."""
+    """A new tenant with two endpoints for all events: the consumer's and an untouched one."""
     home = new_tenant()
     listen(home, bystander)
     return listen(home, consumer)
 
 
 def deliver() -> None:
-    """Send what is due now."""
+    """Deliver the due messages."""
     call_command("deliver_events", "--once", "--threads", "4")
 
 
 @pytest.fixture
 def deliverers() -> Iterator[Callable[[], "subprocess.Popen[str]"]]:
-    """Starts `deliver_events` in processes of their own; what still runs at the end is killed."""
+    """Start `deliver_events` in other processes; kill the remaining ones at the end."""
     started: list[subprocess.Popen[str]] = []
 
     def start() -> "subprocess.Popen[str]":

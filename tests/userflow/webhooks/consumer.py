@@ -1,4 +1,4 @@
-"""A tenant's own system: takes webhooks over real HTTP and verifies them with the public library."""
+"""A consumer that receives webhooks over HTTP and verifies them with the public library."""
 
 import json
 import secrets
@@ -14,7 +14,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 @dataclass
 class Seen:
-    """One delivery as it came in."""
+    """A received delivery."""
 
     id: str
     body: bytes
@@ -28,7 +28,7 @@ class Seen:
 
 @dataclass
 class Consumer:
-    """Answers as it is told: `answer` takes the delivery's event and gives a status and headers."""
+    """Respond as told: `answer` takes the delivery's event and returns a status and headers."""
 
     respond: Callable[[dict[str, Any]], tuple[int, dict[str, str]]] = field(default=lambda event: (204, {}))
     seen: list[Seen] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Consumer:
 
     def __post_init__(self) -> None:
         consumer = self
-        # Only for this consumer: a message of another test may go to a port that was closed and reused.
+        # Unique to this consumer: messages left by another test may go to a port that was closed and reused.
         self.path = f"/hooks/{secrets.token_hex(8)}"
         self._lock = threading.Lock()
         self.at_once = self.most_at_once = 0
@@ -80,15 +80,15 @@ class Consumer:
         request.end_headers()
 
     def taken(self) -> list[Seen]:
-        """The deliveries that were answered with 2xx."""
+        """The deliveries that got a 2xx response."""
         return [each for each in self.seen if 200 <= each.answered < 300]
 
     def names(self) -> list[str]:
-        """The names in the events that were taken, each once, in the order in which they came first."""
+        """The names in the accepted events, each once, in the order of their first delivery."""
         return list(dict.fromkeys(each.event["data"].get("name", "") for each in self.taken()))
 
     def wait_for(self, number: int, *, seconds: float = 60.0) -> list[Seen]:
-        """Wait until so many different messages were taken."""
+        """Wait until this number of different messages was accepted."""
         ends = time.monotonic() + seconds
         while len({each.id for each in self.taken()}) < number and time.monotonic() < ends:
             time.sleep(0.02)
@@ -100,7 +100,7 @@ class Consumer:
 
 
 def verifies(seen: Seen, secret: str) -> bool:
-    """Whether the public library takes the delivery for genuine."""
+    """Return whether the public library accepts the signature."""
     try:
         Webhook(secret).verify(seen.body, seen.headers)
     except WebhookVerificationError:

@@ -1,4 +1,4 @@
-"""What the deliverer takes care of: addresses that turn inwards, lost hints, tenants that are out of reach, slow consumers."""
+"""Special cases of delivery: internal addresses, lost wake-ups, unreachable tenants, slow consumers."""
 
 import subprocess
 import time

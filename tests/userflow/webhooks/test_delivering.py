@@ -1,4 +1,4 @@
-"""Messages reach the tenant's own systems: signed, in order, none missing, none twice out of order."""
+"""Messages reach consumers signed, in order and complete."""
 
 import signal
 import subprocess
@@ -25,12 +25,12 @@ def publish_named(home: TestTenant, *names: object) -> None:
 
 
 def firsts(consumer: Consumer) -> list[str]:
-    """Every name that came in, taken or not, each once, in the order in which they came first."""
+    """Return every received name once, accepted or not, in the order of the first delivery."""
     return list(dict.fromkeys(each.event["data"]["name"] for each in consumer.seen))
 
 
 def never_back(consumer: Consumer) -> bool:
-    """Whether nothing that was taken came again after something later had come."""
+    """Return whether no accepted message came again after a later one."""
     order = [int(each.event["data"]["name"]) for each in consumer.seen]
     return order == sorted(order)
 
@@ -81,7 +81,7 @@ def test_killed_deliverer_loses_no_message(listening: Listening, consumer: Consu
     taken = consumer.wait_for(60)
     assert firsts(consumer) == [str(number) for number in range(60)]
     assert never_back(consumer)
-    # Only what was under way when it died came twice, under the same id.
+    # Only the messages in flight at the kill came twice, with the same id.
     assert len(taken) <= 61
 
 
@@ -172,7 +172,7 @@ def test_endpoint_gets_only_its_tenants_filtered_events(
 
 @pytest.fixture
 def impatient(settings: Any) -> None:
-    """Messages are given up at their first failure."""
+    """Dead-letter messages at their first failure."""
     settings.WEBHOOK_RETRY_SECONDS = 0
 
 
@@ -239,13 +239,13 @@ def test_changed_url_applies_during_a_turn(
     deliverers()
     consumer.wait_for(5)
     assert listening.home.api.patch(listening.path, {"url": other_consumer.url}).status_code == 200
-    # Beside what was under way.
+    # Besides those in flight.
     reached = len(consumer.seen) + 1
     began = time.monotonic()
     other_consumer.wait_for(1)
-    # The holder lets go when it stops: the lease does not have to run out.
+    # The holder releases the lease when it stops, so it need not expire.
     assert time.monotonic() - began < 8
-    # A delivery may or may not have been in progress.
+    # One may have been in flight.
     assert within(60, lambda: len({*firsts(consumer), *firsts(other_consumer)}) == 60)
     assert len(consumer.seen) <= reached < 60
     assert firsts(consumer) + firsts(other_consumer) == [str(number) for number in range(60)]
@@ -270,7 +270,7 @@ def test_failure_of_old_url_does_not_count_for_new(
     may_answer.set()
     other_consumer.wait_for(2)
     assert other_consumer.names() == ["a", "b"]
-    # What came of the last one is written down after the consumer has answered.
+    # The outcome of the last one is recorded after the consumer's response.
     assert within(60, lambda: [message["attempts"] for message in listening.messages()] == [1, 1])
     assert listening.read()["enabled"]
 

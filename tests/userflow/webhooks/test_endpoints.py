@@ -1,4 +1,4 @@
-"""Endpoints over REST: who may, what is rejected, what is shown and what never is."""
+"""Endpoints over REST: permissions, validation, and what responses contain."""
 
 import secrets
 import socket
@@ -209,7 +209,7 @@ def test_erasure_deletes_sent_messages(listening: Listening, consumer: Consumer)
     assert consumer.seen[-1].event["type"] == "end_user.erased"
     with in_tenant(home.id):
         left = WebhookMessage.objects.filter(subject_id=person.id)
-        # One for each endpoint.
+        # One per endpoint.
         assert list(left.values_list("event", flat=True)) == ["end_user.erased"] * 2
 
 
@@ -232,7 +232,7 @@ def test_erasure_deletes_messages_with_stale_tenant_cache(listening: Listening, 
     home.register()
     person = home.register()
     deliver()
-    # So a request sees the tenant that began just before the first endpoint was made.
+    # A request that began just before the first endpoint was created sees the tenant like this.
     WebhookTenant.objects.filter(pk=home.id).delete()
     body = {"tenant_id": str(home.id), "user_id": str(person.id)}
     assert home.api.post("/uflow/user/enduser/delete_all", body).status_code == 200
@@ -253,7 +253,7 @@ def test_erasure_deletes_messages_of_disabled_endpoint(
         waits = WebhookMessage.objects.filter(endpoint_id=listening.endpoint_id, status="pending")
         assert list(waits.values_list("subject_id", flat=True)) == [stays.id]
     deliver()
-    # Where the endpoint is on, nothing is missing.
+    # An enabled endpoint gets everything.
     assert [each.event["type"] for each in other_consumer.seen] == [*["end_user.created"] * 2, "end_user.erased"]
     home.api.patch(listening.path, {"enabled": True})
     deliver()
@@ -264,7 +264,7 @@ def test_old_messages_of_disabled_endpoint_are_purged(listening: Listening) -> N
     home = listening.home
     with in_tenant(home.id), tenant_atomic():
         publish_for_each("group.created", ({"name": str(number)} for number in range(2)))
-        # The first of each endpoint: the other endpoint is on and keeps its own.
+        # The first one per endpoint: the other endpoint is enabled and keeps its own.
         oldest = WebhookMessage.objects.order_by("pk").values("pk")[:2]
         WebhookMessage.objects.filter(pk__in=oldest).update(queued_at=now() - timedelta(days=31))
     owner = audit_trails.Owner(home.slug, home.id)

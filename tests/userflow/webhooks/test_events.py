@@ -1,4 +1,4 @@
-"""Which changes publish events, and their payloads."""
+"""Which changes publish events, and their data."""
 
 import secrets
 from collections.abc import Callable
@@ -18,7 +18,7 @@ NEW, NEWER = "another horse 8 battery", "a third horse 7 battery"
 
 @pytest.fixture
 def heard(listening: Listening, consumer: Consumer) -> Callable[[], list[tuple[str, dict[str, Any]]]]:
-    """What has come since the last time it was asked: type and data of each event."""
+    """Return type and data of the events since the last call."""
 
     def events() -> list[tuple[str, dict[str, Any]]]:
         deliver()
@@ -80,7 +80,7 @@ def test_password_events_hold_no_password(listening: Listening, consumer: Consum
     assert [each.event["type"] for each in consumer.seen][1:] == [
         "end_user.password_changed",
         "end_user.password_reset",
-        # The address of a registration is verified by the first reset.
+        # The first reset verifies the address of a registration.
         "end_user.email_verified",
     ]
     sent = b" ".join(each.body for each in consumer.seen)
@@ -105,7 +105,7 @@ def test_verified_email_publishes_event(listening: Listening, heard: Heard) -> N
     Tenant.objects.filter(pk=home.id).update(settings={"email_verification": "required"})
     person = home.register()
     home.api.put(f"/uflow/user/enduser/{home.id}/{person.id}", {"email": f"new-{person.email}"})
-    # An address that waits for its proof has changed nothing yet.
+    # A pending change of address has changed nothing yet.
     assert types(heard()) == ["end_user.created"]
     token = token_in(mails_to(f"new-{person.email}")[-1])
     assert Api().post("/uflow/user/email/verify", {"token": token}).status_code == 200
@@ -122,7 +122,7 @@ def test_groups_and_roles_publish_events(listening: Listening, heard: Heard) -> 
         path = f"/authmgr/{kind}/{api.post(f'/authmgr/{kind}', {'name': 'Readers'}).json()['id']}"
         api.put(path, {"description": "They read"})
         api.post(f"{path}/{people}", ids)
-        # Who is in it already is not told of again.
+        # Existing members are not published again.
         api.post(f"{path}/{people}", ids)
         api.delete(f"{path}/{people}", ids)
         api.delete(path)

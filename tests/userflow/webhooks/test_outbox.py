@@ -1,4 +1,4 @@
-"""Messages are stored with the change, only for subscribed endpoints."""
+"""Messages are written in the transaction of the change, for subscribed endpoints only."""
 
 from collections.abc import Callable
 from typing import Any
