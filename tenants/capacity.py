@@ -2,27 +2,20 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypedDict
 
 import psycopg
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, F, Q
 
 from identity_platform.audit.writer import record_for_platform
 from tenants import servers
 from tenants.errors import NoRoom, ServerExists, ServerUnfit, UnknownServer
 from tenants.models import DatabaseServer
+from tenants.queries import roomiest_server
 from tenants.servers import Connection, Parameters
-from tenants.states import State
 
 # The first release with CREATE DATABASE … STRATEGY wal_log.
 OLDEST_POSTGRESQL = 150_000
-
-
-class _Changes(TypedDict, total=False):
-    capacity: int
-    accepts_tenants: bool
 
 
 def main_server() -> DatabaseServer:
@@ -40,12 +33,7 @@ def displayed_host(host: str | None) -> str:
 
 def server_with_room(name: str | None) -> DatabaseServer:
     """Return the server of that name, or the one with most room. Raises NoRoom, UnknownServer."""
-    # Deleted tenants keep their row but have no database.
-    tenants = Count("databases", filter=~Q(databases__status=State.DELETED))
-    accepting = DatabaseServer.objects.filter(accepts_tenants=True).annotate(room=F("capacity") - tenants)
-    if name is not None:
-        accepting = accepting.filter(name=name)
-    roomiest = accepting.filter(room__gt=0).order_by("-room", "pk").first()
+    roomiest = roomiest_server(name)
     if roomiest is not None:
         return roomiest
     if name is None:
@@ -124,17 +112,15 @@ def _check_fitness(raw: Connection) -> None:
 
 def change_database_server(*, name: str, capacity: int | None = None, accepts: bool | None = None) -> DatabaseServer:
     """Change how many tenants a server takes, or whether it accepts new ones. Existing tenants stay. Raises UnknownServer."""
-    changes: _Changes = {}
-    if capacity is not None:
-        changes["capacity"] = capacity
-    if accepts is not None:
-        changes["accepts_tenants"] = accepts
-    server = DatabaseServer.objects.filter(name=name).first()
-    if server is None:
-        raise UnknownServer
+    stated = {"capacity": capacity, "accepts_tenants": accepts}
+    changes = {field: value for field, value in stated.items() if value is not None}
     with transaction.atomic():
+        server = DatabaseServer.objects.select_for_update().filter(name=name).first()
+        if server is None:
+            raise UnknownServer
         if changes:
-            DatabaseServer.objects.filter(pk=server.pk).update(**changes)
-            record_for_platform("database_server.changed", target=("database_server", server.pk), details=dict(changes))
-    server.refresh_from_db()
+            for field, value in changes.items():
+                setattr(server, field, value)
+            server.save(update_fields=list(changes))
+            record_for_platform("database_server.changed", target=("database_server", server.pk), details=changes)
     return server

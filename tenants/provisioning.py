@@ -95,9 +95,9 @@ def _reserve(server: DatabaseServer, name: str, slug: str | None, own: dict[str,
     # A stated slug is taken as it is.
     suffixed = [] if slug else [f"{generated[:45]}-{secrets.token_hex(2)}" for _ in range(SLUG_TRIES - 1)]
     for candidate in suffixed if suffixed and is_reserved(generated) else [generated, *suffixed]:
-        tenant_id = reserve_tenant(server, name=name, slug=candidate, tenant_settings=own)
-        if tenant_id is not None:
-            return Tenant.objects.select_related("database__server").get(pk=tenant_id)
+        tenant = reserve_tenant(server, name=name, slug=candidate, tenant_settings=own)
+        if tenant is not None:
+            return tenant
     raise SlugTaken
 
 
@@ -243,7 +243,7 @@ def delete_tenant(*, tenant_id: UUID, final_backup: bool = True) -> Deletion:
                 target=("tenant", tenant_id),
                 details={"final_backup_until": kept.until.isoformat() if kept.until else None},
             )
-    keys.forget(str(tenant_id))
+    keys.forget()
     lookup.forget()
     return kept
 

@@ -1,4 +1,4 @@
-"""Reads for commands, and the one statement that reserves a database for a new tenant."""
+"""Reads for commands, and the statements that find a server and reserve a database for a new tenant."""
 
 import json
 from typing import TypedDict
@@ -35,7 +35,18 @@ SELECT tenant.id, %(server_id)s, coalesce(ready.name, %(new_name)s),
   CASE WHEN ready.name IS NULL THEN 'provisioning' ELSE 'active' END, '',
   CASE WHEN ready.name IS NULL THEN '' ELSE %(schema_version)s END, now()
 FROM tenant LEFT JOIN ready ON true
-RETURNING tenant_id
+RETURNING name, status, schema_version, updated_at
+"""
+
+
+# One static statement: it is part of the few that create a tenant (`bin/bench provisioning`), and the ORM composes its own
+# on every call. Deleted tenants keep their row but have no database.
+_ROOMIEST = """
+SELECT s.* FROM tenants_databaseserver s, LATERAL (
+    SELECT s.capacity - count(*) AS room FROM tenants_tenantdatabase d WHERE d.server_id = s.id AND d.status <> 'deleted'
+) free
+WHERE s.accepts_tenants AND free.room > 0 AND (%(name)s::text IS NULL OR s.name = %(name)s)
+ORDER BY free.room DESC, s.id LIMIT 1
 """
 
 
@@ -53,8 +64,10 @@ class TenantRecord(TypedDict):
     reason: str
 
 
-def reserve_tenant(server: DatabaseServer, *, name: str, slug: str, tenant_settings: dict[str, object]) -> UUID | None:
-    """Write a tenant, its data key and its mapping; return its id, or None if the slug is taken.
+def reserve_tenant(
+    server: DatabaseServer, *, name: str, slug: str, tenant_settings: dict[str, object]
+) -> Tenant | None:
+    """Write a tenant, its data key and its mapping; return it with the mapping, or None if the slug is taken.
 
     The mapping is `active` if a ready-made database was waiting on the server, else `provisioning`.
     """
@@ -73,7 +86,22 @@ def reserve_tenant(server: DatabaseServer, *, name: str, slug: str, tenant_setti
     }
     with connection.cursor() as cursor:
         cursor.execute(_RESERVE_TENANT, values)
-        return tenant_id if cursor.fetchone() else None
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    database, status, version, moment = row
+    tenant = Tenant(id=tenant_id, name=name, slug=slug, settings=tenant_settings, created_at=moment, updated_at=moment)
+    mapping = TenantDatabase(
+        tenant=tenant, server=server, name=database, status=status, schema_version=version, updated_at=moment
+    )
+    for instance in (tenant, mapping):
+        instance._state.adding, instance._state.db = False, connection.alias
+    return tenant
+
+
+def roomiest_server(name: str | None) -> DatabaseServer | None:
+    """Return the server that takes new tenants and has most room: any, or the one of that name."""
+    return next(iter(DatabaseServer.objects.raw(_ROOMIEST, {"name": name})), None)
 
 
 def tenant_named(slug: str) -> Tenant:
