@@ -223,7 +223,7 @@ def expire() -> int:
             DataKey.objects.filter(owner=str(tenant_id)).delete()
             backup.delete()
             record_for_platform("tenant.final_backup_deleted", tenant_id=tenant_id, target=("tenant", tenant_id))
-        keys.forget(str(tenant_id))
+        keys.forget()
         remove(Path(backup.file))
         expired += 1
     _sweep()

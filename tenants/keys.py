@@ -1,9 +1,8 @@
 """Data keys: one per tenant and one for the platform, wrapped by the key ring, unwrapped once per process."""
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from threading import Lock
+from functools import lru_cache
 from uuid import UUID
 
 import structlog
@@ -24,11 +23,6 @@ from tenants.models import DataKey
 
 log = structlog.get_logger("identity.tenants")
 
-# Unwrapping is one query and one AES-GCM operation; the most recently used keys are cached.
-KEPT = 2048
-_opened: OrderedDict[str, bytes] = OrderedDict()
-_lock = Lock()
-
 
 def create(owner: str) -> None:
     """Create the owner's data key unless it exists. Safe to call concurrently."""
@@ -38,20 +32,9 @@ def create(owner: str) -> None:
     )
 
 
+# Unwrapping is one query and one AES-GCM operation; the most recently used keys are cached. Errors are not.
+@lru_cache(maxsize=2048)
 def _key(owner: str) -> bytes:
-    with _lock:
-        if owner in _opened:
-            _opened.move_to_end(owner)
-            return _opened[owner]
-    opened = _unwrapped(owner)
-    with _lock:
-        _opened[owner] = opened
-        if len(_opened) > KEPT:
-            _opened.popitem(last=False)
-    return opened
-
-
-def _unwrapped(owner: str) -> bytes:
     """Read and unwrap the owner's data key. The platform's key is created at first use. Raises DataKeyLocked."""
     row = DataKey.objects.filter(pk=owner).first()
     if row is None and owner == DataKey.PLATFORM:
@@ -84,13 +67,9 @@ def platform_key() -> bytes:
     return _key(DataKey.PLATFORM)
 
 
-def forget(owner: str | None = None) -> None:
-    """Remove unwrapped keys from the cache: one owner's, or all."""
-    with _lock:
-        if owner is None:
-            _opened.clear()
-        else:
-            _opened.pop(owner, None)
+def forget() -> None:
+    """Remove all unwrapped keys from the cache, after a deletion of one."""
+    _key.cache_clear()
 
 
 # --- rotation of the key ring ----------------------------------------------------------------------------------------

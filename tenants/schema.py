@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import DatabaseError, connections, transaction
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.recorder import MigrationRecorder
 
 from identity_platform.api.errors import ApiError
 from identity_platform.postgresql.statement_timeout import no_timeout
@@ -67,9 +68,8 @@ def is_older(version: str) -> bool:
 
 def is_current(target: DatabaseTarget) -> bool:
     """Return whether the database has every migration of this code."""
-    with in_target(target), connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute("SELECT app, name FROM django_migrations")
-        return migration_names() <= set(cursor.fetchall())
+    with in_target(target):
+        return migration_names() <= MigrationRecorder(connections[TENANT_ALIAS]).applied_migrations().keys()
 
 
 def upgrade(target: DatabaseTarget) -> list[str]:
