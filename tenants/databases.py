@@ -43,13 +43,6 @@ def _lock_number(subject: object) -> int:
 
 
 @contextmanager
-def maintenance_connection(server: DatabaseServer) -> Iterator[Raw]:
-    """Open a direct autocommit connection to the server's maintenance database."""
-    with servers.maintenance(server) as raw:
-        yield raw
-
-
-@contextmanager
 def connection_to(server: DatabaseServer, database: str) -> Iterator[Raw]:
     """Open a direct autocommit connection to one database."""
     params = servers.parameters(server.pk, server.revision, direct=True)
@@ -65,7 +58,7 @@ def job_lock(server: DatabaseServer, subject: object, *, timeout: float = LOCK_S
     Raises JobRunning when another process still holds it after `timeout` seconds.
     """
     number = _lock_number(subject)
-    with maintenance_connection(server) as raw:
+    with servers.maintenance(server) as raw:
         raw.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(f"{max(1, round(timeout * 1000))}ms")))
         try:
             raw.execute("SELECT pg_advisory_lock(%s)", [number])
@@ -244,7 +237,7 @@ def ensure_template(server: DatabaseServer) -> str:
     because PostgreSQL does not copy a database that has any.
     """
     name = template_name()
-    with maintenance_connection(server) as raw:
+    with servers.maintenance(server) as raw:
         if exists(raw, name):
             return name
     # A second caller waits for the template of the first.

@@ -11,7 +11,7 @@ from typing import IO
 
 from psycopg.conninfo import make_conninfo
 
-from tenants import databases, servers
+from tenants import servers
 from tenants.errors import CopyFailed, ProgramMissing
 from tenants.models import DatabaseServer
 
@@ -58,7 +58,7 @@ def _check(name: str, code: int, said: str) -> None:
 
 
 def _command(name: str, server: DatabaseServer, database: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    with databases.maintenance_connection(server) as raw:
+    with servers.maintenance(server) as raw:
         program = _program(name, raw.info.server_version // 10_000)
     params = servers.parameters(server.pk, server.revision, direct=True) | {"dbname": database}
     params.pop("prepare_threshold", None)

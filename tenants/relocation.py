@@ -23,7 +23,7 @@ from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.transfer.files import reject_special
 from identity_platform.transfer.temporary_folder import temporary_folder
-from tenants import databases, dumps, final_backups, lookup, steps
+from tenants import databases, dumps, final_backups, lookup, servers, steps
 from tenants.capacity import server_with_room
 from tenants.errors import BackupUnfit, CopyFailed, SlugTaken, UnknownTenant, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, FinalBackup, Tenant, TenantDatabase, WarmDatabase, WebhookTenant
@@ -177,7 +177,7 @@ def drop_copies(tenant_id: UUID) -> int:
     """Drop leftover copies of moves and restores; return how many. The caller holds the tenant's lock."""
     copies = list(WarmDatabase.objects.select_related("server").filter(schema_version=f"{_COPY_FOR}{tenant_id}"))
     for copy in copies:
-        with databases.maintenance_connection(copy.server) as raw:
+        with servers.maintenance(copy.server) as raw:
             databases.drop(raw, copy.name)
         copy.delete()
     return len(copies)
@@ -227,7 +227,7 @@ def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, like: Tenant
     name = new_database_name()
     WarmDatabase.objects.create(server=server, name=name, schema_version=f"{_COPY_FOR}{tenant_id}", ready=False)
     steps.completed("reserved")
-    with databases.maintenance_connection(server) as raw:
+    with servers.maintenance(server) as raw:
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(name)))
         steps.completed("created")
         dumps.read_in(server, name, dump)

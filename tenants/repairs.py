@@ -12,7 +12,7 @@ from functools import partial
 from django.conf import settings
 
 from identity_platform.audit.writer import record_for_platform
-from tenants import databases, fleet, provisioning, relocation, warm_pool, webauthn_claims
+from tenants import databases, fleet, provisioning, relocation, servers, warm_pool, webauthn_claims
 from tenants.errors import JobRunning, UpgradeFailed
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.schema import is_older, schema_version, why
@@ -76,7 +76,7 @@ def repair(finding: Finding) -> str:
 
 def _on_server(server: DatabaseServer) -> Iterator[Finding]:
     try:
-        with databases.maintenance_connection(server) as raw:
+        with servers.maintenance(server) as raw:
             names, invalid, held = databases.names(raw), databases.invalid_names(raw), databases.read_only_names(raw)
             existing = names - invalid
             # In the order in which a database passes from one list to the next.
@@ -205,7 +205,7 @@ def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Find
             continue
         mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
         try:
-            with databases.maintenance_connection(mapping.server) as raw:
+            with servers.maintenance(mapping.server) as raw:
                 running = databases.is_job_running(raw, tenant_id)
         except Exception as problem:
             message = f"it is unknown if a job still fills this copy: {mapping.server.name}: {why(problem)}"
@@ -218,7 +218,7 @@ def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Find
 
 def _forget_spare(spare: WarmDatabase) -> None:
     # A spare that was claimed meanwhile has no row any more.
-    with databases.maintenance_connection(spare.server) as raw:
+    with servers.maintenance(spare.server) as raw:
         if databases.exists(raw, spare.name):
             return
         if WarmDatabase.objects.filter(pk=spare.pk, ready=True).update(ready=False):
@@ -230,7 +230,7 @@ def _unowned(server: DatabaseServer, name: str, template_job: bool, *, is_invali
     def drop() -> None:
         claimed = TenantDatabase.objects.filter(server=server, name=name).exclude(status=State.DELETED)
         if not claimed.exists() and not WarmDatabase.objects.filter(server=server, name=name).exists():
-            with databases.maintenance_connection(server) as raw:
+            with servers.maintenance(server) as raw:
                 databases.drop(raw, name)
 
     if is_invalid:

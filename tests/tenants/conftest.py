@@ -72,7 +72,7 @@ HOLDERS = (
 def _locks_are_let_go() -> None:
     """Wait for jobs that hold a lock: the server notices a killed process with a delay."""
     for server in DatabaseServer.objects.filter(accepts_tenants=True):
-        with suppress(psycopg.Error), databases.maintenance_connection(server) as raw:
+        with suppress(psycopg.Error), servers.maintenance(server) as raw:
             before = set(raw.execute(HOLDERS).fetchall())
             # Jobs of other tests are among them and may take longer.
             within(10, lambda raw=raw, before=before: not before & set(raw.execute(HOLDERS).fetchall()))
@@ -146,7 +146,7 @@ def second(second_url: str) -> Iterator[DatabaseServer]:
     for tenant in tenants:
         throw_away(tenant)
     Tenant.objects.filter(pk__in=[tenant.pk for tenant in tenants]).delete()
-    with databases.maintenance_connection(server) as raw:
+    with servers.maintenance(server) as raw:
         # The template stays for the next test: migrating it takes longer than the tests.
         for database in databases.names(raw) - {databases.template_name()}:
             databases.drop(raw, database)
@@ -170,13 +170,13 @@ def connect_to(tenant: Tenant) -> "psycopg.Connection[Any]":
 def invalidate(server: DatabaseServer, database: str) -> None:
     """Make a database invalid, as an interrupted DROP DATABASE does. Needs the superuser of the second server."""
     databases.POOL.close_idle(database)
-    with databases.maintenance_connection(server) as raw:
+    with servers.maintenance(server) as raw:
         raw.execute("UPDATE pg_database SET datconnlimit = -2, datistemplate = false WHERE datname = %s", [database])
 
 
 def databases_on(server: DatabaseServer) -> set[str]:
     """Return the databases of this test run on a server."""
-    with databases.maintenance_connection(server) as raw:
+    with servers.maintenance(server) as raw:
         return databases.names(raw)
 
 

@@ -10,7 +10,7 @@ from django.core.management import CommandError
 from django.db import connection
 from django.utils.timezone import now
 
-from tenants import audit_trails, databases, final_backups, retention
+from tenants import audit_trails, databases, final_backups, retention, servers
 from tenants.capacity import main_server
 from tenants.models import DataKey, FinalBackup, Tenant, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import AnotherProcess, run_command, throw_away
@@ -247,7 +247,7 @@ def test_restore_deleted_needs_a_free_slug(folder: Path, new_tenant: Callable[[]
 
 def test_delete_without_database_writes_no_backup(folder: Path, new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
-    with databases.maintenance_connection(main_server()) as raw:
+    with servers.maintenance(main_server()) as raw:
         databases.drop(raw, tenant.row.database.name)
     assert "There is no final backup of it." in delete(tenant)
     assert states(tenant) == ("deleted", False)

@@ -1,6 +1,6 @@
 """A database that an interrupted DROP DATABASE left invalid (`datconnlimit = -2`): only another DROP can touch it."""
 
-from tenants import databases, provisioning, warm_pool
+from tenants import databases, provisioning, servers, warm_pool
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import databases_on, invalidate, run_command
 from tests.tenants.test_repairs import check
@@ -18,7 +18,7 @@ def test_repair_finishes_interrupted_drops_only(second: DatabaseServer) -> None:
     assert spare is not None
     copy, orphan = warm_pool.new_database_name(), warm_pool.new_database_name()
     WarmDatabase.objects.create(server=second, name=copy, schema_version=f"for {healthy.pk}")
-    with databases.maintenance_connection(second) as raw:
+    with servers.maintenance(second) as raw:
         for database in (copy, orphan):
             raw.execute(f"CREATE DATABASE {database} TEMPLATE template0")
     gone = [left.database.name, broken.database.name, spare.name, copy, orphan]
@@ -53,7 +53,7 @@ def test_refill_recreates_invalid_spare(second: DatabaseServer) -> None:
     WarmDatabase.objects.filter(pk=spare.pk).update(ready=False)
     invalidate(second, spare.name)
     assert warm_pool.refill(second, 1) == 1
-    with databases.maintenance_connection(second) as raw:
+    with servers.maintenance(second) as raw:
         assert databases.exists(raw, spare.name)
 
 

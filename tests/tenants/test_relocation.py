@@ -13,7 +13,7 @@ import pytest
 from django.core.management import CommandError
 from django.db import connections
 
-from tenants import databases, repairs, steps
+from tenants import databases, repairs, servers, steps
 from tenants.capacity import main_server
 from tenants.context import in_tenant
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
@@ -130,7 +130,7 @@ def test_next_backup_removes_leftovers_of_killed_backup(
 def test_restore_recovers_lost_database(settled: TestTenant, tmp_path: Path) -> None:
     person, file = settled.register(), tmp_path / "settled.zip"
     run_command("backup_tenant", settled.slug, str(file))
-    with databases.maintenance_connection(main_server()) as raw:
+    with servers.maintenance(main_server()) as raw:
         databases.drop(raw, mapping_of(settled).name)
     with pytest.raises(SystemExit):
         run_command("check_tenants", repair=True, yes=True)
@@ -376,7 +376,7 @@ def test_job_after_restore_uses_restored_database(
 
 
 def waits_for_a_lock() -> bool:
-    with databases.maintenance_connection(main_server()) as raw:
+    with servers.maintenance(main_server()) as raw:
         asked = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
         return raw.execute(asked).fetchone() == (True,)
 
@@ -384,7 +384,7 @@ def waits_for_a_lock() -> bool:
 def test_repair_keeps_tenant_restored_while_operator_was_asked(settled: TestTenant, tmp_path: Path) -> None:
     slug, file = settled.slug, str(tmp_path / "settled.zip")
     run_command("backup_tenant", slug, file)
-    with databases.maintenance_connection(main_server()) as raw:
+    with servers.maintenance(main_server()) as raw:
         databases.drop(raw, mapping_of(settled).name)
     (missing,) = [finding for finding in repairs.find_problems() if finding.subject == slug]
     run_command("restore_tenant", slug, file, yes=True)

@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError
 from psycopg import sql
 
-from tenants import databases, repairs, warm_pool
+from tenants import databases, repairs, servers, warm_pool
 from tenants.capacity import main_server
 from tenants.databases import template_prefix
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
@@ -33,12 +33,12 @@ def check(**options: bool) -> tuple[int, str]:
 
 
 def make_database(name: str) -> None:
-    with databases.maintenance_connection(main_server()) as raw:
+    with servers.maintenance(main_server()) as raw:
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
 
 
 def drop_database(name: str) -> None:
-    with databases.maintenance_connection(main_server()) as raw:
+    with servers.maintenance(main_server()) as raw:
         databases.drop(raw, name)
 
 
@@ -114,7 +114,7 @@ def test_repair_skips_running_job(new_bare_tenant: Callable[[], Tenant]) -> None
 
 def test_finished_job_releases_its_lock() -> None:
     subject = secrets.token_hex(8)
-    with databases.maintenance_connection(main_server()) as raw:
+    with servers.maintenance(main_server()) as raw:
         for _ in range(100):
             with databases.job_lock(main_server(), subject):
                 pass

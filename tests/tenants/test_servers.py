@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from tenants import databases, provisioning, warm_pool
+from tenants import provisioning, servers, warm_pool
 from tenants.capacity import main_server
 from tenants.checks import budget_fits
 from tenants.context import in_tenant
@@ -118,7 +118,7 @@ def test_add_rejects_unfit_server(url: str, says: str) -> None:
 
 def test_add_rejects_login_without_createdb(second: DatabaseServer, second_url: str) -> None:
     role = f"weak_{secrets.token_hex(3)}"
-    with databases.maintenance_connection(second) as raw:
+    with servers.maintenance(second) as raw:
         raw.execute(f"CREATE ROLE {role} LOGIN")
     weak = second_url.replace("postgres@", f"{role}@")
     with pytest.raises(CommandError, match="CREATEDB"):

@@ -222,16 +222,19 @@ class PreviewOut(serializers.Serializer[object]):
     name = serializers.CharField(required=False, allow_blank=True, help_text="Only in the response of the run itself.")
 
 
-class RunOut(serializers.Serializer[object]):
+class LastRunOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
-    directory_id = serializers.UUIDField()
-    trigger = serializers.ChoiceField(TRIGGERS)
-    dry_run = serializers.BooleanField()
-    full = serializers.BooleanField()
     state = serializers.ChoiceField(STATES)
-    reason = serializers.CharField(allow_blank=True)
+    dry_run = serializers.BooleanField()
     started_at = serializers.DateTimeField()
     finished_at = serializers.DateTimeField(allow_null=True)
+    reason = serializers.CharField(allow_blank=True)
+
+
+class RunOut(LastRunOut):
+    directory_id = serializers.UUIDField()
+    trigger = serializers.ChoiceField(TRIGGERS)
+    full = serializers.BooleanField()
     users_found = serializers.IntegerField()
     users_created = serializers.IntegerField()
     users_updated = serializers.IntegerField()
@@ -242,15 +245,6 @@ class RunOut(serializers.Serializer[object]):
         many=True, help_text="The first hundred rejected objects."
     )
     preview_users = PreviewOut(many=True, help_text="The first hundred objects with a change.")
-
-
-class LastRunOut(serializers.Serializer[object]):
-    id = serializers.UUIDField()
-    state = serializers.ChoiceField(STATES)
-    dry_run = serializers.BooleanField()
-    started_at = serializers.DateTimeField()
-    finished_at = serializers.DateTimeField(allow_null=True)
-    reason = serializers.CharField(allow_blank=True)
 
 
 class AttributeMappingOut(serializers.Serializer[object]):

@@ -118,53 +118,29 @@ def synchronise(
     config = config_of(tenant_id, config_id)
     if config.kind == ACTIVE_DIRECTORY:
         ldap.must_be_installed()
-    deadline = time.monotonic() + seconds
+    deadline, tally = time.monotonic() + seconds, Tally()
     with contextlib.nullcontext() if by is None else _semaphore.acquire():
-        return _synchronise(
-            config,
-            by=by,
-            trigger=trigger,
-            dry_run=dry_run,
-            force=force,
-            full=full,
-            deadline=deadline,
-            progress=progress,
-        )
-
-
-def _synchronise(
-    config: DirectoryConfig,
-    *,
-    by: Principal | None,
-    trigger: str,
-    dry_run: bool,
-    force: bool,
-    full: bool,
-    deadline: float,
-    progress: Callable[[int], None],
-) -> Ran:
-    run = runs.claim(config, trigger=trigger, dry_run=dry_run)
-    tally = Tally()
-    with _recording_failures(run, tally):
-        # From here on `update_directory` rejects changes that matter; read what it changed before.
-        config.refresh_from_db()
-        if by is not None and not dry_run:
-            reject_beyond(by, tenant_id=config.tenant_id, config_id=config.pk, groups=config.groups.values())
-        reading = _reading(config, full=full or dry_run, deadline=deadline)
-        synchronisation = Synchronisation(
-            config=config,
-            run=run,
-            reading=reading,
-            client_id=client_of(config.tenant_id, config.client_id),
-            living=list(DirectoryConfig.objects.filter(tenant_id=config.tenant_id).values_list("pk", flat=True)),
-            force=force,
-            deadline=deadline,
-            progress=progress,
-            tally=tally,
-        )
-        outcome = synchronisation.run_to_end()
-    runs.finish(run, tally, state=outcome.state, reason=outcome.reason, cursor=outcome.cursor, full=reading.full)
-    _publish_finished(run)
+        run = runs.claim(config, trigger=trigger, dry_run=dry_run)
+        with _recording_failures(run, tally):
+            # From here on `update_directory` rejects changes that matter; read what it changed before.
+            config.refresh_from_db()
+            if by is not None and not dry_run:
+                reject_beyond(by, tenant_id=tenant_id, config_id=config_id, groups=config.groups.values())
+            reading = _reading(config, full=full or dry_run, deadline=deadline)
+            synchronisation = Synchronisation(
+                config=config,
+                run=run,
+                reading=reading,
+                client_id=client_of(tenant_id, config.client_id),
+                living=list(DirectoryConfig.objects.filter(tenant_id=tenant_id).values_list("pk", flat=True)),
+                force=force,
+                deadline=deadline,
+                progress=progress,
+                tally=tally,
+            )
+            outcome = synchronisation.run_to_end()
+        runs.finish(run, tally, state=outcome.state, reason=outcome.reason, cursor=outcome.cursor, full=reading.full)
+        _publish_finished(run)
     return Ran(run, tally)
 
 

@@ -12,7 +12,7 @@ from django.db import connection, connections
 from psycopg import sql
 
 from console.metrics.models import PlatformDay, TenantDay, TenantFigures
-from tenants import databases
+from tenants import databases, servers
 from tenants.capacity import main_server
 from tenants.models import TenantDatabase
 from tests.tenants.conftest import connect_to, run_command
@@ -135,7 +135,7 @@ def test_collect_has_own_statement_timeout(new_tenant: Callable[[], TestTenant])
     tenant = new_tenant()
     tenant.register()
     name = tenant.row.database.name
-    with databases.maintenance_connection(main_server()) as raw:
+    with servers.maintenance(main_server()) as raw:
         raw.execute(sql.SQL("ALTER DATABASE {} SET statement_timeout = '300ms'").format(sql.Identifier(name)))
         databases.end_sessions(raw, name)
     with connect_to(tenant.row) as raw, ThreadPoolExecutor(1) as pool:

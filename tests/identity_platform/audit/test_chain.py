@@ -12,7 +12,7 @@ from django.db import connections
 
 from identity_platform.audit import chain
 from identity_platform.audit.writer import record_for_tenant
-from tenants import audit_trails, databases, keys
+from tenants import audit_trails, databases, keys, servers
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import DataKey, TenantDatabase
 from tests.identity_platform.audit.conftest import as_owner, fill, run, seal
@@ -276,7 +276,7 @@ def test_verify_reports_unreachable_apart_from_broken(new_tenant: Callable[[], T
     gone, tampered = new_tenant(), new_tenant()
     fill(tampered, 5)
     seal(tampered)
-    with databases.maintenance_connection(gone.row.database.server) as raw:
+    with servers.maintenance(gone.row.database.server) as raw:
         databases.drop(raw, gone.row.database.name)
     code, said, complained = verify_command(gone.slug)
     assert (code, "0 trails broken, 1 not read." in said) == (3, True)

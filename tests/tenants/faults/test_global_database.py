@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from django.db import close_old_connections, connection
 
-from tenants import databases
+from tenants import servers
 from tenants.capacity import main_server
 from tests.machine.conftest import within
 from tests.world import TestTenant
@@ -22,7 +22,7 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_eve
 
 def ask(statement: str) -> list[int]:
     """Return one column of a query on the server's maintenance database."""
-    with databases.maintenance_connection(main_server()) as raw:
+    with servers.maintenance(main_server()) as raw:
         return [row[0] for row in raw.execute(statement, [connection.settings_dict["NAME"]]).fetchall()]
 
 

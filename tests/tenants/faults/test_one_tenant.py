@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 from django.db import close_old_connections, connection, connections
 
-from tenants import databases
+from tenants import servers
 from tenants.capacity import main_server
 from tenants.models import TenantDatabase
 from tests.tenants.conftest import connect_to, throw_away
@@ -32,7 +32,7 @@ def struck(django_db_setup: None, django_db_blocker: Any) -> Iterator[tuple[Test
 @contextmanager
 def gone(tenant: TestTenant) -> Iterator[None]:
     """Drop the database during the block."""
-    with databases.maintenance_connection(main_server()) as raw:
+    with servers.maintenance(main_server()) as raw:
         database = tenant.row.database.name
         raw.execute(f'ALTER DATABASE "{database}" ALLOW_CONNECTIONS false')
         raw.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [database])
@@ -129,7 +129,7 @@ def test_closed_connections_are_replaced(struck: tuple[TestTenant, User, Api], o
     tenant, person, user = struck
     path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
     assert user.get(path).status_code == 200
-    with databases.maintenance_connection(main_server()) as raw:
+    with servers.maintenance(main_server()) as raw:
         raw.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
             " WHERE application_name = 'identity' AND (datname = %s OR starts_with(datname, %s))",
