@@ -19,7 +19,7 @@ from bench.home import ROOT, Home
 from bench.run import Row, Run
 from tenants import lookup
 from tenants.capacity import main_server
-from tenants.models import Tenant
+from tenants.models import DatabaseServer, Tenant
 from tenants.warm_pool import refill
 from userflow.tenants.actions import open_tenant
 
@@ -34,6 +34,8 @@ def measure(run: Run) -> list[Row]:
     copies: dict[int, list[float]] = {}
     schemas: dict[int, list[float]] = {}
     world.grow(1, run.say)
+    # More than the tenants of all steps and rounds.
+    DatabaseServer.objects.update(capacity=10 * run.sizes.steps[-1] + 1_000)
     with _django_tenants(run.home, run.say) as make_schemas:
         for step in run.sizes.steps:
             world.grow(step, run.say)
