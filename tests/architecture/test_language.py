@@ -62,14 +62,6 @@ ALLOWED = {
     # This list.
     "tests/architecture/test_language.py": {*WORDS, *PHRASES},
 }
-# Folders and files that are not converted yet.
-NOT_YET = {
-    "mfa/factors.py",
-    "mfa/sms/actions.py",
-    "mfa/sms/models.py",
-    "mfa/totp/engine.py",
-    "tests/mfa",
-}
 
 
 def files() -> list[str]:
@@ -84,7 +76,6 @@ def files() -> list[str]:
         and (ROOT / name).exists()
         and "/migrations/" not in name
         and not name.startswith("tests/data/")
-        and not any(name == folder or name.startswith(f"{folder}/") for folder in NOT_YET)
     ]
 
 
