@@ -1,7 +1,7 @@
 """Directories of the chosen tenant: their configuration without secrets, and their runs."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 from uuid import UUID
 
 from django.conf import settings
@@ -307,7 +307,10 @@ class EditDirectory(EditView[DirectoryConfig], DirectoryConfirmView):
 
     def update(self, changes: Context) -> None:
         actions.update_directory(
-            tenant_id=self.tenant.pk, config_id=self.row.pk, by=self.staff.principal, **changes
+            tenant_id=self.tenant.pk,
+            config_id=self.row.pk,
+            by=self.staff.principal,
+            **cast(actions.DirectoryFields, changes),
         )
 
 
