@@ -8,6 +8,8 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import checks
+from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
+from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi import checks as openapi_checks
 
 from identity_platform.wsgi import application
@@ -59,31 +61,50 @@ def from_an_address_of_its_own(environ: dict[str, Any], start: Any) -> Any:
 schema = schemathesis.openapi.from_wsgi("/schema/", from_an_address_of_its_own)
 # Who calls is said by each test; a token that the fuzzer makes up would end every call at 401.
 schema.config.generation.update(with_security_parameters=False)
+OPERATIONS = {operation.label: operation for operation in (found.ok() for found in schema.get_all_operations())}
+operations = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 
 
-def send(case: Any, token: str | None, tenant: TestTenant | None = None) -> None:
-    if tenant is not None:
-        # Half of the value of a fuzz lies behind the tenant check: put the real tenant where one is asked for.
-        for place in (case.query, case.path_parameters, case.body):
-            if isinstance(place, dict) and "tenant_id" in place:
-                place["tenant_id"] = str(tenant.id)
+def fuzz(
+    operation: APIOperation, token: str | None, tenant: TestTenant | None = None, *, systematic: bool = False
+) -> None:
+    """Send random requests, and with `systematic` one for each limit of the operation's schemas.
+
+    The systematic cases are built here: `schema.parametrize()` builds those of every operation when tests are collected,
+    in each test process, which takes longer than most tests together.
+    """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    case.call_and_validate(headers=headers, checks=CHECKS)
+
+    @BOUNDED
+    def send(case: Any) -> None:
+        if tenant is not None:
+            # Half of the value of a fuzz lies behind the tenant check: put the real tenant where one is asked for.
+            for place in (case.query, case.path_parameters, case.body):
+                if isinstance(place, dict) and "tenant_id" in place:
+                    place["tenant_id"] = str(tenant.id)
+        case.call_and_validate(headers=headers, checks=CHECKS)
+
+    modes = [HypothesisTestMode.EXAMPLES, HypothesisTestMode.FUZZING]
+    if systematic:
+        modes.append(HypothesisTestMode.COVERAGE)
+    config = HypothesisTestConfig(project=schema.config, modes=modes)
+    create_test(operation=operation, test_func=send, config=config)()
 
 
-@schema.parametrize()
-@BOUNDED
-def test_anonymous_calls_match_the_document(case: Any) -> None:
-    send(case, None)
+@operations
+def test_anonymous_calls_match_the_document(operation: APIOperation) -> None:
+    # All others end at 401, whatever is sent.
+    fuzz(operation, None, systematic=not operation.definition.raw.get("security"))
 
 
-@schema.parametrize()
-@BOUNDED
-def test_tenant_admin_calls_match_the_document(case: Any, fuzzed_tenant: TestTenant) -> None:
-    send(case, fuzzed_tenant.api.token, fuzzed_tenant)
+@operations
+def test_tenant_admin_calls_match_the_document(operation: APIOperation, fuzzed_tenant: TestTenant) -> None:
+    fuzz(operation, fuzzed_tenant.api.token, fuzzed_tenant, systematic=True)
 
 
-@schema.parametrize()
-@BOUNDED
-def test_operator_calls_match_the_document(case: Any, fuzzing_operator: str, fuzzed_tenant: TestTenant) -> None:
-    send(case, fuzzing_operator, fuzzed_tenant)
+@operations
+def test_operator_calls_match_the_document(
+    operation: APIOperation, fuzzing_operator: str, fuzzed_tenant: TestTenant
+) -> None:
+    # Others do the same for operators as for the tenant's admin, who has sent these cases.
+    fuzz(operation, fuzzing_operator, fuzzed_tenant, systematic="Tenants" in (operation.tags or []))
