@@ -110,8 +110,7 @@ urlpatterns = [
     ),
     path("authmgr/groups", GroupViewSet.as_view({"get": "list", "post": "create"})),
     path(
-        "authmgr/groups/<str:group_id>",
-        GroupViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
+        "authmgr/groups/<str:group_id>", GroupViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"})
     ),
     path(
         "authmgr/groups/<str:group_id>/users",

@@ -20,13 +20,7 @@ from userflow.accounts.rank import must_outrank_admin
 from userflow.accounts.realms import ADMINS
 from userflow.credentials import passwords, tickets
 from userflow.email import admin_proofs, undo
-from userflow.errors import (
-    AdminNameTaken,
-    GrantsMoreThanHeld,
-    LastAdmin,
-    NotYourself,
-    UnknownRole,
-)
+from userflow.errors import AdminNameTaken, GrantsMoreThanHeld, LastAdmin, NotYourself, UnknownRole
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import end_sessions, require_active_session
 from userflow.signin.proofs import proof_missing, prove_own_change
@@ -182,10 +176,7 @@ def update_admin_user(
         if granted is not None:
             user.roles.set(granted)
         record_for_platform(
-            "admin_user.updated",
-            tenant_id=user.tenant_id,
-            target=("admin_user", user.pk),
-            details={"changed": asked},
+            "admin_user.updated", tenant_id=user.tenant_id, target=("admin_user", user.pk), details={"changed": asked}
         )
     return find_admin_user(user_id=user_id, within=by.tenant_id)
 

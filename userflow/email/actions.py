@@ -26,13 +26,7 @@ from userflow.credentials import unused_registrations as yielding
 from userflow.credentials.models import EmailProof
 from userflow.email import ownership
 from userflow.email.admin_proofs import verify_admin_email
-from userflow.errors import (
-    AttemptsLocked,
-    EmailProofInvalid,
-    EmailTaken,
-    NoPasswordHere,
-    NotSignedInByTicket,
-)
+from userflow.errors import AttemptsLocked, EmailProofInvalid, EmailTaken, NoPasswordHere, NotSignedInByTicket
 from userflow.events.outbox import publish
 from userflow.mailed_tokens import NotAToken, place_of
 from userflow.sessions.ending import end_sessions, require_active_session

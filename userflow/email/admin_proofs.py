@@ -72,10 +72,7 @@ def verify_admin_email(*, token: str) -> AdminUser:
                 tickets.end_tickets(ADMINS, user.pk, purpose=tickets.PASSWORD_RESET)
                 end_sessions(ADMINS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
             record_for_platform(
-                "email.proven",
-                tenant_id=user.tenant_id,
-                target=("admin_user", user.pk),
-                details={"changed": changed},
+                "email.proven", tenant_id=user.tenant_id, target=("admin_user", user.pk), details={"changed": changed}
             )
     except IntegrityError as clash:
         raise AdminNameTaken from clash

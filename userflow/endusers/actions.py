@@ -65,7 +65,6 @@ def register_end_user(
     """Store a new end user with the default associations. Return the user and an enrollment ticket.
 
     A mail to verify the address is always sent. There is no ticket where the tenant requires a verified address.
-
     `by` is the caller, None without a token. A caller with `endusers:write` may register users where the client takes no
     self-registration, and users of another provider than `local`. A record with this address that was registered by
     someone else and never used is replaced; see `yielding`.
@@ -101,19 +100,23 @@ def register_end_user(
             with tenant_atomic():
                 if replaces:
                     yielding.release_addresses([key], to="registration")
-                user.save(force_insert=True)
-                RoleBinding.objects.bulk_create(
-                    RoleBinding(user=user, role=role) for role in Role.objects.filter(name=DEFAULT_ROLE)
-                )
-                ticket = tickets.open_enrollment(END_USERS, user, cause="registration")
-                proofs.start_proof(user, user.email, user.email_key, tenant)
-                record_for_tenant(
-                    "end_user.registered", target=("end_user", user.pk), details={"client_id": str(client_id)}
-                )
-                publish("end_user.created", person(user, via="registration"))
+                return user, _store(user, tenant)
         except IntegrityError as clash:
             raise EmailTaken from clash
-    return user, ticket
+
+
+def _store(user: EndUser, tenant: lookup.TenantContext) -> str | None:
+    """Store a registration with the default role and send the verification mail. Return an enrollment ticket."""
+    user.save(force_insert=True)
+    RoleBinding.objects.bulk_create(
+        RoleBinding(user=user, role=role) for role in Role.objects.filter(name=DEFAULT_ROLE)
+    )
+    ticket = tickets.open_enrollment(END_USERS, user, cause="registration")
+    proofs.start_proof(user, user.email, user.email_key, tenant)
+    details = {"client_id": str(user.client_id)}
+    record_for_tenant("end_user.registered", target=("end_user", user.pk), details=details)
+    publish("end_user.created", person(user, via="registration"))
+    return ticket
 
 
 def _is_replaceable(key: str) -> bool:

@@ -129,13 +129,7 @@ class EndUserViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserChanges,
         returns={200: serializers.EndUserChangedOut},
-        errors=[
-            UnknownUser,
-            EmailTaken,
-            GrantsMoreThanHeld,
-            *PROOF_ERRORS,
-            *TENANCY,
-        ],
+        errors=[UnknownUser, EmailTaken, GrantsMoreThanHeld, *PROOF_ERRORS, *TENANCY],
         assurance=(Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
     )
     def update(self, request: Request, tenant_id: str, user_id: str) -> Response:

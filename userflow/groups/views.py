@@ -58,14 +58,7 @@ class GroupViewSet(ApiViewSet):
     @endpoint(
         serializers.GroupChanges,
         returns={200: serializers.GroupOut},
-        errors=[
-            UnknownGroup,
-            GroupNameTaken,
-            UnknownRole,
-            GrantsMoreThanHeld,
-            InsufficientAuthentication,
-            *TENANCY,
-        ],
+        errors=[UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def update(self, request: Request, group_id: str) -> Response:

@@ -31,13 +31,7 @@ from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.admins.actions import grantable_roles, reject_reserved_address
 from userflow.credentials import email_verification as proofs
 from userflow.credentials import unused_registrations as yielding
-from userflow.errors import (
-    AlreadyInvited,
-    EmailTaken,
-    InvitationClosed,
-    UnknownClient,
-    UnknownInvitation,
-)
+from userflow.errors import AlreadyInvited, EmailTaken, InvitationClosed, UnknownClient, UnknownInvitation
 from userflow.events.outbox import publish
 from userflow.invitations.events import event_data, record
 from userflow.invitations.models import ADMIN, END_USER, EXPIRED, PENDING, AdminInvitation, EndUserInvitation

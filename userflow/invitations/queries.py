@@ -45,12 +45,7 @@ def with_status(found: "QuerySet[Invited]", status: str | None) -> "QuerySet[Inv
             return found
 
 
-def merged_page(
-    sources: "Mapping[str, QuerySet[Row]]",
-    tenant_id: UUID,
-    page: int,
-    limit: int,
-) -> Page:
+def merged_page(sources: "Mapping[str, QuerySet[Row]]", tenant_id: UUID, page: int, limit: int) -> Page:
     """A page over two databases, newest first; `sources` are query sets by kind.
 
     As many keys of each as could be on the page are merged, then the rows of the page alone are read.

@@ -24,12 +24,7 @@ from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts, passwords, tickets
 from userflow.credentials import email_verification as proofs
 from userflow.email.ownership import verify_by_reset
-from userflow.errors import (
-    NoPasswordHere,
-    NotSignedInByTicket,
-    ResetTokenInvalid,
-    UnknownUser,
-)
+from userflow.errors import NoPasswordHere, NotSignedInByTicket, ResetTokenInvalid, UnknownUser
 from userflow.events.outbox import publish
 from userflow.mailed_tokens import NotAToken, place_of
 from userflow.sessions.assurance import Action, require_assurance

@@ -5,14 +5,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended
-from userflow.errors import (
-    PROOF_ERRORS,
-    HashersBusy,
-    MailBusy,
-    ResetTokenInvalid,
-    TooManyFromAddress,
-    WeakPassword,
-)
+from userflow.errors import PROOF_ERRORS, HashersBusy, MailBusy, ResetTokenInvalid, TooManyFromAddress, WeakPassword
 from userflow.passwords import actions, serializers
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone, SignedIn, principal_at

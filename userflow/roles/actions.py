@@ -120,9 +120,7 @@ def delete_role(*, tenant_id: UUID, by: Principal, role_id: UUID) -> None:
         require_revocable(by, role.permissions)
         _, removed = role.delete()
         record_for_tenant(
-            "role.deleted",
-            target=("role", role_id),
-            details={"bindings": removed.get(RoleBinding._meta.label, 0)},
+            "role.deleted", target=("role", role_id), details={"bindings": removed.get(RoleBinding._meta.label, 0)}
         )
         publish("role.deleted", {"role_id": role_id, "name": role.name})
 

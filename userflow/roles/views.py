@@ -36,9 +36,7 @@ class RoleViewSet(ApiViewSet):
         return Response({"roles": [serializers.record(role) for role in found.rows], **found.totals()})
 
     @endpoint(
-        serializers.RoleIn,
-        returns={201: serializers.RoleOut},
-        errors=[RoleNameTaken, GrantsMoreThanHeld, *TENANCY],
+        serializers.RoleIn, returns={201: serializers.RoleOut}, errors=[RoleNameTaken, GrantsMoreThanHeld, *TENANCY]
     )
     def create(self, request: Request) -> Response:
         """Create a role. The tenant chooses its permissions freely, except the platform's, which the caller must hold."""
@@ -56,14 +54,7 @@ class RoleViewSet(ApiViewSet):
     @endpoint(
         serializers.RoleChanges,
         returns={200: serializers.RoleOut},
-        errors=[
-            UnknownRoleId,
-            RoleNameTaken,
-            BuiltInRole,
-            GrantsMoreThanHeld,
-            InsufficientAuthentication,
-            *TENANCY,
-        ],
+        errors=[UnknownRoleId, RoleNameTaken, BuiltInRole, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def update(self, request: Request, role_id: str) -> Response:

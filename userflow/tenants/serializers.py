@@ -110,6 +110,5 @@ class TenantDeletedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     tenant_id = serializers.UUIDField()
     final_backup_until = serializers.DateTimeField(
-        allow_null=True,
-        help_text="Until then the tenant can be restored from its final backup. Null: not possible.",
+        allow_null=True, help_text="Until then the tenant can be restored from its final backup. Null: not possible."
     )

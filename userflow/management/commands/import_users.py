@@ -21,9 +21,7 @@ class Command(ImportCommand):
         super().add_arguments(parser)
         parser.add_argument("--create-missing", action="store_true", help="Create missing roles and groups.")
         parser.add_argument(
-            "--default-client",
-            action="store_true",
-            help="Assign users of unknown clients to the default client.",
+            "--default-client", action="store_true", help="Assign users of unknown clients to the default client."
         )
 
     def importer(self, options: Mapping[str, object]) -> Importer:
