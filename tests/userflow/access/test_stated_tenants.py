@@ -10,8 +10,8 @@ from tests.world import PASSWORD, Api, TestTenant
 
 @pytest.mark.parametrize("path", ["/authmgr/groups", "/uflow/admin/users/me", "/exsvc/api/v1/services"])
 def test_query_with_foreign_tenant_is_rejected(tenant: TestTenant, other_tenant: TestTenant, path: str) -> None:
-    refused = [tenant.api.get(path, {"tenant_id": str(tenant_id)}) for tenant_id in (other_tenant.id, uuid4())]
-    assert [response.status_code for response in refused] == [403, 403]
+    rejected = [tenant.api.get(path, {"tenant_id": str(tenant_id)}) for tenant_id in (other_tenant.id, uuid4())]
+    assert [response.status_code for response in rejected] == [403, 403]
     assert tenant.api.get(path, {"tenant_id": str(tenant.id).upper()}).status_code == 200
 
 

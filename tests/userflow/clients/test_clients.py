@@ -275,9 +275,9 @@ def test_deactivation_ends_sign_in_and_tokens(tenant: TestTenant) -> None:
     off = tenant.api.patch(path(tenant, client["id"], "deactivate"))
     assert (off.status_code, off.json()["active"], off.json()["status"]) == (200, False, "Inactive")
     assert [api.get(VALIDATE).status_code for api in (user, own)] == [401, 401]
-    refused = Api().post("/uflow/auth/enduser/login", login)
+    rejected = Api().post("/uflow/auth/enduser/login", login)
     unknown = Api().post("/uflow/auth/enduser/login", {**login, "client_id": str(uuid4())})
-    assert (refused.status_code, refused.content) == (401, unknown.content)
+    assert (rejected.status_code, rejected.content) == (401, unknown.content)
     register = {"tenant_id": str(tenant.id), "client_id": client["id"], "email": "a@example.com"}
     assert Api().post("/uflow/user/clients/register", {**register, "password": "correct horse 9 b"}).status_code == 404
     on = tenant.api.patch(path(tenant, client["id"], "activate"))

@@ -260,8 +260,8 @@ def test_setting_holds_for_open_sessions_and_refresh(new_tenant: Any) -> None:
     tenant = new_tenant()
     person, pair = squat_with_refresh(tenant)
     Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
-    refused = Api(token=pair["access_token"]).get("/authmgr/profile")
-    assert (refused.status_code, "Verify your e-mail address" in refused.json()["message"]) == (403, True)
+    rejected = Api(token=pair["access_token"]).get("/authmgr/profile")
+    assert (rejected.status_code, "Verify your e-mail address" in rejected.json()["message"]) == (403, True)
     body = {"grant_type": "refresh_token", "refresh_token": pair["refresh_token"]}
     assert Api().post("/authmgr/token", body).json()["error"] == "invalid_grant"
     assert Api(token=pair["access_token"]).post("/webauthn/totp/beginSetup", person.name).status_code == 403

@@ -62,7 +62,7 @@ def last_proof(email: str) -> Any:
     return mails_to(email, PROOF)[-1]
 
 
-def proven(tenant: TestTenant, email: str | None = None) -> User:
+def verified_user(tenant: TestTenant, email: str | None = None) -> User:
     """Return a user with a verified address."""
     person = tenant.register(email)
     assert verify(token=token_in(last_proof(person.email))).status_code == 200
@@ -80,9 +80,9 @@ def another_code(code: str) -> str:
 
 def test_login_requires_verified_address(strict: TestTenant) -> None:
     person = strict.register()
-    refused = sign_in(strict, person.email)
-    assert (refused.status_code, "Verify your e-mail address first" in refused.json()["message"]) == (403, True)
-    assert "X-Enrollment-Ticket" not in refused.headers
+    rejected = sign_in(strict, person.email)
+    assert (rejected.status_code, "Verify your e-mail address first" in rejected.json()["message"]) == (403, True)
+    assert "X-Enrollment-Ticket" not in rejected.headers
     assert sign_in(strict, person.email, "wrong password").status_code == 401
     done = verify(token=token_in(last_proof(person.email)))
     assert (done.status_code, done.json()["email"], done.json()["verified"]) == (200, person.email, True)
@@ -220,7 +220,7 @@ def test_resend_is_limited_per_address(strict: TestTenant) -> None:
 
 
 def test_pending_address_applies_once_verified(strict: TestTenant) -> None:
-    person, new = proven(strict), new_address()
+    person, new = verified_user(strict), new_address()
     response = change(strict, person, new)
     assert (response.status_code, response.json()["email"], "once it is verified" in response.json()["message"]) == (
         200,
@@ -236,7 +236,7 @@ def test_pending_address_applies_once_verified(strict: TestTenant) -> None:
 
 
 def test_verified_new_address_voids_reset_links(strict: TestTenant) -> None:
-    person, new = proven(strict), new_address()
+    person, new = verified_user(strict), new_address()
     asked = {"email": person.email, "tenant_id": str(strict.id)}
     assert Api().post("/uflow/auth/enduser/password/forgot", asked).status_code == 200
     link = mails_to(person.email, "new password")[-1].body.partition("token=")[2].split()[0]
@@ -247,7 +247,7 @@ def test_verified_new_address_voids_reset_links(strict: TestTenant) -> None:
 
 
 def test_resend_and_verify_reject_inactive_users(strict: TestTenant) -> None:
-    newcomer, mover, new = strict.register(), proven(strict), new_address()
+    newcomer, mover, new = strict.register(), verified_user(strict), new_address()
     change(strict, mover, new)
     waiting = {newcomer.email: newcomer, new: mover}
     for address, person in waiting.items():
@@ -268,24 +268,24 @@ def test_address_applies_at_once_without_verification(tenant: TestTenant) -> Non
 
 
 def test_change_by_an_admin_is_pending_too(strict: TestTenant) -> None:
-    person, new = proven(strict), new_address()
+    person, new = verified_user(strict), new_address()
     response = strict.api.put(f"/uflow/user/enduser/{strict.id}/{person.id}", {"email": new, "name": "New"})
     assert (response.json()["email"], response.json()["name"]) == (person.email, "New")
     assert verify(token=token_in(last_proof(new))).status_code == 200
 
 
 def test_change_to_taken_address_is_409(strict: TestTenant) -> None:
-    person, other_user, new = proven(strict), proven(strict), new_address()
+    person, other_user, new = verified_user(strict), verified_user(strict), new_address()
     assert change(strict, person, other_user.email.upper()).status_code == 409
     assert change(strict, person, new).status_code == 200
     token = token_in(last_proof(new))
-    proven(strict, new)
+    verified_user(strict, new)
     assert verify(token=token).status_code == 409
     assert sign_in(strict, person.email).status_code == 200
 
 
 def test_codes_identify_users_with_one_pending_address(strict: TestTenant) -> None:
-    first, second, new = proven(strict), proven(strict), new_address()
+    first, second, new = verified_user(strict), verified_user(strict), new_address()
     change(strict, first, new)
     code_of_first = code_in(last_proof(new))
     change(strict, second, new)
@@ -298,7 +298,7 @@ def resend(tenant: TestTenant, email: str) -> None:
 
 
 def test_resend_serves_owner_of_the_address_only(strict: TestTenant) -> None:
-    new, rivals = new_address(), [proven(strict) for _ in range(4)]
+    new, rivals = new_address(), [verified_user(strict) for _ in range(4)]
     for rival in rivals:
         change(strict, rival, new)
     owner = strict.register(new)
@@ -312,7 +312,7 @@ def test_resend_serves_owner_of_the_address_only(strict: TestTenant) -> None:
 
 
 def test_resend_mails_all_users_who_wait_for_an_address(strict: TestTenant) -> None:
-    first, second, new = proven(strict), proven(strict), new_address()
+    first, second, new = verified_user(strict), verified_user(strict), new_address()
     for person in (first, second):
         change(strict, person, new)
     begun = mails_to(new, PROOF)
@@ -325,7 +325,7 @@ def test_resend_mails_all_users_who_wait_for_an_address(strict: TestTenant) -> N
 
 
 def test_resend_keeps_the_expiry_of_a_change(strict: TestTenant) -> None:
-    person, new = proven(strict), new_address()
+    person, new = verified_user(strict), new_address()
     change(strict, person, new)
     with in_tenant(strict.id):
         EmailProof.objects.filter(pk=person.id).update(expires_at=(until := now() + timedelta(minutes=5)))
@@ -340,7 +340,7 @@ def test_resend_keeps_the_expiry_of_a_change(strict: TestTenant) -> None:
 
 
 def test_resend_does_not_revive_cancelled_change(strict: TestTenant) -> None:
-    person, new = proven(strict), new_address()
+    person, new = verified_user(strict), new_address()
     change(strict, person, new)
     with ThreadPoolExecutor(1) as pool:
         with in_tenant(strict.id), tenant_atomic():
@@ -353,7 +353,7 @@ def test_resend_does_not_revive_cancelled_change(strict: TestTenant) -> None:
 
 
 def test_current_address_cancels_a_pending_change(strict: TestTenant) -> None:
-    person, new = proven(strict), new_address()
+    person, new = verified_user(strict), new_address()
     change(strict, person, new)
     change(strict, person, person.email)
     assert verify(token=token_in(last_proof(new))).status_code == 400
@@ -362,7 +362,7 @@ def test_current_address_cancels_a_pending_change(strict: TestTenant) -> None:
 
 def test_password_change_cancels_a_pending_address(strict: TestTenant) -> None:
     # A mail tells the old address: an attacker with a stolen session must not keep the user through an older mail.
-    person, wanted = proven(strict), new_address()
+    person, wanted = verified_user(strict), new_address()
     assert change(strict, person, wanted).status_code == 200
     body = {"current_password": PASSWORD, "new_password": "another horse 9 battery"}
     assert strict.as_user(person).post("/authmgr/profile/password", body).status_code == 200
@@ -370,7 +370,7 @@ def test_password_change_cancels_a_pending_address(strict: TestTenant) -> None:
 
 
 def test_deactivation_cancels_a_pending_address(strict: TestTenant) -> None:
-    person, wanted = proven(strict), new_address()
+    person, wanted = verified_user(strict), new_address()
     assert change(strict, person, wanted).status_code == 200
     for active in (False, True):
         path = f"/uflow/user/enduser/{strict.id}/{person.id}/status"
@@ -392,16 +392,16 @@ def test_reset_verifies_the_address(strict: TestTenant) -> None:
 
 def test_change_of_address_requires_recent_sign_in(strict: TestTenant, tenant: TestTenant) -> None:
     for place in (strict, tenant):
-        person = proven(place) if place is strict else place.register()
+        person = verified_user(place) if place is strict else place.register()
         api = Api(token=aged(place.sign_in(person)["access_token"], minutes=16))
         path = f"/uflow/user/enduser/{place.id}/{person.id}"
-        refused = api.put(path, {"email": new_address(), "name": "Another Name", "current_password": PASSWORD})
-        assert (refused.status_code, refused.json()["code"]) == (401, "insufficient_user_authentication")
+        rejected = api.put(path, {"email": new_address(), "name": "Another Name", "current_password": PASSWORD})
+        assert (rejected.status_code, rejected.json()["code"]) == (401, "insufficient_user_authentication")
         assert api.put(path, {"email": person.email, "name": "Some Two"}).status_code == 200
 
 
 def test_invitation_mails_are_limited(strict: TestTenant) -> None:
-    person = proven(strict)
+    person = verified_user(strict)
     api = strict.as_user(person)
     most, _ = settings.LIMITS["email_resend"]
     path = f"/uflow/user/enduser/{strict.id}/{person.id}"
@@ -412,7 +412,7 @@ def test_invitation_mails_are_limited(strict: TestTenant) -> None:
 
 def test_change_limit_is_counted_per_tenant(strict: TestTenant, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "email_resend": (1, 3600)}
-    person, there = proven(strict), strict_tenant()
+    person, there = verified_user(strict), strict_tenant()
     # An import can set ids, so a user of another tenant may have the same id.
     row = {"id": str(person.id), "email": new_address()}
     assert (

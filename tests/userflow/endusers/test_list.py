@@ -376,7 +376,7 @@ def test_concurrent_registrations_and_erasures_are_counted(new_tenant: Any) -> N
     own = new_tenant()
     leaving = [own.register() for _ in range(6)]
 
-    def come_or_go(number: int) -> None:
+    def erase_or_register(number: int) -> None:
         if number < 6:
             own.api.call("POST", "/uflow/user/enduser/delete_all", ids(own, leaving[number]))
         else:
@@ -384,7 +384,7 @@ def test_concurrent_registrations_and_erasures_are_counted(new_tenant: Any) -> N
         connections.close_all()
 
     with ThreadPoolExecutor(10) as pool:
-        list(pool.map(come_or_go, range(20)))
+        list(pool.map(erase_or_register, range(20)))
     with in_tenant(own.id):
         assert EndUser.objects.count() == 14
     assert listed(own)["total"] == 14

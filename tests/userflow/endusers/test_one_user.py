@@ -125,8 +125,8 @@ def test_erase_rejects_last_active_user(new_tenant: Any) -> None:
     one, two = tenant.register(), tenant.register()
     body = {"tenant_id": str(tenant.id)}
     assert tenant.api.delete(path(tenant, two)).status_code == 200
-    refused = tenant.api.post("/uflow/user/enduser/delete_all", {**body, "user_id": str(one.id)})
-    assert (refused.status_code, refused.json()["error"]) == (400, "Bad Request")
+    rejected = tenant.api.post("/uflow/user/enduser/delete_all", {**body, "user_id": str(one.id)})
+    assert (rejected.status_code, rejected.json()["error"]) == (400, "Bad Request")
     assert tenant.api.post("/uflow/user/enduser/delete_all", {**body, "user_id": str(two.id)}).status_code == 200
     assert tenant.api.get(path(tenant, one)).json()["active"] is True
 

@@ -165,6 +165,6 @@ def test_one_address_registers_at_most_120_a_minute(tenant: TestTenant) -> None:
     statuses = [hasty.post(PATH, {**body(tenant), "client_id": str(tenant.id)}).status_code for _ in range(122)]
     assert statuses[0] == 404
     assert statuses[-1] == 429
-    refused = hasty.post(PATH, body(tenant))
-    assert int(refused.headers["Retry-After"]) >= 1
+    rejected = hasty.post(PATH, body(tenant))
+    assert int(rejected.headers["Retry-After"]) >= 1
     assert Api().post(PATH, body(tenant)).status_code == 201

@@ -40,8 +40,8 @@ def test_register_rejects_another_provider_without_the_right(tenant: TestTenant,
     email = f"google-{secrets.token_hex(5)}@example.com"
     sent = {**body(tenant, email), "provider": "google"}
     del sent["password"]
-    refused = Api().post(REGISTER, sent)
-    assert (refused.status_code, refused.json()["error"]) == (403, "Forbidden")
+    rejected = Api().post(REGISTER, sent)
+    assert (rejected.status_code, rejected.json()["error"]) == (403, "Forbidden")
     assert tenant.as_user(tenant.register()).post(REGISTER, sent).status_code == 403
     assert other_tenant.api.post(REGISTER, sent).status_code == 403
     with in_tenant(tenant.id):

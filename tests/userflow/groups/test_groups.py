@@ -81,9 +81,9 @@ def test_deleted_group_revokes_its_roles(tenant: TestTenant) -> None:
 def test_join_adds_all_or_none_and_names_unknown_users(tenant: TestTenant, other_tenant: TestTenant) -> None:
     group, person, foreign = make(tenant), tenant.register(), other_tenant.register()
     for call in (tenant.api.post, tenant.api.delete):
-        refused = call(users(group), ids(person, foreign))
-        assert refused.status_code == 404
-        assert refused.json()["details"] == {"user_ids": [f"No user has the id {foreign.id}."]}
+        rejected = call(users(group), ids(person, foreign))
+        assert rejected.status_code == 404
+        assert rejected.json()["details"] == {"user_ids": [f"No user has the id {foreign.id}."]}
     assert tenant.api.get(users(group)).json()["total"] == 0
     assert tenant.api.post(users(group), ids(person)).status_code == 200
     (member,) = tenant.api.get(users(group)).json()["users"]
@@ -92,8 +92,8 @@ def test_join_adds_all_or_none_and_names_unknown_users(tenant: TestTenant, other
 
 def test_create_names_unknown_role(tenant: TestTenant) -> None:
     name = f"group-{secrets.token_hex(4)}"
-    refused = tenant.api.post(GROUPS, {"name": name, "roles": ["no such role"]})
-    assert (refused.status_code, "no such role" in refused.json()["details"]["roles"][0]) == (400, True)
+    rejected = tenant.api.post(GROUPS, {"name": name, "roles": ["no such role"]})
+    assert (rejected.status_code, "no such role" in rejected.json()["details"]["roles"][0]) == (400, True)
     assert tenant.api.get(GROUPS, {"name": name}).json()["total"] == 0
 
 

@@ -152,8 +152,8 @@ def test_invitation_token_works_once_within_seven_days(tenant: TestTenant, kind:
 @pytest.mark.parametrize("kind", KINDS)
 def test_accept_rejects_weak_password_and_keeps_token(tenant: TestTenant, kind: str) -> None:
     token = token_of(invite(tenant, kind))
-    refused = accept(token, password="password1")
-    assert (refused.status_code, list(refused.json()["details"])) == (400, ["password"])
+    rejected = accept(token, password="password1")
+    assert (rejected.status_code, list(rejected.json()["details"])) == (400, ["password"])
     assert accept(token).status_code == 201
 
 

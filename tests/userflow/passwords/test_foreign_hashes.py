@@ -215,9 +215,9 @@ def test_login_with_stored_broken_hash_is_rejected(tenant: TestTenant, encoded: 
 
 @pytest.mark.parametrize("encoded", ["$2b$13$" + "." * 53, f"argon2$argon2id$v=19$m=65536,t=5,p=1${S}${D}"])
 def test_slow_hashes_do_not_block_other_tenants(tenant: TestTenant, other_tenant: TestTenant, encoded: str) -> None:
-    dear, other_user = [tenant.register() for _ in range(6)], other_tenant.register()
+    costly, other_user = [tenant.register() for _ in range(6)], other_tenant.register()
     with in_tenant(tenant.id):
-        EndUser.objects.filter(pk__in=[person.id for person in dear]).update(password=encoded)
+        EndUser.objects.filter(pk__in=[person.id for person in costly]).update(password=encoded)
 
     def sign_in(person: User) -> int:
         body = {"client_id": str(tenant.client_id), "email": person.email, "password": SECRET}
@@ -227,7 +227,7 @@ def test_slow_hashes_do_not_block_other_tenants(tenant: TestTenant, other_tenant
             connections.close_all()
 
     with ThreadPoolExecutor(6) as pool:
-        tries = [pool.submit(sign_in, person) for person in dear]
+        tries = [pool.submit(sign_in, person) for person in costly]
         # More concurrent logins would use the slots of other tenants.
         for _ in range(5):
             other_tenant.sign_in(other_user)

@@ -192,8 +192,8 @@ def test_forgot_is_limited_to_five_mails_an_hour(tenant: TestTenant, known: bool
     body = {"email": email, "tenant_id": str(tenant.id)}
     statuses = [Api().post(FORGOT, body).status_code for _ in range(6)]
     assert statuses == [200] * 5 + [429]
-    refused = Api().post(FORGOT, body)
-    assert 1 <= int(refused.headers["Retry-After"]) <= 3600
+    rejected = Api().post(FORGOT, body)
+    assert 1 <= int(rejected.headers["Retry-After"]) <= 3600
     assert len(mails_to(email)) == (5 if known else 0)
 
 

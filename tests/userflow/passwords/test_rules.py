@@ -9,7 +9,7 @@ from userflow.credentials import blocklist, passwords
 from userflow.errors import WeakPassword
 
 
-def refused(password: str, **how: Any) -> bool:
+def rejected(password: str, **how: Any) -> bool:
     try:
         passwords.check_strength(password, **how)
     except WeakPassword:
@@ -40,7 +40,7 @@ def test_error_names_field_and_not_the_password() -> None:
     ],
 )
 def test_any_characters_are_accepted(password: str) -> None:
-    assert not refused(password)
+    assert not rejected(password)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_any_characters_are_accepted(password: str) -> None:
     ],
 )
 def test_common_passwords_and_variants_are_rejected(password: str) -> None:
-    assert refused(password)
+    assert rejected(password)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_common_passwords_and_variants_are_rejected(password: str) -> None:
     ["annabelle.lee", "Annabelle.Lee@example.com", "AnnabelleLee", "annabelle2026", "eelebannal"[::-1], "example1!"],
 )
 def test_own_name_and_address_are_rejected(password: str) -> None:
-    assert refused(password, personal=("annabelle.lee@example.com", "Annabelle Lee", "lannabelee"))
+    assert rejected(password, personal=("annabelle.lee@example.com", "Annabelle Lee", "lannabelee"))
 
 
 @pytest.mark.parametrize(("length", "bad"), [(7, True), (8, False), (128, False), (129, True)])
 def test_the_length_is_between_8_and_128(length: int, bad: bool) -> None:
-    assert refused(("horse battery 9 xk " * 8)[:length].replace(" ", "-")) is bad
+    assert rejected(("horse battery 9 xk " * 8)[:length].replace(" ", "-")) is bad
 
 
 def test_tenant_can_require_longer_passwords(new_tenant: Any) -> None:
@@ -104,12 +104,12 @@ def test_operators_blocklist_is_used(settings: Any, tmp_path: Any) -> None:
     settings.PASSWORD_BLOCKLIST = str(own)
     blocklist._known.cache_clear()
     try:
-        assert refused("Acme-Widgets")
-        assert refused("springfield isotopes7")
+        assert rejected("Acme-Widgets")
+        assert rejected("springfield isotopes7")
     finally:
         settings.PASSWORD_BLOCKLIST = None
         blocklist._known.cache_clear()
-    assert not refused("Acme-Widgets")
+    assert not rejected("Acme-Widgets")
 
 
 def test_every_endpoint_rejects_weak_passwords(tenant: TestTenant) -> None:

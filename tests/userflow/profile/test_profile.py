@@ -122,8 +122,8 @@ def test_new_address_requires_recent_sign_in(new_tenant: Any) -> None:
     ):
         api = Api(token=aged(token, 16))
         body = {"email": f"new-{uuid4().hex[:8]}@example.com", "current_password": PASSWORD}
-        refused = api.put(path, body)
-        assert (refused.status_code, refused.json()["code"]) == (401, "insufficient_user_authentication")
+        rejected = api.put(path, body)
+        assert (rejected.status_code, rejected.json()["code"]) == (401, "insufficient_user_authentication")
         # A form that sends all fields back does not change the address.
         assert api.put(path, {"email": own}).status_code == 200
 

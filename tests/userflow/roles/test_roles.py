@@ -86,9 +86,9 @@ def test_bind_adds_all_or_none_and_names_unknown_users(tenant: TestTenant, other
     role, person, foreign = make(tenant), tenant.register(), other_tenant.register()
     wanted = {"user_ids": [str(person.id), UNKNOWN_ID, str(foreign.id)]}
     for call in (tenant.api.post, tenant.api.delete):
-        refused = call(bindings(role), wanted)
-        assert refused.status_code == 404
-        told = " ".join(refused.json()["details"]["user_ids"])
+        rejected = call(bindings(role), wanted)
+        assert rejected.status_code == 404
+        told = " ".join(rejected.json()["details"]["user_ids"])
         assert (UNKNOWN_ID in told, str(foreign.id) in told, str(person.id) in told) == (True, True, False)
     assert tenant.api.get(bindings(role)).json()["total"] == 0
 

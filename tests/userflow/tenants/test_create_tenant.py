@@ -13,9 +13,9 @@ from userflow.accounts.models import AdminUser
 
 
 def test_taken_slug_creates_nothing(tenant: TestTenant) -> None:
-    with pytest.raises(CommandError, match="slug") as refused:
+    with pytest.raises(CommandError, match="slug") as rejected:
         call_command("create_tenant", "Other", "--slug", tenant.slug, stdout=StringIO())
-    assert refused.value.returncode == 2
+    assert rejected.value.returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_taken_slug_creates_nothing(tenant: TestTenant) -> None:
 def test_invalid_names_create_nothing(name: str, username: str, email: str, what: str) -> None:
     before = Tenant.objects.count()
     arguments = [name, "--admin-username", username, "--admin-email", email]
-    with pytest.raises(CommandError, match=f"^{what}: ") as refused:
+    with pytest.raises(CommandError, match=f"^{what}: ") as rejected:
         call_command("create_tenant", *arguments, stdout=StringIO())
-    assert (refused.value.returncode, Tenant.objects.count()) == (2, before)
+    assert (rejected.value.returncode, Tenant.objects.count()) == (2, before)
 
 
 def test_address_is_normalized() -> None:

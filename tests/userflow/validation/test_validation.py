@@ -84,9 +84,9 @@ def test_scope_reports_held_and_missing(tenant: TestTenant) -> None:
     assert (one.status_code, one.json()["required"]) == (200, ["invoices:read"])
     assert {"invoices:read", "invoices:pay"} <= set(one.json()["held"])
     assert api.get(f"{PATH}/scope", {"scope": "invoices:read invoices:pay"}).status_code == 200
-    refused = api.get(f"{PATH}/scope", {"scope": "invoices:read invoices:void"})
-    assert (refused.status_code, refused.json()["error"]) == (403, "Forbidden")
-    assert refused.json()["details"]["missing"] == ["invoices:void"]
+    rejected = api.get(f"{PATH}/scope", {"scope": "invoices:read invoices:void"})
+    assert (rejected.status_code, rejected.json()["error"]) == (403, "Forbidden")
+    assert rejected.json()["details"]["missing"] == ["invoices:void"]
 
 
 def test_resource_accepts_any_or_one_action(tenant: TestTenant) -> None:
