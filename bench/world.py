@@ -23,7 +23,7 @@ from userflow.accounts.realms import ADMINS
 from userflow.admins.actions import create_admin_user
 from userflow.credentials import passwords
 from userflow.sessions import issue
-from userflow.signin.actions import PASSWORD_AMR, admin_subject
+from userflow.signin.actions import PASSWORD_AMR, subject_of
 from userflow.tenants.actions import open_tenant
 
 PASSWORD = "correct horse 9 battery"
@@ -126,7 +126,7 @@ def admin_token(tenant_id: UUID) -> str:
         user, _ = create_admin_user(tenant_id=tenant_id, username=name, email=f"{name}@example.com", password=PASSWORD)
     with ADMINS.atomic():
         tenant = lookup.find(tenant_id)
-        pair = issue.open_session(ADMINS, admin_subject(user), amr=PASSWORD_AMR, tenant=tenant, password=user.password)
+        pair = issue.open_session(ADMINS, subject_of(user), amr=PASSWORD_AMR, tenant=tenant, password=user.password)
     return pair.access_token
 
 

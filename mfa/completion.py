@@ -10,7 +10,7 @@ from tenants.context import current_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import Realm
-from userflow.accounts.session_models import UserTicket
+from userflow.accounts.session_models import Ticket
 from userflow.credentials import tickets
 from userflow.credentials.attempts import Counter
 from userflow.errors import NotSignedInByTicket
@@ -44,7 +44,7 @@ class SessionGrant:
         )
 
 
-def waiting_login(*, realm: Realm, mfa_token: str | None, user: Account | None) -> UserTicket | None:
+def waiting_login(*, realm: Realm, mfa_token: str | None, user: Account | None) -> Ticket | None:
     """Return the login that waits for this user's second step, or None without a ticket.
 
     Raises NotSignedInByTicket (401) if the ticket is not valid or belongs to another user.
@@ -52,13 +52,13 @@ def waiting_login(*, realm: Realm, mfa_token: str | None, user: Account | None) 
     if mfa_token is None:
         return None
     ticket = tickets.find_ticket(realm, mfa_token, tickets.SECOND_STEP)
-    if user is None or ticket.user_id != user.pk:
+    if user is None or ticket.user.pk != user.pk:
         raise NotSignedInByTicket
     return ticket
 
 
 def complete_by_enrollment(
-    *, realm: Realm, user: Account, login: UserTicket | None, amr: tuple[str, ...], user_agent: str
+    *, realm: Realm, user: Account, login: Ticket | None, amr: tuple[str, ...], user_agent: str
 ) -> TokenPair | None:
     """Open the session of the sign-in whose ticket the transaction has consumed; return None without one.
 
@@ -70,7 +70,7 @@ def complete_by_enrollment(
 
 
 def second_step_grant(
-    *, user: Account, login: UserTicket | None, amr: tuple[str, ...], user_agent: str
+    *, user: Account, login: Ticket | None, amr: tuple[str, ...], user_agent: str
 ) -> SessionGrant | None:
     """Return the session that a second step completes, or None without a login. Raises as `subject_and_tenant`.
 
@@ -97,8 +97,9 @@ def subject_and_tenant(
             raise NotSignedInByTicket
         if caller is not None and not is_authenticated(caller.client_secret, *client):
             reject_sign_in(entered.tenant_id, client_id)
-        return actions.end_user_subject(user, entered.tenant_id, client_id), entered
-    tenant = lookup.find(user.tenant_id) if user.tenant_id is not None else None
+        return actions.subject_of(user, client_id), entered
+    tenant_id = user.home_tenant_id
+    tenant = lookup.find(tenant_id) if tenant_id is not None else None
     if tenant is not None:
         tenant.check(Purpose.READ)
-    return actions.admin_subject(user), tenant
+    return actions.subject_of(user), tenant

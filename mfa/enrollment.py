@@ -20,7 +20,7 @@ from tenants.settings import effective
 from userflow.accounts.models import Account
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS, Realm
-from userflow.accounts.session_models import UserTicket
+from userflow.accounts.session_models import Ticket
 from userflow.accounts.session_policy import AAL2
 from userflow.credentials import email_verification as proofs
 from userflow.credentials import tickets
@@ -40,7 +40,7 @@ class Proof:
     level: ProofLevel
     may_replace: bool
     # Consumed for this kind when the factor is confirmed.
-    ticket: UserTicket | None = None
+    ticket: Ticket | None = None
     # The user's own session, which must still be valid when the factor is confirmed.
     own: Principal | None = None
     # The registration answers tokens (general finishRegistration).
@@ -132,7 +132,7 @@ def _check_session(user: Account, own: Principal) -> None:
         raise InsufficientAuthentication
 
 
-def _valid_ticket(realm: Realm, user: Account, token: str) -> UserTicket:
+def _valid_ticket(realm: Realm, user: Account, token: str) -> Ticket:
     try:
         ticket = tickets.find_ticket(realm, token, tickets.ENROLLMENT, tickets.PASS)
     except NotSignedInByTicket as problem:

@@ -5,11 +5,14 @@ from typing import ClassVar
 
 from django.db import models
 
+from userflow.accounts.models import Account
+
 
 class Factor(models.Model):
     """An enrolled factor. Its user can sign in with it, list it and remove it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(Account, on_delete=models.CASCADE)
     created_at = models.DateTimeField(auto_now_add=True)
     last_used_at = models.DateTimeField(null=True)
 

@@ -21,7 +21,7 @@ from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS, Realm
-from userflow.accounts.session_models import UserTicket
+from userflow.accounts.session_models import Ticket
 from userflow.accounts.session_policy import AAL2
 from userflow.credentials import tickets
 from userflow.errors import UnknownUser
@@ -56,7 +56,7 @@ _EVENTS: Final[Mapping[str, str]] = {
 }
 
 
-def lock_and_check(realm: Realm, user: Account, proof: Proof, *, login: UserTicket | None = None) -> Account:
+def lock_and_check(realm: Realm, user: Account, proof: Proof, *, login: Ticket | None = None) -> Account:
     """Lock the user's row, check the proof again and consume it for its kind; return the user as stored now.
 
     `login` is the ticket of the sign-in that the factor completes; it is consumed too, before `finalize` ends the tickets of
@@ -159,7 +159,7 @@ def finalize(
     realm.record(
         f"factor.{change}",
         target=("end_user" if realm is END_USERS else "admin_user", user.pk),
-        tenant_id=getattr(user, "tenant_id", None),
+        tenant_id=user.home_tenant_id,
         details=facts,
     )
     if realm is END_USERS:
@@ -198,11 +198,14 @@ def methods_of(user: Account) -> list[str]:
 
 
 def _enrolled(user: Account) -> dict[str, QuerySet[Model]]:
-    """Return the enrolled rows of each method. Admin users have no phones."""
+    """Return the enrolled rows of each method."""
+    return {method: rows.filter(_ENROLLED[method][1]) for method, rows in _rows(user).items()}
+
+
+def _rows(user: Account) -> dict[str, QuerySet[Model]]:
+    """Return the rows of each method, enrolled or not. Admin users have no phones."""
     return {
-        method: getattr(user, relation).filter(enrolled)
-        for method, (relation, enrolled) in _ENROLLED.items()
-        if hasattr(user, relation)
+        method: getattr(user, relation).all() for method, (relation, _) in _ENROLLED.items() if hasattr(user, relation)
     }
 
 
@@ -240,7 +243,7 @@ def list_factors(
         return {
             "factors": found,
             "methods": user.mfa_methods,
-            "backup_codes_remaining": user.backup_codes.filter(used_at=None).count(),
+            "backup_codes_remaining": _enrolled(user)[BACKUP_CODE].count(),
         }
 
 
@@ -263,7 +266,7 @@ def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, 
             if not _enrolled(locked)[kind].filter(pk=factor_id).delete()[0]:
                 raise UnknownFactor
             if kind == TOTP:
-                locked.backup_codes.all().delete()
+                _rows(locked)[BACKUP_CODE].delete()
             finalize(realm, locked, change="removed", kind=kind, proof=owned, factor_id=factor_id)
     return kind
 
@@ -307,11 +310,7 @@ def remove_unverified_factors(*, realm: Realm, user: Account, **_: object) -> in
 
 def _remove_all(realm: Realm, user: Account) -> dict[str, int]:
     """Remove every factor, confirmed or not, and every SMS code; return how many of each kind were removed."""
-    removed = {
-        method: getattr(user, relation).all().delete()[0]
-        for method, (relation, _) in _ENROLLED.items()
-        if hasattr(user, relation)
-    }
+    removed = {method: rows.delete()[0] for method, rows in _rows(user).items()}
     if isinstance(user, EndUser):
         user.sms_codes.all().delete()
     return removed

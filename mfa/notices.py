@@ -52,7 +52,7 @@ def mail_factor_change(realm: Realm, user: Account, *, change: str, kind: str, b
         to=user.email,
         facts=facts,
         after=realm.alias,
-        tenant_id=getattr(user, "tenant_id", None),
+        tenant_id=user.home_tenant_id,
     )
 
 
@@ -63,5 +63,5 @@ def mail_enrollment_pass(realm: Realm, user: Account, *, token: str, expires_at:
         to=user.email,
         facts={"issuer": issuer_of(realm, user), "token": token, "until": expires_at},
         after=realm.alias,
-        tenant_id=getattr(user, "tenant_id", None),
+        tenant_id=user.home_tenant_id,
     )

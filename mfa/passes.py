@@ -19,7 +19,7 @@ from mfa.enrollment import address_is_missing
 from mfa.errors import OwnFactors, PassNotPossible
 from mfa.users import in_realm, lock_user
 from tenants.states import Purpose
-from userflow.accounts.models import Account, AdminUser
+from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.permissions_catalogue import FACTORS
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import must_outrank, must_outrank_admin
@@ -78,10 +78,10 @@ def user_for_admin(
         if by is not None:
             if is_this_user(realm, user, by):
                 raise OwnFactors
-            if isinstance(user, AdminUser):
-                must_outrank_admin(by, user)
-            else:
+            if isinstance(user, EndUser):
                 must_outrank(by, user)
+            elif isinstance(user, AdminUser):
+                must_outrank_admin(by, user)
         yield user
 
 
@@ -93,7 +93,7 @@ def create_pass(realm: Realm, user: Account, *, reason: str, deliver: Delivery) 
     realm.record(
         "enrollment_pass.issued",
         target=("end_user" if realm is END_USERS else "admin_user", user.pk),
-        tenant_id=getattr(user, "tenant_id", None),
+        tenant_id=user.home_tenant_id,
         details={"reason": reason, "delivery": deliver},
     )
     notices.mail_enrollment_pass(realm, user, token=token if deliver == "mail" else "", expires_at=expires_at)

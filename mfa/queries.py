@@ -22,7 +22,7 @@ from mfa.users import find_user
 from mfa.webauthn.models import AdminPasskey, EndUserPasskey, Passkey
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.accounts.session_models import UserTicket
+from userflow.accounts.session_models import Ticket
 from userflow.credentials import attempts, tickets
 from userflow.errors import NotSignedInByTicket
 
@@ -69,7 +69,7 @@ WITH person AS (
     AND c.user_id = attempt.id OR c.ceremony = 'sign_in' AND %(may_sign_in)s)
   RETURNING c.ceremony, c.client_id
 )
-SELECT person.id, person.email, person.password, person.email_verified_at, attempt.budget, counted.failures,
+SELECT person.id, person.email, person.email_verified_at, person.password, attempt.budget, counted.failures,
   login.client_id, login.amr, challenge.ceremony, challenge.client_id,
   s.id, s.secret_sealed, s.last_step,
   k.id, k.credential_id, k.public_key, k.backup_eligible, k.second_step_only
@@ -111,7 +111,7 @@ SELECT owner.password, owner.email_verified_at, login.digest, coalesce(secret.id
 LEFT JOIN login ON true LEFT JOIN secret ON true LEFT JOIN passkey ON true
 """
 # The columns that are read, in the order of the models; Django would load any other one on access.
-_USER = ("id", "email", "password", "email_verified_at")
+_USER = ("id", "email", "email_verified_at", "password")
 _SECRET = ("id", "secret_sealed", "last_step")
 _PASSKEY = ("id", "credential_id", "public_key", "backup_eligible", "second_step_only")
 _SECRETS: Final[Mapping[str, type[TotpSecret]]] = {END_USERS.name: EndUserTotpSecret, ADMINS.name: AdminTotpSecret}
@@ -135,7 +135,7 @@ class Attempt:
     """A counted attempt of a user: the login that it would complete, and the budget that it was counted against."""
 
     user: Account
-    login: UserTicket | None
+    login: Ticket | None
     budget: str
 
 

@@ -13,9 +13,9 @@ from identity_platform.crypto import hash_token
 from mfa.caller import Caller, id_in
 from mfa.errors import UnknownEmail
 from tenants import lookup
-from tenants.context import current_tenant, in_tenant
+from tenants.context import in_tenant
 from tenants.states import Purpose
-from userflow.accounts.models import Account, AdminUser, EndUser
+from userflow.accounts.models import Account, AdminUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts
 
@@ -120,6 +120,5 @@ def active_client(client_id: UUID | None, tenant_id: UUID) -> tuple[str, bytes |
 
 def settings_of(realm: Realm, user: Account) -> dict[str, object]:
     """Return the tenant settings that apply to the user; none for operators."""
-    if isinstance(user, EndUser):
-        return current_tenant().settings
-    return lookup.find(user.tenant_id).settings if user.tenant_id else {}
+    tenant_id = user.home_tenant_id
+    return lookup.find(tenant_id).settings if tenant_id else {}

@@ -51,7 +51,7 @@ def record(
     realm.record(
         action,
         target=("end_user" if realm is END_USERS else "admin_user", user.pk) if user is not None else None,
-        tenant_id=getattr(user, "tenant_id", None),
+        tenant_id=user.home_tenant_id if user is not None else None,
         outcome=outcome,
         details={"kind": kind, **details},
     )

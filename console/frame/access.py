@@ -111,13 +111,13 @@ def _standing(request: HttpRequest) -> Staff | None:
     if moment - kept[SEEN] > SEEN_EVERY_SECONDS:
         kept[SEEN] = moment
         note_console_use(principal)
-    # Other columns are fetched when they are accessed.
+    # In the order of the model. Other columns are fetched when they are accessed.
     values: Context = {
         "id": principal.id,
-        "username": principal.user["username"],
         "email": principal.user["email"],
-        "tenant_id": principal.tenant_id,
         "active": True,
+        "username": principal.user["username"],
+        "tenant_id": principal.tenant_id,
         "mfa_methods": methods,
     }
     return Staff(AdminUser.from_db("default", list(values), list(values.values())), principal)

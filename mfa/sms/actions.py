@@ -26,7 +26,7 @@ from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
-from userflow.accounts.session_models import UserTicket
+from userflow.accounts.session_models import Ticket
 from userflow.credentials import attempts, tickets
 from userflow.errors import AttemptsExceeded, CodeExpired, InvalidCode
 from userflow.sessions.issue import TokenPair
@@ -254,7 +254,7 @@ def _countries() -> list[str] | None:
 
 
 def _new_code(
-    user: EndUser, number: codes.Number, *, purpose: CodePurpose, budget: str, login: UserTicket | None = None
+    user: EndUser, number: codes.Number, *, purpose: CodePurpose, budget: str, login: Ticket | None = None
 ) -> _Waiting:
     """Store a new code and count its message. The code has the attempts of `budget`, a login those of its ticket.
 
@@ -309,7 +309,7 @@ def _remaining(row: SmsCode, budget: str) -> int:
 
 
 def _check_code(
-    user: EndUser, purpose: CodePurpose, digest: bytes, code: str, *, budget: str, login: UserTicket | None = None
+    user: EndUser, purpose: CodePurpose, digest: bytes, code: str, *, budget: str, login: Ticket | None = None
 ) -> SmsCode:
     """Count an attempt, then compare; return the row of the code. Raises InvalidCode, AttemptsExceeded, CodeExpired."""
     # Unwrapped before the attempt is counted: a locked data key must not use up the user's attempts.

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
@@ -20,10 +21,17 @@ from mfa.errors import NotEnrolled, SecretNotIssued, TooManyPending
 from mfa.notices import issuer_of
 from mfa.queries import FactorUnusable, StepUse
 from mfa.totp import backup_codes, engine
-from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret, TotpSecret
+from mfa.totp.models import (
+    AdminBackupCode,
+    AdminTotpSecret,
+    BackupCode,
+    EndUserBackupCode,
+    EndUserTotpSecret,
+    TotpSecret,
+)
 from mfa.users import check_client, check_tenant, in_realm, lock_user, raise_unknown_email, require_user
 from tenants.states import Purpose
-from userflow.accounts.models import Account, EndUser
+from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import attempts
 from userflow.errors import InvalidCode
@@ -82,7 +90,7 @@ def begin_totp_setup(
         with realm.atomic():
             if lock_user(realm, user.pk) is None:  # erased or deactivated since
                 raise_unknown_email()
-            _limit_pending(user)
+            _limit_pending(realm, user)
             row = _secrets(realm)(user_id=user.pk, expires_at=now() + PENDING_FOR)
             row.secret_sealed = seal(secret, data_key=realm.data_key(), context=_seal_context(realm, user.pk, row.pk))
             row.save(force_insert=True)
@@ -113,8 +121,8 @@ def _setup(realm: Realm, user: Account, secret: bytes) -> Setup:
     )
 
 
-def _limit_pending(user: Account) -> None:
-    pending = user.totp_secrets.filter(confirmed_at=None)
+def _limit_pending(realm: Realm, user: Account) -> None:
+    pending = _secrets_of(realm, user).filter(confirmed_at=None)
     pending.filter(expires_at__lte=now()).delete()
     ends = list(pending.order_by("expires_at").values_list("expires_at", flat=True))
     if len(ends) >= PENDING_AT_ONCE:
@@ -152,13 +160,17 @@ def confirm_totp_setup(
         verified = factors.prove_replacement(realm=realm, user=user, proof=proof, caller=caller)
         with realm.atomic():
             locked = factors.lock_and_check(realm, user, proof, login=login)
-            replaced = bool(locked.totp_secrets.filter(confirmed_at__isnull=False).delete()[0])
+            replaced = bool(_secrets_of(realm, locked).filter(confirmed_at__isnull=False).delete()[0])
             if replaced and proof.own is not None and not verified:  # enrolled since the request began
                 raise proof_missing()
             # A parallel confirmation of the same secret may have confirmed the row meanwhile.
-            if not locked.totp_secrets.filter(pk=row.pk, confirmed_at=None).update(confirmed_at=now(), last_step=step):
+            if (
+                not _secrets_of(realm, locked)
+                .filter(pk=row.pk, confirmed_at=None)
+                .update(confirmed_at=now(), last_step=step)
+            ):
                 raise SecretNotIssued
-            locked.totp_secrets.filter(confirmed_at=None).delete()
+            _secrets_of(realm, locked).filter(confirmed_at=None).delete()
             codes = _new_backup_codes(realm, locked)
             factors.finalize(
                 realm,
@@ -176,7 +188,7 @@ def confirm_totp_setup(
 
 def _pending(realm: Realm, user: Account, secret: str) -> TotpSecret:
     found = None
-    for row in user.totp_secrets.filter(confirmed_at=None, expires_at__gt=now()):
+    for row in _secrets_of(realm, user).filter(confirmed_at=None, expires_at__gt=now()):
         if same(engine.encoded(_unsealed(realm, user, row)), secret):
             found = row
     if found is None:
@@ -251,9 +263,9 @@ def _matched_step(realm: Realm, user: Account, row: TotpSecret | None, code: str
 
 def _use_backup_code(realm: Realm, user: Account, *, code: str) -> None:
     digest = backup_codes.digest(code, data_key=realm.data_key(), user_id=user.pk)
-    if not user.backup_codes.filter(digest=digest, used_at=None).update(used_at=now()):
+    if not _codes_of(realm, user).filter(digest=digest, used_at=None).update(used_at=now()):
         raise FactorUnusable
-    if not user.backup_codes.filter(used_at=None).exists():
+    if not _codes_of(realm, user).filter(used_at=None).exists():
         realm.users._default_manager.filter(pk=user.pk).update(mfa_methods=factors.methods_of(user))
 
 
@@ -274,9 +286,9 @@ def disable_totp(
         proof = factors.own_removal(realm=realm, user=user, kind=factors.TOTP, caller=caller)
         with realm.atomic():
             locked = factors.lock_and_check(realm, user, proof)
-            if not locked.totp_secrets.filter(confirmed_at__isnull=False).delete()[0]:
+            if not _secrets_of(realm, locked).filter(confirmed_at__isnull=False).delete()[0]:
                 raise NotEnrolled
-            locked.backup_codes.all().delete()
+            _codes_of(realm, locked).delete()
             factors.finalize(realm, locked, change="removed", kind=factors.TOTP, proof=proof)
 
 
@@ -293,7 +305,7 @@ def regenerate_backup_codes(
         proof = factors.own_change(Action.RENEW_BACKUP_CODES, realm=realm, user=user, kind=factors.TOTP, caller=caller)
         with realm.atomic():
             locked = factors.lock_and_check(realm, user, proof)
-            if not locked.totp_secrets.filter(confirmed_at__isnull=False).exists():
+            if not _secrets_of(realm, locked).filter(confirmed_at__isnull=False).exists():
                 raise NotEnrolled
             codes = _new_backup_codes(realm, locked)
             factors.finalize(realm, locked, change="regenerated", kind=factors.BACKUP_CODE, proof=proof)
@@ -305,16 +317,26 @@ def _new_backup_codes(realm: Realm, user: Account) -> list[str]:
     key = realm.data_key()
     plain = [backup_codes.normalised(code) or "" for code in codes]
     digests = [backup_codes.digest(code, data_key=key, user_id=user.pk) for code in plain]
-    user.backup_codes.all().delete()
-    if isinstance(user, EndUser):
-        EndUserBackupCode.objects.bulk_create(EndUserBackupCode(user=user, digest=digest) for digest in digests)
-    else:
-        AdminBackupCode.objects.bulk_create(AdminBackupCode(user=user, digest=digest) for digest in digests)
+    _codes_of(realm, user).delete()
+    model = _code_model(realm)
+    model._default_manager.bulk_create(model(user_id=user.pk, digest=digest) for digest in digests)
     return codes
 
 
-def _secrets(realm: Realm) -> type[AdminTotpSecret] | type[EndUserTotpSecret]:
+def _secrets(realm: Realm) -> type[TotpSecret]:
     return EndUserTotpSecret if realm is END_USERS else AdminTotpSecret
+
+
+def _secrets_of(realm: Realm, user: Account) -> QuerySet[TotpSecret]:
+    return _secrets(realm)._default_manager.filter(user_id=user.pk)
+
+
+def _code_model(realm: Realm) -> type[BackupCode]:
+    return EndUserBackupCode if realm is END_USERS else AdminBackupCode
+
+
+def _codes_of(realm: Realm, user: Account) -> QuerySet[BackupCode]:
+    return _code_model(realm)._default_manager.filter(user_id=user.pk)
 
 
 def _seal_context(realm: Realm, user_id: UUID, secret_id: UUID) -> SealContext:

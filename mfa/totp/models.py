@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from mfa.factor_models import Factor
 from tenants.models import TenantModel
-from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.models import Account, AdminUser, EndUser
 
 
 class TotpSecret(Factor):
@@ -64,6 +64,7 @@ class EndUserTotpSecret(TotpSecret, TenantModel):
 class BackupCode(models.Model):
     """A code that replaces the authenticator once. `digest` is HMAC-SHA256 under a key outside the database."""
 
+    user = models.ForeignKey(Account, on_delete=models.CASCADE)
     digest = models.BinaryField()
     created_at = models.DateTimeField(auto_now_add=True)
     used_at = models.DateTimeField(null=True)

@@ -15,11 +15,10 @@ from mfa.queries import Attempt, FactorUnusable, Found, PasskeyUse, StatedAssert
 from mfa.users import check_client, check_tenant, in_realm, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import KnownPasskey
-from mfa.webauthn.grants import SECOND_STEP_AMR, only_step_grant, principal_kind
+from mfa.webauthn.grants import SECOND_STEP_AMR, only_step_grant
 from mfa.webauthn.queries import AUTHENTICATION, SIGN_IN
 from mfa.webauthn.relying_party import relying_party
 from mfa.webauthn.responses import CeremonyFailed
-from tenants.context import current_tenant
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
@@ -65,12 +64,12 @@ def begin_own_authentication(*, realm: Realm, tenant_id: UUID | None, user_id: U
     """
     attempts.limit_address("ceremony")
     with in_realm(realm, tenant_id, Purpose.SIGN_IN):
-        return _request_options(realm, realm.users(pk=user_id))
+        return _request_options(realm, realm.users(id=user_id))
 
 
 def _request_options(realm: Realm, user: Account) -> dict[str, object]:
     rp = relying_party(realm)
-    enrolled = queries.handles_of(user)
+    enrolled = queries.handles_of(realm, user)
     if not enrolled:
         raise NoPasskey
     challenge = queries.open_challenge(realm, AUTHENTICATION, user_id=user.pk)
@@ -225,8 +224,7 @@ def _verified(realm: Realm, found: Found, challenge: bytes, response: Mapping[st
         )
     except FactorUnusable as again:
         raise CeremonyFailed("counter did not rise") from again
-    tenant_id = current_tenant().tenant_id if isinstance(user, EndUser) else user.tenant_id
-    return Verified(user, tokens, tenant_id, client_id)
+    return Verified(user, tokens, user.home_tenant_id, client_id)
 
 
 def _default_client(user: Account) -> UUID | None:
@@ -238,7 +236,7 @@ def _grant(
 ) -> SessionGrant | None:
     """Return the session that the passkey opens, or None for a verification. Raises CeremonyFailed."""
     if attempt.login is not None:
-        set_actor(principal_kind(user), str(user.pk))
+        set_actor(user.principal_kind, str(user.pk))
         return second_step_grant(user=user, login=attempt.login, amr=SECOND_STEP_AMR, user_agent=caller.user_agent)
     if not signs_in:
         return None

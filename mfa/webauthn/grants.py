@@ -6,8 +6,7 @@ from uuid import UUID
 from identity_platform.audit.origin import set_actor
 from mfa.caller import Caller
 from mfa.completion import SessionGrant, subject_and_tenant
-from userflow.accounts import principals
-from userflow.accounts.models import Account, EndUser
+from userflow.accounts.models import Account
 from userflow.errors import NotSignedInByTicket, PasskeyNotVerified
 
 # RFC 8176 and the IANA registry of authentication methods: `pop` is proof of possession of a key. With the user verified by
@@ -24,16 +23,9 @@ def only_step_grant(
     Raises PasskeyNotVerified without an active client, ClientNotAuthenticated (a confidential client without its secret),
     TenantSuspended.
     """
-    set_actor(principal_kind(user), str(user.pk))
+    set_actor(user.principal_kind, str(user.pk))
     try:
         subject, tenant = subject_and_tenant(user, client_id, caller=caller)
     except NotSignedInByTicket as deactivated:
         raise PasskeyNotVerified from deactivated
     return SessionGrant(subject, tenant, amr, caller.user_agent)
-
-
-def principal_kind(user: Account) -> str:
-    """Return the kind of principal that the user is (`userflow.accounts.principals`)."""
-    if isinstance(user, EndUser):
-        return principals.END_USER
-    return principals.ADMIN if user.tenant_id else principals.OPERATOR

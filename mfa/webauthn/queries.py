@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from mfa.errors import UnknownEmail
 from mfa.queries import ConsumedChallenge
 from mfa.webauthn.ceremony import CHALLENGE_BYTES, KeyHandle
-from mfa.webauthn.models import AdminChallenge, AdminPasskey, EndUserChallenge, EndUserPasskey
+from mfa.webauthn.models import AdminChallenge, AdminPasskey, EndUserChallenge, EndUserPasskey, Passkey
 from mfa.webauthn.responses import digest_of
 from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
@@ -36,7 +36,7 @@ def challenges_of(realm: Realm) -> type[AdminChallenge] | type[EndUserChallenge]
     return EndUserChallenge if realm is END_USERS else AdminChallenge
 
 
-def passkeys_of(realm: Realm) -> type[AdminPasskey] | type[EndUserPasskey]:
+def passkeys_of(realm: Realm) -> type[Passkey]:
     """Return the model of the realm's passkeys."""
     return EndUserPasskey if realm is END_USERS else AdminPasskey
 
@@ -80,13 +80,14 @@ def consume_challenge(
     return ConsumedChallenge(*row) if row else None
 
 
-def find_passkey(realm: Realm, credential_id: bytes) -> AdminPasskey | EndUserPasskey | None:
+def find_passkey(realm: Realm, credential_id: bytes) -> Passkey | None:
     """Return the passkey of this credential id with its active user, or None."""
     passkeys = passkeys_of(realm)._default_manager.select_related("user")
     return passkeys.filter(credential_id=credential_id, user__active=True).first()
 
 
-def handles_of(user: Account) -> list[KeyHandle]:
+def handles_of(realm: Realm, user: Account) -> list[KeyHandle]:
     """Return how browsers find the user's passkeys, oldest first."""
-    found = user.passkeys.order_by("created_at").values_list("credential_id", "transports")
+    passkeys = passkeys_of(realm)._default_manager.filter(user_id=user.pk)
+    found = passkeys.order_by("created_at").values_list("credential_id", "transports")
     return [KeyHandle(bytes(credential_id), tuple(transports)) for credential_id, transports in found]

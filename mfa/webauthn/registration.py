@@ -24,7 +24,7 @@ from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.accounts.session_models import UserTicket
+from userflow.accounts.session_models import Ticket
 from userflow.credentials import attempts
 from userflow.errors import PasskeyNotVerified
 from userflow.sessions.issue import TokenPair
@@ -52,7 +52,7 @@ def begin_registration(*, realm: Realm, tenant_id: UUID | None, email: str, call
         user = require_user(realm, email, caller)
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
         rp = relying_party(realm, name=issuer_of(realm, user))
-        enrolled = queries.handles_of(user)
+        enrolled = queries.handles_of(realm, user)
         if len(enrolled) >= MOST_PASSKEYS:
             raise TooManyPasskeys
         challenge = queries.open_challenge(realm, REGISTRATION, user_id=user.pk)
@@ -149,15 +149,17 @@ def _verified_registration(realm: Realm, user: Account, response: Mapping[str, o
 
 
 def _store(
-    realm: Realm, user: Account, proof: Proof, new: NewPasskey, login: UserTicket | None = None, **named: str
+    realm: Realm, user: Account, proof: Proof, new: NewPasskey, login: Ticket | None = None, **named: str
 ) -> Account:
     """Lock and check, store, finalize: call it in a transaction. Return the user as stored now."""
     locked = factors.lock_and_check(realm, user, proof, login=login)
-    if locked.passkeys.count() >= MOST_PASSKEYS:
+    passkeys = queries.passkeys_of(realm)._default_manager
+    if passkeys.filter(user_id=locked.pk).count() >= MOST_PASSKEYS:
         raise TooManyPasskeys
     try:
         with realm.atomic():
-            passkey = locked.passkeys.create(
+            passkey = passkeys.create(
+                user_id=locked.pk,
                 credential_id=new.credential_id,
                 public_key=new.public_key,
                 sign_count=new.sign_count,

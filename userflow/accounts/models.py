@@ -13,31 +13,63 @@ from django.db.models.lookups import Exact
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key, key_of_spelling
+from tenants.context import current_tenant
 from tenants.models import Tenant, TenantModel
 from tenants.states import Purpose, allowing
+from userflow.accounts import principals
 from userflow.accounts.permissions_catalogue import OPERATOR
 
 
-class EndUser(TenantModel):
-    """A person of the tenant."""
+class Account(models.Model):
+    """A user of either realm: an end user in a tenant's database, or an admin user in the global one."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     email = models.CharField(max_length=254)
-    # Lower-case form, unique: PostgreSQL's upper() folds letters that lower() keeps apart.
-    email_key = models.CharField(max_length=254, unique=True)
-    name = models.CharField(max_length=255, blank=True, default="")
-    active = models.BooleanField(default=True)
-    provider = models.CharField(max_length=63, default="local")
-    client_id = models.UUIDField(null=True)
-    password = models.CharField(max_length=512, blank=True, default="")
-    metadata: "models.JSONField[Mapping[str, object], dict[str, object]]" = models.JSONField(default=dict)
-    mfa_methods: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    # Lower-case form: PostgreSQL's upper() folds letters that lower() keeps apart.
+    email_key = models.CharField(max_length=254)
     email_verified_at = models.DateTimeField(null=True)
+    active = models.BooleanField(default=True)
+    password = models.CharField(max_length=512, blank=True, default="")
+    # Kept by the mfa app in the same transaction as the factor itself, so that signing in needs no second query.
+    mfa_methods: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    last_login = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
-    last_login = models.DateTimeField(null=True)
+
+    # Whether the tenant's policy for e-mail addresses applies.
+    address_policy_applies: ClassVar[bool] = False
+
+    class Meta:
+        abstract = True
+
+    @property
+    def principal_kind(self) -> str:
+        """The kind of principal that the user is (`userflow.accounts.principals`)."""
+        raise NotImplementedError
+
+    @property
+    def home_tenant_id(self) -> uuid.UUID | None:
+        """The tenant that the user belongs to; None for operators."""
+        raise NotImplementedError
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The user's own names, which must not be the password."""
+        raise NotImplementedError
+
+
+class EndUser(Account, TenantModel):
+    """A person of the tenant."""
+
+    email_key = models.CharField(max_length=254, unique=True)
+    name = models.CharField(max_length=255, blank=True, default="")
+    provider = models.CharField(max_length=63, default="local")
+    client_id = models.UUIDField(null=True)
+    metadata: "models.JSONField[Mapping[str, object], dict[str, object]]" = models.JSONField(default=dict)
     # Registered without the permission `endusers:write`: the address need not be the registrant's own.
     self_registered = models.BooleanField(default=False, db_default=False)
+
+    address_policy_applies: ClassVar[bool] = True
 
     # An unused registration; see `userflow.credentials.unused_registrations`. One that an admin has deactivated stays.
     YIELDS: ClassVar[models.Q] = models.Q(self_registered=True, active=True, email_verified_at=None, last_login=None)
@@ -52,6 +84,18 @@ class EndUser(TenantModel):
 
     def __str__(self) -> str:
         return str(self.id)
+
+    @property
+    def principal_kind(self) -> str:
+        return principals.END_USER
+
+    @property
+    def home_tenant_id(self) -> uuid.UUID | None:
+        return current_tenant().tenant_id
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
 
 
 class EndUserCount(TenantModel):
@@ -266,25 +310,19 @@ class AdminUserManager(BaseUserManager["AdminUser"]):
         return user
 
 
-class AdminUser(AbstractBaseUser):
+class AdminUser(AbstractBaseUser, Account):
     """An admin of a tenant, or without a tenant an operator: staff of the platform."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     username = models.CharField(max_length=LONGEST_NAME)
-    email = models.CharField(max_length=254)
-    # Lower-case form: two spellings of one address are one person.
+    # Two spellings of one address are one person.
     email_key = models.CharField(max_length=254, editable=False)
     # An address is reserved once it is verified: by its mail, or by who made the user on the machine.
     email_verified_at = models.DateTimeField(null=True, editable=False)
     first_name = models.CharField(max_length=LONGEST_NAME, blank=True)
     last_name = models.CharField(max_length=LONGEST_NAME, blank=True)
     tenant = models.ForeignKey(Tenant, null=True, blank=True, on_delete=models.CASCADE, related_name="admin_users")
-    active = models.BooleanField(default=True)
     roles = models.ManyToManyField(AdminRole, related_name="admin_users", blank=True)
-    # Kept by the mfa app in the same transaction as the factor itself, so that signing in needs no second query.
     mfa_methods: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
-    updated_at = models.DateTimeField(auto_now=True)
 
     objects: ClassVar[AdminUserManager] = AdminUserManager()
 
@@ -320,6 +358,18 @@ class AdminUser(AbstractBaseUser):
         super().save(*args, **kwargs)
 
     @property
+    def principal_kind(self) -> str:
+        return principals.ADMIN if self.tenant_id else principals.OPERATOR
+
+    @property
+    def home_tenant_id(self) -> uuid.UUID | None:
+        return self.tenant_id
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.username, self.first_name, self.last_name
+
+    @property
     def is_active(self) -> bool:  # type: ignore[override]  # Django reads it; the column is called `active`
         return self.active
 
@@ -335,7 +385,3 @@ class AdminUser(AbstractBaseUser):
     def has_module_perms(self, app_label: str) -> bool:
         """Never, see `has_perm`."""
         return False
-
-
-# A user of either realm.
-Account = AdminUser | EndUser

@@ -15,7 +15,7 @@ from identity_platform.audit import writer
 from tenants import keys
 from tenants.context import current_tenant, tenant_atomic
 from userflow.accounts import session_models as rows
-from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.models import Account, AdminUser, EndUser
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class Realm:
 
     name: str
     alias: str
-    users: type[AdminUser] | type[EndUser]
-    sessions: type[rows.AdminSession] | type[rows.EndUserSession]
-    refresh_tokens: type[rows.AdminRefreshToken] | type[rows.EndUserRefreshToken]
-    attempts: type[rows.AdminAttempts] | type[rows.EndUserAttempts]
-    tickets: type[rows.AdminTicket] | type[rows.EndUserTicket]
-    windows: type[rows.AdminEnrollmentWindow] | type[rows.EndUserEnrollmentWindow]
+    users: type[Account]
+    sessions: type[rows.Session]
+    refresh_tokens: type[rows.RefreshToken]
+    attempts: type[rows.Attempts]
+    tickets: type[rows.Ticket]
+    windows: type[rows.EnrollmentWindow]
 
     def atomic(self) -> AbstractContextManager[Any]:
         """A transaction in the users' database."""

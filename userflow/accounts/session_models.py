@@ -12,7 +12,7 @@ from django.db import models
 from django.utils.timezone import now
 
 from tenants.models import TenantModel
-from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.session_policy import AAL1
 
 # For how long a session that is over is still shown in lists and known to a replayed refresh token.
@@ -25,6 +25,8 @@ ATTEMPTS_KEPT = timedelta(days=2)
 
 class Session(models.Model):
     """One sign-in of one user; its tokens are rejected once it has ended."""
+
+    user = models.ForeignKey(Account, on_delete=models.CASCADE)
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     client_id = models.UUIDField(null=True)
@@ -81,6 +83,8 @@ class EndUserSession(Session, TenantModel):
 
 class RefreshToken(models.Model):
     """One link of a session's chain of refresh tokens. `digest` is SHA-256 of the whole token."""
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE)
 
     digest = models.BinaryField(primary_key=True)
     issued_at = models.DateTimeField(auto_now_add=True)
@@ -161,6 +165,8 @@ class Ticket(models.Model):
     factors while it lasts) or `proof` (a step-up of the session, for one request that needs a proof).
     """
 
+    user = models.ForeignKey(Account, on_delete=models.CASCADE)
+
     digest = models.BinaryField(primary_key=True)
     purpose = models.CharField(max_length=16)
     client_id = models.UUIDField(null=True)
@@ -220,6 +226,8 @@ class EnrollmentWindow(models.Model):
     Only opened while the user has no confirmed factor (proof level 3 in docs/security-model.md).
     """
 
+    user = models.ForeignKey(Account, on_delete=models.CASCADE)
+
     # IPv4 /32 or IPv6 /64 of the opener.
     network = models.CharField(max_length=50)
     cause = models.CharField(max_length=16)
@@ -255,9 +263,3 @@ class EndUserEnrollmentWindow(EnrollmentWindow, TenantModel):
     def close_all(cls, moment: datetime) -> None:
         """After a restore no window of the time before it is valid."""
         cls._base_manager.all().delete()
-
-
-UserSession = AdminSession | EndUserSession
-UserRefreshToken = AdminRefreshToken | EndUserRefreshToken
-UserTicket = AdminTicket | EndUserTicket
-UserWindow = AdminEnrollmentWindow | EndUserEnrollmentWindow

@@ -15,7 +15,7 @@ from identity_platform.crypto import hash_token, keyed_digest
 from tenants import keys, lookup
 from tenants.context import current_tenant
 from userflow import mail
-from userflow.accounts.models import EndUser
+from userflow.accounts.models import Account, EndUser
 from userflow.credentials.models import EmailProof
 from userflow.mailed_tokens import placed_token
 
@@ -32,12 +32,12 @@ def is_required(tenant: lookup.TenantContext) -> bool:
     return tenant.settings.get("email_verification") == REQUIRED
 
 
-def is_unverified(user: object, tenant: lookup.TenantContext | None) -> bool:
+def is_unverified(user: Account, tenant: lookup.TenantContext | None) -> bool:
     """Return whether this is an end user whose address must be verified before any sign-in, session, ticket or factor.
 
     Every entry point checks this, and only after the password or passkey was right: an earlier response would tell who exists.
     """
-    return tenant is not None and isinstance(user, EndUser) and is_required(tenant) and user.email_verified_at is None
+    return tenant is not None and user.address_policy_applies and is_required(tenant) and user.email_verified_at is None
 
 
 def code_digest(tenant: lookup.TenantContext, user_id: object, code: str) -> bytes:

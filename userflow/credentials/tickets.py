@@ -14,7 +14,7 @@ from identity_platform.crypto import hash_token, new_token
 from tenants.context import current_tenant
 from userflow.accounts.models import Account
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.accounts.session_models import ENROLLMENT, PASS, UserTicket, UserWindow
+from userflow.accounts.session_models import ENROLLMENT, PASS, EnrollmentWindow, Ticket
 from userflow.credentials import email_verification
 from userflow.errors import NotSignedInByTicket
 
@@ -53,14 +53,14 @@ def issue_ticket(
     return token
 
 
-def new_ticket(realm: Realm, user: Account, purpose: str) -> tuple[UserTicket, str]:
+def new_ticket(realm: Realm, user: Account, purpose: str) -> tuple[Ticket, str]:
     """Return an unsaved ticket and its token."""
     token = new_token()
     expires_at = now() + LIFETIME[purpose]
     return realm.tickets(digest=hash_token(token), purpose=purpose, user_id=user.pk, expires_at=expires_at), token
 
 
-def find_ticket(realm: Realm, token: str, *purposes: str) -> UserTicket:
+def find_ticket(realm: Realm, token: str, *purposes: str) -> Ticket:
     """Return the ticket of one of these purposes while it is valid: not used, not expired, its user active.
 
     Raises NotSignedInByTicket (401) otherwise, for every reason alike.
@@ -82,7 +82,7 @@ def find_ticket(realm: Realm, token: str, *purposes: str) -> UserTicket:
     return found
 
 
-def count_wrong_code(realm: Realm, ticket: UserTicket) -> None:
+def count_wrong_code(realm: Realm, ticket: Ticket) -> None:
     """Count one try against the ticket before the code is compared. Raises NotSignedInByTicket (401).
 
     Call it after `attempts.count`: a try that is rejected because the counter is locked must not use the ticket up.
@@ -94,7 +94,7 @@ def count_wrong_code(realm: Realm, ticket: UserTicket) -> None:
         raise NotSignedInByTicket
 
 
-def consume_ticket(realm: Realm, ticket: UserTicket) -> None:
+def consume_ticket(realm: Realm, ticket: Ticket) -> None:
     """Use the ticket up. Of two callers at once one wins, the other gets NotSignedInByTicket (401)."""
     valid = realm.tickets._default_manager.filter(digest=ticket.digest, used_at=None, expires_at__gt=now())
     if not valid.update(used_at=now()):
@@ -123,7 +123,7 @@ def consume_proof_token(realm: Realm, token: str, *, user_id: UUID, session_id: 
     return tuple(ticket.amr)
 
 
-def consume_ticket_for(realm: Realm, ticket: UserTicket, kind: str) -> None:
+def consume_ticket_for(realm: Realm, ticket: Ticket, kind: str) -> None:
     """Use an enrollment ticket or pass for one kind of factor.
 
     Of two callers at once one wins, the other gets NotSignedInByTicket (401).
@@ -151,7 +151,7 @@ def window_network(realm: Realm) -> str:
     return network_of(origin.address)
 
 
-def new_window(realm: Realm, user: Account, *, cause: str) -> UserWindow:
+def new_window(realm: Realm, user: Account, *, cause: str) -> EnrollmentWindow:
     """Return an unsaved window for the caller's network; the network is empty if there must be no window."""
     lasts = LOGIN_WINDOW if cause == LOGIN else timedelta(minutes=settings.ENROLLMENT_WINDOW_MINUTES)
     return realm.windows(user_id=user.pk, network=window_network(realm), cause=cause, expires_at=now() + lasts)

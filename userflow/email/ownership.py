@@ -11,7 +11,7 @@ from django.utils.timezone import now
 
 from userflow import signals
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import tickets
 from userflow.credentials.models import AdminEmailProof, EmailProof
@@ -23,12 +23,12 @@ LOCAL = "local"
 _ENDED_TICKETS = (tickets.SECOND_STEP, tickets.ENROLLMENT, tickets.PROOF)
 
 
-def is_unverified(user: AdminUser | EndUser) -> bool:
+def is_unverified(user: Account) -> bool:
     """Whether the address of the user, an admin user or an end user, was never verified."""
     return user.email_verified_at is None
 
 
-def verify_by_reset(realm: Realm, user: AdminUser | EndUser) -> None:
+def verify_by_reset(realm: Realm, user: Account) -> None:
     """Mark the address verified if it never was: the user opened a link in a mail.
 
     Factors go, and a provider other than `local`. Call it in the transaction of the reset, which ends sessions and tickets,
@@ -51,7 +51,7 @@ def verify_by_reset(realm: Realm, user: AdminUser | EndUser) -> None:
     realm.record(
         "email.proven",
         target=("end_user" if realm is END_USERS else "admin_user", user.pk),
-        tenant_id=getattr(user, "tenant_id", None),
+        tenant_id=user.home_tenant_id,
         details={"by": "password_reset"},
     )
     proofs: type[EmailProof] | type[AdminEmailProof] = EmailProof if realm is END_USERS else AdminEmailProof

@@ -19,7 +19,7 @@ from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts
 from userflow.credentials import unused_registrations as yielding
@@ -33,7 +33,7 @@ from userflow.sessions.ending import end_everything
 LIFETIME: Final = timedelta(days=7)
 
 
-def offer_undo(realm: Realm, user: AdminUser | EndUser, tenant: lookup.TenantContext | None, *, pending: bool) -> None:
+def offer_undo(realm: Realm, user: Account, tenant: lookup.TenantContext | None, *, pending: bool) -> None:
     """Tell the current address of the user that it is being replaced, with a link that undoes the change.
 
     Call it in the realm's transaction, with the user's row locked, before the address changes. `pending`: the new address
@@ -72,7 +72,7 @@ def reserving(key: str) -> Q:
     return Q(pk__in=valid.values("user_id"))
 
 
-def undo_email_change(*, token: str) -> AdminUser | EndUser:
+def undo_email_change(*, token: str) -> Account:
     """Restore the address that the link was sent to; return the user.
 
     Every session, ticket and enrollment window of the user ends, an address that waits to be verified is given up, and so
@@ -93,7 +93,7 @@ def undo_email_change(*, token: str) -> AdminUser | EndUser:
         raise EmailUndoInvalid from problem
 
 
-def _undo(realm: Realm, token: str) -> AdminUser | EndUser:
+def _undo(realm: Realm, token: str) -> Account:
     valid = _undos(realm).filter(token_digest=hash_token(token), expires_at__gt=now())
     user_id = valid.values_list("user_id", flat=True).first()
     try:
@@ -115,7 +115,7 @@ def _undo(realm: Realm, token: str) -> AdminUser | EndUser:
             realm.record(
                 "email.change_undone",
                 target=("end_user" if realm is END_USERS else "admin_user", user.pk),
-                tenant_id=getattr(user, "tenant_id", None),
+                tenant_id=user.home_tenant_id,
                 details={"sessions": ended},
             )
             if isinstance(user, EndUser):

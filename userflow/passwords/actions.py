@@ -18,7 +18,7 @@ from tenants.context import in_tenant
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
-from userflow.accounts.models import AdminUser, Client, EndUser, admins_named
+from userflow.accounts.models import Account, AdminUser, Client, EndUser, admins_named
 from userflow.accounts.principals import CLIENT, END_USER, Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts, passwords, tickets
@@ -172,7 +172,7 @@ def _limit(realm: Realm, place: str, key: str) -> None:
     mail.limit("forgot", hash_token(f"{realm.name} {place} {key}").hex(), "Too many mails for this address.")
 
 
-def _send_link(realm: Realm, user: AdminUser | EndUser, tenant: lookup.TenantContext | None) -> None:
+def _send_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None) -> None:
     tenant_id = tenant.tenant_id if tenant else None
     most, seconds = settings.LIMITS["forgot"]
     # Limit by user as well: a tenant can be identified by several clients. The key contains the tenant because an import
@@ -273,19 +273,18 @@ def _unlock(realm: Realm, user_id: UUID) -> None:
         attempts.clear(realm, user_id, factor=attempts.PASSWORD, caller=caller)
 
 
-def _has_password_here(user: AdminUser | EndUser) -> bool:
-    return isinstance(user, AdminUser) or user.provider == LOCAL
+def _has_password_here(user: Account) -> bool:
+    return not isinstance(user, EndUser) or user.provider == LOCAL
 
 
-def _check(user: AdminUser | EndUser, password: str, tenant: lookup.TenantContext | None, *, member: str) -> None:
-    own = (user.username, user.first_name, user.last_name) if isinstance(user, AdminUser) else (user.name,)
+def _check(user: Account, password: str, tenant: lookup.TenantContext | None, *, member: str) -> None:
     least = tenant.effective["password_min_length"] if tenant else passwords.SHORTEST
-    passwords.check_strength(password, least=least, personal=(user.email, *own), field=member)
+    passwords.check_strength(password, least=least, personal=(user.email, *user.names), field=member)
 
 
 def _set(
     realm: Realm,
-    user: AdminUser | EndUser,
+    user: Account,
     encoded: str,
     tenant: lookup.TenantContext | None,
     *,

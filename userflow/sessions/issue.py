@@ -15,7 +15,7 @@ from tenants import lookup
 from userflow.accounts import principals
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.accounts.session_models import UserSession
+from userflow.accounts.session_models import Session
 from userflow.accounts.session_policy import SessionLimits, acr_of, session_limits
 from userflow.credentials.attempts import Counter
 from userflow.errors import WrongCredentials
@@ -108,7 +108,7 @@ def open_session(
 
 def new_session(
     realm: Realm, subject: TokenSubject, *, amr: tuple[str, ...], tenant: lookup.TenantContext | None, user_agent: str
-) -> tuple[UserSession, str]:
+) -> tuple[Session, str]:
     """Return an unsaved session of the subject and its first refresh token."""
     moment, limits = now(), limits_of(subject, tenant)
     session = realm.sessions(
@@ -126,7 +126,7 @@ def new_session(
 
 
 def first_tokens(
-    session: UserSession,
+    session: Session,
     subject: TokenSubject,
     rights: Rights,
     refresh_token: str,

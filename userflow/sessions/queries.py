@@ -11,7 +11,7 @@ from django.db import connections, models
 from identity_platform.audit.origin import current_origin
 from identity_platform.postgresql.values import SqlValue
 from userflow.accounts.realms import END_USERS, Realm
-from userflow.accounts.session_models import UserRefreshToken, UserSession
+from userflow.accounts.session_models import RefreshToken, Session
 from userflow.credentials.attempts import Counter
 
 # Open a session with its first refresh token, clear the counter of attempts at the last step, and audit the sign-in.
@@ -174,8 +174,8 @@ class Rights:
 
 def open_session(
     realm: Realm,
-    session: UserSession,
-    token: UserRefreshToken,
+    session: Session,
+    token: RefreshToken,
     *,
     tenant_id: UUID | None,
     password: str,

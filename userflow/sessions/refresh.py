@@ -148,7 +148,7 @@ def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:
 def _rotate(presented: PresentedRefreshToken, token: StoredToken, principal: Principal) -> TokenPair:
     """Use the token and return its successor. Raises as `_used_before` if it was used before."""
     if token.used_at is not None:
-        return _used_before(presented, principal)
+        return _used_before(presented, token, principal)
     realm, moment = presented.realm, now()
     tenant = lookup.find(principal.tenant_id) if principal.tenant_id else None
     subject = issue.subject_of(principal)
@@ -166,10 +166,10 @@ def _rotate(presented: PresentedRefreshToken, token: StoredToken, principal: Pri
         successor=hash_token(pair.refresh_token),
         successor_sealed=seal(orjson.dumps(pair.fields()), data_key=realm.data_key(), context=_context(presented)),
     )
-    return pair if rotated else _used_before(presented, principal)
+    return pair if rotated else _used_before(presented, token, principal)
 
 
-def _used_before(presented: PresentedRefreshToken, principal: Principal) -> TokenPair:
+def _used_before(presented: PresentedRefreshToken, token: StoredToken, principal: Principal) -> TokenPair:
     """Return the response of the winner to the loser of a race; end the session for any other use of a used token.
 
     Raises InvalidGrant.
@@ -182,7 +182,7 @@ def _used_before(presented: PresentedRefreshToken, principal: Principal) -> Toke
         if now() - used.used_at <= timedelta(seconds=settings.REFRESH_RACE_SECONDS) and used.successor_sealed:
             sealed = bytes(used.successor_sealed)
             kept = orjson.loads(unseal(sealed, data_key=realm.data_key(), context=_context(presented)))
-            return TokenPair(**kept, session_id=used.session_id)
+            return TokenPair(**kept, session_id=token.session_id)
         end_sessions(realm, user_id=principal.id, session_id=principal.session_id, reason="refresh_reused")
         realm.record(
             "refresh_token.reused",

@@ -1,7 +1,6 @@
 """Sign in admin users and end users with a password, and complete every kind of sign-in."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, TypeVar
 from uuid import UUID
 
@@ -12,7 +11,6 @@ from identity_platform.audit.origin import set_actor
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.states import Purpose
-from userflow.accounts import principals
 from userflow.accounts.models import Account, AdminUser, EndUser, admins_named, may_enter
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_policy import AAL2, required_acr
@@ -26,7 +24,7 @@ from userflow.sessions.issue import TokenPair, TokenSubject
 from userflow.signin import queries
 
 PASSWORD_AMR = ("pwd",)  # RFC 8176 section 2
-User = TypeVar("User", AdminUser, EndUser)
+User = TypeVar("User", bound=Account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +70,23 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     if user.tenant_id:
         tenant = lookup.find(user.tenant_id)
         tenant.check(Purpose.READ)
-    set_actor(principals.ADMIN if user.tenant_id else principals.OPERATOR, str(user.pk))
-    return _after_password(
-        ADMINS,
-        user,
-        admin_subject(user),
-        tenant=tenant,
-        user_agent=user_agent,
-        caller=caller,
-    )
+    set_actor(user.principal_kind, str(user.pk))
+    waiting: SignIn[AdminUser] | None = _wait_for_factor(ADMINS, user, tenant=tenant, caller=caller)
+    if waiting is not None:
+        return waiting
+    with ADMINS.atomic():
+        tokens = complete_sign_in(
+            ADMINS,
+            user,
+            subject_of(user),
+            amr=PASSWORD_AMR,
+            tenant=tenant,
+            user_agent=user_agent,
+            password_only=True,
+            cleared=Counter(attempts.PASSWORD, caller),
+        )
+        ticket = tickets.open_enrollment(ADMINS, user, cause=tickets.LOGIN)
+    return SignIn(user, user.tenant_id, None, tokens, enrollment_ticket=ticket)
 
 
 def sign_in_end_user(
@@ -119,11 +125,17 @@ def sign_in_end_user(
             attempts.clear(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
             END_USERS.record("signin.address_not_proven", target=("user", user.pk), outcome="refused")
             raise EmailNotVerified
-        set_actor(principals.END_USER, str(user.pk))
+        set_actor(user.principal_kind, str(user.pk))
         if client.stale:
             note_use(client_id)
-        subject = end_user_subject(user, tenant.tenant_id, client_id)
-        return _after_password(END_USERS, user, subject, tenant=tenant, user_agent=user_agent, caller=caller)
+        waiting = _wait_for_factor(END_USERS, user, tenant=tenant, client_id=client_id, caller=caller)
+        if waiting is not None:
+            return waiting
+        subject = subject_of(user, client_id)
+        done = queries.complete_login(
+            user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller
+        )
+    return SignIn(user, tenant.tenant_id, client_id, done.tokens, enrollment_ticket=done.enrollment_ticket)
 
 
 def _rejected(realm: Realm, user: Account | None, *, tenant_id: UUID | None = None) -> WrongCredentials:
@@ -151,68 +163,42 @@ def _renew_hash(realm: Realm, user: Account, password: str) -> None:
         raise WrongCredentials
 
 
-def admin_subject(user: AdminUser) -> TokenSubject:
-    """Return the subject of a new session of an admin user."""
-    kind = principals.ADMIN if user.tenant_id else principals.OPERATOR
-    return TokenSubject(kind=kind, user_id=user.pk, tenant_id=user.tenant_id, client_id=None)
+def subject_of(user: Account, client_id: UUID | None = None) -> TokenSubject:
+    """Return the subject of a new session of the user; an end user's session is bound to a client."""
+    return TokenSubject(user.principal_kind, user.pk, user.home_tenant_id, client_id)
 
 
-def end_user_subject(user: EndUser, tenant_id: UUID, client_id: UUID | None) -> TokenSubject:
-    """Return the subject of a new session of an end user."""
-    return TokenSubject(kind=principals.END_USER, user_id=user.pk, tenant_id=tenant_id, client_id=client_id)
+def _wait_for_factor(
+    realm: Realm, user: User, *, tenant: lookup.TenantContext | None, caller: str, client_id: UUID | None = None
+) -> SignIn[User] | None:
+    """Issue the tickets of a right password that needs a second step; return None if the password is enough.
 
-
-def _after_password(
-    realm: Realm,
-    user: User,
-    subject: TokenSubject,
-    *,
-    tenant: lookup.TenantContext | None,
-    user_agent: str,
-    caller: str,
-) -> SignIn[User]:
-    """Open the session, or issue the tickets, of a right password, and clear the attempts of `caller` in one transaction.
-
-    The attempts of other callers stay: a sign-in from a known network gives unknown networks no new attempts. Raises
-    WrongCredentials when the password was replaced, the user deactivated, or a first factor enrolled since the comparison.
+    The attempts of `caller` are cleared in the same transaction; those of other callers stay: a sign-in from a known network
+    gives unknown networks no new attempts. Raises WrongCredentials when the password was replaced, the user deactivated, or
+    a first factor enrolled since the comparison.
     """
-    result = partial(SignIn, user=user, tenant_id=subject.tenant_id, client_id=subject.client_id)
-    target = ("user", user.pk)
-    if user.mfa_methods:
-        with realm.atomic():
-            _lock(realm, user)
-            attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
-            ticket = tickets.issue_ticket(
-                realm, user, tickets.SECOND_STEP, client_id=subject.client_id, amr=PASSWORD_AMR
-            )
-            realm.record("signin.first_step", target=target, tenant_id=subject.tenant_id)
-        return result(mfa_token=ticket, methods=tuple(user.mfa_methods))
-    if required_acr(subject.kind, tenant.settings if tenant else {}) == AAL2:
-        # No session before there is a factor: one ticket enrolls it, the other one completes the sign-in with it.
-        with realm.atomic():
-            _lock(realm, user, without_factor=True)
-            attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
-            ticket, enrollment = tickets.open_waiting_login(realm, user, client_id=subject.client_id, amr=PASSWORD_AMR)
-            realm.record("signin.factor_missing", target=target, tenant_id=subject.tenant_id)
-        return result(mfa_token=ticket, enrollment_ticket=enrollment)
-    if isinstance(user, EndUser):
-        done = queries.complete_login(
-            user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller
-        )
-        return result(tokens=done.tokens, enrollment_ticket=done.enrollment_ticket)
+    has_factor = bool(user.mfa_methods)
+    if not has_factor and required_acr(user.principal_kind, tenant.settings if tenant else {}) != AAL2:
+        return None
+    enrollment = None
     with realm.atomic():
-        tokens = complete_sign_in(
-            realm,
-            user,
-            subject,
-            amr=PASSWORD_AMR,
-            tenant=tenant,
-            user_agent=user_agent,
-            password_only=True,
-            cleared=Counter(attempts.PASSWORD, caller),
-        )
-        opened = tickets.open_enrollment(realm, user, cause=tickets.LOGIN)
-    return result(tokens=tokens, enrollment_ticket=opened)
+        _lock(realm, user, without_factor=not has_factor)
+        attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=caller)
+        if has_factor:
+            ticket = tickets.issue_ticket(realm, user, tickets.SECOND_STEP, client_id=client_id, amr=PASSWORD_AMR)
+        else:
+            # No session before there is a factor: one ticket enrolls it, the other one completes the sign-in with it.
+            ticket, enrollment = tickets.open_waiting_login(realm, user, client_id=client_id, amr=PASSWORD_AMR)
+        event = "signin.first_step" if has_factor else "signin.factor_missing"
+        realm.record(event, target=("user", user.pk), tenant_id=user.home_tenant_id)
+    return SignIn(
+        user,
+        user.home_tenant_id,
+        client_id,
+        mfa_token=ticket,
+        methods=tuple(user.mfa_methods),
+        enrollment_ticket=enrollment,
+    )
 
 
 def _lock(realm: Realm, user: Account, *, without_factor: bool = False) -> None:

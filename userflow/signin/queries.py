@@ -22,8 +22,8 @@ from userflow.sessions import issue
 from userflow.sessions.issue import TokenPair, TokenSubject
 from userflow.sessions.queries import column_values, rights_in
 
-# Columns that a login reads; Django would load any other one on access.
-_COLUMNS = ("id", "email", "name", "active", "password", "mfa_methods", "email_verified_at")
+# Columns that a login reads, in the order of the model; Django would load any other one on access.
+_COLUMNS = ("id", "email", "email_verified_at", "active", "password", "mfa_methods", "name")
 # Find the user and count the attempt, by the rule of `attempts.count` without its grace for tickets. An unknown address is
 # counted under a digest of the address. A locked counter is not changed: `counted` is then empty.
 _COUNT_PASSWORD_ATTEMPT = """
@@ -50,8 +50,8 @@ WITH person AS (
   WHERE a.locked_until IS NULL OR a.locked_until <= now()
   RETURNING a.failures
 )
-SELECT counted.failures, person.caller, person.id, person.email, person.name, person.active, person.password,
-  person.mfa_methods, person.email_verified_at
+SELECT counted.failures, person.caller, person.id, person.email, person.email_verified_at, person.active,
+  person.password, person.mfa_methods, person.name
 FROM (SELECT) AS one LEFT JOIN person ON true LEFT JOIN counted ON true
 """
 # The user first: its row lock makes a change of password at the same moment wait, or be seen here. The window and ticket

@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut
-from userflow.accounts.session_models import UserSession
+from userflow.accounts.session_models import Session
 
 
 class AdminLoginIn(serializers.Serializer[object]):
@@ -114,7 +114,7 @@ class SessionsEndedOut(serializers.Serializer[object]):
     sessions_ended = serializers.IntegerField()
 
 
-def session_record(session: UserSession, *, current: UUID | None) -> dict[str, object]:
+def session_record(session: Session, *, current: UUID | None) -> dict[str, object]:
     """Return a session as the API shows it."""
     fields = ("user_id", "client_id", "amr", "acr", "auth_time", "created_at", "last_used_at", "expires_at", "address")
     return {

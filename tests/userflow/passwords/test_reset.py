@@ -320,7 +320,7 @@ def test_login_racing_a_reset_gets_no_session(tenant: TestTenant) -> None:
     token = ask(tenant, person)
     with in_tenant(tenant.id):
         half_way = EndUser.objects.get(pk=person.id)
-        subject = signin.end_user_subject(half_way, tenant.id, tenant.client_id)
+        subject = signin.subject_of(half_way, tenant.client_id)
     assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 200
     with in_tenant(tenant.id) as context, pytest.raises(WrongCredentials), END_USERS.atomic():
         signin.complete_sign_in(END_USERS, half_way, subject, amr=("pwd",), tenant=context)
