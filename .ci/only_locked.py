@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path.cwd()))
 import django  # noqa: E402  # found only now
 
 django.setup()
-packages = ["identity_platform", "tenants", "userflow", "registry", "mfa", "console"]
+packages = ["identity_platform", "tenants", "userflow", "registry", "mfa", "openid", "console"]
 # The embedded servers need packages of their own.
 modules = [
     module.name

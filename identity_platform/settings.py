@@ -166,6 +166,7 @@ INSTALLED_APPS = [
     "userflow",
     "registry",
     "mfa",
+    "openid",
     # Not its default one, which would put a site of its own in the place of the console.
     "unfold.apps.BasicAppConfig",
     "unfold.contrib.filters",

@@ -24,6 +24,7 @@ urlpatterns = [
     path("", include("mfa.urls")),
     path("", include("userflow.urls")),
     path("", include("registry.urls")),
+    path("", include("openid.urls")),
     path("metrics", read_only(exposition)),
     path("schema", read_only(RedirectView.as_view(pattern_name="schema", permanent=True, query_string=True))),
     path("docs", read_only(RedirectView.as_view(pattern_name="docs", permanent=True, query_string=True))),

@@ -104,6 +104,19 @@ def find(tenant_id: UUID) -> TenantContext:
     return remember(tenant)
 
 
+def find_by_slug(slug: str) -> TenantContext:
+    """Return the tenant of this slug, in any case. Raises UnknownTenant, also for a deleted one."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {COLUMNS} FROM tenants_tenant t {JOINS} WHERE lower(t.slug) = lower(%s)", [slug])
+        row = cursor.fetchone()
+    if row is None:
+        raise UnknownTenant
+    tenant = from_row(row)
+    if tenant.status in GONE:
+        raise UnknownTenant
+    return remember(tenant)
+
+
 def forget() -> None:
     """Clear the cache, after a change of state in the same request."""
     if _seen.get() is not None:

@@ -29,5 +29,5 @@ from userflow.credentials.models import AdminEmailProof, AdminEmailUndo, EmailPr
 from userflow.directory.models import DirectoryConfig, DirectoryLink, DirectoryRun
 from userflow.events.models import WebhookEndpoint, WebhookMessage
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
-from userflow.sessions.models import RevokedToken, SigningKey
+from userflow.sessions.models import RevokedToken, SigningKey, TenantSigningKey
 from userflow.transfer.models import EndUserImport

@@ -82,7 +82,7 @@ class Rotate(SigningKeyView):
     form_class = AtOnceForm
 
     def act(self, form: Form) -> Text:
-        key = signing.rotate_signing_keys(at_once=form.cleaned_data["at_once"], by=self.staff.principal)
+        [key] = signing.rotate_signing_keys(at_once=form.cleaned_data["at_once"], by=self.staff.principal)
         return _("The key %(kid)s signs from %(moment)s on.") % {"kid": key.kid, "moment": moment(key.signs_from)}
 
 

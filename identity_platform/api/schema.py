@@ -65,6 +65,7 @@ WITH_TOKEN: list[type[errors.ApiError]] = [errors.NotSignedIn, errors.NotAllowed
 TAGS = {
     "Sign-in": "The first step of admin users and end users, and forgotten passwords.",
     "Tokens": "The OAuth 2.0 token endpoint, introspection, revocation, and the keys that verify tokens elsewhere.",
+    "OpenID Connect": "Below `/t/{slug}`: each tenant is an issuer of its own, with keys in its own database.",
     "Sessions": "List sessions, step up, sign out.",
     "Access checks": "Validate tokens and list their permissions.",
     "Profile": "The user's own name, e-mail address and password.",
@@ -90,6 +91,7 @@ TAGS = {
 TAGS_BY_PREFIX = {
     "/.well-known/jwks.json": "Tokens",
     "/.well-known/oauth-authorization-server": "Tokens",
+    "/.well-known/oauth-authorization-server/t/": "OpenID Connect",
     "/.well-known/webauthn": "Passkeys",
     "/authmgr/groups": "Groups",
     "/authmgr/logout": "Sessions",
@@ -101,6 +103,7 @@ TAGS_BY_PREFIX = {
     "/authmgr/validate": "Access checks",
     "/clientms/": "Clients",
     "/exsvc/": "Registry",
+    "/t/": "OpenID Connect",
     "/uflow/admin/audit": "Audit",
     "/uflow/admin/auth/": "Sign-in",
     "/uflow/admin/enduser/": "End users",

@@ -13,7 +13,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from identity_platform.api.views import ApiViewSet, Contract
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ["identity_platform", "tenants", "userflow", "registry", "mfa", "console"]
+PACKAGES = ["identity_platform", "tenants", "userflow", "registry", "mfa", "openid", "console"]
 MEANINGLESS = {"utils", "util", "helpers", "helper", "common", "base", "misc", "services", "managers"}
 # The names that Django looks for in a database backend.
 GIVEN_BY_DJANGO = {Path("tenants/backend/base.py"), Path("identity_platform/postgresql/base.py")}

@@ -24,6 +24,7 @@ from tests.userflow.mailbox import mails_to, token_in
 from tests.world import Api, TestTenant, User, build_tenant
 from userflow.events.models import WebhookEndpoint
 from userflow.models import EndUser
+from userflow.sessions import signing
 from userflow.webhooks.signing import open_secret
 
 MOVING = ["moving", "written out", "reserved", "created", "read in", "verified", "switched"]
@@ -49,6 +50,23 @@ def people(tenant: TestTenant) -> set[UUID]:
 def wrong() -> list[str]:
     kinds = (repairs.Kind.ORPHAN, repairs.Kind.LEFT_COPY, repairs.Kind.MOVING)
     return [str(finding.kind) for finding in repairs.find_problems() if finding.kind in kinds]
+
+
+def key_ids(tenant: TestTenant) -> set[str]:
+    return {key["kid"] for key in Api().get(f"/t/{tenant.slug}/jwks").json()["keys"]}
+
+
+def test_move_and_restore_keep_signing_keys(settled: TestTenant, second: DatabaseServer, tmp_path: Path) -> None:
+    token = settled.sign_in(settled.register())["access_token"]
+    before = key_ids(settled)
+    run_command("move_tenant", settled.slug, second.name)
+    assert (key_ids(settled), Api(token=token).get("/authmgr/validate").status_code) == (before, 200)
+    run_command("backup_tenant", settled.slug, str(tmp_path / "settled.zip"))
+    run_command("rotate_signing_keys", tenant=settled.slug, at_once=True)
+    assert key_ids(settled) > before
+    run_command("restore_tenant", settled.slug, str(tmp_path / "settled.zip"), yes=True)
+    signing.forget(settled.id)  # a process reads the keys again after ten seconds
+    assert key_ids(settled) == before
 
 
 def test_restore_returns_to_backup(settled: TestTenant, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from django.utils.timezone import now
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
 from tenants import lookup
+from tenants.issuers import issuer_of
 from userflow.accounts import principals
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
@@ -151,7 +152,7 @@ def access_token(
 ) -> tuple[str, int]:
     """Return an access token of a session that expires at `ends` unless it is used, and the token's lifetime in seconds."""
     seconds = min(access_token_seconds(tenant), max(1, round((ends - now()).total_seconds())))
-    access = _stamped(AccessToken(), subject, seconds)
+    access = _stamped(AccessToken(), subject, seconds, tenant)
     access["sid"] = str(session_id)
     access["amr"] = list(amr)
     access["acr"] = acr_of(amr)
@@ -180,7 +181,7 @@ def client_token(
     """Return a client's own access token (RFC 6749 section 4.4), and its lifetime in seconds."""
     seconds = access_token_seconds(tenant)
     subject = TokenSubject(principals.CLIENT, client_id, tenant.tenant_id, client_id, (), scopes)
-    access = _stamped(AccessToken(), subject, seconds)
+    access = _stamped(AccessToken(), subject, seconds, tenant)
     access["scope"] = " ".join(scopes)
     access["gen"] = generation
     access["roles"] = []
@@ -188,7 +189,9 @@ def client_token(
     return str(access), seconds
 
 
-def _stamped(token: Any, subject: TokenSubject, seconds: int) -> Any:
+def _stamped(token: Any, subject: TokenSubject, seconds: int, tenant: lookup.TenantContext | None) -> Any:
+    # A tenant's admins belong to the platform's issuer.
+    token["iss"] = issuer_of(tenant if subject.kind in (principals.END_USER, principals.CLIENT) else None)
     token.set_exp(lifetime=timedelta(seconds=seconds))
     token["nbf"] = int((token.current_time - CLOCK_ROOM).timestamp())
     token["sub"] = str(subject.user_id)

@@ -1,15 +1,20 @@
-"""Signing keys of access and refresh tokens."""
+"""Signing keys of access tokens, and clients' revoked tokens."""
 
 from datetime import datetime
+from typing import ClassVar
 
 from django.db import models
 
+from tenants.models import TenantModel
 
-class SigningKey(models.Model):
-    """An ES256 key pair (RFC 7518 section 3.4); the private key is sealed under the platform's data key."""
+Jwk = dict[str, str]
+
+
+class SigningKeyBase(models.Model):
+    """A key pair (RFC 7518 sections 3.3 and 3.4); the private key is sealed under the owner's data key."""
 
     kid = models.CharField(max_length=43, primary_key=True, help_text="JWK thumbprint, RFC 7638.")
-    public_jwk: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField()
+    public_jwk: "models.JSONField[Jwk, Jwk]" = models.JSONField()
     private_sealed = models.BinaryField(editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     # Later than the creation, so that verifiers have time to fetch the public key.
@@ -17,16 +22,37 @@ class SigningKey(models.Model):
     # Set when a successor takes over.
     verifies_until = models.DateTimeField(null=True)
 
+    objects: ClassVar[models.Manager["SigningKeyBase"]]
+
     class Meta:
-        indexes = [models.Index(fields=["verifies_until"], name="signing_key_verifies")]
+        abstract = True
 
     def __str__(self) -> str:
         return self.kid
+
+    @property
+    def algorithm(self) -> str:
+        """The only algorithm that this key signs with."""
+        return self.public_jwk["alg"]
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
         """Its last token has expired."""
         return models.Q(verifies_until__lt=moment)
+
+
+class SigningKey(SigningKeyBase):
+    """A key of the platform: signs the tokens of operators and tenant admins."""
+
+    class Meta:
+        indexes = [models.Index(fields=["verifies_until"], name="signing_key_verifies")]
+
+
+class TenantSigningKey(SigningKeyBase, TenantModel):
+    """A key of a tenant, in its own database: signs the tokens of its end users and clients."""
+
+    class Meta:
+        indexes = [models.Index(fields=["verifies_until"], name="tenant_signing_key_verifies")]
 
 
 class RevokedToken(models.Model):

@@ -15,6 +15,7 @@ from identity_platform.crypto import SealContext, hash_token, seal, unseal
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
+from tenants.issuers import issuer_of
 from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.principals import Claims, Principal
@@ -74,7 +75,7 @@ def _is_valid(presented: PresentedRefreshToken) -> bool:
         return valid.exists()
 
 
-def entered(presented: PresentedRefreshToken, purpose: Purpose) -> AbstractContextManager[object]:
+def entered(presented: PresentedRefreshToken, purpose: Purpose) -> AbstractContextManager[lookup.TenantContext | None]:
     """Enter the database that a presented refresh token names. Raises UnknownTenant, TenantSuspended, TenantBusy."""
     return in_tenant(presented.tenant_id, purpose) if presented.tenant_id is not None else nullcontext()
 
@@ -133,7 +134,7 @@ def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:
     """
     presented = parse_refresh_token(refresh_token)
     # Also of a suspended tenant: what the caller may learn depends on its own authentication.
-    with entered(presented, Purpose.INSPECT):
+    with entered(presented, Purpose.INSPECT) as tenant:
         token = _stored(presented)
     if unused and token.used_at is not None:
         raise InvalidToken
@@ -141,7 +142,7 @@ def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:
         **token.claims(),
         "iat": int(token.issued_at.timestamp()),
         "exp": int(token.expires_at.timestamp()),
-        "iss": settings.TOKEN_ISSUER,
+        "iss": issuer_of(tenant),
     }
 
 

@@ -1,32 +1,50 @@
-"""Create, seal and rotate signing keys, and cache the set that this process signs and verifies with."""
+"""Create, seal and rotate signing keys, and cache the sets that this process signs and verifies with.
+
+The platform's keys sign the tokens of operators and tenant admins. Each tenant has keys of its own, in its database and
+sealed under its data key: they are moved, restored and shredded with it.
+"""
 
 import base64
 import hashlib
 import re
-import threading
 import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from threading import Lock
+from typing import Final, cast
+from uuid import UUID
 
 import orjson
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connections, transaction
 from django.db.models import Q
 from django.utils.timezone import now
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from identity_platform.audit.writer import record_for_platform
+from identity_platform.audit.writer import record_for_platform, record_for_tenant
 from identity_platform.crypto import SealContext, seal, unseal
 from tenants import keys
+from tenants.context import in_tenant
+from tenants.router import GLOBAL_ALIAS
 from tenants.settings import LONGEST_ACCESS_TOKEN_SECONDS
+from tenants.states import Purpose
+from tenants.target import TENANT_ALIAS
 from userflow.accounts.principals import Principal
 from userflow.sessions.assurance import Action, require_assurance
-from userflow.sessions.models import SigningKey
+from userflow.sessions.models import Jwk, SigningKey, SigningKeyBase, TenantSigningKey
 
-ALGORITHM = "ES256"
-# How long a process uses the set that it has read. A token with an unknown key makes it read again at once.
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+
+ES256: Final = "ES256"
+RS256: Final = "RS256"
+ALGORITHMS: Final = (ES256, RS256)
+# How long a process uses a set that it has read. A token with an unknown key makes it read again.
 FRESH_SECONDS = 10.0
 # A new key is published this long before it signs, so that verifiers that cache the JWKS have it in time.
 PUBLISH_AHEAD = timedelta(minutes=10)
@@ -34,93 +52,261 @@ PUBLISH_AHEAD = timedelta(minutes=10)
 LONGEST_TOKEN = timedelta(seconds=max(LONGEST_ACCESS_TOKEN_SECONDS, settings.ACCESS_TOKEN_SECONDS))
 MAKING_LOCK = 7_215_002
 THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
+# The sets of the tenants that used them last are cached.
+KEPT = 2048
+_THUMBPRINT_FIELDS: Final = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n")}
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """A private key and its id."""
+
+    kid: str
+    key: PrivateKey
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """A public key and the only algorithm that it verifies."""
+
+    algorithm: str
+    key: PublicKey
 
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """What this process signs and verifies with."""
+    """What this process signs and verifies one owner's tokens with; signers by algorithm, verifiers by key id."""
 
-    signing_kid: str
-    signing_key: ec.EllipticCurvePrivateKey
-    public_keys: dict[str, ec.EllipticCurvePublicKey]
-    jwks: list[dict[str, object]]
+    signers: dict[str, Signer]
+    verifiers: dict[str, Verifier]
+    jwks: list[Jwk]
     read_at: float
 
 
-_current: KeySet | None = None
-_lock = threading.Lock()
+# By tenant; None is the platform.
+_sets: OrderedDict[UUID | None, KeySet] = OrderedDict()
+_lock = Lock()
 
 
-def _b64(number: int) -> str:
-    return base64.urlsafe_b64encode(number.to_bytes(32, "big")).rstrip(b"=").decode()
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _jwk(public: ec.EllipticCurvePublicKey) -> dict[str, str]:
-    numbers = public.public_numbers()
-    return {"crv": "P-256", "kty": "EC", "x": _b64(numbers.x), "y": _b64(numbers.y)}
+def key_set(tenant_id: UUID | None = None, *, knowing: str | None = None) -> KeySet:
+    """Return the valid keys of a tenant, or of the platform; read again when they are old or lack the key `knowing`.
+
+    Another process may have rotated a moment ago, so a token with an unknown key id makes this process read again before
+    the token is rejected. Raises UnknownTenant, TenantBusy, DataKeyLocked.
+    """
+    with _lock:
+        found = _sets.get(tenant_id)
+        if found is not None:
+            _sets.move_to_end(tenant_id)
+    current = found if found is not None and time.monotonic() - found.read_at < FRESH_SECONDS else None
+    if current and (knowing is None or knowing in current.verifiers or not THUMBPRINT.fullmatch(knowing)):
+        return current
+    with _entered(tenant_id, Purpose.INSPECT):
+        # Invented key ids cost a look-up by primary key, not the whole set.
+        if current and not _model(tenant_id).objects.filter(_is_valid(now()), pk=knowing).exists():
+            return current
+        fresh = _read(tenant_id, found)
+        # Keys that this transaction has made may still be rolled back.
+        if not connections[_alias(tenant_id)].in_atomic_block:
+            _remember(tenant_id, fresh)
+    return fresh
 
 
-def _thumbprint(jwk: dict[str, str]) -> str:
-    """RFC 7638 section 3: SHA-256 over the required fields in lexicographic order."""
-    canonical = orjson.dumps({name: jwk[name] for name in ("crv", "kty", "x", "y")})
-    return base64.urlsafe_b64encode(hashlib.sha256(canonical).digest()).rstrip(b"=").decode()
+def signer(tenant_id: UUID | None = None, algorithm: str = ES256) -> Signer:
+    """Return the key that signs now. A tenant's first use of an algorithm creates its key.
+
+    Raises UnknownTenant, TenantSuspended, TenantBusy, DataKeyLocked.
+    """
+    found = key_set(tenant_id).signers.get(algorithm)
+    if found is not None:
+        return found
+    alias = _alias(tenant_id)
+    with _entered(tenant_id, Purpose.WRITE):
+        with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+            # Two processes at the first use must not create two keys.
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [MAKING_LOCK])
+            moment = now()
+            if _signing(_valid(tenant_id, moment), algorithm, moment) is None:
+                make_key(tenant_id, algorithm, signs_from=moment)
+            fresh = _read(tenant_id, None)
+        forget(tenant_id)
+    return fresh.signers[algorithm]
 
 
-def _context(kid: str) -> SealContext:
-    return SealContext(tenant="platform", table="userflow_signingkey", column="private_sealed", row=kid)
+def forget(tenant_id: UUID | None = None) -> None:
+    """Read the owner's keys again at the next use."""
+    with _lock:
+        _sets.pop(tenant_id, None)
 
 
-def make_key(*, signs_from: datetime) -> SigningKey:
-    """Create a key pair that signs from `signs_from` on; the private key is sealed before it is stored."""
-    private = ec.generate_private_key(ec.SECP256R1())
-    jwk = _jwk(private.public_key())
-    kid = _thumbprint(jwk)
+def _remember(tenant_id: UUID | None, fresh: KeySet) -> None:
+    with _lock:
+        _sets[tenant_id] = fresh
+        if len(_sets) > KEPT:
+            _sets.popitem(last=False)
+
+
+def _read(tenant_id: UUID | None, before: KeySet | None) -> KeySet:
+    moment = now()
+    valid = _valid(tenant_id, moment)
+    signers: dict[str, Signer] = {}
+    for algorithm in ALGORITHMS:
+        signing = _signing(valid, algorithm, moment)
+        if signing is not None:
+            last = before.signers.get(algorithm) if before else None
+            # Parsing an RSA key takes longer than all the rest.
+            signers[algorithm] = last if last and last.kid == signing.kid else _opened(tenant_id, signing)
+    return KeySet(
+        signers=signers,
+        verifiers={key.kid: Verifier(key.algorithm, _public(key.public_jwk)) for key in valid},
+        jwks=[key.public_jwk for key in valid],
+        read_at=time.monotonic(),
+    )
+
+
+def _opened(tenant_id: UUID | None, row: SigningKeyBase) -> Signer:
+    raw = unseal(row.private_sealed, data_key=_data_key(tenant_id), context=_context(tenant_id, row.kid))
+    return Signer(row.kid, cast(PrivateKey, serialization.load_der_private_key(raw, None)))
+
+
+def _public(jwk: Jwk) -> PublicKey:
+    loader = ECAlgorithm if jwk["kty"] == "EC" else RSAAlgorithm
+    return cast(PublicKey, loader.from_jwk(jwk))
+
+
+def _is_valid(moment: datetime) -> Q:
+    return Q(verifies_until=None) | Q(verifies_until__gt=moment)
+
+
+def _valid(tenant_id: UUID | None, moment: datetime) -> list[SigningKeyBase]:
+    return list(_model(tenant_id).objects.filter(_is_valid(moment)).order_by("created_at", "kid"))
+
+
+def _signing(valid: list[SigningKeyBase], algorithm: str, moment: datetime) -> SigningKeyBase | None:
+    # The newest by creation, not by start: an immediate rotation overtakes a key that was published before it.
+    ready = (key for key in reversed(valid) if key.algorithm == algorithm and key.signs_from <= moment)
+    return next(ready, None)
+
+
+# --- the owner's database --------------------------------------------------------------------------------------------
+
+
+def _model(tenant_id: UUID | None) -> type[SigningKeyBase]:
+    return TenantSigningKey if tenant_id else SigningKey
+
+
+def _alias(tenant_id: UUID | None) -> str:
+    return TENANT_ALIAS if tenant_id else GLOBAL_ALIAS
+
+
+def _data_key(tenant_id: UUID | None) -> bytes:
+    return keys.tenant_key(tenant_id) if tenant_id else keys.platform_key()
+
+
+def _context(tenant_id: UUID | None, kid: str) -> SealContext:
+    table = _model(tenant_id)._meta.db_table
+    return SealContext(tenant=str(tenant_id or "platform"), table=table, column="private_sealed", row=kid)
+
+
+@contextmanager
+def _entered(tenant_id: UUID | None, purpose: Purpose) -> Iterator[None]:
+    if tenant_id is None:
+        yield
+        return
+    with in_tenant(tenant_id, purpose):
+        yield
+
+
+def _record(tenant_id: UUID | None, action: str, kid: str, details: dict[str, object] | None = None) -> None:
+    record = record_for_tenant if tenant_id else record_for_platform
+    record(action, target=("signing_key", kid), details=details)
+
+
+# --- creating, rotating, withdrawing ---------------------------------------------------------------------------------
+
+
+def make_key(tenant_id: UUID | None, algorithm: str, *, signs_from: datetime) -> SigningKeyBase:
+    """Create a key pair that signs from `signs_from` on; the private key is sealed before it is stored.
+
+    Call it where the owner's database is entered.
+    """
+    private: PrivateKey
+    if algorithm == RS256:
+        private = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+        jwk = RSAAlgorithm.to_jwk(private.public_key(), as_dict=True)
+    else:
+        private = ec.generate_private_key(ec.SECP256R1())
+        jwk = ECAlgorithm.to_jwk(private.public_key(), as_dict=True)
+    # PyJWT adds `key_ops`, which RFC 7517 section 4.3 advises against beside `use`.
+    public = {name: str(jwk[name]) for name in _THUMBPRINT_FIELDS[jwk["kty"]]}
+    kid = _thumbprint(public)
     raw = private.private_bytes(
         serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return SigningKey.objects.create(
+    return _model(tenant_id).objects.create(
         kid=kid,
-        public_jwk={**jwk, "use": "sig", "alg": ALGORITHM, "kid": kid},
-        private_sealed=seal(raw, data_key=keys.platform_key(), context=_context(kid)),
+        public_jwk={**public, "use": "sig", "alg": algorithm, "kid": kid},
+        private_sealed=seal(raw, data_key=_data_key(tenant_id), context=_context(tenant_id, kid)),
         signs_from=signs_from,
     )
 
 
-def rotate_signing_keys(*, at_once: bool = False, by: Principal | None = None) -> SigningKey:
-    """Create the next signing key; earlier keys verify until their last tokens have expired.
+def _thumbprint(public: Jwk) -> str:
+    """RFC 7638 section 3: SHA-256 over the required fields in lexicographic order."""
+    canonical = orjson.dumps(public, option=orjson.OPT_SORT_KEYS)
+    return base64.urlsafe_b64encode(hashlib.sha256(canonical).digest()).rstrip(b"=").decode()
 
-    `at_once` skips the time in which verifiers that cache the JWKS fetch the new key. It does not end the old keys;
-    `withdraw_signing_key` does. Raises InsufficientAuthentication.
+
+def rotate_signing_keys(
+    tenant_id: UUID | None = None, *, at_once: bool = False, by: Principal | None = None
+) -> list[SigningKeyBase]:
+    """Create the next key for each algorithm in use; earlier keys verify until their last tokens have expired.
+
+    `at_once` skips the time in which verifiers that cache the JWKS fetch the new keys. It does not end the old keys;
+    `withdraw_signing_key` does. Raises InsufficientAuthentication, UnknownTenant, TenantSuspended, TenantBusy.
     """
     require_assurance(Action.ROTATE_KEYS, by)
-    moment = now()
-    signs_from = moment if at_once else moment + PUBLISH_AHEAD
-    with transaction.atomic():
-        key = make_key(signs_from=signs_from)
-        SigningKey.objects.exclude(pk=key.pk).filter(verifies_until=None).update(
-            verifies_until=signs_from + LONGEST_TOKEN
-        )
-        record_for_platform("signing_key.rotated", target=("signing_key", key.kid), details={"at_once": at_once})
-    forget()
-    return key
+    model = _model(tenant_id)
+    with _entered(tenant_id, Purpose.WRITE):
+        with transaction.atomic(using=_alias(tenant_id)):
+            moment = now()
+            signs_from = moment if at_once else moment + PUBLISH_AHEAD
+            in_use = {key.algorithm for key in _valid(tenant_id, moment)} or {ES256}
+            made = [make_key(tenant_id, algorithm, signs_from=signs_from) for algorithm in sorted(in_use)]
+            model.objects.exclude(pk__in=[key.pk for key in made]).filter(verifies_until=None).update(
+                verifies_until=signs_from + LONGEST_TOKEN
+            )
+            for key in made:
+                _record(tenant_id, "signing_key.rotated", key.kid, {"at_once": at_once})
+        forget(tenant_id)
+    return made
 
 
-def withdraw_signing_key(*, kid: str, by: Principal | None = None) -> bool:
+def withdraw_signing_key(tenant_id: UUID | None = None, *, kid: str, by: Principal | None = None) -> bool:
     """Reject a key's tokens from now on, for a leaked private key. Return False if no such key is valid.
 
     Other processes follow within FRESH_SECONDS. If it was the signing key, another one takes over at once.
-    Raises InsufficientAuthentication.
+    Raises InsufficientAuthentication, UnknownTenant, TenantSuspended, TenantBusy.
     """
     require_assurance(Action.ROTATE_KEYS, by)
-    moment = now()
-    with transaction.atomic():
-        withdrawn = SigningKey.objects.filter(_is_valid(moment), pk=kid).update(verifies_until=moment)
-        if withdrawn:
-            if not SigningKey.objects.filter(verifies_until=None, signs_from__lte=moment).exists():
-                make_key(signs_from=moment)
-            record_for_platform("signing_key.withdrawn", target=("signing_key", kid))
-    forget()
-    return bool(withdrawn)
+    model = _model(tenant_id)
+    with _entered(tenant_id, Purpose.WRITE):
+        with transaction.atomic(using=_alias(tenant_id)):
+            moment = now()
+            key = model.objects.select_for_update().filter(_is_valid(moment), pk=kid).first()
+            if key is not None:
+                key.verifies_until = moment
+                key.save(update_fields=["verifies_until"])
+                # Retired keys do not sign again: their tokens would outlive them.
+                left = model.objects.filter(verifies_until=None, signs_from__lte=moment)
+                if not any(other.algorithm == key.algorithm for other in left):
+                    make_key(tenant_id, key.algorithm, signs_from=moment)
+                _record(tenant_id, "signing_key.withdrawn", kid)
+        forget(tenant_id)
+    return key is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,90 +314,25 @@ class KeyStatus:
     """A valid key and its state: `next`, `signing` or `verifying`."""
 
     kid: str
+    algorithm: str
     state: str
     signs_from: datetime
     verifies_until: datetime | None
 
 
-def signing_key_status() -> list[KeyStatus]:
-    """Return the keys that are valid now, oldest first."""
-    valid = _valid(now())
-    signing = _signing(valid, now())
+def signing_key_status(tenant_id: UUID | None = None) -> list[KeyStatus]:
+    """Return the keys that are valid now, oldest first. Raises UnknownTenant, TenantBusy."""
+    moment = now()
+    with _entered(tenant_id, Purpose.INSPECT):
+        valid = _valid(tenant_id, moment)
+    signing = [_signing(valid, algorithm, moment) for algorithm in ALGORITHMS]
     return [
         KeyStatus(
             key.kid,
-            "signing" if key is signing else ("next" if key.signs_from > now() else "verifying"),
+            key.algorithm,
+            "signing" if key in signing else ("next" if key.signs_from > moment else "verifying"),
             key.signs_from,
             key.verifies_until,
         )
         for key in valid
     ]
-
-
-def _is_valid(moment: datetime) -> Q:
-    return Q(verifies_until=None) | Q(verifies_until__gt=moment)
-
-
-def _valid(moment: datetime) -> list[SigningKey]:
-    return list(SigningKey.objects.filter(_is_valid(moment)).order_by("created_at", "kid"))
-
-
-def _signing(valid: list[SigningKey], moment: datetime) -> SigningKey | None:
-    # The newest by creation, not by start: a rotation at once overtakes one that was published before it.
-    return next((key for key in reversed(valid) if key.signs_from <= moment), None)
-
-
-def _read() -> KeySet:
-    moment = now()
-    valid = _valid(moment)
-    signing = _signing(valid, moment)
-    if signing is None:
-        with transaction.atomic(), connection.cursor() as cursor:
-            # Two processes at their first start must not create two keys.
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [MAKING_LOCK])
-            if not SigningKey.objects.filter(verifies_until=None, signs_from__lte=moment).exists():
-                make_key(signs_from=moment)
-        return _read()
-    private = serialization.load_der_private_key(
-        unseal(bytes(signing.private_sealed), data_key=keys.platform_key(), context=_context(signing.kid)), None
-    )
-    assert isinstance(private, ec.EllipticCurvePrivateKey)  # the only kind that make_key stores
-    return KeySet(
-        signing_kid=signing.kid,
-        signing_key=private,
-        public_keys={key.kid: _public(key.public_jwk) for key in valid},
-        jwks=[key.public_jwk for key in valid],
-        read_at=time.monotonic(),
-    )
-
-
-def _public(jwk: dict[str, Any]) -> ec.EllipticCurvePublicKey:
-    x, y = (int.from_bytes(base64.urlsafe_b64decode(jwk[name] + "="), "big") for name in ("x", "y"))
-    return ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
-
-
-def key_set(*, knowing: str | None = None) -> KeySet:
-    """Return the keys of this process; read again when they are old, or when `knowing` is a stored key that they lack.
-
-    Another process may have rotated a moment ago, so an unknown `kid` is looked up by primary key before its token is
-    rejected.
-    """
-    global _current
-    found = _current
-    if found is not None and time.monotonic() - found.read_at < FRESH_SECONDS:
-        if knowing is None or knowing in found.public_keys:
-            return found
-        if not THUMBPRINT.fullmatch(knowing) or not SigningKey.objects.filter(_is_valid(now()), pk=knowing).exists():
-            return found
-    with _lock:
-        if _current is not None and _current is not found:
-            return _current
-        fresh = _read()
-        _current = fresh
-        return fresh
-
-
-def forget() -> None:
-    """Read the keys again at the next use."""
-    global _current
-    _current = None

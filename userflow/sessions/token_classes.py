@@ -1,10 +1,12 @@
 """Our token classes over djangorestframework-simplejwt: asymmetric, with `kid`, issuer and audience always checked."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from datetime import timedelta
 from threading import Lock
 from time import time
-from typing import Any, cast
+from typing import cast
+from uuid import UUID
 
 import jwt
 from django.conf import settings
@@ -12,6 +14,8 @@ from rest_framework_simplejwt.backends import TokenBackend
 from rest_framework_simplejwt.exceptions import TokenBackendError, TokenError
 from rest_framework_simplejwt.tokens import Token
 
+from tenants.errors import UnknownTenant
+from tenants.issuers import issuer_of
 from userflow.accounts import principals
 from userflow.accounts.principals import Claims
 from userflow.ids import FORM
@@ -28,43 +32,49 @@ class InvalidToken(Exception):
     """The token is not ours, not an access token, or expired."""
 
 
-class RotatingBackend(TokenBackend):
-    """simplejwt's backend with the key chosen by `kid` from our own set; `jku`, `x5u` and `jwk` are ignored."""
+class IssuerBackend(TokenBackend):
+    """simplejwt's backend with the keys of the token's issuer, chosen by `kid`; `jku`, `x5u` and `jwk` are ignored."""
 
-    def encode(self, payload: dict[str, Any]) -> str:
-        keys = signing.key_set()
-        claims = {**payload, "iss": self.issuer, "aud": self.audience}
-        header = {"kid": keys.signing_kid, "typ": HEADER_TYPE}
-        return jwt.encode(claims, keys.signing_key, algorithm=self.algorithm, headers=header)
+    def encode(self, payload: dict[str, object]) -> str:
+        signer = signing.signer(_tenant_of(payload))
+        claims = {**payload, "aud": self.audience}
+        return jwt.encode(claims, signer.key, algorithm=signing.ES256, headers={"kid": signer.kid, "typ": HEADER_TYPE})
 
-    def decode(self, token: Any, verify: bool = True) -> dict[str, object]:
+    def decode(self, token: object, verify: bool = True) -> dict[str, object]:
         try:
-            header = jwt.get_unverified_header(token)
+            unverified = jwt.decode_complete(cast(str, token), options={"verify_signature": False})
             # RFC 9068 section 4: with or without the `application/` prefix, in any case.
-            if str(header.get("typ")).lower().removeprefix("application/") != HEADER_TYPE:
+            if str(unverified["header"].get("typ")).lower().removeprefix("application/") != HEADER_TYPE:
                 raise ValueError("not an access token")
-            kid = header["kid"]
-            key = signing.key_set(knowing=kid).public_keys[kid]
+            tenant_id, kid = _tenant_of(unverified["payload"]), unverified["header"]["kid"]
+            verifier = signing.key_set(tenant_id, knowing=kid).verifiers[kid]
             claims: dict[str, object] = jwt.decode(
-                token,
-                key,
-                algorithms=[self.algorithm],
+                cast(str, token),
+                verifier.key,
+                algorithms=[verifier.algorithm],
                 audience=self.audience,
-                issuer=self.issuer,
+                # The issuer of a tenant is compared where its row is read (`sessions.verify`): it changes with the slug.
+                issuer=None if tenant_id else issuer_of(None),
                 leeway=self.get_leeway(),
                 # `nbf` is checked instead; it is issued with room for clocks that differ.
                 options={"require": REQUIRED_CLAIMS, "verify_signature": verify, "verify_iat": False},
             )
-        except (jwt.InvalidTokenError, KeyError, TypeError, ValueError) as problem:
+        except (jwt.InvalidTokenError, UnknownTenant, KeyError, TypeError, ValueError) as problem:
             raise TokenBackendError("The token is not valid.") from problem
         return claims
 
 
-BACKEND = RotatingBackend(
-    algorithm=signing.ALGORITHM,
-    audience=settings.TOKEN_AUDIENCE,
-    issuer=settings.TOKEN_ISSUER,
-)
+def _tenant_of(claims: Mapping[str, object]) -> UUID | None:
+    """Return the tenant whose keys sign a token with these claims; None for the platform's keys.
+
+    The claims may be unverified: they choose the keys that must then verify them.
+    """
+    if claims["kind"] in (principals.OPERATOR, principals.ADMIN):
+        return None
+    return UUID(str(claims["tenant_id"]))
+
+
+BACKEND = IssuerBackend(algorithm=signing.ES256, audience=settings.TOKEN_AUDIENCE)
 
 
 class AccessToken(Token):
@@ -87,8 +97,12 @@ def claims_of(token: str) -> Claims:
     """
     with _lock:
         known = _verified.get(token)
-    if known is not None and known["exp"] > time() and known["kid"] in signing.key_set().public_keys:
-        return known
+    if known is not None and known["exp"] > time():
+        try:
+            if known["kid"] in signing.key_set(_tenant_of(known)).verifiers:
+                return known
+        except UnknownTenant as problem:
+            raise InvalidToken from problem
     try:
         claims = cast(Claims, dict(AccessToken(token).payload))  # type: ignore[arg-type]  # simplejwt's stub wants its own Token
         claims["kid"] = jwt.get_unverified_header(token)["kid"]

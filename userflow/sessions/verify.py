@@ -16,6 +16,7 @@ from django.db import connection, connections
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantMismatch, TenantSuspended
+from tenants.issuers import issuer_of
 from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.principals import Claims, Principal, UserFields, moment
@@ -105,6 +106,9 @@ def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, Any]:
         raise SessionInactive
     active, *client = row[lookup.WIDTH :]
     tenant = _checked(row[: lookup.WIDTH], Purpose.READ)
+    # The issuer changes with the slug. Claims of a refreshed session have none.
+    if claims.get("iss", issuer_of(tenant)) != issuer_of(tenant):
+        raise SessionInactive
     # A deleted client has no row.
     if claims.get("client_id") and not active:
         raise SessionInactive

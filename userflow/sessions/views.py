@@ -9,7 +9,6 @@ from rest_framework.response import Response
 from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.parsers import StrictFormParser, StrictJSONParser
 from identity_platform.api.views import ApiViewSet, endpoint
-from userflow.accounts.permissions_catalogue import CLIENT_SCOPES
 from userflow.accounts.principals import Principal
 from userflow.errors import (
     InvalidClient,
@@ -23,6 +22,7 @@ from userflow.sessions import serializers, signing
 from userflow.sessions import token_actions as actions
 from userflow.sessions.authentication import BearerAuthentication
 from userflow.sessions.client_authentication import KnownClient, authenticate_client, basic_credentials
+from userflow.sessions.metadata import metadata_of
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.refresh import refresh_session
 
@@ -141,28 +141,13 @@ class WellKnownViewSet(ApiViewSet):
 
     @endpoint(returns={200: serializers.JwksOut}, token="none")
     def jwks(self, request: Request) -> Response:
-        """Return the current and still valid signing keys (RFC 7517)."""
+        """Return the valid keys of operators' and tenant admins' tokens (RFC 7517). A tenant's keys are at `/t/{slug}/jwks`."""
+        signing.signer()
         return Response({"keys": signing.key_set().jwks}, headers=PUBLIC)
 
     @endpoint(returns={200: serializers.MetadataOut}, token="none")
     def metadata(self, request: Request) -> Response:
         """Return the OAuth endpoints and their parameters (RFC 8414)."""
-        # From the setting, never from the Host header: a forged one must not send clients' secrets elsewhere.
-        base = settings.BASE_URL
-        secret = ["client_secret_basic", "client_secret_post"]
-        document = {
-            "issuer": settings.TOKEN_ISSUER,
-            "token_endpoint": f"{base}/authmgr/token",
-            "revocation_endpoint": f"{base}/authmgr/token/revoke",
-            "introspection_endpoint": f"{base}/authmgr/token/introspect",
-            "jwks_uri": f"{base}/.well-known/jwks.json",
-            "service_documentation": f"{base}/docs/",
-            # There is no authorization endpoint, but the field is required and must not be empty.
-            "response_types_supported": ["none"],
-            "grant_types_supported": ["client_credentials", "refresh_token"],
-            "scopes_supported": list(CLIENT_SCOPES),
-            "token_endpoint_auth_methods_supported": [*secret, "none"],
-            "revocation_endpoint_auth_methods_supported": [*secret, "none"],
-            "introspection_endpoint_auth_methods_supported": secret,
-        }
-        return Response(document, headers=PUBLIC)
+        return Response(
+            metadata_of(settings.TOKEN_ISSUER, jwks_uri=f"{settings.BASE_URL}/.well-known/jwks.json"), headers=PUBLIC
+        )

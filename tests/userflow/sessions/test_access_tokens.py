@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import jwt
 import pytest
@@ -24,11 +25,18 @@ from userflow.sessions import signing
 VALIDATE = "/authmgr/validate"
 
 
-def signed(claims: dict[str, Any], *, header: dict[str, Any] | None = None, key: Any = None, alg: str = "ES256") -> str:
-    """A token of the platform's own present key, or of another one."""
-    keys = signing.key_set()
-    head = {"kid": keys.signing_kid, "typ": "at+jwt", **(header or {})}
-    return jwt.encode(claims, key or keys.signing_key, algorithm=alg, headers=head)
+def signed(
+    claims: dict[str, Any],
+    *,
+    tenant_id: UUID | None = None,
+    header: dict[str, Any] | None = None,
+    key: Any = None,
+    alg: str = "ES256",
+) -> str:
+    """A token signed by the platform's current key, by that of a tenant, or by another key."""
+    signer = signing.signer(tenant_id)
+    head = {"kid": signer.kid, "typ": "at+jwt", **(header or {})}
+    return jwt.encode(claims, key or signer.key, algorithm=alg, headers=head)
 
 
 def claims_in(token: str) -> dict[str, Any]:
@@ -129,23 +137,36 @@ def test_token_with_changed_claim_is_rejected(tenant: TestTenant, changed: dict[
 )
 def test_end_user_token_with_changed_claim_is_rejected(tenant: TestTenant, changed: dict[str, Any]) -> None:
     claims = {**claims_in(str(tenant.as_user(tenant.register()).token)), **changed}
-    response = Api(token=signed(claims)).get("/uflow/admin/users")
+    response = Api(token=signed(claims, tenant_id=tenant.id)).get("/uflow/admin/users")
     assert response.status_code in (401, 403)
 
 
 def test_end_user_token_of_other_tenant_is_rejected(tenant: TestTenant, other_tenant: TestTenant) -> None:
     claims = claims_in(str(tenant.as_user(tenant.register()).token))
-    assert refused(signed({**claims, "tenant_id": str(other_tenant.id)}))
-    assert refused(signed({**claims, "tenant_id": str(other_tenant.id), "client_id": str(other_tenant.client_id)}))
+    assert not refused(signed(claims, tenant_id=tenant.id))
+    for key_of in (tenant.id, other_tenant.id, None):
+        moved = {**claims, "tenant_id": str(other_tenant.id)}
+        assert refused(signed(moved, tenant_id=key_of))
+        assert refused(signed({**moved, "client_id": str(other_tenant.client_id)}, tenant_id=key_of))
+
+
+def test_key_signs_only_for_its_own_issuer(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    user, admin = claims_in(str(tenant.as_user(tenant.register()).token)), claims_in(str(tenant.api.token))
+    assert not refused(signed(user, tenant_id=tenant.id))
+    assert refused(signed(user))
+    assert refused(signed(user, tenant_id=other_tenant.id))
+    assert not refused(signed(admin))
+    assert refused(signed(admin, tenant_id=tenant.id))
+    assert refused(signed({**user, "iss": admin["iss"]}, tenant_id=tenant.id))
 
 
 def test_alg_none_and_hmac_with_public_key_are_rejected(tenant: TestTenant) -> None:
     claims = claims_in(str(tenant.api.token))
-    assert refused(jwt.encode(claims, None, algorithm="none", headers={"kid": signing.key_set().signing_kid}))
-    public = signing.key_set().signing_key.public_key()
+    assert refused(jwt.encode(claims, None, algorithm="none", headers={"kid": signing.signer().kid}))
+    public = signing.signer().key.public_key()
     pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     for secret in (pem, json.dumps(signing.key_set().jwks[0]).encode()):
-        head = {"alg": "HS256", "typ": "JWT", "kid": signing.key_set().signing_kid}
+        head = {"alg": "HS256", "typ": "JWT", "kid": signing.signer().kid}
         assert refused(by_hand(head, claims, secret))
 
 

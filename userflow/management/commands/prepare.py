@@ -46,7 +46,7 @@ class Command(BaseCommand):
             call_command("migrate", database="default", verbosity=0, interactive=False)
         try:
             keys.platform_key()
-            signing.key_set()
+            signing.signer()
         except (SealBroken, DataKeyLocked) as problem:
             raise CommandError(
                 "ENCRYPTION_KEYS does not contain the key that sealed this database's secrets. Add that key to the list."

@@ -1,0 +1,7 @@
+"""OpenID Connect: every tenant is an issuer of its own."""
+
+from django.apps import AppConfig
+
+
+class OpenidConfig(AppConfig):
+    name = "openid"

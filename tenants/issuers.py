@@ -1,0 +1,10 @@
+"""The issuer of a tenant's tokens (OpenID Connect Core section 2, RFC 9068 section 2.2)."""
+
+from django.conf import settings
+
+from tenants.lookup import TenantContext
+
+
+def issuer_of(tenant: TenantContext | None) -> str:
+    """Return the issuer of the tenant's tokens, or without a tenant that of operators and tenant admins."""
+    return f"{settings.BASE_URL}/t/{tenant.slug}" if tenant else str(settings.TOKEN_ISSUER)
