@@ -75,7 +75,7 @@ def test_support_finds_user_and_resets_factors(
     sign_in(browser, place)
     browser.get(f"{place}{USERS}")
     type_into(browser, "q", tenant.slug)
-    shows(browser, "Found")
+    shows(browser, "Results")
     press(browser, "Open tenant")
     shows(browser, tenant.name)
     type_into(browser, "q", person.email[:12])

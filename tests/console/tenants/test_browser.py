@@ -13,6 +13,7 @@ from tenants.provisioning import create_tenant
 from tests.console.staff import LOGIN, new_operator
 from tests.console.tenants.test_pages import LIST
 from tests.console.tenants.test_steps import provision_form
+from tests.jobs import run_waiting_jobs
 from tests.machine.conftest import within
 from tests.userflow.sessions.test_oauth_libraries import place as place
 from tests.userflow.test_pages import browser as browser
@@ -40,6 +41,8 @@ def test_provisioning_page_follows_job_to_its_end(place: str, browser: webdriver
     until(browser, lambda: browser.current_url.endswith("/provision/"))
     asked = provision_form()
     fill(browser, asked, "#content form")
+    until(browser, lambda: "WAITING" in browser.find_element(By.ID, "job").text.upper())
+    run_waiting_jobs()
     # The page polls by itself.
     until(browser, lambda: "DONE" in browser.find_element(By.ID, "job").text.upper())
     until(browser, lambda: "The tenant is active." in browser.find_element(By.ID, "job").text)
