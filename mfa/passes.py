@@ -19,10 +19,10 @@ from mfa.enrollment import address_is_missing
 from mfa.errors import OwnFactors, PassNotPossible
 from mfa.users import in_realm, lock_user
 from tenants.states import Purpose
-from userflow.accounts.models import Account, AdminUser, EndUser
+from userflow.accounts.models import Account, AdminUser
 from userflow.accounts.permissions_catalogue import FACTORS
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import must_outrank, must_outrank_admin
+from userflow.accounts.rank import must_outrank_account
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import tickets
 from userflow.errors import UnknownUser
@@ -78,10 +78,7 @@ def user_for_admin(
         if by is not None:
             if is_this_user(realm, user, by):
                 raise OwnFactors
-            if isinstance(user, EndUser):
-                must_outrank(by, user)
-            elif isinstance(user, AdminUser):
-                must_outrank_admin(by, user)
+            must_outrank_account(by, user)
         yield user
 
 

@@ -1,11 +1,12 @@
 """Look up users: one admin user, or many end users of which all must exist."""
 
 from collections.abc import Iterable
-from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from identity_platform.api.pagination import Page, offset
-from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.models import AdminUser, EndUser, GroupMembership, RoleBinding
 from userflow.errors import UnknownUser, UnknownUsers
 
 # More in one call would hold too many locks and build too large a statement for one request.
@@ -24,7 +25,7 @@ def must_exist(user_ids: Iterable[UUID]) -> None:
         raise UnknownUsers(details={"user_ids": [f"No user has the id {user_id}." for user_id in sorted(missing)]})
 
 
-def page_of_members(members: Any, *, page: int, limit: int) -> Page:
+def page_of_members(members: "QuerySet[GroupMembership] | QuerySet[RoleBinding]", *, page: int, limit: int) -> Page:
     """Return one page of `members` (rows with a `user` and a `created_at`), newest first, as the API shows them."""
     start = offset(page, limit)
     rows = members.order_by("-created_at", "-pk")[start : start + limit].values(

@@ -1,13 +1,14 @@
 """End users, their roles and groups (in the tenant's database); clients and admin users (in the global one)."""
 
 import uuid
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
+from django.db.models.base import ModelBase
 from django.db.models.functions import Lower
 from django.db.models.lookups import Exact
 from django.utils.timezone import now
@@ -352,10 +353,17 @@ class AdminUser(AbstractBaseUser, Account):
     def __str__(self) -> str:
         return self.username
 
-    def save(self, *args: Any, **kwargs: Any) -> None:
+    def save(
+        self,
+        *,
+        force_insert: bool | tuple[ModelBase, ...] = False,
+        force_update: bool = False,
+        using: str | None = None,
+        update_fields: Iterable[str] | None = None,
+    ) -> None:
         """Keep the key in step with the address."""
         self.email_key = email_key(self.email)
-        super().save(*args, **kwargs)
+        super().save(force_insert=force_insert, force_update=force_update, using=using, update_fields=update_fields)
 
     @property
     def principal_kind(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from django.db.models import Q
 
-from userflow.accounts.models import AdminUser, EndUser, Role
+from userflow.accounts.models import Account, AdminUser, EndUser, Role
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, SELF_PERMISSIONS
 from userflow.accounts.principals import Principal
 from userflow.errors import GrantsMoreThanHeld
@@ -67,3 +67,11 @@ def must_outrank_admin(by: Principal, user: AdminUser) -> None:
     held = {permission for role in user.roles.all() for permission in role.permissions}
     if not held <= by.permissions:
         raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")
+
+
+def must_outrank_account(by: Principal, user: Account) -> None:
+    """Raise GrantsMoreThanHeld unless the caller holds every permission of this user of either kind."""
+    if isinstance(user, EndUser):
+        must_outrank(by, user)
+    elif isinstance(user, AdminUser):
+        must_outrank_admin(by, user)

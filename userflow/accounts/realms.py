@@ -3,9 +3,10 @@
 Sessions, attempts, tickets and factors are one mechanism; it asks the realm which tables and which transaction to use.
 """
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict, Unpack
 from uuid import UUID
 
 from django.db import connections, transaction
@@ -16,6 +17,14 @@ from tenants import keys
 from tenants.context import current_tenant, tenant_atomic
 from userflow.accounts import session_models as rows
 from userflow.accounts.models import Account, AdminUser, EndUser
+
+
+class Facts(TypedDict, total=False):
+    """The target (kind and id), outcome and details of an audit event."""
+
+    target: tuple[str, object] | None
+    outcome: str
+    details: Mapping[str, object] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,7 @@ class Realm:
     tickets: type[rows.Ticket]
     windows: type[rows.EnrollmentWindow]
 
-    def atomic(self) -> AbstractContextManager[Any]:
+    def atomic(self) -> AbstractContextManager[object]:
         """A transaction in the users' database."""
         return tenant_atomic() if self is END_USERS else transaction.atomic()
 
@@ -48,7 +57,7 @@ class Realm:
         """Whose secrets they are, for the associated data of a seal."""
         return str(current_tenant().tenant_id) if self is END_USERS else "platform"
 
-    def record(self, action: str, *, tenant_id: UUID | None = None, **facts: Any) -> None:
+    def record(self, action: str, *, tenant_id: UUID | None = None, **facts: Unpack[Facts]) -> None:
         """One audit row in the users' trail; see `identity_platform.audit.writer`."""
         if self is END_USERS:
             writer.record_for_tenant(action, **facts)

@@ -7,7 +7,7 @@ them, so a changed limit or policy takes effect at the next use. Sources: NIST S
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from django.conf import settings
 
@@ -40,7 +40,7 @@ def acr_of(amr: Iterable[str]) -> str:
     return AAL2 if MULTI_FACTOR in methods or ("pwd" in methods and methods & SECOND_FACTORS) else AAL1
 
 
-def session_limits(kind: str, tenant_settings: Mapping[str, Any]) -> SessionLimits:
+def session_limits(kind: str, tenant_settings: Mapping[str, object]) -> SessionLimits:
     """Return the limits now in force for sessions of this kind of principal. A tenant can only shorten them."""
     match kind:
         case principals.OPERATOR:
@@ -52,7 +52,8 @@ def session_limits(kind: str, tenant_settings: Mapping[str, Any]) -> SessionLimi
             idle, absolute = settings.REFRESH_TOKEN_SECONDS, settings.SESSION_SECONDS
             own = ("refresh_token_seconds", "session_seconds")
     return SessionLimits(
-        min(idle, int(tenant_settings.get(own[0], idle))), min(absolute, int(tenant_settings.get(own[1], absolute)))
+        min(idle, int(str(tenant_settings.get(own[0], idle)))),
+        min(absolute, int(str(tenant_settings.get(own[1], absolute)))),
     )
 
 

@@ -90,10 +90,10 @@ def reject_reserved_address(key: str) -> None:
         raise AdminNameTaken
 
 
-def _save(user: AdminUser, **how: object) -> None:
+def _save(user: AdminUser, *, force_insert: bool = False, update_fields: list[str] | None = None) -> None:
     try:
         with transaction.atomic():
-            user.save(**how)
+            user.save(force_insert=force_insert, update_fields=update_fields)
     except IntegrityError as clash:
         raise AdminNameTaken from clash
 

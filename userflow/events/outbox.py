@@ -8,12 +8,12 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from django.db import connections, transaction
 
 from identity_platform.api.renderers import as_json
+from identity_platform.postgresql.values import SqlValue
 from tenants.context import current_tenant
 from tenants.target import TENANT_ALIAS
 from userflow.events import wakeups
@@ -110,8 +110,9 @@ def body_of(event: str, data: Mapping[str, object]) -> str:
     return as_json({"type": event, "timestamp": moment, "data": shown}).decode()
 
 
-def _message(event: str, data: Mapping[str, Any]) -> tuple[str, str, UUID | None, str]:
-    return new_message_id(), event, data.get("user_id") or data.get("invitation_id"), body_of(event, data)
+def _message(event: str, data: Mapping[str, object]) -> tuple[str, str, UUID | None, str]:
+    subject = data.get("user_id") or data.get("invitation_id")
+    return new_message_id(), event, UUID(str(subject)) if subject else None, body_of(event, data)
 
 
 def _write_each(event: str, batch: list[tuple[str, str, UUID | None, str]], wanted: list[str]) -> None:
@@ -119,7 +120,7 @@ def _write_each(event: str, batch: list[tuple[str, str, UUID | None, str]], want
     _write(_INSERT_EACH, [event, *columns, wanted])
 
 
-def _write(statement: str, values: list[Any]) -> None:
+def _write(statement: str, values: Sequence[SqlValue | list[str | UUID | None]]) -> None:
     connection = connections[TENANT_ALIAS]
     if not connection.in_atomic_block:
         raise RuntimeError("Events are published in the transaction of the change: call this inside tenant_atomic().")

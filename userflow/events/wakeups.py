@@ -5,7 +5,7 @@ Nothing depends on a wakeup. If one is lost, the sweep over the tenants with end
 
 import time
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 import redis
@@ -20,7 +20,7 @@ _breaker = valkey.CircuitBreaker()
 
 
 def _name() -> str:
-    stores: Any = settings.CACHES
+    stores = cast("dict[str, dict[str, str]]", settings.CACHES)
     return f"{stores['default']['KEY_PREFIX']}:webhooks:due"
 
 

@@ -1,9 +1,9 @@
 """List and end sessions."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.api.errors import NotAllowed
@@ -11,10 +11,11 @@ from identity_platform.api.pagination import Page, offset
 from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.lookups import find_admin_user
-from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.principals import CLIENT, END_USER, Principal
-from userflow.accounts.rank import must_outrank, must_outrank_admin
+from userflow.accounts.rank import must_outrank, must_outrank_account, must_outrank_admin
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.session_models import Session
 from userflow.errors import UnknownSession, UnknownUser
 from userflow.sessions import issue
 from userflow.sessions.assurance import Action, require_assurance
@@ -70,7 +71,7 @@ def end_one_session(
             if session is not None:
                 if not own:
                     require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
-                    (must_outrank if realm is END_USERS else must_outrank_admin)(by, session.user)
+                    must_outrank_account(by, session.user)
                 _end(realm, session, place)
                 return
     raise UnknownSession
@@ -117,21 +118,21 @@ def end_all_sessions(*, by: Principal, user_id: UUID, tenant_id: UUID | None = N
         return _end_all(ADMINS, admin, admin.tenant_id, target="user")
 
 
-def _end_all(realm: Realm, user: Any, tenant_id: UUID | None, *, target: str) -> int:
+def _end_all(realm: Realm, user: Account, tenant_id: UUID | None, *, target: str) -> int:
     ended = end_everything(realm, user_id=user.pk, reason="ended_by_request")
     details = {"sessions": ended, "everywhere": True}
     realm.record("session.ended", target=(target, user.pk), tenant_id=tenant_id, details=details)
     return ended
 
 
-def _end(realm: Realm, session: Any, tenant_id: UUID | None) -> None:
+def _end(realm: Realm, session: Session, tenant_id: UUID | None) -> None:
     with realm.atomic():
-        end_sessions(realm, user_id=session.user_id, session_id=session.pk, reason="ended_by_request")
+        end_sessions(realm, user_id=session.user.pk, session_id=session.pk, reason="ended_by_request")
         realm.record(
             "session.ended",
             target=("session", session.pk),
             tenant_id=tenant_id,
-            details={"user_id": str(session.user_id)},
+            details={"user_id": str(session.user.pk)},
         )
 
 
@@ -148,11 +149,11 @@ def _realm_of_user(by: Principal, user_id: UUID, tenant_id: UUID | None) -> Real
     return ADMINS
 
 
-def _active(realm: Realm) -> Any:
+def _active(realm: Realm) -> QuerySet[Session]:
     return realm.sessions._default_manager.filter(ended_at=None, expires_at__gt=now())
 
 
-def _entered(realm: Realm, tenant_id: UUID | None, purpose: Purpose) -> AbstractContextManager[Any]:
+def _entered(realm: Realm, tenant_id: UUID | None, purpose: Purpose) -> AbstractContextManager[object]:
     if realm is END_USERS:
         assert tenant_id is not None  # sessions of end users are in a tenant
         return in_tenant(tenant_id, purpose)

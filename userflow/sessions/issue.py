@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import orjson
@@ -189,7 +188,9 @@ def client_token(
     return str(access), seconds
 
 
-def _stamped(token: Any, subject: TokenSubject, seconds: int, tenant: lookup.TenantContext | None) -> Any:
+def _stamped(
+    token: AccessToken, subject: TokenSubject, seconds: int, tenant: lookup.TenantContext | None
+) -> AccessToken:
     # A tenant's admins belong to the platform's issuer.
     token["iss"] = issuer_of(tenant if subject.kind in (principals.END_USER, principals.CLIENT) else None)
     token.set_exp(lifetime=timedelta(seconds=seconds))

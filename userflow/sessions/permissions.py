@@ -5,7 +5,6 @@ The kinds of principals are re-exported for views.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 from uuid import UUID
 
 from rest_framework.permissions import BasePermission
@@ -74,7 +73,7 @@ def require(principal: Principal, permission: str, *kinds: str) -> None:
         )
 
 
-def reject_foreign_tenant(principal: Principal, request: Request, view: Any) -> None:
+def reject_foreign_tenant(principal: Principal, request: Request, view: object) -> None:
     """Raise TenantMismatch when query or body name another tenant than the token, even if the endpoint reads neither.
 
     Otherwise the caller would take the response for one about the named tenant. The body counts if the endpoint has one; a
@@ -83,8 +82,8 @@ def reject_foreign_tenant(principal: Principal, request: Request, view: Any) -> 
     if principal.tenant_id is None:
         return
     # Decoded names: `tenant%5Fid` is the same parameter.
-    stated: list[Any] = request.query_params.getlist("tenant_id") if request.META["QUERY_STRING"] else []
-    contract = getattr(getattr(view, view.action or "", None), "contract", None)
+    stated: list[object] = [*request.query_params.getlist("tenant_id")] if request.META["QUERY_STRING"] else []
+    contract = getattr(getattr(view, getattr(view, "action", None) or "", None), "contract", None)
     counts = getattr(view, "tenant_of_body_counts", True)
     if counts and contract is not None and contract.body is not None and isinstance(request.data, Mapping):
         stated = [*stated, request.data.get("tenant_id")]

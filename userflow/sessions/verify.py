@@ -7,7 +7,7 @@ global database. An end user needs that one (tenant and client) and one in the t
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import NamedTuple
 from uuid import UUID
 
 import orjson
@@ -85,7 +85,7 @@ def _check_limits(kind: str, tenant_settings: Mapping[str, object], *, age: floa
         raise SessionInactive
 
 
-def _checked(columns: Any, purpose: Purpose) -> lookup.TenantContext:
+def _checked(columns: tuple[UUID, str, str, str, str, int, int, str, bool], purpose: Purpose) -> lookup.TenantContext:
     tenant = lookup.from_row(columns)
     if tenant.status in lookup.GONE:
         raise SessionInactive
@@ -96,7 +96,19 @@ def _checked(columns: Any, purpose: Purpose) -> lookup.TenantContext:
     return lookup.remember(tenant)
 
 
-def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, Any]:
+class ClientState(NamedTuple):
+    """The columns of TENANT_AND_CLIENT about an active client."""
+
+    scopes: str
+    name: str
+    project_id: str | None
+    generation: int
+    # Whether the time of its last use must be stored, and whether this token was revoked.
+    stale: bool
+    revoked: bool
+
+
+def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, ClientState]:
     with connection.cursor() as cursor:
         # Only a client's own tokens can be revoked one by one; a user's end with the session.
         jti = claims["jti"] if claims["kind"] == principals.CLIENT else None
@@ -112,7 +124,7 @@ def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, Any]:
     # A deleted client has no row.
     if claims.get("client_id") and not active:
         raise SessionInactive
-    return tenant, client
+    return tenant, ClientState(*client)
 
 
 def _end_user(claims: Claims, client: KnownClient | None) -> Principal:

@@ -1,6 +1,6 @@
 """The OAuth 2.0 endpoints (RFC 6749, 7009, 7662), the public keys (RFC 7517) and what describes them (RFC 8414)."""
 
-from typing import Any
+from collections.abc import Mapping
 
 from django.conf import settings
 from rest_framework.request import Request
@@ -32,13 +32,13 @@ BASIC = {"Authorization": "`Basic`: client id and secret, each form-encoded (RFC
 BASIC_OR_BEARER = {"Authorization": "`Basic` of a client, or `Bearer` of an admin or a client of the token's tenant."}
 
 
-def stated_client(request: Request, body: dict[str, Any]) -> tuple[str | None, str | None]:
+def stated_client(request: Request, body: Mapping[str, object]) -> tuple[str | None, str | None]:
     """Return client id and secret of the call, from HTTP Basic or the body; None if there is none.
 
     Raises InvalidClient (a header of another form), InvalidRequest (two ways at once, RFC 6749 section 2.3).
     """
     header: str | None = request.META.get("HTTP_AUTHORIZATION")
-    client_id, secret = body.get("client_id"), body.get("client_secret")
+    client_id, secret = (None if body.get(name) is None else str(body[name]) for name in ("client_id", "client_secret"))
     if header is None:
         if secret is not None and client_id is None:
             raise InvalidRequest("client_secret needs client_id.")
@@ -120,7 +120,7 @@ class TokenViewSet(ApiViewSet):
         known = actions.introspect_token(token=asked["token"], by=self._caller(request, asked))
         return Response(known, headers=NO_STORE)
 
-    def _caller(self, request: Request, asked: dict[str, Any]) -> KnownClient | Principal:
+    def _caller(self, request: Request, asked: Mapping[str, object]) -> KnownClient | Principal:
         header = request.META.get("HTTP_AUTHORIZATION", "")
         if header.partition(" ")[0].lower() == "bearer":
             signed_in = BearerAuthentication().authenticate(request)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -83,7 +83,17 @@ class ProofFields(FactorProofFields):
     proof_token = Text(max_length=128, required=False, help_text="From /authmgr/step-up.")
 
 
-def proof_of(request: Request, fields: Mapping[str, object]) -> dict[str, Any]:
+Value = TypeVar("Value")
+
+
+class ProofArguments(TypedDict):
+    """Arguments of an action that checks a proof."""
+
+    proof: dict[str, object]
+    user_agent: str
+
+
+def proof_of(request: Request, fields: Mapping[str, object]) -> ProofArguments:
     """Return the arguments `proof` and `user_agent` of an action, from a request and its fields."""
     return {"proof": proof_in(fields), "user_agent": request.META.get("HTTP_USER_AGENT", "")}
 
@@ -93,6 +103,6 @@ def proof_in(fields: Mapping[str, object], *, but: str = "") -> dict[str, object
     return {name: value for name, value in fields.items() if name in PROOFS and name != but}
 
 
-def without_proof(fields: Mapping[str, object], *, but: str = "") -> dict[str, Any]:
+def without_proof(fields: Mapping[str, Value], *, but: str = "") -> dict[str, Value]:
     """Return the other fields of the request."""
     return {name: value for name, value in fields.items() if name not in PROOFS or name == but}

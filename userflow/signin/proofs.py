@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
@@ -23,7 +23,7 @@ PROOFS: Final = (CURRENT_PASSWORD, *FACTOR_PROOFS, PROOF_TOKEN)
 PASSWORD_AMR: Final = ("pwd",)  # RFC 8176 section 2
 
 
-def check_proof(*, principal: Principal, proof: Mapping[str, Any], user_agent: str = "") -> tuple[str, ...]:
+def check_proof(*, principal: Principal, proof: Mapping[str, object], user_agent: str = "") -> tuple[str, ...]:
     """Check the first of `PROOFS` that `proof` contains; return the authentication methods (RFC 8176) that it proves.
 
     A code or proof token is consumed, and a failure is counted as at sign-in, with the budget of the known caller. Call it
@@ -38,10 +38,10 @@ def check_proof(*, principal: Principal, proof: Mapping[str, Any], user_agent: s
     if kind is None:
         raise proof_missing()
     if kind == CURRENT_PASSWORD:
-        prove_password(principal=principal, password=proof[kind])
+        prove_password(principal=principal, password=str(proof[kind]))
         return PASSWORD_AMR
     if kind == PROOF_TOKEN:
-        return _use_proof_token(principal, proof[kind])
+        return _use_proof_token(principal, str(proof[kind]))
     sent = {"kind": kind, "value": proof[kind], "user_agent": user_agent}
     # There is one receiver: the app of the factors.
     [(_, amr)] = signals.factor_proof.send(check_proof, principal=principal, **sent)

@@ -1,6 +1,6 @@
 """Sign-in, refresh and sign-out over HTTP."""
 
-from typing import Any
+from collections.abc import Mapping
 from uuid import UUID
 
 from rest_framework.request import Request
@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from userflow.accounts.models import AdminUser, EndUser
 from userflow.credentials import tickets
 from userflow.errors import (
     ClientNotAuthenticated,
@@ -43,7 +44,7 @@ def ticket_header(ticket: str | None) -> dict[str, str]:
     return {TICKET_HEADER: ticket} if ticket else {}
 
 
-def sign_in_response(done: SignIn[Any], **fields: object) -> Response:
+def sign_in_response(done: SignIn[AdminUser] | SignIn[EndUser], **fields: object) -> Response:
     """Return the response of a sign-in: tokens and `fields`, or the ticket for the second step."""
     headers = {**NO_STORE, **ticket_header(done.enrollment_ticket)}
     if done.tokens is None:
@@ -59,13 +60,14 @@ def sign_in_response(done: SignIn[Any], **fields: object) -> Response:
     return Response({**done.tokens.fields(), **fields, "mfa_required": False}, headers=headers)
 
 
-def _client_secret(request: Request, asked: dict[str, Any]) -> str | None:
+def _client_secret(request: Request, asked: Mapping[str, object]) -> str | None:
     """Return the secret of the client that the body names, from HTTP Basic or the body.
 
     A header that names another client is ignored: it may be for a proxy in front. Raises ValidationFailed for both
     at once (RFC 6749 section 2.3).
     """
-    secret: str | None = asked.get("client_secret")
+    secret = asked.get("client_secret")
+    assert secret is None or isinstance(secret, str)  # as the serializer checks
     stated = basic_credentials(request.META.get("HTTP_AUTHORIZATION", ""))
     if stated is None or stated[0].lower() != str(asked["client_id"]):
         return secret
