@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.utils.timezone import now
 
+from tenants import lookup
 from userflow.sessions import issue
 
 
@@ -26,8 +27,10 @@ def aged(token: str, minutes: int, *, amr: tuple[str, ...] = ("pwd",)) -> str:
         (),
         (),
     )
+    # The issuer and the key of an end user's token are those of the tenant.
+    tenant = lookup.find(subject.tenant_id) if subject.tenant_id else None
     then = now() - timedelta(minutes=minutes)
     token, _ = issue.access_token(
-        subject, UUID(claims["sid"]), amr=amr, auth_time=then, ends=now() + timedelta(hours=1), tenant=None
+        subject, UUID(claims["sid"]), amr=amr, auth_time=then, ends=now() + timedelta(hours=1), tenant=tenant
     )
     return token
