@@ -7,4 +7,4 @@ from tenants.lookup import TenantContext
 
 def issuer_of(tenant: TenantContext | None) -> str:
     """Return the issuer of the tenant's tokens, or without a tenant that of operators and tenant admins."""
-    return f"{settings.BASE_URL}/t/{tenant.slug}" if tenant else str(settings.TOKEN_ISSUER)
+    return f"{settings.TOKEN_ISSUER}/t/{tenant.slug}" if tenant else str(settings.TOKEN_ISSUER)

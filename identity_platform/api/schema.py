@@ -65,8 +65,8 @@ WITH_TOKEN: list[type[errors.ApiError]] = [errors.NotSignedIn, errors.NotAllowed
 TAGS = {
     "Sign-in": "The first step of admin users and end users, and forgotten passwords.",
     "Tokens": "The OAuth 2.0 token endpoint, introspection, revocation, and the keys that verify tokens elsewhere.",
-    "OpenID Connect": "Below `/t/{slug}`: each tenant is an issuer of its own, with keys in its own database.",
     "Sessions": "List sessions, step up, sign out.",
+    "OpenID Connect": "Below `/t/{slug}`: each tenant is an issuer of its own, with keys in its own database.",
     "Access checks": "Validate tokens and list their permissions.",
     "Profile": "The user's own name, e-mail address and password.",
     "End users": "The people of a tenant: register, list, change, deactivate, erase.",

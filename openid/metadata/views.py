@@ -1,5 +1,6 @@
 """The public keys of a tenant (RFC 7517) and the metadata of its issuer (RFC 8414)."""
 
+from django.conf import settings
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -35,5 +36,6 @@ class IssuerViewSet(ApiViewSet):
     @endpoint(returns={200: MetadataOut}, errors=[UnknownTenant], token="none")
     def metadata(self, request: Request, slug: str) -> Response:
         """Return the OAuth endpoints and parameters of the tenant's issuer (RFC 8414)."""
-        issuer = issuer_of(lookup.find_by_slug(slug))
-        return Response(metadata_of(issuer, jwks_uri=f"{issuer}/jwks"), headers=PUBLIC)
+        tenant = lookup.find_by_slug(slug)
+        keys = f"{settings.BASE_URL}/t/{tenant.slug}/jwks"
+        return Response(metadata_of(issuer_of(tenant), jwks_uri=keys), headers=PUBLIC)

@@ -57,7 +57,7 @@ class World:
 def spare_key() -> str:
     """A signing key that has signed nothing yet, so withdrawing it invalidates no token."""
     waiting = [key.kid for key in signing_key_status() if key.state == "next"]
-    return waiting[0] if waiting else rotate_signing_keys().kid
+    return waiting[0] if waiting else rotate_signing_keys()[0].kid
 
 
 def add_rows(tenant: TestTenant) -> Ids:

@@ -1,6 +1,7 @@
 """The console in another language: a browser asks for it and there is a catalogue. Everything else stays English."""
 
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from identity_platform.environment import translated_languages
 from tests.console.staff import new_operator, new_tenant_admin
-from tests.world import TestTenant
+from tests.world import TestTenant, reload_middleware
 
 WORDS = {
     "username": "uzantnomo",
@@ -37,12 +38,15 @@ def compiled(words: dict[str, str]) -> bytes:
 
 
 @pytest.fixture
-def esperanto(tmp_path: Path, settings: Any) -> None:
+def esperanto(tmp_path: Path, settings: Any) -> Iterator[None]:
     catalogue = tmp_path / "eo" / "LC_MESSAGES" / "django.mo"
     catalogue.parent.mkdir(parents=True)
     catalogue.write_bytes(compiled(WORDS))
     settings.LOCALE_PATHS = [tmp_path]
     settings.LANGUAGES = [("en", "English"), *translated_languages(tmp_path)]
+    reload_middleware()
+    yield
+    reload_middleware()
 
 
 def test_browser_gets_requested_language(esperanto: None, tenant: TestTenant) -> None:

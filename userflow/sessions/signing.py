@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from threading import Lock
 from typing import Final, cast
 from uuid import UUID
@@ -132,7 +133,8 @@ def signer(tenant_id: UUID | None = None, algorithm: str = ES256) -> Signer:
             if _signing(_valid(tenant_id, moment), algorithm, moment) is None:
                 make_key(tenant_id, algorithm, signs_from=moment)
             fresh = _read(tenant_id, None)
-        forget(tenant_id)
+        # In the caller's transaction the key may still be rolled back, and with it what the caller signs now.
+        transaction.on_commit(partial(_remember, tenant_id, fresh), using=alias)
     return fresh.signers[algorithm]
 
 
