@@ -17,7 +17,7 @@ from typing import Final, ParamSpec, TypeAlias
 
 import structlog
 from django.db import connections
-from django.db.models import F, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from procrastinate import JobContext, PsycopgConnector
 from procrastinate.app import WorkerOptions
@@ -204,6 +204,8 @@ def _queue_again(entries: QuerySet[ProcrastinateJob], **changes: object) -> int:
 @app.task(name=_RECOVERY, queue=PERIODIC, queueing_lock=_RECOVERY)
 @_with_own_connections
 def recover_abandoned_tasks(timestamp: int = 0) -> None:
-    """Queue the tasks of ended workers again."""
+    """Queue the tasks of ended workers again, but no periodic task whose next run already waits."""
+    waiting = ProcrastinateJob.objects.filter(status="todo", queueing_lock=OuterRef("queueing_lock"))
+    _abandoned().filter(Q(task_name=_RECOVERY) | Exists(waiting)).delete()
     if number := _queue_again(_abandoned()):
         log.warning("tasks_recovered", tasks=number)

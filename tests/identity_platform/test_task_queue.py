@@ -149,6 +149,23 @@ def test_waiting_periodic_task_is_queued_once() -> None:
     assert ProcrastinateJob.objects.filter(task_name="refill_warm_pool", status="todo").count() == 1
 
 
+def test_recovery_leaves_periodic_task_to_its_next_run() -> None:
+    entries = ProcrastinateJob._base_manager
+    for _ in range(2):
+        task_queue.run_soon("refill_warm_pool")
+        task_queue.run_soon("recover_abandoned_tasks")
+        # No worker serves them: they are left by ended ones.
+        entries.filter(queue_name=task_queue.PERIODIC, status="todo").update(status="doing", lock=None)
+    task_queue.run_soon("refill_warm_pool")
+    task_queue.start("run_console_job", lock="left-behind")
+    entries.filter(lock="left-behind").update(status="doing")
+    task_queue.recover_abandoned_tasks()
+    assert [entry.status for entry in entries.filter(lock="left-behind")] == ["todo"]
+    assert [entry.status for entry in entries.filter(task_name="refill_warm_pool")] == ["todo"]
+    assert not entries.filter(task_name="recover_abandoned_tasks").exists()
+    entries.filter(lock="left-behind").delete()
+
+
 @pytest.mark.parametrize(
     ("seconds", "entry"),
     [
