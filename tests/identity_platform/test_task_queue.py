@@ -151,6 +151,8 @@ def test_waiting_periodic_task_is_queued_once() -> None:
 
 def test_recovery_leaves_periodic_task_to_its_next_run() -> None:
     entries = ProcrastinateJob._base_manager
+    # Of the killed workers of other tests.
+    entries.filter(queue_name=task_queue.PERIODIC).delete()
     for _ in range(2):
         task_queue.run_soon("refill_warm_pool")
         task_queue.run_soon("recover_abandoned_tasks")
