@@ -93,21 +93,17 @@ def find(tenant_id: UUID) -> TenantContext:
     seen = _seen.get()
     if seen is not None and tenant_id in seen:
         return seen[tenant_id]
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {COLUMNS} FROM tenants_tenant t {JOINS} WHERE t.id = %s", [tenant_id])
-        row = cursor.fetchone()
-    if row is None:
-        raise UnknownTenant
-    tenant = from_row(row)
-    if tenant.status in GONE:
-        raise UnknownTenant
-    return remember(tenant)
+    return _read("t.id = %s", tenant_id)
 
 
 def find_by_slug(slug: str) -> TenantContext:
     """Return the tenant of this slug, in any case. Raises UnknownTenant, also for a deleted one."""
+    return _read("lower(t.slug) = lower(%s)", slug)
+
+
+def _read(condition: str, value: UUID | str) -> TenantContext:
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {COLUMNS} FROM tenants_tenant t {JOINS} WHERE lower(t.slug) = lower(%s)", [slug])
+        cursor.execute(f"SELECT {COLUMNS} FROM tenants_tenant t {JOINS} WHERE {condition}", [value])
         row = cursor.fetchone()
     if row is None:
         raise UnknownTenant

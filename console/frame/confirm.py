@@ -216,7 +216,7 @@ class RowView(ConfirmView, Generic[Row]):
     row: Row
 
     def find(self) -> Row:
-        """Return the row that the path names. Raises Http404 or a NotFound error."""
+        """Return the row that the path names; every page has its own. Raises Http404 or a NotFound error."""
         raise NotImplementedError
 
     def load(self) -> None:
@@ -253,7 +253,7 @@ class EditView(RowView[Row]):
         return {name: getattr(self.row, name) for name in self.form_class.base_fields}
 
     def update(self, changes: Context) -> Text | None:
-        """Call the action; return a sentence if another one than `saved` reports success."""
+        """Call the page's own action; return a sentence if another one than `saved` reports success."""
         raise NotImplementedError
 
     def act(self, form: forms.Form) -> Text:
