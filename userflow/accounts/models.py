@@ -207,6 +207,36 @@ class Client(models.Model):
     secret_digest = models.BinaryField(null=True, editable=False)
     previous_secret_digest = models.BinaryField(null=True, editable=False)
     previous_secret_until = models.DateTimeField(null=True, editable=False)
+    # Metadata of OpenID Connect Registration section 2 and RFC 7591 section 2. Empty `token_endpoint_auth_method`: by type,
+    # none or the secret in either form.
+    post_logout_redirect_uris: "models.JSONField[list[str], list[str]]" = models.JSONField(
+        default=list, db_default=[], blank=True
+    )
+    grant_types: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[], blank=True)
+    token_endpoint_auth_method = models.CharField(max_length=32, blank=True, default="", db_default="")
+    jwks: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField(
+        default=dict, db_default={}, blank=True
+    )
+    jwks_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
+    id_token_signed_response_alg = models.CharField(max_length=8, default="ES256", db_default="ES256")
+    backchannel_logout_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
+    default_max_age = models.PositiveIntegerField(null=True, blank=True)
+    logo_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
+    client_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
+    policy_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
+    tos_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
+    # Resource identifiers that the client may ask for (RFC 8707).
+    audiences: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[], blank=True)
+    # Origins of browsers that may call this tenant's OpenID endpoints for the client.
+    allowed_origins: "models.JSONField[list[str], list[str]]" = models.JSONField(
+        default=list, db_default=[], blank=True
+    )
+    require_par = models.BooleanField(default=False, db_default=False)
+    dpop_bound_access_tokens = models.BooleanField(default=False, db_default=False)
+    # Users are not asked for consent.
+    first_party = models.BooleanField(default=False, db_default=False)
+    # Null: the tenant's setting.
+    access_token_seconds = models.PositiveIntegerField(null=True, blank=True)
     # A claim of the client's own tokens, raised when it is deactivated: old tokens stay invalid when it is activated again.
     generation = models.PositiveIntegerField(default=1, db_default=1, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)

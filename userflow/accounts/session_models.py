@@ -67,7 +67,22 @@ class AdminSession(Session):
 
 
 class EndUserSession(Session, TenantModel):
+    """A session of an end user: of an application that signed the user in itself, of a browser at the hosted pages, or
+    of an application that the browser's session has signed in by OpenID Connect. The last one ends with its parent.
+    """
+
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="sessions")
+    # Of an application's session: the session of the browser that opened it.
+    parent = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="children")
+    # Of a browser's session: SHA-256 of its cookie.
+    browser_digest = models.BinaryField(null=True, unique=True)
+    # What OpenID Connect has granted: scopes, and audiences of access tokens. Without audiences: those of the platform's API.
+    scopes: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
+    audiences: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
+    # Claims that the application has asked for by name (OpenID Connect Core section 5.5).
+    userinfo_claims: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
+    # Thumbprint of the key that the tokens are bound to (RFC 9449 section 6.1).
+    dpop_jkt = models.CharField(max_length=43, blank=True, default="", db_default="")
 
     class Meta:
         indexes = [

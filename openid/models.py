@@ -1,0 +1,105 @@
+"""Authorization requests, codes and consents of a tenant, in its own database."""
+
+from datetime import datetime
+from typing import ClassVar
+
+from django.db import models
+
+from tenants.models import TenantModel
+from userflow.accounts.models import EndUser
+from userflow.accounts.session_models import EndUserSession
+
+
+class AuthorizationRequest(TenantModel):
+    """An authorization request that was pushed (RFC 9126), or waits until the user has signed in and consented."""
+
+    # SHA-256 of the handle: the part of a `request_uri` after its prefix, or the value in the address of a hosted page.
+    digest = models.BinaryField(primary_key=True)
+    client_id = models.UUIDField()
+    # As validated: the fields of `openid.authorization.parameters.Parameters`.
+    parameters: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField()
+    # A pushed request that no browser has brought yet; it then gets a new handle.
+    pushed = models.BooleanField(default=False)
+    # SHA-256 of the cookie of the browser that brought it: no other browser may continue it.
+    browser_digest = models.BinaryField(null=True)
+    # Set when the user chose this account or gave consent because the request asked for it (`prompt`).
+    account_chosen_at = models.DateTimeField(null=True)
+    consented_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="authorization_request_expiry")]
+
+    def __str__(self) -> str:
+        return str(self.client_id)
+
+    @classmethod
+    def expired(cls, moment: datetime) -> models.Q:
+        """Expired."""
+        return models.Q(expires_at__lt=moment)
+
+    @classmethod
+    def close_all(cls, moment: datetime) -> None:
+        """After a restore no pending request continues."""
+        cls._default_manager.all().delete()
+
+
+class AuthorizationCode(TenantModel):
+    """A code (RFC 6749 section 4.1.2): 256 bits, stored hashed, used once within a minute.
+
+    A used one is kept for a while, so that its reuse ends the session that was opened with it.
+    """
+
+    digest = models.BinaryField(primary_key=True)
+    client_id = models.UUIDField()
+    # The browser's session that the user signed in with, and the application's session that the code has opened.
+    session = models.ForeignKey(EndUserSession, on_delete=models.CASCADE, related_name="codes")
+    opened = models.ForeignKey(EndUserSession, null=True, on_delete=models.CASCADE, related_name="opened_by")
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="+")
+    redirect_uri = models.CharField(max_length=2048)
+    code_challenge = models.CharField(max_length=128)
+    dpop_jkt = models.CharField(max_length=43, blank=True, default="")
+    scopes: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    audiences: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    id_token_claims: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    userinfo_claims: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    nonce = models.CharField(max_length=1024, blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="authorization_code_expiry")]
+
+    def __str__(self) -> str:
+        return bytes(self.digest).hex()[:8]
+
+    @classmethod
+    def expired(cls, moment: datetime) -> models.Q:
+        """Expired."""
+        return models.Q(expires_at__lt=moment)
+
+    @classmethod
+    def close_all(cls, moment: datetime) -> None:
+        """After a restore no code is valid."""
+        cls._default_manager.all().delete()
+
+
+class Consent(TenantModel):
+    """A user lets an application have what these scopes stand for."""
+
+    user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="consents")
+    client_id = models.UUIDField()
+    scopes: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects: ClassVar[models.Manager["Consent"]]
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "client_id"], name="consent_unique")]
+        indexes = [models.Index(fields=["client_id"], name="consent_client")]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} {self.client_id}"
