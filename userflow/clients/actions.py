@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.conf import settings
@@ -26,6 +25,7 @@ from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import lacking
 from userflow.accounts.realms import END_USERS
+from userflow.clients.redirects import checked_redirect_uris
 from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
 from userflow.sessions.assurance import Action, require_assurance
 
@@ -34,15 +34,6 @@ DEFAULT_CLIENT = "Default client"
 SECRET_PREFIX = "ics_"
 PERMISSION = re.compile(r"[a-z][a-z0-9_.-]{0,62}:[a-z][a-z0-9_.*-]{0,62}")
 PLATFORM_RESOURCES = frozenset(permission.split(":")[0] for permission in EVERY_PERMISSION)
-
-_URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;=%]+")
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-# Schemes that a browser or the system handles itself belong to no application.
-_NOT_AN_APP = re.compile(
-    "about|blob|chrome|data|file|filesystem|ftps?|https?|intent|jar|javascript|mailto|resource|sms|tel|urn|vbscript"
-    "|view-source|wss?"
-)
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def create_default_client(sender: object, *, tenant: Tenant, **_: object) -> None:
@@ -129,7 +120,7 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         if "scopes" in changes:
             changes["scopes"] = granted(changes["scopes"], tenant_id=tenant_id, by=by, held=client.scopes)
         if "redirect_uris" in changes:
-            changes["redirect_uris"] = checked_redirect_uris(changes["redirect_uris"])
+            changes["redirect_uris"] = checked_redirect_uris(changes["redirect_uris"], held=client.redirect_uris)
         for field, value in changes.items():
             setattr(client, field, value)
         client.save(update_fields=[*changes, "updated_at"])
@@ -258,35 +249,3 @@ def _must_outrank(by: Principal, client: Client) -> None:
     A caller who could take a stronger client's secret or send its users elsewhere would in the end hold its scopes."""
     if lacking(by, client.scopes):
         raise GrantsMoreThanHeld("This client holds permissions that you do not hold.")
-
-
-def checked_redirect_uris(uris: Iterable[str]) -> list[str]:
-    """Return the URIs without duplicates, if all are allowed. Requests must match one of them exactly.
-
-    Allowed: https, http on loopback for development and native applications (RFC 8252 section 7.3), or a scheme of the
-    application's own (section 7.1). No fragment (RFC 6749 section 3.1.2), no user info, no wildcard host.
-    """
-    stated = list(dict.fromkeys(uris))
-    problems = {f"redirect_uris[{n}]": [says] for n, uri in enumerate(stated) if (says := _problem_of(uri))}
-    if problems:
-        raise ValidationFailed(details=problems)
-    return stated
-
-
-def _problem_of(uri: str) -> str | None:
-    form = "Send an absolute URI without a fragment: https, http on localhost, or a scheme of your application."
-    if not _URI_CHARACTERS.fullmatch(uri):
-        return form
-    try:
-        parts = urlsplit(uri)
-        _ = parts.port
-    except ValueError:
-        return form
-    scheme, separator, rest = uri.partition(":")
-    if not separator or not rest or not _SCHEME.fullmatch(scheme) or "@" in parts.netloc:
-        return form
-    if scheme == "https":
-        return None if parts.hostname and "*" not in parts.netloc else form
-    if scheme == "http":
-        return None if parts.hostname in _LOOPBACK else "Plain http is allowed for localhost only. Use https."
-    return f"The scheme {scheme} does not belong to an application." if _NOT_AN_APP.fullmatch(scheme) else None

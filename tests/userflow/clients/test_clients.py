@@ -107,7 +107,7 @@ def test_create_requires_name(tenant: TestTenant) -> None:
         "http://127.0.0.1:3000/cb",
         "http://[::1]:3000/cb",
         "com.example.app:/oauth",
-        "myapp://callback",
+        "com.example.app://callback",
     ],
 )
 def test_redirect_uris_are_stored_unchanged(tenant: TestTenant, uri: str) -> None:
