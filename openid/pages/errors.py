@@ -1,0 +1,128 @@
+"""Errors of the hosted pages, and the texts of the actions' errors for end users."""
+
+from django import forms
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from identity_platform.api.errors import ApiError, NotAllowed, NotFound, ServerFault, TooManyRequests, Unavailable
+from mfa.errors import (
+    LastFactor,
+    NoPasskey,
+    NoRelyingParty,
+    PasskeyNeedsPassword,
+    PasskeyRejected,
+    PhoneRejected,
+    PhoneTaken,
+    SecretNotIssued,
+)
+from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from userflow.errors import (
+    AttemptsExceeded,
+    CodeExpired,
+    EmailNotVerified,
+    EmailProofInvalid,
+    EmailTaken,
+    InvalidCode,
+    InvitationInvalid,
+    NoPasswordHere,
+    NotSignedInByTicket,
+    PasskeyNotVerified,
+    RegistrationClosed,
+    ResetTokenInvalid,
+    WrongCredentials,
+    WrongCurrentPassword,
+)
+
+
+class FormExpired(NotAllowed):
+    """403: the form was rendered for another browser or another session, or the browser takes no cookies."""
+
+    message = "This form has expired. Open the page again."
+
+
+class RequestMissing(NotFound):
+    """404: the page belongs to a sign-in that this browser has not begun, or that has expired."""
+
+    message = "This sign-in has expired."
+
+
+def in_words(error: ApiError) -> str:
+    """Return the error as a text that says what to do next."""
+    match error:
+        case TooManyRequests():
+            minutes = max(1, -(-int(error.headers.get("Retry-After", "60")) // 60))
+            return ngettext(
+                "Too many attempts. Wait %(minutes)s minute, then try again.",
+                "Too many attempts. Wait %(minutes)s minutes, then try again.",
+                minutes,
+            ) % {"minutes": minutes}
+        case WrongCredentials():
+            return _("The e-mail address or password is incorrect. Check both and try again.")
+        case WrongCurrentPassword():
+            return _("This is not your current password.")
+        case EmailNotVerified():
+            return _("Verify your e-mail address first. We have sent you a mail with a link and a code.")
+        case NotSignedInByTicket():
+            return _("The sign-in took too long or had too many wrong codes. Sign in again.")
+        case InvalidCode() | AttemptsExceeded():
+            return _("The code is incorrect or was already used. Enter the newest code.")
+        case CodeExpired():
+            return _("The code has expired. Request a new one.")
+        case PasskeyNeedsPassword():
+            return _("Sign in once with your password and this passkey. After that the passkey alone is enough.")
+        case PasskeyNotVerified() | NoPasskey():
+            return _("The passkey was not accepted. Try again, or use another method.")
+        case PasskeyRejected():
+            return _("The passkey could not be added. Try again.")
+        case NoRelyingParty():
+            return _("Passkeys are not available here. Use another method.")
+        case SecretNotIssued():
+            return _("The setup expired after ten minutes. Scan the new code.")
+        case LastFactor():
+            return _("You need a second factor here. Add another one before you remove this one.")
+        case PhoneTaken():
+            return _("This number belongs to another account.")
+        case PhoneRejected():
+            return _("This number cannot receive codes. Enter a mobile number that begins with + and the country code.")
+        case EmailTaken():
+            return _("There is already an account with this e-mail address. Sign in instead.")
+        case RegistrationClosed():
+            return _("You cannot create an account yourself here. Ask for an invitation.")
+        case ResetTokenInvalid() | EmailProofInvalid():
+            return _("This link or code is invalid or has expired. Request a new one.")
+        case InvitationInvalid():
+            return _("This invitation is invalid or has expired. Ask for a new one.")
+        case NoPasswordHere():
+            return _("Your account has no password here. Sign in the way you did before.")
+        case FormExpired():
+            return _("This page was open for too long, or your browser does not accept cookies. Open it again.")
+        case RequestMissing():
+            return _("This sign-in has expired. Go back to the application and sign in again.")
+        case TenantSuspended():
+            return _("Signing in is paused here at the moment. Ask the people who run this service.")
+        case UnknownTenant():
+            return _("There is no sign-in page at this address. Check the address.")
+        case TenantBusy() | Unavailable():
+            return _("The service is busy at the moment. Try again in a minute.")
+        case ServerFault():
+            return _("Something went wrong on our side. Try again in a minute.")
+        case NotFound():
+            return _("There is no page at this address.")
+        case _:
+            return error.text
+
+
+def status_of(error: ApiError) -> int:
+    """Return 400 instead of 401, which would require a WWW-Authenticate header."""
+    return 400 if error.status == 401 else error.status
+
+
+def add_to(form: forms.Form, error: ApiError) -> None:
+    """Show an error at the fields that it names, else above the form."""
+    placed = False
+    for name, problems in error.messages.items():
+        if name in form.fields:
+            form.add_error(name, [*problems])
+            placed = True
+    if not placed:
+        form.add_error(None, in_words(error))

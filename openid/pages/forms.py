@@ -1,0 +1,248 @@
+"""Forms of the hosted pages. `autocomplete` lets browsers and password managers fill them in (WCAG 2.2, 1.3.5)."""
+
+import re
+from typing import Any, ClassVar
+from urllib.parse import parse_qs
+
+from django import forms
+from django.core.validators import ProhibitNullCharactersValidator
+from django.utils.translation import gettext_lazy as _
+
+from identity_platform.api.email_addresses import LONGEST_ADDRESS, AddressInvalid, email_address
+from identity_platform.api.errors import MalformedBody
+from identity_platform.api.parsers import json_object
+from mfa.totp.backup_codes import normalised
+
+LONGEST_PASSWORD = 1024
+# As the API: no control characters, no separators that Unicode calls line breaks, no surrogates.
+_NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def attributes(autocomplete: str, **more: str | bool) -> dict[str, str | bool]:
+    """Return the attributes of an input that is no prose."""
+    return {"autocomplete": autocomplete, "autocapitalize": "none", "spellcheck": "false", **more}
+
+
+class PageForm(forms.Form):
+    """A form that puts the focus on its first field, or on the first one with an error."""
+
+    required_css_class: ClassVar[str] = "required"
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.use_required_attribute = True
+
+    def focus(self) -> "PageForm":
+        """Mark the field that has the focus when the page opens."""
+        visible = [field for field in self.visible_fields() if not field.field.disabled]
+        first = next((field for field in visible if field.errors), visible[0] if visible else None)
+        if first is not None:
+            first.field.widget.attrs["autofocus"] = True
+        return self
+
+
+class Line(forms.CharField):
+    """One line of text, as the API accepts it."""
+
+    def validate(self, value: str) -> None:
+        super().validate(value)
+        if _NOT_IN_A_LINE.search(value):
+            raise forms.ValidationError(_("Enter one line without control characters."))
+
+
+class EmailField(forms.CharField):
+    """An address, as the API stores it."""
+
+    def __init__(self, *, autocomplete: str = "username") -> None:
+        widget = forms.EmailInput(attributes(autocomplete, inputmode="email"))
+        super().__init__(label=_("E-mail address"), max_length=LONGEST_ADDRESS, widget=widget)
+
+    def clean(self, value: Any) -> str:
+        """Return the address. Raises ValidationError."""
+        try:
+            return email_address(super().clean(value))
+        except AddressInvalid as problem:
+            raise forms.ValidationError(_("Enter an e-mail address such as name@example.com.")) from problem
+
+
+class PasswordField(forms.CharField):
+    """A password, exactly as typed."""
+
+    def __init__(self, *, label: Any, autocomplete: str, required: bool = True, help_text: Any = "") -> None:
+        widget = forms.PasswordInput({"autocomplete": autocomplete, "data-password": True})
+        super().__init__(
+            label=label,
+            strip=False,
+            max_length=LONGEST_PASSWORD,
+            required=required,
+            help_text=help_text,
+            widget=widget,
+        )
+        # Control characters are for the rules of passwords to judge, but PostgreSQL takes no NUL.
+        self.validators = [*self.validators, ProhibitNullCharactersValidator()]
+
+
+class EmailForm(PageForm):
+    """The first step: who signs in. Browsers offer passkeys in its field."""
+
+    email = EmailField(autocomplete="username webauthn")
+
+
+class AddressForm(PageForm):
+    """An address that a mail is sent to."""
+
+    email = EmailField()
+
+
+class PasswordForm(PageForm):
+    """The password of the address that was entered before."""
+
+    password = PasswordField(label=_("Password"), autocomplete="current-password")
+
+
+class Digits(forms.RegexField):
+    """Six digits. Apps and messages show a space in the middle."""
+
+    def __init__(self, *, label: Any) -> None:
+        widget = forms.TextInput(attributes("one-time-code", inputmode="numeric", maxlength="7"))
+        super().__init__(
+            r"^[0-9]{6}\Z", label=label, error_messages={"invalid": _("Enter the six digits.")}, widget=widget
+        )
+
+    def to_python(self, value: object) -> str:
+        return (super().to_python(value) or "").replace(" ", "")
+
+
+class TotpForm(PageForm):
+    """A code of an authenticator app."""
+
+    code = Digits(label=_("Code from your authenticator app"))
+
+
+class NewTotpForm(PageForm):
+    """The first code of a new secret, which is a hidden field."""
+
+    secret = forms.CharField(max_length=128, widget=forms.HiddenInput)
+    code = Digits(label=_("Six digits that the app shows"))
+
+
+class SmsForm(PageForm):
+    """A code from a text message."""
+
+    sms_code = Digits(label=_("Code from the text message"))
+
+
+class BackupCodeForm(PageForm):
+    """One of the ten codes that were shown when the app was set up."""
+
+    backup_code = forms.CharField(
+        label=_("Backup code"),
+        help_text=_("Each code works once."),
+        max_length=64,
+        widget=forms.TextInput(attributes("off")),
+    )
+
+    def clean_backup_code(self) -> str:
+        """Return the code in its stored form, without dashes and differences of case."""
+        code = normalised("".join(str(self.cleaned_data["backup_code"]).split()))
+        if code is None:
+            raise forms.ValidationError(_("A backup code has four groups of four letters and digits."))
+        return code
+
+
+class PasskeyForm(PageForm):
+    """The browser's response in a WebAuthn ceremony as JSON, which the script fills in."""
+
+    credential = forms.CharField(widget=forms.HiddenInput)
+
+    def clean_credential(self) -> dict[str, object]:
+        """Return the JSON object. Raises ValidationError."""
+        # The API's reader: Django's JSON field fails with an exception on deeply nested text.
+        try:
+            return json_object(str(self.cleaned_data["credential"]).encode("utf-8", "surrogatepass"))
+        except MalformedBody as problem:
+            raise forms.ValidationError(_("The browser's response was not understood. Try again.")) from problem
+
+
+class PhoneForm(PageForm):
+    """A number that codes are sent to."""
+
+    phone_number = Line(
+        label=_("Mobile number"),
+        help_text=_("With + and the country code, such as +44 7400 123456."),
+        max_length=32,
+        widget=forms.TextInput(attributes("tel", inputmode="tel", type="tel")),
+    )
+
+    def clean_phone_number(self) -> str:
+        """Return the number without the spaces and dashes that people write."""
+        return re.sub(r"[\s().-]", "", str(self.cleaned_data["phone_number"]))
+
+
+class NewPasswordForm(PageForm):
+    """A new password."""
+
+    password = PasswordField(label=_("New password"), autocomplete="new-password")
+
+    def __init__(self, *arguments: Any, least: int, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        text = _("At least %(least)s characters. A few unusual words make a good password.")
+        self.fields["password"].help_text = text % {"least": least}
+
+
+class NameForm(PageForm):
+    """The name of a user."""
+
+    name = Line(label=_("Your name"), required=False, max_length=255, widget=forms.TextInput({"autocomplete": "name"}))
+
+
+class RegisterForm(NewPasswordForm, NameForm):
+    """A new account."""
+
+    email = EmailField()
+    field_order = ["name", "email", "password"]
+
+
+class MailedTokenField(forms.CharField):
+    """The token of a mail. The script takes it from the address of the page; without a script the link is pasted."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            label=_("Link from the mail"),
+            help_text=_("Copy the whole link from the mail and paste it here."),
+            max_length=2048,
+            widget=forms.TextInput({**attributes("off"), "data-mailed": True}),
+        )
+
+    def clean(self, value: Any) -> str:
+        """Return the token of a pasted link, or the text itself."""
+        text = str(super().clean(value))
+        _before, fragment, after = text.partition("#")
+        return parse_qs(after).get("token", [""])[0] if fragment else text
+
+
+class ResetForm(NewPasswordForm):
+    """A new password, with the token of a mail."""
+
+    token = MailedTokenField()
+    field_order = ["token", "password"]
+
+
+class InvitationForm(NewPasswordForm, NameForm):
+    """An account for an invited user."""
+
+    token = MailedTokenField()
+    field_order = ["token", "name", "password"]
+
+
+class VerifyLinkForm(PageForm):
+    """The verification of an address by the link of its mail."""
+
+    token = MailedTokenField()
+
+
+class VerifyCodeForm(PageForm):
+    """The verification of an address by the code of its mail."""
+
+    email = EmailField()
+    code = Digits(label=_("Code from the mail"))

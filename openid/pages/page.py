@@ -1,0 +1,189 @@
+"""The base of the hosted pages: tenant, language, cookies, forms that only this browser can send, headers and errors."""
+
+import secrets
+from collections.abc import Mapping
+from typing import ClassVar, Final
+from urllib.parse import urlencode
+
+from django import forms
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.utils import translation
+from django.utils.functional import cached_property
+from django.utils.translation import gettext as _
+from django.views import View
+
+from identity_platform.api.errors import ApiError, MethodNotAllowed
+from identity_platform.api.handlers import as_api_error, note_rejection
+from openid import browser
+from openid.pages import errors
+from openid.pages.languages import language_of
+from openid.pages.notices import NOTICES
+from openid.pages.steps import Steps, read_steps, write_steps
+from tenants import lookup
+from tenants.lookup import TenantContext
+
+FORM_TOKEN: Final = "form_token"
+Context = Mapping[str, object]
+
+
+class Page(View):
+    """A page of a tenant. Subclasses define `get` and `post`, and raise ApiErrors for the error page."""
+
+    http_method_names = ["get", "head", "post"]
+    # Whether scripts fetch it: then errors are JSON.
+    is_data: ClassVar[bool] = False
+
+    tenant: TenantContext
+    # The value of the cookie that stands for the browser; new at its first page.
+    browser: str
+    # What this response writes back, if it has changed.
+    steps: Steps
+
+    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+        """Respond with the page, or with an error page of the same status."""
+        self.nonce = secrets.token_urlsafe(16)
+        with translation.override(language_of(request)):
+            try:
+                self.tenant = lookup.find_by_slug(str(kwargs.pop("slug")))
+                response = self._respond(request, **kwargs)
+            except Exception as problem:
+                response = self._error_page(as_api_error(problem))
+        self._protect(response)
+        return response
+
+    def _respond(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        held = browser.browser_cookie(request, self.tenant.tenant_id)
+        self.browser = held or browser.new_browser()
+        self.session_cookie = browser.session_cookie(request, self.tenant.tenant_id)
+        self._read = self.steps = read_steps(request, self.tenant)
+        if request.method == "POST":
+            self._check_form(request)
+        response = self._answer(request, **kwargs)
+        if held is None:
+            browser.set_browser_cookie(response, self.tenant.tenant_id, self.browser)
+        if self.steps != self._read:
+            write_steps(response, self.tenant, self.steps)
+        return response
+
+    def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        handler = getattr(self, (request.method or "").lower(), None)
+        if handler is None or (request.method or "").lower() not in self.http_method_names:
+            raise MethodNotAllowed
+        try:
+            response: HttpResponse = handler(request, **kwargs)
+        except ApiError as error:
+            # Here, so that the cookies are written also with an error page.
+            response = self._error_page(error)
+        return response
+
+    def head(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        """Respond as to GET."""
+        response: HttpResponse = self.get(request, **kwargs)  # type: ignore[attr-defined]  # each page has it, or the URL answers 405
+        return response
+
+    def _check_form(self, request: HttpRequest) -> None:
+        """Raise FormExpired unless the form was rendered for this browser in its present session (CSRF)."""
+        # Sent by browsers of the last years; a page of another site that knows no token is rejected without it too.
+        site = request.headers.get("Sec-Fetch-Site", "same-origin")
+        sent = request.POST.get(FORM_TOKEN, "")
+        if site not in ("same-origin", "none") or not browser.is_form_token(
+            sent, self.tenant.tenant_id, self.browser, self.session_cookie
+        ):
+            raise errors.FormExpired
+
+    # --- addresses ---------------------------------------------------------------------------------------------------
+
+    @property
+    def root(self) -> str:
+        """Return the path of the tenant's pages."""
+        return f"/t/{self.tenant.slug}"
+
+    @cached_property
+    def query(self) -> str:
+        """Return the query that keeps the application's request on the next page."""
+        handle = self.request.GET.get("request", "")
+        return "?" + urlencode({"request": handle}) if handle else ""
+
+    def to(self, name: str) -> HttpResponseRedirect:
+        """Redirect to another page of the tenant, with the application's request."""
+        response = HttpResponseRedirect(f"{self.root}/{name}{self.query}")
+        response.status_code = 303
+        return response
+
+    # --- responses ---------------------------------------------------------------------------------------------------
+
+    def page(
+        self,
+        template: str,
+        title: str,
+        context: Context | None = None,
+        *,
+        form: forms.Form | None = None,
+        error: ApiError | None = None,
+        status: int = 200,
+    ) -> HttpResponse:
+        """Return a page. Its status is that of the error, or 400 for a form with errors."""
+        if error is not None:
+            note_rejection(self.request, error)
+            status = errors.status_of(error)
+        elif form is not None and form.is_bound and form.errors:
+            status = 400
+        notice = ""
+        if self.steps.notice:
+            notice, self.steps = str(NOTICES.get(self.steps.notice, "")), self.steps.with_notice("")
+        values = {
+            **self._frame(title),
+            "notice": notice,
+            "form_token": browser.form_token(self.tenant.tenant_id, self.browser, self.session_cookie),
+            "steps": self.steps,
+            "form": form,
+            **(context or {}),
+        }
+        response = render(self.request, f"openid/{template}.html", values, status=status)
+        if error is not None and "Retry-After" in error.headers:
+            response.headers["Retry-After"] = error.headers["Retry-After"]
+        return response
+
+    def _frame(self, title: str) -> dict[str, object]:
+        tenant = getattr(self, "tenant", None)
+        return {
+            "title": title,
+            "nonce": self.nonce,
+            "language": translation.get_language(),
+            "root": self.root if tenant else "",
+            "query": self.query,
+            "issuer": tenant.effective["issuer_name"] if tenant else "",
+        }
+
+    def _error_page(self, error: ApiError) -> HttpResponse:
+        note_rejection(self.request, error)
+        status = errors.status_of(error)
+        if self.is_data:
+            response: HttpResponse = JsonResponse({"message": errors.in_words(error)}, status=status)
+        else:
+            again = self.request.get_full_path() if isinstance(error, errors.FormExpired) else ""
+            values = {**self._frame(_("That did not work")), "text": errors.in_words(error), "again": again}
+            response = render(self.request, "openid/error.html", values, status=status)
+        if "Retry-After" in error.headers:
+            response.headers["Retry-After"] = error.headers["Retry-After"]
+        return response
+
+    @property
+    def form_targets(self) -> tuple[str, ...]:
+        """Return origins that a form of this page may lead to.
+
+        Chromium applies `form-action` to every redirect after a form.
+        """
+        return ()
+
+    def _protect(self, response: HttpResponse) -> None:
+        """Set the headers that keep other sites, scripts and caches out. The middleware adds COOP and no-referrer."""
+        targets = " ".join(["'self'", *self.form_targets])
+        response.headers["Content-Security-Policy"] = (
+            f"default-src 'none'; script-src 'nonce-{self.nonce}'; style-src 'nonce-{self.nonce}'; "
+            f"img-src 'self' data:; connect-src 'self'; form-action {targets}; frame-ancestors 'none'; base-uri 'none'"
+        )
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["X-Robots-Tag"] = "noindex"
