@@ -8,12 +8,7 @@ from mfa.demo.views import page
 from mfa.sms.views import SmsViewSet
 from mfa.stepup.views import StepUpViewSet
 from mfa.totp.views import AdminTotpViewSet, TotpViewSet
-from mfa.views import (
-    AdminEnrollmentPassViewSet,
-    AdminFactorResetViewSet,
-    EnrollmentPassViewSet,
-    FactorListViewSet,
-)
+from mfa.views import AdminFactorRecoveryViewSet, FactorListViewSet, FactorRecoveryViewSet
 from mfa.webauthn.views import (
     AdminPasskeyViewSet,
     EndUserPasskeyViewSet,
@@ -51,10 +46,10 @@ _webauthn = [
     path("finishRegistration", PasskeySignUpViewSet.as_view({"post": "finish_registration"})),
     # Factors of every kind
     path("factors", FactorListViewSet.as_view({"get": "list"})),
-    path("factors/reset", FactorListViewSet.as_view({"post": "reset"})),
-    path("admin/factors/reset", AdminFactorResetViewSet.as_view({"post": "reset"})),
-    path("enrollment-passes", EnrollmentPassViewSet.as_view({"post": "create"})),
-    path("admin/enrollment-passes", AdminEnrollmentPassViewSet.as_view({"post": "create"})),
+    path("factors/reset", FactorRecoveryViewSet.as_view({"post": "reset"})),
+    path("admin/factors/reset", AdminFactorRecoveryViewSet.as_view({"post": "reset"})),
+    path("enrollment-passes", FactorRecoveryViewSet.as_view({"post": "create"})),
+    path("admin/enrollment-passes", AdminFactorRecoveryViewSet.as_view({"post": "create"})),
     path("factors/<str:factor_id>", FactorListViewSet.as_view({"delete": "destroy"})),
 ]
 # The prefix keeps the resolver from trying these paths for every other request.

@@ -1,72 +1,103 @@
 """Endpoints for factors of every kind, and the base of all MFA endpoints."""
 
-from collections.abc import Mapping
-from uuid import UUID
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import partial, wraps
+from typing import Any, ClassVar, cast
 
-from rest_framework.permissions import BasePermission
+from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.errors import NotAllowed, ValidationFailed
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.errors import ApiError, NotAllowed, ValidationFailed
+from identity_platform.api.views import ApiViewSet, Contract, Shape, View, endpoint
 from mfa import factors, passes, serializers
 from mfa.caller import Caller
 from mfa.errors import LastFactor, NoProof, OwnFactors, PassNotPossible, TokenOfAnotherUser, UnknownFactor
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.permissions_catalogue import FACTORS
 from userflow.accounts.principals import CLIENT, Principal
-from userflow.accounts.realms import ADMINS, END_USERS
-from userflow.errors import PROOF_ERRORS, EmailNotVerified, GrantsMoreThanHeld, InsufficientAuthentication, UnknownUser
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.errors import (
+    PROOF_ERRORS,
+    ClientNotAuthenticated,
+    EmailNotVerified,
+    GrantsMoreThanHeld,
+    InsufficientAuthentication,
+    UnknownUser,
+)
 from userflow.ids import id_or
 from userflow.sessions.assurance import Action
 from userflow.sessions.issue import TokenPair, realm_of
 from userflow.sessions.permissions import ADMIN, OPERATOR, Anyone, SignedIn, needs, principal_at, tenant_at
-from userflow.signin.proof_fields import proof_of
-from userflow.signin.views import NO_STORE, TICKET_HEADER
+from userflow.signin.proof_fields import proof_in, proof_of, without_proof
+from userflow.signin.views import NO_STORE as NO_STORE
+from userflow.signin.views import TICKET_HEADER
 
 PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last sign-in, or an enrollment pass."}
-# Raised by begin, confirm and finish of every kind.
 ADMIN_ERRORS = [UnknownUser, OwnFactors, GrantsMoreThanHeld, InsufficientAuthentication]
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
+# Raised by begin, confirm and finish of every kind.
 ENROLLMENT_ERRORS = [NoProof, InsufficientAuthentication, TokenOfAnotherUser, EmailNotVerified]
-__all__ = [
-    "ENROLLMENT_ERRORS",
-    "NO_STORE",
-    "PROOFS",
-    "AdminEnrollmentPassViewSet",
-    "AdminFactorResetViewSet",
-    "EnrollmentPassViewSet",
-    "FactorListViewSet",
-    "FactorViewSet",
-    "with_tokens",
-]
+enrollment_endpoint = partial(endpoint, token="optional", any_level=True, headers=PROOFS)
 
 
 class FactorViewSet(ApiViewSet):
     """MFA endpoints work without a token; a token that is sent must be valid (401) and of the tenant (403)."""
 
     permission_classes = [Anyone]
+    realm: ClassVar[Realm] = END_USERS
 
-    def caller(
-        self, tenant_id: UUID | None = None, ticket: str | None = None, *, proof: Mapping[str, object] | None = None
-    ) -> Caller:
-        """Return the proofs of this request; `ticket` is the field `enrollment_ticket`, `proof` is for own changes.
+    def arguments(
+        self, *, proof: bool = False, but: str = "", unknown_tenant: type[ApiError] = UnknownTenant
+    ) -> dict[str, Any]:
+        """Return the arguments of the use case: the fields of the body, the tenant (None for admin users) and the caller.
 
-        Raises TenantMismatch (403) when the token is of another tenant, ValidationFailed (400) for two different tickets.
+        With `proof` its fields are the caller's, except `but`, which means something else there. Raises TenantMismatch (403)
+        when the token is of another tenant, ValidationFailed (400) for two different tickets, and `unknown_tenant` when an
+        operator names a tenant that does not exist.
         """
+        asked = self.asked()
+        tenant_id, ticket = asked.setdefault("tenant_id", None), asked.pop("enrollment_ticket", None)
         sender: object = self.request.user
         principal = sender if isinstance(sender, Principal) else None
         if principal is not None and tenant_id is not None:
-            tenant_at(self.request, tenant_id)
+            try:
+                tenant_at(self.request, tenant_id)
+            except UnknownTenant as problem:
+                raise unknown_tenant from problem
         header = self.request.META.get("HTTP_X_ENROLLMENT_TICKET")
         if None not in (header, ticket) and header != ticket:
             raise ValidationFailed(details={"enrollment_ticket": [f"The header {TICKET_HEADER} has another ticket."]})
-        return Caller(
+        caller = Caller(
             principal=principal,
             ticket=ticket if header is None else header,
             user_agent=self.request.META.get("HTTP_USER_AGENT", ""),
-            proof=proof or {},
+            client_secret=asked.pop("client_secret", None),
+            proof=proof_in(asked, but=but) if proof else {},
         )
+        return {**(without_proof(asked, but=but) if proof else asked), "caller": caller}
+
+
+def for_admins(
+    action: View,
+    summary: str,
+    body: Shape,
+    *,
+    returns: Shape | None = None,
+    without: Collection[type[ApiError]] = (UnknownTenant, ClientNotAuthenticated),
+) -> View:
+    """Return the action of an end user's endpoint for admin users, who name no tenant and no client."""
+
+    @wraps(action)
+    def of_admins(view: ApiViewSet, request: Request) -> HttpResponseBase:
+        return action(view, request)
+
+    of_admins.__doc__ = summary
+    contract: Contract = action.contract  # type: ignore[attr-defined]  # `endpoint` has set it
+    errors = [error for error in contract.errors if error not in without]
+    answers = {200: returns} if returns is not None else contract.returns
+    return cast(View, replace(contract, body=body, errors=errors, returns=answers)(of_admins))
 
 
 def with_tokens(body: Mapping[str, object], tokens: TokenPair | None) -> Response:
@@ -75,11 +106,9 @@ def with_tokens(body: Mapping[str, object], tokens: TokenPair | None) -> Respons
 
 
 class FactorListViewSet(ApiViewSet):
-    """The caller's own factors, and for admins the reset of a user's factors."""
+    """The caller's own factors."""
 
-    def get_permissions(self) -> list[BasePermission]:
-        kind = needs(FACTORS, OPERATOR, ADMIN) if self.action == "reset" else SignedIn
-        return [kind()]
+    permission_classes = [SignedIn]
 
     @endpoint(returns={200: serializers.FactorListOut}, errors=[UnknownUser], any_level=True)
     def list(self, request: Request) -> Response:
@@ -97,11 +126,21 @@ class FactorListViewSet(ApiViewSet):
     def destroy(self, request: Request, factor_id: str) -> Response:
         """Remove one of the caller's own factors, with a proof in the body."""
         factors.remove_factor(
-            principal=_person_at(request),
-            factor_id=id_or(factor_id, UnknownFactor),
-            **proof_of(request, self.valid(serializers.FactorRemovalIn)),
+            principal=_person_at(request), factor_id=id_or(factor_id, UnknownFactor), **proof_of(request, self.asked())
         )
         return Response({"message": "The factor is removed.", "success": True})
+
+
+class FactorRecoveryViewSet(ApiViewSet):
+    """What admins do for end users who have lost their factors."""
+
+    permission_classes = [needs(FACTORS, OPERATOR, ADMIN)]
+    realm: ClassVar[Realm] = END_USERS
+
+    def _arguments(self, request: Request) -> dict[str, Any]:
+        asked = self.asked()
+        tenant_id = tenant_at(request, asked.pop("tenant_id")) if self.realm is END_USERS else None
+        return {"realm": self.realm, "tenant_id": tenant_id, "by": principal_at(request), **asked}
 
     @endpoint(
         serializers.FactorResetIn,
@@ -111,30 +150,10 @@ class FactorListViewSet(ApiViewSet):
     )
     def reset(self, request: Request) -> Response:
         """Remove all factors of an end user who has lost them; mails an enrollment pass to the user."""
-        asked = self.valid(serializers.FactorResetIn)
-        tenant_id = tenant_at(request, asked.pop("tenant_id"))
-        removed = factors.reset_factors(realm=END_USERS, tenant_id=tenant_id, **asked, by=principal_at(request))
-        return _reset(asked["user_id"], removed)
-
-
-class AdminFactorResetViewSet(ApiViewSet):
-    permission_classes = [needs("admins:write", OPERATOR, ADMIN)]
-
-    @endpoint(
-        serializers.AdminFactorResetIn,
-        returns={200: serializers.FactorResetOut},
-        errors=ADMIN_ERRORS,
-        assurance=Action.RESET_FACTORS,
-    )
-    def reset(self, request: Request) -> Response:
-        """Remove all factors of an admin user who has lost them; mails an enrollment pass to the user."""
-        asked = self.valid(serializers.AdminFactorResetIn)
-        removed = factors.reset_factors(realm=ADMINS, tenant_id=None, **asked, by=principal_at(request))
-        return _reset(asked["user_id"], removed)
-
-
-class EnrollmentPassViewSet(ApiViewSet):
-    permission_classes = [needs(FACTORS, OPERATOR, ADMIN)]
+        asked = self._arguments(request)
+        removed = factors.reset_factors(**asked)
+        message = "All factors of the user are removed."
+        return Response({"message": message, "user_id": asked["user_id"], "removed": removed})
 
     @endpoint(
         serializers.EnrollmentPassIn,
@@ -144,41 +163,30 @@ class EnrollmentPassViewSet(ApiViewSet):
     )
     def create(self, request: Request) -> Response:
         """Issue an enrollment pass to an end user without a second factor; valid once, for one hour."""
-        asked = self.valid(serializers.EnrollmentPassIn)
-        tenant_id = tenant_at(request, asked.pop("tenant_id"))
-        deliver = asked.pop("delivery")
-        return _issued(
-            passes.issue_enrollment_pass(
-                realm=END_USERS, tenant_id=tenant_id, **asked, by=principal_at(request), deliver=deliver
-            )
-        )
+        asked = self._arguments(request)
+        issued = passes.issue_enrollment_pass(deliver=asked.pop("delivery"), **asked)
+        shown = {"enrollment_pass": issued.token} if issued.token else {}
+        message = "Give the pass to the user: it is not shown again." if shown else "The pass is mailed to the user."
+        body = {"message": message, "user_id": issued.user_id, "expires_at": issued.expires_at, **shown}
+        return Response(body, status=201, headers=NO_STORE)
 
 
-class AdminEnrollmentPassViewSet(ApiViewSet):
+class AdminFactorRecoveryViewSet(FactorRecoveryViewSet):
     permission_classes = [needs("admins:write", OPERATOR, ADMIN)]
+    realm = ADMINS
 
-    @endpoint(
-        serializers.AdminEnrollmentPassIn,
-        returns={201: serializers.EnrollmentPassOut},
-        errors=[*ADMIN_ERRORS, PassNotPossible],
-        assurance=Action.ISSUE_ENROLLMENT_PASS,
+    reset = for_admins(
+        FactorRecoveryViewSet.reset,
+        "Remove all factors of an admin user who has lost them; mails an enrollment pass to the user.",
+        serializers.AdminFactorResetIn,
+        without=TENANCY,
     )
-    def create(self, request: Request) -> Response:
-        """Issue an enrollment pass to an admin user without a second factor; valid once, for one hour."""
-        asked = self.valid(serializers.AdminEnrollmentPassIn)
-        deliver = asked.pop("delivery")
-        return _issued(
-            passes.issue_enrollment_pass(
-                realm=ADMINS, tenant_id=None, **asked, by=principal_at(request), deliver=deliver
-            )
-        )
-
-
-def _issued(issued: passes.EnrollmentPass) -> Response:
-    shown = {"enrollment_pass": issued.token} if issued.token else {}
-    message = "Give the pass to the user: it is not shown again." if shown else "The pass is mailed to the user."
-    body = {"message": message, "user_id": issued.user_id, "expires_at": issued.expires_at, **shown}
-    return Response(body, status=201, headers=NO_STORE)
+    create = for_admins(
+        FactorRecoveryViewSet.create,
+        "Issue an enrollment pass to an admin user without a second factor; valid once, for one hour.",
+        serializers.AdminEnrollmentPassIn,
+        without=TENANCY,
+    )
 
 
 def _person_at(request: Request) -> Principal:
@@ -186,7 +194,3 @@ def _person_at(request: Request) -> Principal:
     if principal.kind == CLIENT:
         raise NotAllowed("An application has no factors.")
     return principal
-
-
-def _reset(user_id: UUID, removed: dict[str, int]) -> Response:
-    return Response({"message": "All factors of the user are removed.", "user_id": user_id, "removed": removed})

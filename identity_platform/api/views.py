@@ -75,6 +75,13 @@ class ApiViewSet(ViewSet):
     def http_method_not_allowed(self, request: object, *args: object, **kwargs: object) -> NoReturn:
         raise MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
 
+    def asked(self) -> dict[str, Any]:
+        """Return the validated fields of the body, or else of the query, that the contract of the action declares."""
+        contract: Contract = getattr(self, self.action).contract
+        return (
+            self.valid(contract.body) if contract.body else self.valid_query(contract.query or serializers.Serializer)
+        )
+
     def valid(self, shape: Shape) -> dict[str, Any]:
         """Validate the body and return its fields. Raises ValidationFailed, which names every invalid field."""
         return self._checked(shape, self.request.data)

@@ -1,12 +1,14 @@
 """SMS over HTTP; end users only."""
 
+from dataclasses import asdict
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import endpoint
 from mfa.errors import NoPhone, PhoneRejected, PhoneTaken, SmsBudgetSpent, SmsReserved, SmsUnavailable
 from mfa.sms import actions, serializers
-from mfa.views import ENROLLMENT_ERRORS, PROOFS, FactorViewSet, with_tokens
+from mfa.views import ENROLLMENT_ERRORS, FactorViewSet, enrollment_endpoint, with_tokens
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.errors import (
     PROOF_ERRORS,
@@ -17,7 +19,6 @@ from userflow.errors import (
     NotSignedInByTicket,
 )
 from userflow.sessions.assurance import Action
-from userflow.signin.proof_fields import proof_in, without_proof
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
 SENDING = [PhoneRejected, SmsBudgetSpent, SmsReserved, SmsUnavailable]
@@ -25,28 +26,20 @@ CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
 
 
 class SmsViewSet(FactorViewSet):
-    @endpoint(
+    @enrollment_endpoint(
         serializers.SmsBegin,
         returns={200: serializers.SmsSentOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *SENDING],
-        token="optional",
-        any_level=True,
-        headers=PROOFS,
         assurance=Action.ADD_FACTOR,
     )
     def begin(self, request: Request) -> Response:
         """Send a code to a phone, to enroll it."""
-        asked = self.valid(serializers.SmsBegin)
-        caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None))
-        return self._sent(actions.begin_sms_setup(**asked, caller=caller))
+        return self._sent(actions.begin_sms_setup(**self.arguments()))
 
-    @endpoint(
+    @enrollment_endpoint(
         serializers.SmsConfirm,
         returns={200: serializers.SmsConfirmedOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, PhoneRejected, PhoneTaken, NotSignedInByTicket],
-        token="optional",
-        any_level=True,
-        headers=PROOFS,
         assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
     )
     def confirm(self, request: Request) -> Response:
@@ -54,10 +47,7 @@ class SmsViewSet(FactorViewSet):
 
         With `mfa_token` it completes the login that waits for a factor and returns its tokens.
         """
-        asked = self.valid(serializers.SmsConfirm)
-        proof = proof_in(asked, but="code")
-        caller = self.caller(asked["tenant_id"], asked.pop("enrollment_ticket", None), proof=proof)
-        done = actions.confirm_sms_setup(**without_proof(asked, but="code"), caller=caller)
+        done = actions.confirm_sms_setup(**self.arguments(proof=True, but="code"))
         body = {"message": "The phone is enrolled.", "phone_display": done.phone.display, "success": True}
         return with_tokens(body, done.tokens)
 
@@ -70,8 +60,7 @@ class SmsViewSet(FactorViewSet):
     )
     def request_code(self, request: Request) -> Response:
         """Send a code to the enrolled phone."""
-        asked = self.valid(serializers.SmsRequestCode)
-        return self._sent(actions.request_sms_code(**asked, caller=self.caller(asked["tenant_id"])))
+        return self._sent(actions.request_sms_code(**self.arguments()))
 
     @endpoint(
         serializers.SmsVerify,
@@ -81,8 +70,8 @@ class SmsViewSet(FactorViewSet):
     )
     def verify(self, request: Request) -> Response:
         """Check the code; with `mfa_token` it returns the login's tokens."""
-        asked = self.valid(serializers.SmsVerify)
-        done = actions.verify_sms_code(**asked, caller=self.caller(asked["tenant_id"]))
+        asked = self.arguments()
+        done = actions.verify_sms_code(**asked)
         body = {
             "email": done.user.email,
             "message": "The code is right.",
@@ -93,12 +82,4 @@ class SmsViewSet(FactorViewSet):
         return with_tokens(body, done.tokens)
 
     def _sent(self, sent: actions.CodeSent) -> Response:
-        return Response(
-            {
-                "attempts_remaining": sent.attempts_remaining,
-                "expires_in_minutes": sent.expires_in_minutes,
-                "message": "A code is on its way.",
-                "phone_display": sent.phone_display,
-                "success": True,
-            }
-        )
+        return Response({**asdict(sent), "message": "A code is on its way.", "success": True})

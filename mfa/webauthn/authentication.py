@@ -39,7 +39,7 @@ class Verified:
 
 
 def begin_authentication(
-    *, realm: Realm, tenant_id: UUID | None, email: str | None, client_id: UUID | None = None
+    *, realm: Realm, tenant_id: UUID | None, email: str | None = None, client_id: UUID | None = None
 ) -> dict[str, object]:
     """Return request options for one use of a passkey within five minutes.
 
@@ -80,9 +80,9 @@ def finish_authentication(
     *,
     realm: Realm,
     tenant_id: UUID | None,
-    email: str | None,
     response: Mapping[str, object],
     caller: Caller,
+    email: str | None = None,
     mfa_token: str | None = None,
 ) -> Verified:
     """Verify a use of a passkey; it completes the login of `mfa_token`, or a passkey sign-in that began without an address.

@@ -17,7 +17,7 @@ class AdminRegistrationIn(AdminNamedIn, EnrollmentIn):
 
 
 class AdminPasskeyIn(AdminRegistrationIn):
-    credential = PublicKeyCredential()
+    credential = PublicKeyCredential(source="response")
     mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 
 
@@ -40,7 +40,7 @@ class EndUserRegistrationIn(EndUserNamedIn, EnrollmentIn):
 
 
 class EndUserCredentialIn(EndUserRegistrationIn):
-    credential = PublicKeyCredential()
+    credential = PublicKeyCredential(source="response")
 
 
 class SignUpIn(EndUserCredentialIn):
