@@ -1,6 +1,6 @@
 """Authorization requests, codes and consents of a tenant, in its own database."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from django.db import models
@@ -8,6 +8,9 @@ from django.db import models
 from tenants.models import TenantModel
 from userflow.accounts.models import EndUser
 from userflow.accounts.session_models import EndUserSession
+
+# Reuse of a code within this time ends the session that the code has opened.
+USED_CODE_KEPT = timedelta(days=1)
 
 
 class AuthorizationRequest(TenantModel):
@@ -77,8 +80,8 @@ class AuthorizationCode(TenantModel):
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
-        """Expired."""
-        return models.Q(expires_at__lt=moment)
+        """Expired so long ago that its reuse, by a reader of a log or a history, need not be noticed any more."""
+        return models.Q(expires_at__lt=moment - USED_CODE_KEPT)
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:

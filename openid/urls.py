@@ -3,10 +3,12 @@
 from django.urls import path
 from django.views.decorators.http import conditional_page
 
+from openid.authorization.views import Authorize
 from openid.metadata.views import IssuerViewSet
 
 urlpatterns = [
     path("t/<str:slug>/jwks", conditional_page(IssuerViewSet.as_view({"get": "jwks"}))),
+    path("t/<str:slug>/authorize", Authorize.as_view(), name="openid_authorize"),
     # RFC 8414 section 3.1: the path of the issuer follows the well-known part.
     path(".well-known/oauth-authorization-server/t/<str:slug>", IssuerViewSet.as_view({"get": "metadata"})),
 ]

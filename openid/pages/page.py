@@ -21,7 +21,7 @@ from openid.pages import errors
 from openid.pages.languages import language_of
 from openid.pages.notices import NOTICES
 from openid.pages.steps import Steps, read_steps, write_steps
-from tenants import lookup
+from openid.tenant_of_request import tenant_of_request
 from tenants.lookup import TenantContext
 
 FORM_TOKEN: Final = "form_token"
@@ -46,7 +46,8 @@ class Page(View):
         self.nonce = secrets.token_urlsafe(16)
         with translation.override(language_of(request)):
             try:
-                self.tenant = lookup.find_by_slug(str(kwargs.pop("slug")))
+                self.tenant = tenant_of_request(request)
+                del kwargs["slug"]
                 response = self._respond(request, **kwargs)
             except Exception as problem:
                 response = self._error_page(as_api_error(problem))

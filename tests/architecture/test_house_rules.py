@@ -18,7 +18,10 @@ MEANINGLESS = {"utils", "util", "helpers", "helper", "common", "base", "misc", "
 # The names that Django looks for in a database backend.
 GIVEN_BY_DJANGO = {Path("tenants/backend/base.py"), Path("identity_platform/postgresql/base.py")}
 # Pages, documents and metrics, which are not JSON endpoints of the API.
-PAGES = ("admin/", "docs", "demo/", "password/reset", "email/verify", "email/undo", "invitations/accept", "favicon.ico")
+PAGES = (
+    *("admin/", "docs", "demo/", "password/reset", "email/verify", "email/undo", "invitations/accept", "favicon.ico"),
+    "t/<str:slug>/authorize",
+)
 NOT_OURS = ("schema", "metrics", ".well-known/security.txt", *PAGES)
 
 

@@ -1,0 +1,154 @@
+"""The steps between an authorization request and its response. Call everything here inside the tenant.
+
+Which step is next follows from the request and the browser's session alone, so that a page can be reloaded, skipped or opened
+twice without leaving the order: the code is issued only when no step is left.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from django.utils.timezone import now
+
+from openid.authorization.codes import new_code
+from openid.authorization.consents import covers, grant_consent
+from openid.authorization.parameters import CONSENT, LOGIN, NONE, SELECT_ACCOUNT
+from openid.authorization.requests import Pending
+from openid.errors import CONSENT_REQUIRED, LOGIN_REQUIRED, RequestExpired, StepRequired
+from openid.models import AuthorizationRequest
+from tenants.context import tenant_atomic
+from userflow.accounts.session_models import EndUserSession
+
+
+class Step(StrEnum):
+    """What the user has to do next."""
+
+    SIGN_IN = "sign_in"
+    STEP_UP = "step_up"
+    SELECT_ACCOUNT = "select_account"
+    CONSENT = "consent"
+    DONE = "done"
+
+
+# The errors of `prompt=none` (OpenID Connect Core section 3.1.2.6).
+_ERRORS = {
+    Step.SIGN_IN: (LOGIN_REQUIRED, "The user has to sign in."),
+    Step.STEP_UP: (LOGIN_REQUIRED, "The user has to prove a second factor."),
+    Step.SELECT_ACCOUNT: ("account_selection_required", "The user has to select an account."),
+    Step.CONSENT: (CONSENT_REQUIRED, "The user has to consent."),
+}
+
+
+def next_step(pending: Pending, session: EndUserSession | None) -> Step:
+    """Return what the user has to do next. `session` is the browser's active session, if there is one."""
+    if session is None or _must_sign_in_again(pending, session):
+        return Step.SIGN_IN
+    if session.acr < pending.parameters.acr:
+        return Step.STEP_UP
+    if _must_select_account(pending, session):
+        return Step.SELECT_ACCOUNT
+    return Step.CONSENT if _needs_consent(pending, session) else Step.DONE
+
+
+def _must_sign_in_again(pending: Pending, session: EndUserSession) -> bool:
+    parameters = pending.parameters
+    if parameters.subject and parameters.subject != str(session.user_id):
+        return True
+    # No state is kept about it: a verification since the request began is what it asks for.
+    if LOGIN in parameters.prompts and session.auth_time < pending.created_at:
+        return True
+    if parameters.max_age is None:
+        return False
+    return session.auth_time < pending.created_at - timedelta(seconds=parameters.max_age)
+
+
+def _must_select_account(pending: Pending, session: EndUserSession) -> bool:
+    # Signing in is selecting an account.
+    if SELECT_ACCOUNT not in pending.parameters.prompts or session.created_at >= pending.created_at:
+        return False
+    return not _since(session, pending.account_chosen_at)
+
+
+def _needs_consent(pending: Pending, session: EndUserSession) -> bool:
+    asked = CONSENT in pending.parameters.prompts
+    if asked and not _since(session, pending.consented_at):
+        return True
+    if pending.client.first_party:
+        return False
+    scopes = pending.parameters.consent_scopes
+    return not covers(user_id=session.user_id, client_id=pending.client.pk, scopes=scopes)
+
+
+def _since(session: EndUserSession, moment: datetime | None) -> bool:
+    """Return whether the user of this session has done it, and not that of a session before it in this browser."""
+    return moment is not None and moment >= session.created_at
+
+
+def choose_account(pending: Pending, session: EndUserSession) -> Pending:
+    """Store that the user goes on with the account of this session; return the request as it is then.
+
+    Raises RequestExpired.
+    """
+    moment = now()
+    _update(pending, account_chosen_at=moment)
+    return replace(pending, account_chosen_at=moment)
+
+
+def record_consent(pending: Pending, session: EndUserSession) -> Pending:
+    """Store that the user lets the application have what the request asks for; return the request as it is then.
+
+    Raises RequestExpired.
+    """
+    moment = now()
+    with tenant_atomic():
+        _update(pending, consented_at=moment)
+        grant_consent(user_id=session.user_id, client_id=pending.client.pk, scopes=pending.parameters.consent_scopes)
+    return replace(pending, consented_at=moment)
+
+
+def _update(pending: Pending, **fields: datetime) -> None:
+    if not AuthorizationRequest.objects.filter(digest=pending.digest).update(**fields):
+        raise RequestExpired
+
+
+def complete(pending: Pending, session: EndUserSession | None) -> str:
+    """Finish a request and return the address of the application with the code, `state` and `iss`.
+
+    Every step is checked again here. Raises StepRequired, and RequestExpired if the request was finished meanwhile.
+    """
+    step = next_step(pending, session)
+    if session is None or step is not Step.DONE:
+        raise StepRequired(step)
+    with tenant_atomic():
+        _finish(pending)
+        code = new_code(session, client_id=pending.client.pk, parameters=pending.parameters)
+    return pending.redirect_url(code=code)
+
+
+def deny(pending: Pending, error: str, description: str) -> str:
+    """Finish a request with an error; return the address of the application with it. Raises RequestExpired."""
+    _finish(pending)
+    return pending.redirect_url(error=error, error_description=description)
+
+
+def _finish(pending: Pending) -> None:
+    """Delete the request. Of two tabs only one finishes it."""
+    if pending.digest is None:
+        return
+    deleted, _ = AuthorizationRequest.objects.filter(digest=pending.digest).delete()
+    if not deleted:
+        raise RequestExpired
+
+
+def answer_without_pages(pending: Pending, session: EndUserSession | None) -> str | None:
+    """Return the address that answers a request at once, or None if the user has to do something first.
+
+    With `prompt=none` there is always one (OpenID Connect Core section 3.1.2.1).
+    """
+    try:
+        return complete(pending, session)
+    except StepRequired as needed:
+        if NONE not in pending.parameters.prompts:
+            return None
+        error, description = _ERRORS[Step(needed.step)]
+        return deny(pending, error, description)

@@ -1,0 +1,275 @@
+"""The parameters of authorization requests, validated (OpenID Connect Core section 3.1.2.1, RFC 6749, 7636, 8707, 9449).
+
+Response type and code challenge are checked by Authlib (`openid.server`), everything else here.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
+
+from identity_platform.api.errors import MalformedBody
+from identity_platform.api.parsers import MOST_PARAMETERS, json_object
+from openid.errors import RequestRejected
+from userflow.accounts.models import Client
+from userflow.accounts.session_policy import AAL1, AAL2
+
+OPENID: Final = "openid"
+OFFLINE_ACCESS: Final = "offline_access"
+# Scopes of OpenID Connect Core section 5.4, and of groups and roles, with the claims that each stands for.
+CLAIMS_OF_SCOPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "profile": ("name", "updated_at"),
+    "email": ("email", "email_verified"),
+    "phone": ("phone_number", "phone_number_verified"),
+    "groups": ("groups",),
+    "roles": ("roles",),
+}
+SCOPES: Final = (OPENID, *CLAIMS_OF_SCOPES, OFFLINE_ACCESS)
+CLAIMS: Final = tuple(name for names in CLAIMS_OF_SCOPES.values() for name in names)
+_SCOPE_OF_CLAIM: Final = {name: scope for scope, names in CLAIMS_OF_SCOPES.items() for name in names}
+
+NONE, LOGIN, CONSENT, SELECT_ACCOUNT = "none", "login", "consent", "select_account"
+PROMPTS: Final = (NONE, LOGIN, CONSENT, SELECT_ACCOUNT)
+
+# Each may be sent more than once (RFC 8707 section 2); no other parameter may (RFC 6749 section 3.1).
+_REPEATABLE: Final = frozenset({"resource"})
+# Code points that a parameter of this kind may have (RFC 6749 appendix A: NQCHAR and blank). Authlib repeats some parameters in
+# its messages, which allow no others.
+_NQ = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]*")
+_SCOPE_TOKENS = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*")
+_NOT_TEXT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+_BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
+_SECONDS = re.compile(r"[0-9]{1,9}")
+_LONGEST: Final = {"state": 2048, "nonce": 1024, "login_hint": 254, "ui_locales": 255, "claims": 4096, "scope": 4096}
+_LONGEST_OTHER: Final = 2048
+_MOST_RESOURCES: Final = 20
+
+
+class Sent:
+    """The parameters of a request as sent. One without a value counts as not sent (RFC 6749 section 3.1)."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._values: dict[str, list[str]] = {}
+        for name, value in pairs:
+            if value:
+                self._values.setdefault(name, []).append(value)
+
+    @classmethod
+    def from_form(cls, encoded: bytes) -> "Sent":
+        """Return the parameters of a query string or form body. Raises RequestRejected for what is not well-formed."""
+        pieces = encoded.split(b"&", MOST_PARAMETERS)
+        if len(pieces) > MOST_PARAMETERS or _BROKEN_ESCAPE.search(encoded):
+            raise RequestRejected("invalid_request", "The parameters are not well-formed.")
+        return cls(
+            (_decoded(name), _decoded(value)) for name, _, value in (piece.partition(b"=") for piece in pieces) if name
+        )
+
+    def get(self, name: str) -> str | None:
+        """Return the value of a parameter that was sent once, else None."""
+        values = self._values.get(name, ())
+        return values[0] if len(values) == 1 else None
+
+    def all(self, name: str) -> list[str]:
+        """Return every value of a parameter."""
+        return self._values.get(name, [])
+
+    def repeated(self) -> list[str]:
+        """Return the names of the parameters that were sent more than once and may not be."""
+        return [name for name, values in self._values.items() if len(values) > 1 and name not in _REPEATABLE]
+
+    def names(self) -> Collection[str]:
+        """Return the names of the parameters."""
+        return self._values.keys()
+
+
+def _decoded(text: bytes) -> str:
+    try:
+        return unquote_to_bytes(text.replace(b"+", b" ")).decode()
+    except UnicodeDecodeError:
+        raise RequestRejected("invalid_request", "The parameters are not UTF-8.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What an authorization request asks for, after validation. The client is stored beside it."""
+
+    redirect_uri: str
+    code_challenge: str
+    state: str | None = None
+    nonce: str = ""
+    # Those of the requested scopes that the client may have.
+    scopes: tuple[str, ...] = ()
+    # Audiences of the access token: the requested resources, else the default of the client.
+    audiences: tuple[str, ...] = ()
+    # The key that the code is bound to (RFC 9449 section 10).
+    dpop_jkt: str = ""
+    prompts: tuple[str, ...] = ()
+    # Seconds since the user was last verified.
+    max_age: int | None = None
+    # The assurance level that the session needs.
+    acr: str = AAL1
+    login_hint: str = ""
+    # Language tags, preferred first.
+    ui_locales: tuple[str, ...] = ()
+    # Claims that the request names one by one (OpenID Connect Core section 5.5).
+    id_token_claims: tuple[str, ...] = ()
+    userinfo_claims: tuple[str, ...] = ()
+    # The only user that may complete the request (section 5.5.1: the claim `sub` with a value).
+    subject: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the parameters as they are stored."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Parameters":
+        """Return stored parameters."""
+        fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in stored.items()}
+        return cls(**fields)
+
+    @property
+    def is_openid(self) -> bool:
+        """Whether the client asks for an ID token."""
+        return OPENID in self.scopes
+
+    @property
+    def consent_scopes(self) -> frozenset[str]:
+        """The scopes that the user has to consent to: those requested, and those of claims requested by name."""
+        named = (_SCOPE_OF_CLAIM[claim] for claim in (*self.id_token_claims, *self.userinfo_claims))
+        return frozenset((*self.scopes, *named))
+
+
+def read_parameters(sent: Sent, *, client: Client, redirect_uri: str, issuer: str) -> Parameters:
+    """Return the validated parameters of a request of this client.
+
+    Raises RequestRejected without a redirect URI; the caller knows it.
+    """
+    for name, values in ((name, sent.all(name)) for name in sent.names()):
+        if any(len(value) > _LONGEST.get(name, _LONGEST_OTHER) or _NOT_TEXT.search(value) for value in values):
+            raise RequestRejected("invalid_request", _named(name, "is too long or contains control characters."))
+    if sent.get("response_mode") not in (None, "query"):
+        raise RequestRejected("invalid_request", "response_mode must be query.")
+    max_age = _max_age(sent.get("max_age"))
+    claims = _Claims.read(sent.get("claims"))
+    acr = _acr((sent.get("acr_values") or "").split(" "))
+    return Parameters(
+        redirect_uri=redirect_uri,
+        code_challenge=sent.get("code_challenge") or "",
+        state=sent.get("state"),
+        nonce=sent.get("nonce") or "",
+        scopes=granted_scopes(sent.get("scope"), client),
+        audiences=granted_audiences(sent.all("resource"), client, issuer),
+        dpop_jkt=_dpop_jkt(sent.get("dpop_jkt")),
+        prompts=_prompts(sent.get("prompt")),
+        max_age=client.default_max_age if max_age is None else max_age,
+        acr=max(acr, claims.acr),
+        login_hint=sent.get("login_hint") or "",
+        ui_locales=tuple((sent.get("ui_locales") or "").split()),
+        id_token_claims=claims.id_token,
+        userinfo_claims=claims.userinfo,
+        subject=claims.subject,
+    )
+
+
+def is_plain(value: str) -> bool:
+    """Return whether a value has only characters that RFC 6749 appendix A allows in response and grant types."""
+    return _NQ.fullmatch(value) is not None
+
+
+def granted_scopes(scope: str | None, client: Client) -> tuple[str, ...]:
+    """Return the requested scopes that the client may have; unknown ones are ignored (OpenID Connect Core 3.1.2.1).
+
+    Raises RequestRejected (`invalid_scope`) if it is malformed or none of them is known.
+    """
+    if scope is None:
+        return ()
+    if not _SCOPE_TOKENS.fullmatch(scope):
+        raise RequestRejected("invalid_scope", "scope must be names separated by single blanks.")
+    known = {*SCOPES, *client.scopes}
+    granted = tuple(name for name in dict.fromkeys(scope.split(" ")) if name in known)
+    if not granted:
+        raise RequestRejected("invalid_scope", "None of these scopes exists for this client.")
+    return granted
+
+
+def granted_audiences(resources: list[str], client: Client, issuer: str) -> tuple[str, ...]:
+    """Return the audiences of access tokens: the requested resources (RFC 8707), else the client's first audience.
+
+    A client without audiences gets tokens for the issuer itself, that is for `/userinfo`. Raises RequestRejected
+    (`invalid_target`).
+    """
+    if len(resources) > _MOST_RESOURCES or not set(resources) <= {*client.audiences, issuer}:
+        raise RequestRejected("invalid_target", "The client may not ask for this resource.")
+    return tuple(dict.fromkeys(resources)) or tuple(client.audiences[:1]) or (issuer,)
+
+
+def _named(name: str, problem: str) -> str:
+    # A name that does not look like one may be a secret, and the text goes into addresses and logs.
+    return f"{name if re.fullmatch('[a-z_]{1,40}', name) else 'A parameter'} {problem}"
+
+
+def _max_age(stated: str | None) -> int | None:
+    if stated is None:
+        return None
+    if not _SECONDS.fullmatch(stated):
+        raise RequestRejected("invalid_request", "max_age must be a number of seconds.")
+    return int(stated)
+
+
+def _prompts(stated: str | None) -> tuple[str, ...]:
+    prompts = tuple(dict.fromkeys((stated or "").split()))
+    if not set(prompts) <= set(PROMPTS):
+        raise RequestRejected("invalid_request", "prompt must be none, login, consent or select_account.")
+    if NONE in prompts and len(prompts) > 1:
+        raise RequestRejected("invalid_request", "prompt=none excludes other values.")
+    return prompts
+
+
+def _acr(stated: Iterable[object]) -> str:
+    """Return the first known level of a list in order of preference; unknown ones are ignored."""
+    return next((str(value) for value in stated if value in (AAL1, AAL2)), AAL1)
+
+
+def _dpop_jkt(stated: str | None) -> str:
+    if stated is not None and not _THUMBPRINT.fullmatch(stated):
+        raise RequestRejected("invalid_request", "dpop_jkt must be a SHA-256 thumbprint in base64url.")
+    return stated or ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """The parameter `claims` (OpenID Connect Core section 5.5)."""
+
+    id_token: tuple[str, ...] = ()
+    userinfo: tuple[str, ...] = ()
+    acr: str = AAL1
+    subject: str = ""
+
+    @classmethod
+    def read(cls, stated: str | None) -> "_Claims":
+        if stated is None:
+            return cls()
+        try:
+            document = json_object(stated.encode())
+        except MalformedBody:
+            raise RequestRejected("invalid_request", "claims must be a JSON object.") from None
+        id_token, userinfo = (cls._members(document.get(name)) for name in ("id_token", "userinfo"))
+        acr = id_token.get("acr") or {}
+        values = acr.get("values")
+        subject = (id_token.get("sub") or {}).get("value") or (userinfo.get("sub") or {}).get("value") or ""
+        return cls(
+            id_token=tuple(name for name in CLAIMS if name in id_token),
+            userinfo=tuple(name for name in CLAIMS if name in userinfo),
+            acr=_acr([acr.get("value"), *(values if isinstance(values, list) else ())]),
+            subject=str(subject),
+        )
+
+    @staticmethod
+    def _members(stated: object) -> dict[str, dict[str, object] | None]:
+        if stated is None:
+            return {}
+        if not isinstance(stated, dict) or not all(rule is None or isinstance(rule, dict) for rule in stated.values()):
+            raise RequestRejected("invalid_request", "claims must map each claim to null or an object.")
+        return stated

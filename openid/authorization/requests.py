@@ -1,0 +1,188 @@
+"""Authorization requests: validated, pushed (RFC 9126), and kept while the user signs in and consents.
+
+A request is stored under the digest of its handle and belongs to one browser: the handle alone, in an address that an attacker
+sends to a victim, continues nothing in another browser.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import orjson
+from django.db import connections
+from django.utils.timezone import now
+
+from identity_platform.crypto import hash_token, new_token
+from openid.authorization.parameters import Parameters, Sent, is_plain, read_parameters
+from openid.clients import find_client
+from openid.errors import RequestExpired, RequestRejected
+from openid.models import AuthorizationRequest
+from openid.server import check_authorization_request
+from tenants.context import current_tenant, in_tenant
+from tenants.issuers import issuer_of
+from tenants.lookup import TenantContext
+from tenants.target import TENANT_ALIAS
+from userflow.accounts.models import Client
+from userflow.clients.redirects import matches
+
+REQUEST_URI_PREFIX: Final = "urn:ietf:params:oauth:request_uri:"
+PUSHED_SECONDS: Final = 90
+# Registration, a mailed code and a password reset fit into it.
+REQUEST_LASTS: Final = timedelta(hours=1)
+
+_CONSUME_PUSHED = (
+    "DELETE FROM openid_authorizationrequest WHERE digest = %s AND client_id = %s AND pushed AND expires_at > now()"
+    " RETURNING parameters::text"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A validated request that is not finished."""
+
+    tenant: TenantContext
+    client: Client
+    parameters: Parameters
+    created_at: datetime
+    # None: not stored, because the browser that brings it can be answered at once.
+    digest: bytes | None = None
+    account_chosen_at: datetime | None = None
+    consented_at: datetime | None = None
+
+    def redirect_url(self, **parameters: str) -> str:
+        """Return the address of the application with response parameters, `state` and `iss` (RFC 9207)."""
+        return response_url(self.tenant, self.parameters.redirect_uri, state=self.parameters.state, **parameters)
+
+
+def response_url(tenant: TenantContext, redirect_uri: str, *, state: str | None, **parameters: str) -> str:
+    """Return a redirect URI with response parameters, `state` and `iss` in its query (RFC 6749 section 4.1.2, RFC 9207)."""
+    fields = {**parameters, **({} if state is None else {"state": state}), "iss": issuer_of(tenant)}
+    # The registered address is kept character by character: it may have a scheme that urllib does not know.
+    separator = "" if redirect_uri.endswith(("?", "&")) else "&" if "?" in redirect_uri else "?"
+    return f"{redirect_uri}{separator}{urlencode(fields, quote_via=quote)}"
+
+
+def read_request(tenant: TenantContext, sent: Sent) -> Pending:
+    """Return the request that a browser brings to the authorization endpoint, validated or as it was pushed.
+
+    Raises RequestRejected: without `redirect_uri` for an error that the application must not get.
+    """
+    client = find_client(tenant, sent.get("client_id"))
+    if client is None:
+        raise RequestRejected("invalid_request", "client_id must be that of an active client of this tenant.")
+    request_uri = sent.get("request_uri")
+    if request_uri is not None and request_uri.startswith(REQUEST_URI_PREFIX):
+        return _pushed(tenant, client, request_uri.removeprefix(REQUEST_URI_PREFIX))
+    pending = validated(tenant, client, sent)
+    if client.require_par:
+        problem = "This client has to push its authorization requests (RFC 9126)."
+        raise _returned(RequestRejected("invalid_request", problem), pending.parameters.redirect_uri, sent)
+    return pending
+
+
+def validated(tenant: TenantContext, client: Client, sent: Sent) -> Pending:
+    """Return a request with valid parameters. Raises RequestRejected."""
+    redirect_uri = sent.get("redirect_uri")
+    if redirect_uri is None or not matches(client.redirect_uris, redirect_uri):
+        raise RequestRejected("invalid_request", "redirect_uri must be one of those that the client has registered.")
+    try:
+        return Pending(tenant, client, _read(tenant, client, sent, redirect_uri), created_at=now())
+    except RequestRejected as problem:
+        raise _returned(problem, redirect_uri, sent) from None
+
+
+def _read(tenant: TenantContext, client: Client, sent: Sent, redirect_uri: str) -> Parameters:
+    if sent.repeated():
+        raise RequestRejected("invalid_request", "A parameter appears more than once.")
+    for name in ("request", "request_uri"):
+        if sent.get(name) is not None:
+            raise RequestRejected(f"{name}_not_supported", f"The parameter {name} is not supported.")
+    response_type = sent.get("response_type")
+    if response_type is None or not is_plain(response_type):
+        raise RequestRejected("invalid_request", "response_type must be code.")
+    names = ("client_id", "response_type", "redirect_uri", "code_challenge", "code_challenge_method")
+    check_authorization_request(client, {name: value for name in names if (value := sent.get(name)) is not None})
+    return read_parameters(sent, client=client, redirect_uri=redirect_uri, issuer=issuer_of(tenant))
+
+
+def _returned(problem: RequestRejected, redirect_uri: str, sent: Sent) -> RequestRejected:
+    return RequestRejected(problem.error, problem.description, redirect_uri=redirect_uri, state=sent.get("state"))
+
+
+def push_request(*, tenant: TenantContext, client: Client, sent: Sent) -> str:
+    """Store a request that its client sends directly and return its `request_uri`: 90 seconds, used once (RFC 9126).
+
+    Raises RequestRejected, UnknownTenant, TenantSuspended, TenantBusy.
+    """
+    if sent.get("request_uri") is not None:
+        raise RequestRejected("invalid_request", "A pushed request cannot refer to another one.")
+    handle = new_token()
+    _store(validated(tenant, client, sent), handle, lasts=timedelta(seconds=PUSHED_SECONDS), pushed=True)
+    return REQUEST_URI_PREFIX + handle
+
+
+def begin_request(pending: Pending, browser: str) -> str:
+    """Store a request until the user of this browser has finished it; return its handle, for the address of a page.
+
+    `browser` is the value of the cookie that names the browser. Raises UnknownTenant, TenantSuspended, TenantBusy.
+    """
+    handle = new_token()
+    _store(pending, handle, lasts=REQUEST_LASTS, browser_digest=hash_token(browser))
+    return handle
+
+
+def _store(
+    pending: Pending, handle: str, *, lasts: timedelta, pushed: bool = False, browser_digest: bytes | None = None
+) -> None:
+    with in_tenant(pending.tenant.tenant_id):
+        AuthorizationRequest.objects.create(
+            digest=hash_token(handle),
+            client_id=pending.client.pk,
+            parameters=pending.parameters.to_json(),
+            pushed=pushed,
+            browser_digest=browser_digest,
+            expires_at=now() + lasts,
+        )
+
+
+def _pushed(tenant: TenantContext, client: Client, handle: str) -> Pending:
+    """Return a pushed request of this client; it cannot be used again. Raises RequestRejected."""
+    with in_tenant(tenant.tenant_id):
+        stored = _consume_pushed(client, handle)
+    parameters = Parameters.from_json(stored) if stored else None
+    if parameters is None or not matches(client.redirect_uris, parameters.redirect_uri):
+        raise RequestRejected("invalid_request_uri", "request_uri is unknown, expired, used, or of another client.")
+    return Pending(tenant, client, parameters, created_at=now())
+
+
+def _consume_pushed(client: Client, handle: str) -> dict[str, Any] | None:
+    """Delete the request and return its parameters, in one statement: of two browsers only one gets it."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_CONSUME_PUSHED, [hash_token(handle), client.pk])
+        row = cursor.fetchone()
+    return None if row is None else dict(orjson.loads(row[0]))
+
+
+def pending_request(handle: str, browser: str) -> Pending:
+    """Return the request of this handle, if this browser has brought it. Call it inside the tenant. Raises RequestExpired."""
+    tenant = current_tenant()
+    row = AuthorizationRequest.objects.filter(
+        digest=hash_token(handle), pushed=False, browser_digest=hash_token(browser), expires_at__gt=now()
+    ).first()
+    client = find_client(tenant, row.client_id) if row else None
+    if row is None or client is None:
+        raise RequestExpired
+    parameters = Parameters.from_json(row.parameters)
+    # The client may have changed since the request began.
+    if not matches(client.redirect_uris, parameters.redirect_uri):
+        raise RequestExpired
+    return Pending(
+        tenant,
+        client,
+        parameters,
+        created_at=row.created_at,
+        digest=bytes(row.digest),
+        account_chosen_at=row.account_chosen_at,
+        consented_at=row.consented_at,
+    )

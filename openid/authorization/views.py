@@ -1,0 +1,62 @@
+"""The authorization endpoint (RFC 6749 section 3.1, OpenID Connect Core section 3.1.2)."""
+
+from django.http import HttpRequest, HttpResponse
+
+from openid.authorization import flow
+from openid.authorization.parameters import Sent
+from openid.authorization.requests import begin_request, read_request, response_url
+from openid.errors import AuthorizationRejected, RequestRejected
+from openid.pages.page import Page
+from tenants.context import in_tenant
+from tenants.states import Purpose
+from userflow.accounts.session_models import EndUserSession
+
+FORM = "application/x-www-form-urlencoded"
+
+
+class Authorize(Page):
+    """Send the browser back to the application, or to the pages where its user signs in and consents."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Read the request from the query."""
+        # WSGI passes bytes as Latin-1 characters (PEP 3333).
+        return self._begin(request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Read the request from a form (OpenID Connect Core section 3.1.2.1). Raises AuthorizationRejected."""
+        if request.content_type != FORM:
+            raise AuthorizationRejected(f"Send the parameters as {FORM}.")
+        return self._begin(request.body)
+
+    def _check_form(self, request: HttpRequest) -> None:
+        """Check nothing: the form is one of the application, and a request changes nothing by itself."""
+
+    def _begin(self, encoded: bytes) -> HttpResponse:
+        self.tenant.check(Purpose.SIGN_IN)
+        try:
+            pending = read_request(self.tenant, Sent.from_form(encoded))
+        except RequestRejected as problem:
+            return self._rejected(problem)
+        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+            address = flow.answer_without_pages(pending, self._session())
+            if address is None:
+                address = f"{self.root}/signin?request={begin_request(pending, self.browser)}"
+        return redirect_to(address)
+
+    def _session(self) -> EndUserSession | None:
+        return None
+
+    def _rejected(self, problem: RequestRejected) -> HttpResponse:
+        """Return the error to the application, or raise AuthorizationRejected while its address is not known to be right."""
+        if problem.redirect_uri is None:
+            raise AuthorizationRejected(problem.description)
+        fields = {"error": problem.error, "error_description": problem.description}
+        return redirect_to(response_url(self.tenant, problem.redirect_uri, state=problem.state, **fields))
+
+
+def redirect_to(address: str) -> HttpResponse:
+    """Return a redirect that is followed with GET (RFC 9700 section 4.12).
+
+    Django's own class rejects the schemes of native applications; the address is a registered one or the platform's.
+    """
+    return HttpResponse(status=303, headers={"Location": address})

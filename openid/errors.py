@@ -1,0 +1,52 @@
+"""Errors of authorization requests and of the hosted pages."""
+
+from typing import Final
+
+from identity_platform.api.errors import ApiError, OAuthError
+
+LOGIN_REQUIRED: Final = "login_required"
+CONSENT_REQUIRED: Final = "consent_required"
+INTERACTION_REQUIRED: Final = "interaction_required"
+ACCESS_DENIED: Final = "access_denied"
+
+
+class RequestRejected(Exception):
+    """An authorization request is rejected (RFC 6749 section 4.1.2.1, OpenID Connect Core section 3.1.2.6).
+
+    `redirect_uri` is set once the client and the URI are known to be right: only then may the browser be sent there with the
+    error. Otherwise a page shows it.
+    """
+
+    def __init__(self, error: str, description: str, *, redirect_uri: str | None = None, state: str | None = None):
+        self.error = error
+        self.description = description
+        self.redirect_uri = redirect_uri
+        self.state = state
+        super().__init__(error)
+
+
+class AuthorizationRejected(ApiError):
+    """400 of a page: an authorization request is rejected, and no address is known that could get the error."""
+
+    message = "The application has sent a request that cannot be answered."
+
+
+class RequestExpired(ApiError):
+    """400: the authorization request is unknown, expired, finished, or another browser's."""
+
+    message = "This sign-in has expired or is already finished. Go back to the application and start again."
+
+
+class StepRequired(Exception):
+    """The user has to do something before the request is complete: `step` of `openid.authorization.flow.Step`."""
+
+    def __init__(self, step: str):
+        self.step = step
+        super().__init__(step)
+
+
+class InvalidTarget(OAuthError):
+    """400 `invalid_target` (RFC 8707 section 2): a resource that the client may not ask for."""
+
+    error = "invalid_target"
+    message = "The client may not ask for this resource. Its field `audiences` lists those that it may ask for."

@@ -1,0 +1,72 @@
+"""An application that signs users in through a tenant's OpenID endpoints."""
+
+import base64
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from tests.world import Api, TestTenant, assert_created
+from userflow.accounts.models import Client
+
+CALLBACK = "https://app.example.com/callback"
+
+
+def challenge_of(verifier: str) -> str:
+    """Return the S256 challenge of a verifier (RFC 7636 section 4.2)."""
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+
+
+def register_application(tenant: TestTenant, **fields: Any) -> dict[str, Any]:
+    """Create a client through the API; `fields` that the API does not take yet are stored directly."""
+    stored = {name: fields.pop(name) for name in list(fields) if name not in API_FIELDS}
+    body = {"name": "Shop", "type": "public", "redirect_uris": [CALLBACK], **fields}
+    created = assert_created(tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", body))
+    if stored:
+        Client.objects.filter(pk=created["client_id"]).update(**stored)
+    return created
+
+
+API_FIELDS = frozenset({"name", "type", "redirect_uris", "scopes"})
+
+
+@dataclass
+class Application:
+    """An application and the browser of one user at it."""
+
+    tenant: TestTenant
+    client: dict[str, Any]
+    browser: Api = field(default_factory=Api)
+    verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48))
+
+    @property
+    def issuer(self) -> str:
+        return f"/t/{self.tenant.slug}"
+
+    def parameters(self, **changed: Any) -> dict[str, Any]:
+        """Return the parameters of an authorization request; None removes one."""
+        sent = {
+            "client_id": self.client["client_id"],
+            "response_type": "code",
+            "redirect_uri": CALLBACK,
+            "scope": "openid",
+            "state": "a state",
+            "nonce": "a nonce",
+            "code_challenge": challenge_of(self.verifier),
+            "code_challenge_method": "S256",
+            **changed,
+        }
+        return {name: value for name, value in sent.items() if value is not None}
+
+    def authorize(self, **changed: Any) -> Any:
+        """Send the browser to the authorization endpoint."""
+        query = urlencode(self.parameters(**changed), doseq=True)
+        return self.browser.get(f"{self.issuer}/authorize?{query}")
+
+
+def query_of(address: str) -> dict[str, str]:
+    """Return the query of an address, each parameter once."""
+    parts = parse_qs(urlsplit(address).query, strict_parsing=True)
+    assert all(len(values) == 1 for values in parts.values()), address
+    return {name: values[0] for name, values in parts.items()}
