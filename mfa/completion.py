@@ -15,7 +15,7 @@ from userflow.credentials import tickets
 from userflow.credentials.attempts import Counter
 from userflow.errors import NotSignedInByTicket
 from userflow.sessions.client_authentication import is_authenticated, reject_sign_in
-from userflow.sessions.issue import TokenPair, TokenSubject
+from userflow.sessions.issue import TokenPair, TokenSubject, browser_sign_in
 from userflow.signin import actions
 
 
@@ -87,11 +87,13 @@ def subject_and_tenant(
 ) -> tuple[TokenSubject, lookup.TenantContext | None]:
     """Return the subject of a session of the user, and the tenant.
 
-    With `caller` the client authenticates now; the client of a login's ticket has authenticated before. Raises
-    NotSignedInByTicket (401, the client was deactivated since), ClientNotAuthenticated, TenantSuspended.
+    With `caller` the client authenticates now; the client of a login's ticket has authenticated before. A browser's session
+    has no client. Raises NotSignedInByTicket (401, the client was deactivated since), ClientNotAuthenticated, TenantSuspended.
     """
     if isinstance(user, EndUser):
         entered = current_tenant()
+        if browser_sign_in.get() is not None:
+            return actions.subject_of(user), entered
         client = active_client(client_id, entered.tenant_id)
         if client is None or client_id is None:
             raise NotSignedInByTicket

@@ -18,3 +18,8 @@ end_user_activity_set: Final = Signal()
 # An end user is about to be erased. Sent with `user`, in the transaction, before the user's row goes. The receiver deletes
 # what it holds of the user and returns its model and the ids of the rows that are gone.
 end_user_erasing: Final = Signal()
+
+# Sessions that OpenID Connect had opened for applications have ended. Sent with `sessions`
+# (`userflow.sessions.ending.EndedSession`) in the transaction that ends them, in the tenant. The receiver queues the logout
+# tokens.
+application_sessions_ended: Final = Signal()

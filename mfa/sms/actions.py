@@ -73,7 +73,9 @@ class _Waiting:
     response: CodeSent
 
 
-def begin_sms_setup(*, tenant_id: UUID, client_id: UUID, email: str, phone_number: str, caller: Caller) -> CodeSent:
+def begin_sms_setup(
+    *, tenant_id: UUID, client_id: UUID | None, email: str, phone_number: str, caller: Caller
+) -> CodeSent:
     """Send a code to a number that the user wants to enroll.
 
     Only the confirmation, which proves that the caller holds the number, tells whether another user has it. Raises what
@@ -92,7 +94,7 @@ def begin_sms_setup(*, tenant_id: UUID, client_id: UUID, email: str, phone_numbe
 def confirm_sms_setup(
     *,
     tenant_id: UUID,
-    client_id: UUID,
+    client_id: UUID | None,
     email: str,
     phone_number: str,
     code: str,
@@ -164,7 +166,7 @@ def _budget_of(proof: Proof) -> str:
 
 
 def request_sms_code(
-    *, tenant_id: UUID, client_id: UUID, email: str, caller: Caller, mfa_token: str | None = None
+    *, tenant_id: UUID, client_id: UUID | None, email: str, caller: Caller, mfa_token: str | None = None
 ) -> CodeSent:
     """Send a code to the user's enrolled phone.
 

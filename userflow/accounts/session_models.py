@@ -91,6 +91,12 @@ class EndUserSession(Session, TenantModel):
         ]
 
     @classmethod
+    def expired(cls, moment: datetime) -> models.Q:
+        """As every session; that of a browser stays while an application's session needs it."""
+        living = cls._base_manager.filter(parent_id=models.OuterRef("pk"), expires_at__gte=moment - SESSION_KEPT)
+        return super().expired(moment) & ~models.Q(models.Exists(living))
+
+    @classmethod
     def close_all(cls, moment: datetime) -> None:
         """After a restore every user signs in again."""
         cls._base_manager.filter(ended_at=None).update(ended_at=moment, end_reason="restored")

@@ -28,6 +28,7 @@ from userflow.accounts.realms import END_USERS
 from userflow.clients.redirects import checked_redirect_uris
 from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
 from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.ending import end_found
 
 DEFAULT_CLIENT = "Default client"
 # A prefix lets scanners for leaked secrets recognize it.
@@ -162,9 +163,8 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
 
 def _end_users_sessions(tenant_id: UUID, client_id: UUID) -> None:
     with in_tenant(tenant_id, Purpose.WRITE):
-        END_USERS.sessions._default_manager.filter(client_id=client_id, ended_at=None).update(
-            ended_at=now(), end_reason="client_deactivated"
-        )
+        sessions = END_USERS.sessions._default_manager.filter(client_id=client_id)
+        end_found(END_USERS, sessions, reason="client_deactivated")
 
 
 def rotate_client_secret(

@@ -20,6 +20,7 @@ from userflow.directory.models import DirectoryConfig, DirectoryLink
 from userflow.directory.objects import Entry
 from userflow.directory.plan import Change, Person
 from userflow.events.outbox import publish_for_each
+from userflow.sessions.ending import end_found
 
 MOST_NAMED: Final = 1000
 # The fields of `Person`, in their order.
@@ -199,8 +200,7 @@ def _set_active(user_ids: Collection[UUID], *, active: bool) -> list[UUID]:
 
 
 def _end_sessions(user_ids: Collection[UUID], *, reason: str) -> None:
-    sessions = END_USERS.sessions._default_manager.filter(user_id__in=user_ids, ended_at=None)
-    sessions.update(ended_at=now(), end_reason=reason)
+    end_found(END_USERS, END_USERS.sessions._default_manager.filter(user_id__in=user_ids), reason=reason)
 
 
 def set_members(group: Group, external_ids: Collection[str], config: DirectoryConfig, *, only_add: bool) -> None:

@@ -1,16 +1,30 @@
 """End sessions: one, all but one, or all access of a user; and require that a session is active."""
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from uuid import UUID
 
+from django.db import transaction
+from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 
 from identity_platform.api.errors import AccessTokenInvalid
 from tenants.context import in_tenant
+from userflow import signals
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.session_models import EndUserSession, Session
 from userflow.credentials import tickets
 from userflow.sessions import issue
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSession:
+    """A session of an application that has ended (`signals.application_sessions_ended`)."""
+
+    id: UUID
+    user_id: UUID
+    client_id: UUID
 
 
 def end_sessions(
@@ -18,14 +32,47 @@ def end_sessions(
 ) -> int:
     """End one session of a user, or all except `keep`; return how many ended.
 
-    Their tokens are rejected from the next request on.
+    The sessions of applications end with that of the browser that has signed them in. With `keep` the browser's session
+    and its applications' stay if one of them is kept. Their tokens are rejected from the next request on.
     """
-    found = realm.sessions._default_manager.filter(user_id=user_id, ended_at=None)
+    found = realm.sessions._default_manager.filter(user_id=user_id)
     if session_id is not None:
         found = found.filter(pk=session_id)
     if keep is not None:
         found = found.exclude(pk=keep)
-    return found.update(ended_at=now(), end_reason=reason)
+        if realm is END_USERS:
+            family = EndUserSession._default_manager.filter(Q(parent_id=keep) | Q(children__id=keep))
+            found = found.exclude(pk__in=family.values("pk"))
+    return end_found(realm, found, reason=reason)
+
+
+def end_found(realm: Realm, found: QuerySet[Session], *, reason: str) -> int:
+    """End those of these sessions that are active, and with sessions of browsers those of their applications.
+
+    Return how many ended. `signals.application_sessions_ended` names those that OpenID Connect had opened.
+    """
+    active = found.filter(ended_at=None)
+    if realm is ADMINS:
+        return active.update(ended_at=now(), end_reason=reason)
+    with transaction.atomic(using=realm.alias, savepoint=False):
+        columns = ("pk", "user_id", "client_id", "parent_id", "browser_digest")
+        ended = list(active.order_by("pk").select_for_update(no_key=True, of=("self",)).values_list(*columns))
+        if browsers := [pk for pk, _, _, _, browser in ended if browser is not None]:
+            # A statement of its own, after the locks: it sees the children that were opened meanwhile.
+            children = EndUserSession._default_manager.filter(parent_id__in=browsers, ended_at=None)
+            children = children.exclude(pk__in=[row[0] for row in ended]).order_by("pk")
+            ended += children.select_for_update(no_key=True, of=("self",)).values_list(*columns)
+        if not ended:
+            return 0
+        EndUserSession._default_manager.filter(pk__in=[row[0] for row in ended]).update(
+            ended_at=now(), end_reason=reason
+        )
+        applications = [
+            EndedSession(pk, user, client) for pk, user, client, parent, _ in ended if parent is not None and client
+        ]
+        if applications:
+            signals.application_sessions_ended.send(end_found, sessions=applications)
+    return len(ended)
 
 
 def end_everything(realm: Realm, *, user_id: UUID, reason: str) -> int:

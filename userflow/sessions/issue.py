@@ -1,25 +1,31 @@
 """Open sessions and issue their tokens. Claims are written here only."""
 
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from uuid import UUID
+from typing import Final
+from uuid import UUID, uuid4
 
+import jwt
 import orjson
 from django.conf import settings
 from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
-from identity_platform.crypto import hash_token
+from identity_platform.crypto import hash_token, new_token
 from tenants import lookup
 from tenants.issuers import issuer_of
 from userflow.accounts import principals
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.accounts.session_models import Session
+from userflow.accounts.session_models import EndUserSession, Session
 from userflow.accounts.session_policy import SessionLimits, acr_of, session_limits
 from userflow.credentials.attempts import Counter
 from userflow.errors import WrongCredentials
-from userflow.sessions import queries
+from userflow.sessions import queries, signing
 from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import new_refresh_token
 from userflow.sessions.token_classes import AccessToken
@@ -28,6 +34,26 @@ from userflow.sessions.token_classes import AccessToken
 CLOCK_ROOM = timedelta(seconds=120)
 # Bytes of JSON; base64 adds a third in the token.
 LONGEST_GROUPS_CLAIM = 3072
+ID_TOKEN_SECONDS: Final = 3600
+# OpenID Connect Back-Channel Logout section 2.4 recommends at most two minutes.
+LOGOUT_TOKEN_SECONDS: Final = 120
+LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
+# What a first-party application or one with the scope of this name learns from an access token.
+ROLES_SCOPE: Final = "roles"
+GROUPS_SCOPE: Final = "groups"
+
+
+@dataclass(slots=True)
+class BrowserSignIn:
+    """The browser session that a sign-in at the hosted pages opens; `cookie` is set once the session is stored."""
+
+    cookie: str | None = None
+    session_id: UUID | None = None
+    pending: str = ""
+
+
+# Set by `sessions.browser.opening_browser_session`.
+browser_sign_in: ContextVar[BrowserSignIn | None] = ContextVar("browser_sign_in", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +71,25 @@ class TokenSubject:
 
 @dataclass(frozen=True, slots=True)
 class TokenPair:
-    """The tokens of a completed sign-in or refresh."""
+    """The tokens of a completed sign-in or refresh. Those of a browser's session are empty: only its cookie is sent."""
 
     access_token: str
     refresh_token: str
     expires_in: int
     session_id: UUID
     token_type: str = "Bearer"
+    # Of a session that OpenID Connect has opened.
+    scope: str | None = None
 
     def fields(self) -> dict[str, str | int]:
         """Return the fields of the response (RFC 6749 section 5.1)."""
-        return {
+        fields: dict[str, str | int] = {
             "access_token": self.access_token,
             "refresh_token": self.refresh_token,
             "token_type": self.token_type,
             "expires_in": self.expires_in,
         }
+        return fields if self.scope is None else {**fields, "scope": self.scope}
 
 
 def access_token_seconds(tenant: lookup.TenantContext | None) -> int:
@@ -95,7 +124,7 @@ def open_session(
     rights = queries.open_session(
         realm,
         session,
-        realm.refresh_tokens(digest=hash_token(refresh_token), session_id=session.pk),
+        realm.refresh_tokens(digest=hash_token(refresh_token) if refresh_token else None, session_id=session.pk),
         tenant_id=subject.tenant_id,
         password=password,
         password_only=password_only,
@@ -109,7 +138,7 @@ def open_session(
 def new_session(
     realm: Realm, subject: TokenSubject, *, amr: tuple[str, ...], tenant: lookup.TenantContext | None, user_agent: str
 ) -> tuple[Session, str]:
-    """Return an unsaved session of the subject and its first refresh token."""
+    """Return an unsaved session of the subject and its first refresh token; of a browser's session the latter is empty."""
     moment, limits = now(), limits_of(subject, tenant)
     session = realm.sessions(
         user_id=subject.user_id,
@@ -122,6 +151,11 @@ def new_session(
         address=current_origin().address,
         user_agent=user_agent[:255],
     )
+    opening = browser_sign_in.get()
+    if opening is not None and isinstance(session, EndUserSession):
+        opening.pending = new_token()
+        session.client_id, session.browser_digest = None, hash_token(opening.pending)
+        return session, ""
     return session, new_refresh_token(realm, subject.tenant_id)
 
 
@@ -133,6 +167,10 @@ def first_tokens(
     tenant: lookup.TenantContext | None,
 ) -> TokenPair:
     """Return the tokens of a session that was just stored, with the rights of its user."""
+    opening = browser_sign_in.get()
+    if opening is not None and isinstance(session, EndUserSession):
+        opening.cookie, opening.session_id = opening.pending, session.pk
+        return TokenPair("", "", 0, session.pk)
     holder = replace(subject, roles=rights.roles, permissions=rights.permissions, groups=rights.groups)
     access, seconds = access_token(
         holder, session.pk, amr=tuple(session.amr), auth_time=session.auth_time, ends=session.expires_at, tenant=tenant
@@ -161,6 +199,109 @@ def access_token(
     if subject.kind == principals.END_USER:
         access.payload.update(_groups_claim(subject.groups))
     return str(access), seconds
+
+
+def application_access_token(
+    session: EndUserSession,
+    rights: Rights,
+    *,
+    tenant: lookup.TenantContext,
+    first_party: bool,
+    scopes: tuple[str, ...] | None = None,
+    audiences: tuple[str, ...] | None = None,
+    seconds: int | None = None,
+) -> tuple[str, int]:
+    """Return an access token of an application's session (RFC 9068), and its lifetime in seconds.
+
+    `scopes` and `audiences` are those asked for now (default: all that the session has; more is never granted), `seconds` is
+    the client's own lifetime. A first-party application gets the user's roles, groups and permissions. Another one gets the
+    permissions that its scopes name, and roles and groups with the scopes `roles` and `groups`.
+    """
+    granted = tuple(scope for scope in session.scopes if scopes is None or scope in scopes)
+    aud = [audience for audience in session.audiences if audiences is None or audience in audiences]
+    lifetime = min(seconds or access_token_seconds(tenant), max(1, round((session.expires_at - now()).total_seconds())))
+    subject = TokenSubject(principals.END_USER, session.user_id, tenant.tenant_id, session.client_id)
+    access = _stamped(AccessToken(), subject, lifetime, tenant)
+    access["aud"] = aud[0] if len(aud) == 1 else aud
+    access["scope"] = " ".join(granted)
+    access["sid"] = str(session.pk)
+    access["amr"], access["acr"] = list(session.amr), session.acr
+    access["auth_time"] = int(session.auth_time.timestamp())
+    if first_party or ROLES_SCOPE in granted:
+        access["roles"] = list(rights.roles)
+    if first_party or GROUPS_SCOPE in granted:
+        access.payload.update(_groups_claim(rights.groups))
+    access["permissions"] = sorted(allowed_permissions(rights.permissions, granted, first_party=first_party))
+    if session.dpop_jkt:
+        access["cnf"] = {"jkt": session.dpop_jkt}  # RFC 9449 section 6.1
+    return str(access), lifetime
+
+
+def allowed_permissions(permissions: Iterable[str], scopes: Iterable[str], *, first_party: bool) -> frozenset[str]:
+    """Return those of a user's permissions that an application may use: all of them if it is first-party, else those
+    that its scopes name."""
+    return frozenset(permissions) if first_party else frozenset(permissions) & frozenset(scopes)
+
+
+def id_token(
+    session: EndUserSession,
+    *,
+    tenant: lookup.TenantContext,
+    nonce: str = "",
+    access_token: str | None = None,
+    algorithm: str = signing.ES256,
+    claims: Mapping[str, object] | None = None,
+) -> str:
+    """Return the ID token of an application's session (OpenID Connect Core sections 2 and 3.1.3.6).
+
+    `claims` are those about the user; none of them replaces a claim of the token itself. `access_token` is the one that is
+    returned together with it.
+    """
+    moment = int(now().timestamp())
+    client_id = str(session.client_id)
+    payload: dict[str, object] = {
+        **(claims or {}),
+        "iss": issuer_of(tenant),
+        "sub": str(session.user_id),
+        "aud": client_id,
+        "azp": client_id,
+        "iat": moment,
+        "exp": moment + ID_TOKEN_SECONDS,
+        "auth_time": int(session.auth_time.timestamp()),
+        "acr": session.acr,
+        "amr": list(session.amr),
+        "sid": str(session.pk),
+    }
+    if nonce:
+        payload["nonce"] = nonce
+    if access_token is not None:
+        # The left half of the hash of the signature's algorithm, SHA-256 for both of ours.
+        digest = hashlib.sha256(access_token.encode()).digest()
+        payload["at_hash"] = base64.urlsafe_b64encode(digest[:16]).rstrip(b"=").decode()
+    return _signed(payload, tenant, algorithm, header_type="JWT")
+
+
+def logout_token(
+    *, tenant: lookup.TenantContext, client_id: UUID, user_id: UUID, session_id: UUID, algorithm: str = signing.ES256
+) -> str:
+    """Return a logout token (OpenID Connect Back-Channel Logout section 2.4), signed as the client's ID tokens are."""
+    moment = int(now().timestamp())
+    payload: dict[str, object] = {
+        "iss": issuer_of(tenant),
+        "sub": str(user_id),
+        "aud": str(client_id),
+        "iat": moment,
+        "exp": moment + LOGOUT_TOKEN_SECONDS,
+        "jti": str(uuid4()),
+        "events": {LOGOUT_EVENT: {}},
+        "sid": str(session_id),
+    }
+    return _signed(payload, tenant, algorithm, header_type="logout+jwt")
+
+
+def _signed(payload: dict[str, object], tenant: lookup.TenantContext, algorithm: str, *, header_type: str) -> str:
+    signer = signing.signer(tenant.tenant_id, algorithm)
+    return jwt.encode(payload, signer.key, algorithm=algorithm, headers={"kid": signer.kid, "typ": header_type})
 
 
 def _groups_claim(groups: tuple[str, ...]) -> dict[str, object]:

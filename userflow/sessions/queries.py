@@ -9,9 +9,10 @@ import orjson
 from django.db import connections, models
 
 from identity_platform.audit.origin import current_origin
+from identity_platform.crypto import hash_token
 from identity_platform.postgresql.values import SqlValue
 from userflow.accounts.realms import END_USERS, Realm
-from userflow.accounts.session_models import RefreshToken, Session
+from userflow.accounts.session_models import EndUserSession, RefreshToken, Session
 from userflow.credentials.attempts import Counter
 
 # Open a session with its first refresh token, clear the counter of attempts at the last step, and audit the sign-in.
@@ -25,16 +26,17 @@ WITH owner AS (
   RETURNING id
 ), new_session AS (
   INSERT INTO userflow_endusersession (id, user_id, client_id, amr, acr, auth_time, created_at, last_used_at, expires_at,
-    ended_at, end_reason, address, user_agent)
+    ended_at, end_reason, address, user_agent, browser_digest)
   SELECT %(session_id)s::uuid, owner.id, %(session_client_id)s::uuid, %(session_amr)s::jsonb, %(session_acr)s::text,
     %(session_auth_time)s::timestamptz, %(session_created_at)s::timestamptz, %(session_last_used_at)s::timestamptz,
     %(session_expires_at)s::timestamptz, %(session_ended_at)s::timestamptz, %(session_end_reason)s::text,
-    %(session_address)s::text, %(session_user_agent)s::text FROM owner
+    %(session_address)s::text, %(session_user_agent)s::text, %(session_browser_digest)s::bytea FROM owner
   RETURNING id
 ), refresh_token AS (
   INSERT INTO userflow_enduserrefreshtoken (digest, issued_at, used_at, successor_sealed, session_id)
   SELECT %(refresh_digest)s::bytea, %(refresh_issued_at)s::timestamptz, %(refresh_used_at)s::timestamptz,
     %(refresh_successor_sealed)s::bytea, new_session.id FROM new_session
+  WHERE %(refresh_digest)s::bytea IS NOT NULL
 ), cleared_attempts AS (
   DELETE FROM userflow_enduserattempts a USING owner
   WHERE a.subject = owner.id::text AND a.factor = %(factor)s AND a.caller = %(caller)s
@@ -51,6 +53,41 @@ SELECT
   (SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m
     JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = owner.id)
 FROM owner
+"""
+# Open the session of an application below that of a browser. The parent's row lock makes an end of the parent at the same
+# moment wait, and end the child too, or be seen here.
+_OPEN_CHILD_SESSION = """
+WITH parent AS (
+  SELECT p.id, p.user_id FROM userflow_endusersession p JOIN userflow_enduser u ON u.id = p.user_id
+  WHERE p.id = %(session_parent_id)s AND p.browser_digest IS NOT NULL AND p.ended_at IS NULL AND p.expires_at > now()
+    AND u.active
+  FOR NO KEY UPDATE OF p
+), child AS (
+  INSERT INTO userflow_endusersession (id, user_id, parent_id, client_id, amr, acr, auth_time, created_at, last_used_at,
+    expires_at, end_reason, address, user_agent, scopes, audiences, userinfo_claims, dpop_jkt)
+  SELECT %(session_id)s::uuid, parent.user_id, parent.id, %(session_client_id)s::uuid, %(session_amr)s::jsonb,
+    %(session_acr)s::text, %(session_auth_time)s::timestamptz, %(session_created_at)s::timestamptz,
+    %(session_last_used_at)s::timestamptz, %(session_expires_at)s::timestamptz, %(session_end_reason)s::text,
+    %(session_address)s::text, %(session_user_agent)s::text, %(session_scopes)s::jsonb, %(session_audiences)s::jsonb,
+    %(session_userinfo_claims)s::jsonb, %(session_dpop_jkt)s::text FROM parent
+  RETURNING id
+), refresh_token AS (
+  INSERT INTO userflow_enduserrefreshtoken (digest, issued_at, session_id)
+  SELECT %(digest)s::bytea, %(session_created_at)s::timestamptz, child.id FROM child WHERE %(digest)s::bytea IS NOT NULL
+), audit_event AS (
+  INSERT INTO audit_tenantevent (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details)
+  SELECT 'application.signed_in', 'success', 'end_user', parent.user_id::text, 'session', child.id::text,
+    %(origin_address)s::text, %(request_id)s::text,
+    jsonb_build_object('client_id', %(session_client_id)s::text, 'scopes', %(session_scopes)s::jsonb) FROM parent, child
+)
+SELECT
+  (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r
+    WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = parent.user_id
+      UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id
+      WHERE m.user_id = parent.user_id)),
+  (SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m
+    JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = parent.user_id)
+FROM parent
 """
 _OPEN_ADMIN_SESSION = """
 WITH owner AS (
@@ -203,6 +240,24 @@ def open_session(
     }
     with connections[realm.alias].cursor() as cursor:
         cursor.execute(_OPEN_END_USER_SESSION if realm is END_USERS else _OPEN_ADMIN_SESSION, values)
+        row = cursor.fetchone()
+    return rights_in(*row) if row else None
+
+
+def open_child_session(session: EndUserSession, refresh_token: str | None) -> Rights | None:
+    """Store the unsaved session of an application, and its first refresh token if there is one; audit it.
+
+    Return the user's rights. Return None, with nothing written, if the parent is no active session of a browser.
+    """
+    origin = current_origin()
+    values: dict[str, SqlValue] = {
+        **column_values(session, "session"),
+        "digest": hash_token(refresh_token) if refresh_token else None,
+        "origin_address": origin.address,
+        "request_id": origin.request_id,
+    }
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_OPEN_CHILD_SESSION, values)
         row = cursor.fetchone()
     return rights_in(*row) if row else None
 

@@ -37,7 +37,7 @@ class IssuerBackend(TokenBackend):
 
     def encode(self, payload: dict[str, object]) -> str:
         signer = signing.signer(_tenant_of(payload))
-        claims = {**payload, "aud": self.audience}
+        claims = {"aud": self.audience, **payload}
         return jwt.encode(claims, signer.key, algorithm=signing.ES256, headers={"kid": signer.kid, "typ": HEADER_TYPE})
 
     def decode(self, token: object, verify: bool = True) -> dict[str, object]:

@@ -18,7 +18,7 @@ from userflow.credentials import attempts, email_verification, passwords, ticket
 from userflow.credentials.attempts import Counter
 from userflow.errors import EmailNotVerified, HashersBusy, WrongCredentials
 from userflow.sessions import issue
-from userflow.sessions.client_authentication import find_client, reject_sign_in
+from userflow.sessions.client_authentication import StoredClient, find_client, reject_sign_in
 from userflow.sessions.client_usage import note_use
 from userflow.sessions.issue import TokenPair, TokenSubject
 from userflow.signin import queries
@@ -113,28 +113,51 @@ def sign_in_end_user(
         raise WrongCredentials
     tenant = lookup.remember(client.tenant)
     with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
-        user, caller = queries.count_password_attempt(email_key(email))
-        who = user.pk if user else email_key(email)
-        with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD, caller=caller):
-            right = passwords.matches(password, user.password if user else None)
-            if not right or user is None or not user.active or not client.active:
-                raise _rejected(END_USERS, user)
-            _renew_hash(END_USERS, user, password)
-        if email_verification.is_unverified(user, tenant):
-            # The password was right: the attempt does not count.
-            attempts.clear(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
-            END_USERS.record("signin.address_not_proven", target=("user", user.pk), outcome="refused")
-            raise EmailNotVerified
-        set_actor(user.principal_kind, str(user.pk))
-        if client.stale:
-            note_use(client_id)
-        waiting = _wait_for_factor(END_USERS, user, tenant=tenant, client_id=client_id, caller=caller)
-        if waiting is not None:
-            return waiting
-        subject = subject_of(user, client_id)
-        done = queries.complete_login(
-            user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller
-        )
+        return _sign_in_end_user(tenant, client_id, client, email=email, password=password, user_agent=user_agent)
+
+
+def sign_in_browser(*, tenant_id: UUID, email: str, password: str, user_agent: str = "") -> SignIn[EndUser]:
+    """Sign an end user in at the tenant's hosted pages. Call it in `sessions.browser.opening_browser_session`.
+
+    Raises WrongCredentials (unknown user, wrong password and inactive user alike), EmailNotVerified, AttemptsLocked,
+    TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy, UnknownTenant.
+    """
+    if issue.browser_sign_in.get() is None:
+        raise RuntimeError("Call this in opening_browser_session.")
+    attempts.limit_guessing_address("signin")
+    with in_tenant(tenant_id, Purpose.SIGN_IN) as tenant:
+        return _sign_in_end_user(tenant, None, None, email=email, password=password, user_agent=user_agent)
+
+
+def _sign_in_end_user(
+    tenant: lookup.TenantContext,
+    client_id: UUID | None,
+    client: StoredClient | None,
+    *,
+    email: str,
+    password: str,
+    user_agent: str,
+) -> SignIn[EndUser]:
+    user, caller = queries.count_password_attempt(email_key(email))
+    who = user.pk if user else email_key(email)
+    with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD, caller=caller):
+        right = passwords.matches(password, user.password if user else None)
+        if not right or user is None or not user.active or (client is not None and not client.active):
+            raise _rejected(END_USERS, user)
+        _renew_hash(END_USERS, user, password)
+    if email_verification.is_unverified(user, tenant):
+        # The password was right: the attempt does not count.
+        attempts.clear(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
+        END_USERS.record("signin.address_not_proven", target=("user", user.pk), outcome="refused")
+        raise EmailNotVerified
+    set_actor(user.principal_kind, str(user.pk))
+    if client is not None and client_id is not None and client.stale:
+        note_use(client_id)
+    waiting = _wait_for_factor(END_USERS, user, tenant=tenant, client_id=client_id, caller=caller)
+    if waiting is not None:
+        return waiting
+    subject = subject_of(user, client_id)
+    done = queries.complete_login(user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller)
     return SignIn(user, tenant.tenant_id, client_id, done.tokens, enrollment_ticket=done.enrollment_ticket)
 
 

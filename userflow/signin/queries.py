@@ -62,16 +62,17 @@ WITH owner AS (
   WHERE id = %(session_user_id)s AND active AND password = %(password)s AND mfa_methods = '[]' RETURNING id
 ), new_session AS (
   INSERT INTO userflow_endusersession (id, user_id, client_id, amr, acr, auth_time, created_at, last_used_at, expires_at,
-    ended_at, end_reason, address, user_agent)
+    ended_at, end_reason, address, user_agent, browser_digest)
   SELECT %(session_id)s::uuid, owner.id, %(session_client_id)s::uuid, %(session_amr)s::jsonb, %(session_acr)s::text,
     %(session_auth_time)s::timestamptz, %(session_created_at)s::timestamptz, %(session_last_used_at)s::timestamptz,
     %(session_expires_at)s::timestamptz, %(session_ended_at)s::timestamptz, %(session_end_reason)s::text,
-    %(session_address)s::text, %(session_user_agent)s::text FROM owner
+    %(session_address)s::text, %(session_user_agent)s::text, %(session_browser_digest)s::bytea FROM owner
   RETURNING id
 ), refresh_token AS (
   INSERT INTO userflow_enduserrefreshtoken (digest, issued_at, used_at, successor_sealed, session_id)
   SELECT %(refresh_digest)s::bytea, %(refresh_issued_at)s::timestamptz, %(refresh_used_at)s::timestamptz,
     %(refresh_successor_sealed)s::bytea, new_session.id FROM new_session
+  WHERE %(refresh_digest)s::bytea IS NOT NULL
 ), closed_windows AS (
   DELETE FROM userflow_enduserenrollmentwindow w USING owner
   WHERE w.user_id = owner.id AND w.network <> %(window_network)s::text
@@ -164,7 +165,7 @@ def complete_login(
     origin = current_origin()
     values: dict[str, SqlValue] = {
         **column_values(session, "session"),
-        **column_values(EndUserRefreshToken(digest=hash_token(refresh_token)), "refresh"),
+        **column_values(EndUserRefreshToken(digest=hash_token(refresh_token) if refresh_token else None), "refresh"),
         **column_values(window, "window"),
         **column_values(ticket, "ticket"),
         "password": user.password,

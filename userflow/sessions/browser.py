@@ -1,0 +1,177 @@
+"""Sessions of browsers at the hosted pages, and the sessions of applications that they sign in.
+
+A browser's session has no client and no tokens; its cookie is known to the hosted pages only. A session that OpenID Connect
+opens for an application is its child and ends with it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from django.db.models import F
+from django.db.models.functions import Least
+from django.utils.timezone import now
+
+from identity_platform.api.errors import AccessTokenInvalid
+from identity_platform.crypto import hash_token, new_token
+from tenants.context import current_tenant
+from tenants.issuers import issuer_of
+from userflow.accounts import principals
+from userflow.accounts.principals import Principal
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
+from userflow.accounts.session_policy import required_acr, session_limits
+from userflow.credentials import email_verification
+from userflow.errors import InvalidGrant
+from userflow.sessions import queries
+from userflow.sessions.issue import BrowserSignIn, browser_sign_in
+from userflow.sessions.queries import Rights
+from userflow.sessions.refresh_tokens import new_refresh_token
+
+# A use is stored once in this time: a write for every page would cost too much.
+USE_NOTED_EVERY: Final = timedelta(minutes=1)
+
+
+@contextmanager
+def opening_browser_session() -> Iterator[BrowserSignIn]:
+    """Make the sign-in inside open a browser session instead of an application's.
+
+    It works around every action that signs an end user in: `sign_in_browser`, second step, passkey, enrollment that completes
+    a sign-in. No refresh token is stored, the tokens that the action returns are empty, and no client is involved.
+    Afterwards `cookie` is the cookie's value (256 bits), or None if the sign-in waits for a factor or has failed.
+    """
+    opened = BrowserSignIn()
+    token = browser_sign_in.set(opened)
+    try:
+        yield opened
+    except BaseException:
+        opened.cookie = opened.session_id = None
+        raise
+    finally:
+        browser_sign_in.reset(token)
+
+
+def find_browser_session(cookie: str) -> EndUserSession | None:
+    """Return the session of this cookie in the entered tenant, with its user, or None if it is not active.
+
+    It must be within the limits in force, its user active, and it must meet the tenant's policy (`mfa_policy`, verified
+    address): otherwise the user signs in again. Its use is stored at most once a minute.
+    """
+    tenant, moment = current_tenant(), now()
+    session = (
+        EndUserSession._default_manager.select_related("user")
+        .filter(browser_digest=hash_token(cookie), ended_at=None, expires_at__gt=moment, user__active=True)
+        .first()
+    )
+    if session is None:
+        return None
+    limits = session_limits(principals.END_USER, tenant.settings)
+    age, unused = moment - session.created_at, moment - session.last_used_at
+    if not limits.allow(age=age.total_seconds(), unused=unused.total_seconds()):
+        return None
+    if not browser_principal(session).meets_policy():
+        return None
+    if unused >= USE_NOTED_EVERY:
+        ends = Least(moment + timedelta(seconds=limits.idle), F("created_at") + timedelta(seconds=limits.absolute))
+        EndUserSession._default_manager.filter(pk=session.pk, ended_at=None).update(
+            last_used_at=moment, expires_at=ends
+        )
+    return session
+
+
+def browser_principal(session: EndUserSession) -> Principal:
+    """Return the principal of a browser's session in the entered tenant, for actions of users on themselves.
+
+    It has no permissions: a hosted page acts on its user only, regardless of that user's roles.
+    """
+    tenant, user = current_tenant(), session.user
+    return Principal(
+        kind=principals.END_USER,
+        id=user.pk,
+        tenant_id=tenant.tenant_id,
+        client_id=None,
+        session_id=session.pk,
+        roles=(),
+        permissions=frozenset(),
+        must_verify_email=email_verification.is_unverified(user, tenant),
+        amr=tuple(session.amr),
+        acr=session.acr,
+        required_acr=required_acr(principals.END_USER, tenant.settings),
+        auth_time=session.auth_time,
+        user={"email": user.email, "name": user.name, "mfa_methods": user.mfa_methods},
+    )
+
+
+def rotate_cookie(session: EndUserSession) -> str:
+    """Give a browser's session a new cookie and return its value; the old one is rejected from now on.
+
+    Call it at every change of privilege, such as a step-up. Raises AccessTokenInvalid if the session has ended.
+    """
+    cookie = new_token()
+    digest = hash_token(cookie)
+    active = EndUserSession._default_manager.filter(pk=session.pk, ended_at=None).exclude(browser_digest=None)
+    if not active.update(browser_digest=digest):
+        raise AccessTokenInvalid
+    session.browser_digest = digest
+    return cookie
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationSession:
+    """A session that OpenID Connect has opened for an application, its first refresh token, and the rights of its user.
+
+    `session.user` is the parent's user if that one was loaded.
+    """
+
+    session: EndUserSession
+    rights: Rights
+    refresh_token: str | None
+
+
+def open_child_session(
+    parent: EndUserSession,
+    *,
+    client_id: UUID,
+    scopes: tuple[str, ...],
+    audiences: tuple[str, ...],
+    userinfo_claims: tuple[str, ...] = (),
+    dpop_jkt: str = "",
+    offline: bool,
+) -> ApplicationSession:
+    """Open the session of an application that a browser's session signs in, and audit it.
+
+    With `offline` it gets a refresh token. It has the methods, level and time of verification of its parent, which is
+    locked, so that it cannot end at the same moment without its child. Without audiences its access tokens are for the
+    userinfo endpoint only; no audience is the client's id, which is that of ID tokens. Raises InvalidGrant if the parent has
+    ended or expired or its user is inactive. Call it in the realm's transaction.
+    """
+    END_USERS.require_transaction()
+    tenant, moment = current_tenant(), now()
+    limits = session_limits(principals.END_USER, tenant.settings)
+    session = EndUserSession(
+        user_id=parent.user_id,
+        parent_id=parent.pk,
+        client_id=client_id,
+        amr=parent.amr,
+        acr=parent.acr,
+        auth_time=parent.auth_time,
+        last_used_at=moment,
+        expires_at=moment + timedelta(seconds=min(limits.idle, limits.absolute)),
+        # Of the person, not of the application's server, which redeems the code.
+        address=parent.address,
+        user_agent=parent.user_agent,
+        scopes=list(scopes),
+        audiences=list(audiences) or [f"{issuer_of(tenant)}/userinfo"],
+        userinfo_claims=list(userinfo_claims),
+        dpop_jkt=dpop_jkt,
+    )
+    refresh_token = new_refresh_token(END_USERS, tenant.tenant_id) if offline else None
+    rights = queries.open_child_session(session, refresh_token)
+    if rights is None:
+        raise InvalidGrant
+    if "user" in parent._state.fields_cache:
+        session.user = parent.user
+    return ApplicationSession(session, rights, refresh_token)
