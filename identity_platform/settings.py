@@ -288,6 +288,10 @@ EMAIL_UNDO_URL = f"{BASE_URL}/email/undo"
 INVITATION_URL = text("INVITATION_URL", f"{BASE_URL}/invitations/accept")
 # How long the secret before the last one still works after a rotation.
 CLIENT_SECRET_OVERLAP_SECONDS = integer("CLIENT_SECRET_OVERLAP_SECONDS", 86400, most=30 * 86400)
+# Private networks that keys of clients (`jwks_uri`) are fetched from and logout tokens are sent to, comma-separated.
+CLIENT_ALLOWED_NETWORKS = networks("CLIENT_ALLOWED_NETWORKS", ["127.0.0.0/8", "::1/128"] if EMBEDDED else [])
+# Whether http:// is taken too; into those networks only.
+CLIENT_PLAIN_HTTP = boolean("CLIENT_PLAIN_HTTP", EMBEDDED)
 TOKEN_ISSUER = (text("TOKEN_ISSUER") or BASE_URL).rstrip("/")
 TOKEN_AUDIENCE = text("TOKEN_AUDIENCE", "identity-api")
 ACCESS_TOKEN_SECONDS = integer("ACCESS_TOKEN_SECONDS", 3600, least=60, most=86400)

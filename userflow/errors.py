@@ -217,7 +217,7 @@ class DefaultClientStays(errors.NotAllowed):
 
 
 class NoClientSecret(errors.ApiError):
-    message = "A public client has no secret."
+    message = "A client has a secret if it is confidential and does not authenticate with a key."
 
 
 class PermissionsMissing(errors.InsufficientScope):

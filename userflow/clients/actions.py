@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -25,9 +26,10 @@ from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import lacking
 from userflow.accounts.realms import END_USERS
-from userflow.clients.redirects import checked_redirect_uris
+from userflow.clients.registration import CREDENTIAL_FIELDS, check_metadata
 from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
 from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.client_authentication import PRIVATE_KEY_JWT
 from userflow.sessions.ending import end_found
 
 DEFAULT_CLIENT = "Default client"
@@ -38,8 +40,10 @@ PLATFORM_RESOURCES = frozenset(permission.split(":")[0] for permission in EVERY_
 
 
 def create_default_client(sender: object, *, tenant: Tenant, **_: object) -> None:
-    """Create the default client of a new tenant: public, open for self-registration, not deletable."""
-    Client.objects.create(tenant=tenant, name=DEFAULT_CLIENT, type=PUBLIC, is_default=True, self_registration=True)
+    """Create the default client of a new tenant: public, first-party, open for self-registration, not deletable."""
+    Client.objects.create(
+        tenant=tenant, name=DEFAULT_CLIENT, type=PUBLIC, is_default=True, first_party=True, self_registration=True
+    )
 
 
 def list_clients(
@@ -67,14 +71,14 @@ def create_client(
     name: str,
     type: str = PUBLIC,
     scopes: Iterable[str] = (),
-    redirect_uris: Iterable[str] = (),
     **fields: Any,
 ) -> tuple[Client, str | None]:
     """Create a client. Return it and, for a confidential one, its secret, which is stored hashed and never shown again.
+    A client that authenticates with a key has no secret.
 
-    `fields`: `tags`, `project_id`, `owner_id` (default: the caller), `self_registration`. Raises UnknownTenant,
-    TenantSuspended, TenantBusy, ValidationFailed (scopes, redirect URIs), GrantsMoreThanHeld, InsufficientAuthentication
-    (a confidential client, or scopes).
+    `fields`: `tags`, `project_id`, `owner_id` (default: the caller), `self_registration`, `active`, and the metadata that
+    `check_metadata` checks. Raises UnknownTenant, TenantSuspended, TenantBusy, ValidationFailed, GrantsMoreThanHeld,
+    InsufficientAuthentication (a confidential client, or scopes).
     """
     scopes = set(scopes)
     if type == CONFIDENTIAL:
@@ -83,16 +87,12 @@ def create_client(
         require_assurance(Action.GRANT_ROLES, by)
     lookup.find(tenant_id).check(Purpose.WRITE)
     fields.setdefault("owner_id", str(by.id))
-    secret = new_token(SECRET_PREFIX) if type == CONFIDENTIAL else None
     client = Client(
-        tenant_id=tenant_id,
-        name=name,
-        type=type,
-        scopes=granted(scopes, tenant_id=tenant_id, by=by),
-        redirect_uris=checked_redirect_uris(redirect_uris),
-        secret_digest=hash_token(secret) if secret else None,
-        **fields,
+        tenant_id=tenant_id, name=name, type=type, scopes=granted(scopes, tenant_id=tenant_id, by=by), **fields
     )
+    check_metadata(client)
+    secret = new_token(SECRET_PREFIX) if has_secret(client) else None
+    client.secret_digest = hash_token(secret) if secret else None
     with transaction.atomic():
         client.save(force_insert=True)
         _record("client.created", client, {"type": type, "scopes": client.scopes})
@@ -100,11 +100,11 @@ def create_client(
 
 
 def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: dict[str, Any]) -> Client:
-    """Change the given fields: `name`, `scopes`, `redirect_uris`, `tags`, `project_id`, `owner_id`,
-    `self_registration`, `active`. The type cannot change.
+    """Change the given fields, those of `create_client`. The type cannot change.
 
-    Raises UnknownClient, ValidationFailed, GrantsMoreThanHeld (also for a client that holds more than the caller),
-    InsufficientAuthentication (new scopes, or to deactivate it).
+    A client that authenticates with a key from now on loses its secrets. Raises UnknownClient, ValidationFailed,
+    GrantsMoreThanHeld (also for a client that holds more than the caller), InsufficientAuthentication (new scopes, another
+    key or way to authenticate, or to deactivate it).
     """
     changes = dict(changes)
     active = changes.pop("active", None)
@@ -113,6 +113,8 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         client = _locked(tenant_id, client_id)
         if set(changes.get("scopes", ())) - set(client.scopes):
             require_assurance(Action.GRANT_ROLES, by)
+        if any(changes[name] != getattr(client, name) for name in CREDENTIAL_FIELDS & changes.keys()):
+            require_assurance(Action.WRITE_CLIENT_SECRET, by)
         if active is False and client.active:
             require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
         _must_outrank(by, client)
@@ -120,11 +122,12 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
             raise ValidationFailed(details={"type": ["The type of a client cannot be changed. Create a new client."]})
         if "scopes" in changes:
             changes["scopes"] = granted(changes["scopes"], tenant_id=tenant_id, by=by, held=client.scopes)
-        if "redirect_uris" in changes:
-            changes["redirect_uris"] = checked_redirect_uris(changes["redirect_uris"], held=client.redirect_uris)
+        before = copy(client)
         for field, value in changes.items():
             setattr(client, field, value)
-        client.save(update_fields=[*changes, "updated_at"])
+        check_metadata(client, before)
+        secrets = () if has_secret(client) else _drop_secrets(client)
+        client.save(update_fields=[*changes, *secrets, "updated_at"])
         if changes:
             _record("client.updated", client, {"changed": sorted(changes)})
     if active is not None and active != client.active:
@@ -181,7 +184,7 @@ def rotate_client_secret(
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
         _must_outrank(by, client)
-        if client.type != CONFIDENTIAL:
+        if not has_secret(client):
             raise NoClientSecret
         client.previous_secret_digest = client.secret_digest if overlap else None
         client.previous_secret_until = now() + timedelta(seconds=overlap) if overlap else None
@@ -189,6 +192,17 @@ def rotate_client_secret(
         client.save(update_fields=["secret_digest", "previous_secret_digest", "previous_secret_until", "updated_at"])
         _record("client.secret_rotated", client, {"overlap_seconds": overlap})
     return client, secret
+
+
+def has_secret(client: Client) -> bool:
+    """Return whether the client authenticates with a secret."""
+    return client.type == CONFIDENTIAL and client.token_endpoint_auth_method != PRIVATE_KEY_JWT
+
+
+def _drop_secrets(client: Client) -> tuple[str, ...]:
+    """Remove the secrets, so that none works again when the client gets another way to authenticate."""
+    client.secret_digest = client.previous_secret_digest = client.previous_secret_until = None
+    return "secret_digest", "previous_secret_digest", "previous_secret_until"
 
 
 def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:

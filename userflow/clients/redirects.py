@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from identity_platform.api.errors import ValidationFailed
-
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;=%]+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 # Schemes that a browser or the system handles itself belong to no application.
@@ -13,7 +11,7 @@ _NOT_AN_APP = re.compile(
     "about|blob|chrome|data|file|filesystem|ftps?|https?|intent|jar|javascript|mailto|resource|sms|tel|urn|vbscript"
     "|view-source|wss?"
 )
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _LOOPBACK_URI = re.compile(
     r"(?P<host>http://(?:localhost|127\.0\.0\.1|\[::1\]))(?::(?P<port>[0-9]{1,5}))?(?P<rest>[/?].*)?"
 )
@@ -40,23 +38,12 @@ def _without_port(uri: str) -> tuple[str, str] | None:
     return parts["host"], parts["rest"] or ""
 
 
-def checked_redirect_uris(uris: Iterable[str], field: str = "redirect_uris", *, held: Iterable[str] = ()) -> list[str]:
-    """Return the URIs without duplicates. Those that the client already holds are not checked again.
+def problem_of_redirect_uri(uri: str) -> str | None:
+    """Return why a client may not register this redirect URI, or None.
 
     Allowed: https, http on loopback for development and native applications (RFC 8252 section 7.3), or a scheme of the
     application's own with a dot (section 7.1). No fragment (RFC 6749 section 3.1.2), no user info, no wildcard host.
-    Raises ValidationFailed for `field`.
     """
-    stated, known = list(dict.fromkeys(uris)), set(held)
-    problems = {
-        f"{field}[{n}]": [says] for n, uri in enumerate(stated) if uri not in known and (says := _problem_of(uri))
-    }
-    if problems:
-        raise ValidationFailed(details=problems)
-    return stated
-
-
-def _problem_of(uri: str) -> str | None:
     if not _URI_CHARACTERS.fullmatch(uri):
         return _FORM
     try:
@@ -70,7 +57,7 @@ def _problem_of(uri: str) -> str | None:
     if scheme == "https":
         return None if parts.hostname and "*" not in parts.netloc else _FORM
     if scheme == "http":
-        return None if parts.hostname in _LOOPBACK else "Plain http is allowed for localhost only. Use https."
+        return None if parts.hostname in LOOPBACK else "Plain http is allowed for localhost only. Use https."
     if _NOT_AN_APP.fullmatch(scheme):
         return f"The scheme {scheme} does not belong to an application."
     return None if "." in scheme else _NO_DOT

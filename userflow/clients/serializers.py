@@ -2,11 +2,27 @@
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, Choice, Integer, Items, QueryBoolean, Text
+from identity_platform.api.fields import Boolean, Choice, Integer, Items, JsonObject, QueryBoolean, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
+from userflow.clients.grant_types import GRANT_TYPES, grant_types_in_force
+from userflow.clients.registration import ID_TOKEN_ALGORITHMS, LONGEST_MAX_AGE
+from userflow.sessions.client_authentication import METHODS, NONE
+from userflow.sessions.client_keys import LONGEST_SET
 
 MOST_ENTRIES = 100
+LONGEST_URI = 2048
+# Stored as empty; null in requests and responses.
+_NULL_IF_EMPTY = (
+    "token_endpoint_auth_method",
+    "jwks",
+    "jwks_uri",
+    "backchannel_logout_uri",
+    "logo_uri",
+    "client_uri",
+    "policy_uri",
+    "tos_uri",
+)
 
 
 def record(client: Client) -> dict[str, object]:
@@ -25,6 +41,18 @@ def record(client: Client) -> dict[str, object]:
         "owner_id": client.owner_id,
         "self_registration": client.self_registration,
         "redirect_uris": client.redirect_uris,
+        "post_logout_redirect_uris": client.post_logout_redirect_uris,
+        "grant_types": grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes),
+        "id_token_signed_response_alg": client.id_token_signed_response_alg,
+        "audiences": client.audiences,
+        "allowed_origins": client.allowed_origins,
+        "require_par": client.require_par,
+        "dpop_bound_access_tokens": client.dpop_bound_access_tokens,
+        "first_party": client.first_party,
+        "access_token_seconds": client.access_token_seconds,
+        "default_max_age": client.default_max_age,
+        **{name: getattr(client, name) or None for name in _NULL_IF_EMPTY},
+        "token_endpoint_auth_method": NONE if client.type == PUBLIC else client.token_endpoint_auth_method or None,
         "is_default": client.is_default,
         "created_at": client.created_at,
         "updated_at": client.updated_at,
@@ -36,16 +64,73 @@ def _entries(longest: int) -> Items:
     return Items(Text(max_length=longest), most=MOST_ENTRIES, required=False)
 
 
+def _page(help_text: str) -> Text:
+    return Text(max_length=LONGEST_URI, required=False, allow_null=True, help_text=help_text)
+
+
 class ClientChanges(serializers.Serializer[object]):
     name = Text(max_length=255, required=False, trim=True)
     type = Choice([PUBLIC, CONFIDENTIAL], required=False, help_text="Must be the current type; it cannot change.")
     active = Boolean(required=False)
     tags = _entries(64)
     scopes = _entries(128)
-    redirect_uris = _entries(2048)
+    redirect_uris = _entries(LONGEST_URI)
     project_id = Text(max_length=64, required=False, allow_null=True, help_text="null: no project.")
     owner_id = Text(max_length=64, required=False, allow_null=True, help_text="null: no owner.")
     self_registration = Boolean(required=False)
+    post_logout_redirect_uris = _entries(LONGEST_URI)
+    grant_types = Items(
+        Choice(GRANT_TYPES), most=len(GRANT_TYPES), required=False, help_text="An empty list: the default of the type."
+    )
+    token_endpoint_auth_method = Choice(
+        METHODS,
+        required=False,
+        allow_null=True,
+        help_text="null: none for a public client, its secret in either form for a confidential one.",
+    )
+    jwks = JsonObject(
+        max_bytes=LONGEST_SET,
+        max_depth=4,
+        required=False,
+        allow_null=True,
+        help_text="Public keys for private_key_jwt (RFC 7517 section 5); null: none.",
+    )
+    jwks_uri = _page("Address of the public keys, instead of jwks; null: none.")
+    id_token_signed_response_alg = Choice(ID_TOKEN_ALGORITHMS, required=False)
+    audiences = Items(
+        Text(max_length=LONGEST_URI),
+        most=MOST_ENTRIES,
+        required=False,
+        help_text="Resource identifiers that the client may ask for (RFC 8707).",
+    )
+    allowed_origins = Items(
+        Text(max_length=255),
+        most=MOST_ENTRIES,
+        required=False,
+        help_text="Origins of web pages that may call the tenant's OpenID endpoints from a browser.",
+    )
+    require_par = Boolean(required=False, help_text="Accept pushed authorization requests only (RFC 9126).")
+    dpop_bound_access_tokens = Boolean(required=False, help_text="Require DPoP at the token endpoint (RFC 9449).")
+    first_party = Boolean(required=False, help_text="Users are not asked for consent.")
+    backchannel_logout_uri = _page("Where logout tokens are sent; null: none.")
+    access_token_seconds = Integer(
+        required=False, allow_null=True, min_value=60, max_value=86_400, help_text="null: the tenant's setting."
+    )
+    default_max_age = Integer(
+        required=False,
+        allow_null=True,
+        min_value=0,
+        max_value=LONGEST_MAX_AGE,
+        help_text="Seconds after which users sign in again for this client; null: no limit of its own.",
+    )
+    logo_uri = _page("Logo of the application; null: none.")
+    client_uri = _page("Home page of the application; null: none.")
+    policy_uri = _page("Privacy policy of the application; null: none.")
+    tos_uri = _page("Terms of service of the application; null: none.")
+
+    def validate(self, attrs: dict[str, object]) -> dict[str, object]:
+        empty = {name: {} if name == "jwks" else "" for name in _NULL_IF_EMPTY if attrs.get(name, "") is None}
+        return {**attrs, **empty}
 
     def validate_tags(self, tags: list[str]) -> list[str]:
         return list(dict.fromkeys(tags))
@@ -85,6 +170,26 @@ class ClientOut(serializers.Serializer[object]):
     owner_id = serializers.CharField(allow_null=True)
     self_registration = serializers.BooleanField()
     redirect_uris = serializers.ListField(child=serializers.CharField())
+    post_logout_redirect_uris = serializers.ListField(child=serializers.CharField())
+    grant_types = serializers.ListField(
+        child=serializers.ChoiceField(GRANT_TYPES), help_text="Those in force: the default of the type if none is set."
+    )
+    token_endpoint_auth_method = serializers.ChoiceField(METHODS, allow_null=True)
+    jwks = serializers.DictField(allow_null=True)
+    jwks_uri = serializers.CharField(allow_null=True)
+    id_token_signed_response_alg = serializers.ChoiceField(ID_TOKEN_ALGORITHMS)
+    audiences = serializers.ListField(child=serializers.CharField())
+    allowed_origins = serializers.ListField(child=serializers.CharField())
+    require_par = serializers.BooleanField()
+    dpop_bound_access_tokens = serializers.BooleanField()
+    first_party = serializers.BooleanField()
+    backchannel_logout_uri = serializers.CharField(allow_null=True)
+    access_token_seconds = serializers.IntegerField(allow_null=True)
+    default_max_age = serializers.IntegerField(allow_null=True)
+    logo_uri = serializers.CharField(allow_null=True)
+    client_uri = serializers.CharField(allow_null=True)
+    policy_uri = serializers.CharField(allow_null=True)
+    tos_uri = serializers.CharField(allow_null=True)
     is_default = serializers.BooleanField()
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()

@@ -2,8 +2,9 @@
 
 import base64
 import binascii
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 from urllib.parse import unquote_plus
 from uuid import UUID
 
@@ -15,12 +16,17 @@ from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, same
 from tenants import lookup
 from tenants.states import Purpose
-from userflow.accounts.models import CONFIDENTIAL
+from userflow.accounts.models import CONFIDENTIAL, PUBLIC
 from userflow.credentials import attempts
 from userflow.errors import ClientNotAuthenticated, InvalidClient
 from userflow.ids import FORM
 from userflow.sessions.client_usage import note_use
 from userflow.sessions.queries import CLIENT_AND_TENANT
+
+# Values of `token_endpoint_auth_method` (OpenID Connect Core section 9).
+NONE, BASIC, POST, PRIVATE_KEY_JWT = "none", "client_secret_basic", "client_secret_post", "private_key_jwt"
+METHODS: Final = (NONE, BASIC, POST, PRIVATE_KEY_JWT)
+METHODS_OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {PUBLIC: (NONE,), CONFIDENTIAL: (BASIC, POST, PRIVATE_KEY_JWT)}
 
 
 def basic_credentials(header: str) -> tuple[str, str] | None:

@@ -1,0 +1,128 @@
+"""The metadata of a client (OpenID Connect Registration section 2, RFC 7591 section 2) and the rules between its fields."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from identity_platform.api.errors import ValidationFailed
+from tenants import lookup
+from userflow.accounts.models import CONFIDENTIAL, Client
+from userflow.clients.grant_types import CLIENT_CREDENTIALS, GRANT_TYPES
+from userflow.clients.redirects import LOOPBACK, problem_of_redirect_uri
+from userflow.sessions.client_authentication import METHODS_OF_TYPE, PRIVATE_KEY_JWT
+from userflow.sessions.client_keys import KeySetInvalid, problem_of_server_address, read_key_set
+
+# Of a field that decides what authenticates the client: changing one is like writing a secret.
+CREDENTIAL_FIELDS: Final = frozenset({"token_endpoint_auth_method", "jwks", "jwks_uri"})
+ID_TOKEN_ALGORITHMS: Final = ("ES256", "RS256")
+LONGEST_MAX_AGE: Final = 365 * 86_400
+
+_ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<host>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[1-9][0-9]{0,4}))?")
+_RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;=%]+")
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
+
+Problems = dict[str, list[str]]
+
+
+def check_metadata(client: Client, before: Client | None = None) -> None:
+    """Raise ValidationFailed for metadata that the client may not have; drop repeated entries of lists.
+
+    `before` is the client as stored: redirect URIs that it holds were allowed when they were registered.
+    """
+    for name in ("redirect_uris", "post_logout_redirect_uris", "grant_types", "audiences", "allowed_origins"):
+        setattr(client, name, list(dict.fromkeys(getattr(client, name))))
+    held = before or Client()
+    problems: Problems = {
+        **_of_entries("redirect_uris", client.redirect_uris, problem_of_redirect_uri, held.redirect_uris),
+        **_of_entries(
+            "post_logout_redirect_uris",
+            client.post_logout_redirect_uris,
+            problem_of_redirect_uri,
+            held.post_logout_redirect_uris,
+        ),
+        **_of_entries("audiences", client.audiences, _problem_of_audience),
+        **_of_entries("allowed_origins", client.allowed_origins, _problem_of_origin),
+        **_of_grant_types(client),
+        **_of_credentials(client),
+        **_of_pages(client),
+    }
+    if client.backchannel_logout_uri and (says := problem_of_server_address(client.backchannel_logout_uri)):
+        problems["backchannel_logout_uri"] = [says]
+    if client.access_token_seconds is not None and client.access_token_seconds != held.access_token_seconds:
+        longest = lookup.find(client.tenant_id).effective["access_token_seconds"]
+        if client.access_token_seconds > longest:
+            problems["access_token_seconds"] = [f"Send at most {longest}, the setting of the tenant."]
+    if problems:
+        raise ValidationFailed(details=problems)
+
+
+def _of_entries(
+    field: str, entries: Iterable[str], problem_of: Callable[[str], str | None], held: Iterable[str] = ()
+) -> Problems:
+    known = set(held)
+    return {
+        f"{field}[{n}]": [says]
+        for n, entry in enumerate(entries)
+        if entry not in known and (says := problem_of(entry)) is not None
+    }
+
+
+def _of_grant_types(client: Client) -> Problems:
+    problems = _of_entries(
+        "grant_types", client.grant_types, lambda name: None if name in GRANT_TYPES else "This grant type is unknown."
+    )
+    if client.type != CONFIDENTIAL and CLIENT_CREDENTIALS in client.grant_types:
+        problems["grant_types"] = ["Only a confidential client can have client_credentials."]
+    return problems
+
+
+def _of_credentials(client: Client) -> Problems:
+    problems: Problems = {}
+    method, allowed = client.token_endpoint_auth_method, METHODS_OF_TYPE[client.type]
+    if method and method not in allowed:
+        problems["token_endpoint_auth_method"] = [f"A {client.type} client has one of: {', '.join(allowed)}."]
+    if client.jwks and client.jwks_uri:
+        problems["jwks_uri"] = ["Send jwks or jwks_uri, not both."]
+    elif client.jwks_uri and (says := problem_of_server_address(client.jwks_uri)):
+        problems["jwks_uri"] = [says]
+    elif method == PRIVATE_KEY_JWT and not client.jwks and not client.jwks_uri:
+        problems["token_endpoint_auth_method"] = ["private_key_jwt needs the client's public keys: jwks or jwks_uri."]
+    if client.jwks:
+        try:
+            read_key_set(client.jwks)
+        except KeySetInvalid as problem:
+            problems["jwks"] = [str(problem)]
+    return problems
+
+
+def _of_pages(client: Client) -> Problems:
+    pages = ("logo_uri", "client_uri", "policy_uri", "tos_uri")
+    return {
+        name: ["Send an absolute https:// address."]
+        for name in pages
+        if (uri := getattr(client, name)) and not _web(uri)
+    }
+
+
+def _web(uri: str) -> bool:
+    return uri.startswith("https://") and "@" not in urlsplit(uri).netloc and problem_of_redirect_uri(uri) is None
+
+
+def _problem_of_audience(audience: str) -> str | None:
+    """RFC 8707 section 2: an absolute URI without a fragment; or the audience of the platform's own API."""
+    if audience == settings.TOKEN_AUDIENCE or _RESOURCE.fullmatch(audience):
+        return None
+    return f"Send an absolute URI without a fragment, or {settings.TOKEN_AUDIENCE} for this platform's API."
+
+
+def _problem_of_origin(origin: str) -> str | None:
+    """RFC 6454 section 6.2, as browsers send it."""
+    parts = _ORIGIN.fullmatch(origin)
+    if parts is None or int(parts["port"] or 1) > 65535 or parts["port"] == _DEFAULT_PORTS[parts["scheme"]]:
+        return "Send an origin as browsers do: https://app.example, in lower case, without a path or a default port."
+    if parts["scheme"] == "http" and parts["host"].strip("[]") not in LOOPBACK:
+        return "Plain http is allowed for localhost only. Use https."
+    return None
