@@ -1,0 +1,59 @@
+"""Applications that a user has connected: by consent, or by a session that is active."""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils.timezone import now
+
+from identity_platform.audit.writer import record_for_tenant
+from openid.models import Consent
+from tenants.context import current_tenant, tenant_atomic
+from userflow.accounts.models import Client
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
+from userflow.sessions.ending import end_sessions
+
+
+@dataclass(slots=True)
+class Connected:
+    """An application and what the user lets it have."""
+
+    id: UUID
+    name: str
+    scopes: list[str] = field(default_factory=list)
+    consented: bool = False
+    sessions: int = 0
+
+
+def connected_applications(user_id: UUID) -> list[Connected]:
+    """Return the applications of the user, by name. Call it inside the tenant."""
+    found: dict[UUID, Connected] = {}
+    for consent in Consent.objects.filter(user_id=user_id):
+        found[consent.client_id] = Connected(consent.client_id, "", consent.scopes, consented=True)
+    for client_id in _sessions(user_id).values_list("client_id", flat=True):
+        if client_id is not None:
+            found.setdefault(client_id, Connected(client_id, "")).sessions += 1
+    named = Client.objects.filter(pk__in=found, tenant_id=current_tenant().tenant_id).values_list("pk", "name")
+    for client_id, name in named:
+        found[client_id].name = name
+    return sorted((one for one in found.values() if one.name), key=lambda one: (one.name.lower(), str(one.id)))
+
+
+def disconnect(user_id: UUID, client_id: UUID) -> int:
+    """Delete the user's consent and end the sessions of the application; return their number. Call it inside the tenant."""
+    with tenant_atomic():
+        Consent.objects.filter(user_id=user_id, client_id=client_id).delete()
+        ended = sum(
+            end_sessions(END_USERS, user_id=user_id, session_id=session_id, reason="consent_revoked")
+            for session_id in list(_sessions(user_id).filter(client_id=client_id).values_list("pk", flat=True))
+        )
+        details = {"user_id": str(user_id), "sessions": ended}
+        record_for_tenant("consent.revoked", target=("client", client_id), details=details)
+    return ended
+
+
+def _sessions(user_id: UUID) -> "QuerySet[EndUserSession]":
+    return EndUserSession._default_manager.filter(
+        user_id=user_id, ended_at=None, expires_at__gt=now(), client_id__isnull=False, parent__isnull=False
+    )

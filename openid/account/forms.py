@@ -1,0 +1,18 @@
+"""Forms of the account pages."""
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from openid.pages.forms import EmailField, Line, PageForm
+
+
+class ProfileForm(PageForm):
+    """The name of the user."""
+
+    name = Line(label=_("Name"), required=False, max_length=255, widget=forms.TextInput({"autocomplete": "name"}))
+
+
+class NewEmailForm(PageForm):
+    """A new address."""
+
+    email = EmailField(autocomplete="email")

@@ -1,0 +1,343 @@
+"""The account of a signed-in user: profile, address, password, factors, devices, applications, data.
+
+Changes obey the same action table as the API. Pages that need a proof in the request send the user to the step-up first; its
+proof token is kept in the sealed cookie and used once.
+"""
+
+import time
+from dataclasses import replace
+from typing import Final
+from uuid import UUID
+
+import orjson
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+
+from identity_platform.api.errors import ApiError, NotFound
+from mfa.caller import Caller
+from mfa.closing.actions import close_account
+from mfa.factors import FactorList, list_factors, remove_factor
+from mfa.totp.actions import regenerate_backup_codes
+from openid.account.applications import connected_applications, disconnect
+from openid.account.devices import device_in_words
+from openid.account.forms import NewEmailForm, ProfileForm
+from openid.pages import errors, forms
+from openid.pages.consent import IN_WORDS
+from openid.pages.enrollment import codes_page
+from openid.pages.journey import SignedInPage
+from openid.pages.page import Context
+from tenants.context import in_tenant
+from userflow.accounts.principals import Principal
+from userflow.accounts.realms import END_USERS
+from userflow.errors import InsufficientAuthentication, ProofTokenInvalid
+from userflow.ids import id_or
+from userflow.passwords.actions import change_password
+from userflow.profile.actions import read_profile, update_profile
+from userflow.sessions.actions import end_one_session, end_others, list_sessions
+from userflow.sessions.ending import sign_out
+
+MOST_SESSIONS: Final = 100
+
+
+def factors_of(principal: Principal) -> FactorList:
+    """Return the factors of the signed-in user."""
+    return list_factors(realm=END_USERS, tenant_id=principal.tenant_id, user_id=principal.id)
+
+
+class AccountPage(SignedInPage):
+    """A page of the account, with the navigation."""
+
+    section = "account"
+    # The page that a step-up returns to.
+    back = "security"
+
+    def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        try:
+            return super()._answer(request, **kwargs)
+        except (InsufficientAuthentication, ProofTokenInvalid):
+            self.steps = replace(self.steps, proof="")
+            return self.to("step-up", next=self.return_to(**kwargs))
+
+    def _error_page(self, error: ApiError) -> HttpResponse:
+        if isinstance(error, InsufficientAuthentication | ProofTokenInvalid):
+            raise error
+        return super()._error_page(error)
+
+    def return_to(self, **kwargs: object) -> str:
+        """Return the page of the account that a step-up returns to."""
+        return self.back
+
+    def require_proof(self) -> dict[str, object]:
+        """Return the proof of the last step-up. Raises InsufficientAuthentication."""
+        if not self.steps.proof or self.steps.proof_until < time.time():
+            raise InsufficientAuthentication
+        return {"proof_token": self.steps.proof}
+
+    def proof_used(self, notice: str) -> None:
+        """Forget the proof, and show a message on the next page."""
+        self.steps = replace(self.steps, proof="", notice=notice)
+
+    def account_page(
+        self,
+        template: str,
+        title: str,
+        context: Context,
+        *,
+        form: forms.PageForm | None = None,
+        error: ApiError | None = None,
+    ) -> HttpResponse:
+        """Return a page with the navigation of the account."""
+        values = {"section": self.section, "user": self.user, **context}
+        return self.page(f"account/{template}", title, values, form=form, error=error)
+
+
+class ProfilePage(AccountPage):
+    """The name, and where everything else is."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the profile."""
+        return self._page(ProfileForm(initial={"name": self.user.name}))
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Store the name."""
+        form = ProfileForm(request.POST)
+        if not form.is_valid():
+            return self._page(form)
+        try:
+            update_profile(of=self.me, changes={"name": form.cleaned_data["name"]}, user_agent=self.agent)
+        except ApiError as error:
+            errors.add_to(form, error)
+            return self._page(form, error)
+        self.steps = self.steps.with_notice("saved")
+        return self.to("account")
+
+    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
+        context = {"may_delete": self.tenant.effective["account_deletion"] == "on"}
+        return self.account_page("profile", _("Your profile"), context, form=form, error=error)
+
+
+class EmailPage(AccountPage):
+    """A new e-mail address."""
+
+    back = "email"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Ask for the new address, after a step-up."""
+        self.require_proof()
+        return self._page(NewEmailForm())
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Change the address; a mail goes to the new one."""
+        form = NewEmailForm(request.POST)
+        if not form.is_valid():
+            return self._page(form)
+        changes = {"email": form.cleaned_data["email"]}
+        try:
+            update_profile(of=self.me, changes=changes, proof=self.require_proof(), user_agent=self.agent)
+        except (InsufficientAuthentication, ProofTokenInvalid):
+            raise
+        except ApiError as error:
+            errors.add_to(form, error)
+            return self._page(form, error)
+        self.proof_used("email_asked")
+        return self.to("account")
+
+    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
+        return self.account_page("email", _("Change your e-mail address"), {}, form=form.focus(), error=error)
+
+
+class SecurityPage(AccountPage):
+    """The ways to sign in."""
+
+    section = "security"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show password and factors."""
+        context = {"listed": factors_of(self.me), "has_password": bool(self.user.password)}
+        return self.account_page("security", _("Sign-in and security"), context)
+
+
+class PasswordChangePage(AccountPage):
+    """A new password."""
+
+    section = "security"
+    back = "password"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Ask for the new password, after a step-up."""
+        self.require_proof()
+        return self._page(forms.NewPasswordForm(least=self.tenant.effective["password_min_length"]))
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Change the password; every other session ends."""
+        form = forms.NewPasswordForm(request.POST, least=self.tenant.effective["password_min_length"])
+        if not form.is_valid():
+            return self._page(form)
+        try:
+            change_password(
+                principal=self.me,
+                proof=self.require_proof(),
+                new_password=form.cleaned_data["password"],
+                user_agent=self.agent,
+            )
+        except (InsufficientAuthentication, ProofTokenInvalid):
+            raise
+        except ApiError as error:
+            for text in (text for texts in error.messages.values() for text in texts):
+                form.add_error("password", text)
+            if not error.messages:
+                errors.add_to(form, error)
+            return self._page(form, error)
+        self.proof_used("password_saved")
+        return self.to("account/security")
+
+    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
+        return self.account_page("password", _("Change your password"), {}, form=form.focus(), error=error)
+
+
+class RemoveFactorPage(AccountPage):
+    """Remove a factor."""
+
+    section = "security"
+
+    def return_to(self, **kwargs: object) -> str:
+        return f"remove/{kwargs['factor_id']}"
+
+    def get(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
+        """Ask, after a step-up."""
+        self.require_proof()
+        factor = next((factor for factor in factors_of(self.me)["factors"] if factor["id"] == factor_id), None)
+        if factor is None:
+            raise NotFound
+        return self.account_page("remove", _("Remove this way to sign in?"), {"factor": factor})
+
+    def post(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
+        """Remove it."""
+        remove_factor(principal=self.me, factor_id=factor_id, proof=self.require_proof(), user_agent=self.agent)
+        self.proof_used("factor_removed")
+        return self.to("account/security")
+
+
+class BackupCodesPage(AccountPage):
+    """New backup codes."""
+
+    section = "security"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Go to the page with the button."""
+        return self.to("account/security")
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Create ten new codes; the old ones become invalid."""
+        caller = Caller(principal=self.me, user_agent=self.agent)
+        codes = regenerate_backup_codes(
+            realm=END_USERS, tenant_id=self.tenant.tenant_id, email=self.user.email, caller=caller
+        )
+        return codes_page(self, codes, self.user.email)
+
+
+class DevicesPage(AccountPage):
+    """The browsers and applications in which the user is signed in."""
+
+    section = "devices"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """List the sessions, newest first. Those of connected applications belong to one of a browser."""
+        found = list_sessions(by=self.me, page=1, limit=MOST_SESSIONS)
+        devices = [
+            {"session": one, "device": device_in_words(one.user_agent), "current": one.pk == self.own.pk}
+            for one in found.rows
+            if one.parent_id is None
+        ]
+        return self.account_page("devices", _("Your devices"), {"devices": devices})
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """End one session, or all but this one."""
+        if "others" in request.POST:
+            end_others(principal=self.me)
+        else:
+            end_one_session(by=self.me, session_id=id_or(request.POST.get("session", ""), NotFound))
+        self.steps = self.steps.with_notice("device_signed_out")
+        return self.to("account/devices")
+
+
+class ApplicationsPage(AccountPage):
+    """Applications that the user has connected."""
+
+    section = "applications"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """List them with what they may do."""
+        with in_tenant(self.tenant.tenant_id):
+            found = connected_applications(self.user.pk)
+        rows = [(one, [IN_WORDS[scope] for scope in IN_WORDS if scope in one.scopes]) for one in found]
+        return self.account_page("applications", _("Connected applications"), {"rows": rows})
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Disconnect one: its consent is deleted and its sessions end."""
+        client_id = id_or(request.POST.get("client", ""), NotFound)
+        with in_tenant(self.tenant.tenant_id):
+            disconnect(self.user.pk, client_id)
+        self.steps = self.steps.with_notice("disconnected")
+        return self.to("account/applications")
+
+
+class DataPage(AccountPage):
+    """The user's own data as a file."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Return profile, factors, sessions and applications as JSON (GDPR article 20)."""
+        sessions = list_sessions(by=self.me, page=1, limit=MOST_SESSIONS).rows
+        with in_tenant(self.tenant.tenant_id):
+            applications = connected_applications(self.user.pk)
+        data = {
+            "profile": read_profile(of=self.me),
+            "factors": factors_of(self.me),
+            "sessions": [
+                {
+                    "created_at": one.created_at,
+                    "last_used_at": one.last_used_at,
+                    "address": one.address,
+                    "user_agent": one.user_agent,
+                    "client_id": one.client_id,
+                }
+                for one in sessions
+            ],
+            "applications": [{"name": one.name, "scopes": one.scopes} for one in applications],
+        }
+        response = HttpResponse(orjson.dumps(data, option=orjson.OPT_INDENT_2), content_type="application/json")
+        response.headers["Content-Disposition"] = 'attachment; filename="my-data.json"'
+        return response
+
+
+class DeletePage(AccountPage):
+    """Delete the own account, where the tenant allows it."""
+
+    back = "delete"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Ask, after a step-up."""
+        if self.tenant.effective["account_deletion"] != "on":
+            raise NotFound
+        self.require_proof()
+        return self.account_page("delete", _("Delete your account?"), {})
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Erase the user."""
+        close_account(principal=self.me, proof=self.require_proof(), user_agent=self.agent)
+        self.steps = replace(self.steps.only_email(""), notice="account_deleted")
+        return self.leave_session(self.to("signin"))
+
+
+class SignOutPage(SignedInPage):
+    """Sign out of this browser and of the applications that it has signed in."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Ask."""
+        return self.page("sign_out", _("Sign out?"), {"user": self.user})
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """End the session."""
+        sign_out(principal=self.me)
+        self.steps = replace(self.steps.only_email(""), notice="signed_out")
+        return self.leave_session(self.to("signin"))
