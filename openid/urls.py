@@ -1,6 +1,6 @@
 """Paths below the issuer of a tenant, and its metadata."""
 
-from django.urls import path
+from django.urls import include, path
 from django.views.decorators.http import conditional_page
 
 from openid.authorization.views import Authorize
@@ -9,6 +9,7 @@ from openid.metadata.views import IssuerViewSet
 urlpatterns = [
     path("t/<str:slug>/jwks", conditional_page(IssuerViewSet.as_view({"get": "jwks"}))),
     path("t/<str:slug>/authorize", Authorize.as_view(), name="openid_authorize"),
+    path("t/<str:slug>/", include("openid.pages.urls")),
     # RFC 8414 section 3.1: the path of the issuer follows the well-known part.
     path(".well-known/oauth-authorization-server/t/<str:slug>", IssuerViewSet.as_view({"get": "metadata"})),
 ]

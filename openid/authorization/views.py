@@ -6,15 +6,14 @@ from openid.authorization import flow
 from openid.authorization.parameters import Sent
 from openid.authorization.requests import begin_request, read_request, response_url
 from openid.errors import AuthorizationRejected, RequestRejected
-from openid.pages.page import Page
+from openid.pages.journey import JourneyPage
 from tenants.context import in_tenant
 from tenants.states import Purpose
-from userflow.accounts.session_models import EndUserSession
 
 FORM = "application/x-www-form-urlencoded"
 
 
-class Authorize(Page):
+class Authorize(JourneyPage):
     """Send the browser back to the application, or to the pages where its user signs in and consents."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
@@ -38,13 +37,10 @@ class Authorize(Page):
         except RequestRejected as problem:
             return self._rejected(problem)
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
-            address = flow.answer_without_pages(pending, self._session())
+            address = flow.answer_without_pages(pending, self.session)
             if address is None:
                 address = f"{self.root}/signin?request={begin_request(pending, self.browser)}"
         return redirect_to(address)
-
-    def _session(self) -> EndUserSession | None:
-        return None
 
     def _rejected(self, problem: RequestRejected) -> HttpResponse:
         """Return the error to the application, or raise AuthorizationRejected while its address is not known to be right."""

@@ -246,3 +246,9 @@ class VerifyCodeForm(PageForm):
 
     email = EmailField()
     code = Digits(label=_("Code from the mail"))
+
+
+class NewPhoneForm(SmsForm):
+    """The code that a new number has received; the number is a hidden field."""
+
+    phone_number = forms.CharField(max_length=32, widget=forms.HiddenInput)

@@ -102,14 +102,23 @@ class Page(View):
         return f"/t/{self.tenant.slug}"
 
     @cached_property
+    def handle(self) -> str:
+        """Return the handle of the application's request, or "" without one."""
+        return self.request.GET.get("request", "")
+
+    @property
     def query(self) -> str:
         """Return the query that keeps the application's request on the next page."""
-        handle = self.request.GET.get("request", "")
-        return "?" + urlencode({"request": handle}) if handle else ""
+        return "?" + urlencode({"request": self.handle}) if self.handle else ""
 
-    def to(self, name: str) -> HttpResponseRedirect:
+    def href(self, name: str, **more: str) -> str:
+        """Return the address of another page of the tenant, with the application's request."""
+        query = urlencode({name: value for name, value in {**more, "request": self.handle}.items() if value})
+        return f"{self.root}/{name}" + (f"?{query}" if query else "")
+
+    def to(self, name: str, **more: str) -> HttpResponseRedirect:
         """Redirect to another page of the tenant, with the application's request."""
-        response = HttpResponseRedirect(f"{self.root}/{name}{self.query}")
+        response = HttpResponseRedirect(self.href(name, **more))
         response.status_code = 303
         return response
 
@@ -125,7 +134,11 @@ class Page(View):
         error: ApiError | None = None,
         status: int = 200,
     ) -> HttpResponse:
-        """Return a page. Its status is that of the error, or 400 for a form with errors."""
+        """Return a page. Its status is that of the error, or 400 for a form with errors.
+
+        An error that belongs to no form that was sent is shown above everything.
+        """
+        problem = errors.in_words(error) if error is not None and not (form is not None and form.is_bound) else ""
         if error is not None:
             note_rejection(self.request, error)
             status = errors.status_of(error)
@@ -137,6 +150,7 @@ class Page(View):
         values = {
             **self._frame(title),
             "notice": notice,
+            "problem": problem,
             "form_token": browser.form_token(self.tenant.tenant_id, self.browser, self.session_cookie),
             "steps": self.steps,
             "form": form,

@@ -35,6 +35,9 @@ class Steps:
     phone: str = ""
     # The authorization request that the browser came with.
     handle: str = ""
+    # The token of the last step-up, which proves one change of the account, and until when.
+    proof: str = ""
+    proof_until: float = 0
     # A message for the next page (openid.pages.notices).
     notice: str = ""
 

@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from identity_platform.api.views import ApiViewSet, Contract
+from openid.pages.page import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ["identity_platform", "tenants", "userflow", "registry", "mfa", "openid", "console"]
@@ -18,10 +19,7 @@ MEANINGLESS = {"utils", "util", "helpers", "helper", "common", "base", "misc", "
 # The names that Django looks for in a database backend.
 GIVEN_BY_DJANGO = {Path("tenants/backend/base.py"), Path("identity_platform/postgresql/base.py")}
 # Pages, documents and metrics, which are not JSON endpoints of the API.
-PAGES = (
-    *("admin/", "docs", "demo/", "password/reset", "email/verify", "email/undo", "invitations/accept", "favicon.ico"),
-    "t/<str:slug>/authorize",
-)
+PAGES = ("admin/", "docs", "demo/", "password/reset", "email/verify", "email/undo", "invitations/accept", "favicon.ico")
 NOT_OURS = ("schema", "metrics", ".well-known/security.txt", *PAGES)
 
 
@@ -40,7 +38,11 @@ def endpoints(resolver: Any = None, before: str = "") -> Iterator[tuple[str, Any
 
 
 # The path `/` redirects to the documentation.
-OURS = [(path, callback) for path, callback in endpoints() if path and not path.startswith(NOT_OURS)]
+OURS = [
+    (path, callback)
+    for path, callback in endpoints()
+    if path and not path.startswith(NOT_OURS) and not issubclass(getattr(callback, "view_class", object), Page)
+]
 
 
 def test_module_names_have_a_meaning() -> None:

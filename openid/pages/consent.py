@@ -1,0 +1,117 @@
+"""Back to the application: the account that is used, what the application gets, and the answer."""
+
+from typing import Final
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from identity_platform.api.errors import ApiError
+from openid.authorization.flow import Step, choose_account, complete, deny, record_consent
+from openid.authorization.requests import Pending
+from openid.errors import ACCESS_DENIED, StepRequired
+from openid.pages import errors
+from openid.pages.journey import JourneyPage, SignedInPage
+from tenants.context import in_tenant
+
+# What a scope lets an application do, in words. Scopes of the tenant's own are shown by their names.
+IN_WORDS: Final = {
+    "openid": gettext_lazy("Know that it is you, by an identifier"),
+    "profile": gettext_lazy("See your name"),
+    "email": gettext_lazy("See your e-mail address"),
+    "phone": gettext_lazy("See your phone number"),
+    "groups": gettext_lazy("See the groups that you are in"),
+    "roles": gettext_lazy("See your roles"),
+    "offline_access": gettext_lazy("Keep this access while you are not using it"),
+}
+_PAGES: Final = {
+    Step.SIGN_IN: "signin",
+    Step.STEP_UP: "step-up",
+    Step.SELECT_ACCOUNT: "select-account",
+    Step.CONSENT: "consent",
+}
+
+
+class ContinuePage(JourneyPage):
+    """Go on to the next step of the application's request, or back to the application."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Redirect. Without a request the user goes to the account page."""
+        if self.pending is None:
+            return self.to("account" if self.session is not None else "signin")
+        step = self.next_step()
+        if step is Step.STEP_UP and self.session is not None and not self.session.user.mfa_methods:
+            return self.to("enroll")
+        if step is not Step.DONE:
+            return self.to(_PAGES[step])
+        try:
+            with in_tenant(self.tenant.tenant_id):
+                address = complete(self.pending, self.session)
+        except StepRequired as needed:
+            return self.to(_PAGES[Step(needed.step)])
+        return self.to_application(address)
+
+
+class RequestPage(SignedInPage):
+    """A page that only a request of an application leads to."""
+
+    step: Step
+    asked: Pending
+
+    def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        try:
+            self.asked = self.require_request()
+        except ApiError as error:
+            return self._error_page(error)
+        if self.session is not None and self.next_step() is not self.step:
+            return self.to("continue")
+        return super()._answer(request, **kwargs)
+
+    def require_request(self) -> Pending:
+        """Return the application's request. Raises RequestMissing, RequestExpired."""
+        if self.pending is None:
+            raise errors.RequestMissing
+        return self.pending
+
+
+class SelectAccountPage(RequestPage):
+    """Go on with the account that is signed in, or with another one."""
+
+    step = Step.SELECT_ACCOUNT
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the account."""
+        context = {**self.application(), "user": self.user, "another": self.href("signin", another="1")}
+        return self.page("select_account", _("Choose an account"), context)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Go on with the account."""
+        with in_tenant(self.tenant.tenant_id):
+            choose_account(self.asked, self.own)
+        return self.to("continue")
+
+
+class ConsentPage(RequestPage):
+    """Show what the application gets, and let the user allow or deny it."""
+
+    step = Step.CONSENT
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the application, the account and the scopes in words."""
+        scopes = self.asked.parameters.consent_scopes
+        context = {
+            **self.application(),
+            "user": self.user,
+            "grants": [text for scope, text in IN_WORDS.items() if scope in scopes],
+            "further": sorted(scopes.difference(IN_WORDS)),
+        }
+        title = _("Allow %(application)s to use your account?") % {"application": self.asked.client.name}
+        return self.page("consent", title, context)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Store the consent and go on, or answer the application that access was denied."""
+        with in_tenant(self.tenant.tenant_id):
+            if "allow" not in request.POST:
+                return self.to_application(deny(self.asked, ACCESS_DENIED, "The user has denied access."))
+            record_consent(self.asked, self.own)
+        return self.to("continue")

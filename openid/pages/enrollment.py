@@ -1,0 +1,263 @@
+"""Enroll a factor: the first one, which a sign-in waits for, or one of a signed-in user."""
+
+from dataclasses import dataclass, replace
+from urllib.parse import quote
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils.translation import gettext as _
+
+from identity_platform.api.errors import ApiError
+from mfa.caller import Caller
+from mfa.errors import SecretNotIssued
+from mfa.sms.actions import begin_sms_setup, confirm_sms_setup
+from mfa.totp import actions as totp
+from mfa.webauthn import registration as passkeys
+from openid.pages import errors, forms
+from openid.pages.journey import JourneyPage
+from userflow.accounts.realms import END_USERS
+from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
+from userflow.sessions.browser import opening_browser_session
+from userflow.sessions.issue import BrowserSignIn
+
+
+@dataclass(frozen=True, slots=True)
+class Enroller:
+    """The user who enrolls a factor, and the proof for it."""
+
+    email: str
+    caller: Caller
+    # The sign-in that the first factor completes.
+    mfa_token: str | None = None
+
+
+class EnrollmentPage(JourneyPage):
+    """A page that adds a factor, for a sign-in that waits for its first one or for a signed-in user."""
+
+    who: Enroller
+
+    def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        who = self._enroller()
+        if who is None:
+            return self.to("signin")
+        self.who = who
+        try:
+            return super()._answer(request, **kwargs)
+        except InsufficientAuthentication:
+            return self.to("step-up", next="security")
+        except NotSignedInByTicket:
+            # The sign-in that the factor would complete has expired.
+            self.steps = replace(self.steps.only_email(self.steps.email), notice="expired")
+            return self.to("signin")
+
+    def _error_page(self, error: ApiError) -> HttpResponse:
+        if isinstance(error, InsufficientAuthentication | NotSignedInByTicket) and not self.is_data:
+            raise error
+        return super()._error_page(error)
+
+    def _enroller(self) -> Enroller | None:
+        if self.steps.enrollment_ticket and self.steps.mfa_token:
+            caller = Caller(ticket=self.steps.enrollment_ticket, user_agent=self.agent)
+            return Enroller(self.steps.email, caller, self.steps.mfa_token)
+        principal = self.principal
+        if principal is None or self.session is None:
+            return None
+        return Enroller(self.session.user.email, Caller(principal=principal, user_agent=self.agent))
+
+    @property
+    def waits(self) -> bool:
+        """Return whether a sign-in waits for the factor."""
+        return self.who.mfa_token is not None
+
+    def done(self, opened: BrowserSignIn, notice: str) -> HttpResponse:
+        """Go on after a factor was enrolled."""
+        if opened.cookie is not None:
+            return self.enter(opened)
+        if self.handle:
+            return self.to("continue")
+        self.steps = self.steps.with_notice(notice)
+        return self.to("account/security")
+
+
+class ChooseFactorPage(EnrollmentPage):
+    """Choose the kind of the new factor."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the kinds."""
+        return self.page("enroll", _("Protect your account"), {**self.application(), "who": self.who.email})
+
+
+class NewAppPage(EnrollmentPage):
+    """Set up an authenticator app. Only a button creates a secret: few may be pending."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Return to the choice: a page view must not use up a pending secret."""
+        return self.to("enroll")
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Show a new secret, or enroll it with its first code."""
+        if "code" not in request.POST:
+            return self._new_secret()
+        form = forms.NewTotpForm(request.POST)
+        if not form.is_valid():
+            return self._same_secret(form)
+        try:
+            with opening_browser_session() as opened:
+                done = totp.confirm_totp_setup(
+                    realm=END_USERS,
+                    tenant_id=self.tenant.tenant_id,
+                    email=self.who.email,
+                    secret=form.cleaned_data["secret"],
+                    code=form.cleaned_data["code"],
+                    caller=self.who.caller,
+                    mfa_token=self.who.mfa_token,
+                )
+        except SecretNotIssued as problem:
+            return self._new_secret(problem)
+        except (NotSignedInByTicket, InsufficientAuthentication):
+            raise
+        except ApiError as problem:
+            errors.add_to(form, problem)
+            return self._same_secret(form, problem)
+        response = codes_page(self, done.backup_codes, self.who.email)
+        return self.enter(opened, response) if opened.cookie is not None else response
+
+    def _new_secret(self, error: ApiError | None = None) -> HttpResponse:
+        setup = totp.begin_totp_setup(
+            realm=END_USERS, tenant_id=self.tenant.tenant_id, email=self.who.email, caller=self.who.caller
+        )
+        return self._page(forms.NewTotpForm(initial={"secret": setup.secret}), setup, error)
+
+    def _same_secret(self, form: forms.NewTotpForm, error: ApiError | None = None) -> HttpResponse:
+        """Show the scanned secret again after a wrong code."""
+        try:
+            setup = totp.show_totp_setup_again(
+                realm=END_USERS,
+                tenant_id=self.tenant.tenant_id,
+                email=self.who.email,
+                secret=form.data.get("secret", ""),
+                caller=self.who.caller,
+            )
+        except SecretNotIssued as problem:
+            return self._new_secret(problem)
+        return self._page(form, setup, error)
+
+    def _page(self, form: forms.NewTotpForm, setup: totp.Setup, error: ApiError | None = None) -> HttpResponse:
+        context = {**self.application(), "setup": setup}
+        return self.page("enroll_app", _("Set up your authenticator app"), context, form=form.focus(), error=error)
+
+
+class NewPasskeyPage(EnrollmentPage):
+    """Add a passkey."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the page whose button asks the browser for a passkey."""
+        return self._page(forms.PasskeyForm())
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Store the passkey."""
+        form = forms.PasskeyForm(request.POST)
+        if not form.is_valid():
+            return self._page(form)
+        try:
+            with opening_browser_session() as opened:
+                passkeys.finish_registration(
+                    realm=END_USERS,
+                    tenant_id=self.tenant.tenant_id,
+                    email=self.who.email,
+                    response=form.cleaned_data["credential"],
+                    caller=self.who.caller,
+                    mfa_token=self.who.mfa_token,
+                )
+        except (NotSignedInByTicket, InsufficientAuthentication):
+            raise
+        except ApiError as error:
+            return self._page(forms.PasskeyForm(), error)
+        return self.done(opened, "factor_added")
+
+    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
+        context = {**self.application(), "who": self.who.email}
+        return self.page("enroll_passkey", _("Create a passkey"), context, form=form, error=error)
+
+
+class CreationOptions(EnrollmentPage):
+    """The options for `navigator.credentials.create()`."""
+
+    is_data = True
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Return the options."""
+        return JsonResponse(
+            passkeys.begin_registration(
+                realm=END_USERS, tenant_id=self.tenant.tenant_id, email=self.who.email, caller=self.who.caller
+            )
+        )
+
+
+class NewPhonePage(EnrollmentPage):
+    """Add a phone that receives codes: the number first, then the code."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Ask for the number."""
+        return self._page(forms.PhoneForm())
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Send a code to the number, or enroll it with the code."""
+        if "sms_code" in request.POST:
+            return self._confirm(request)
+        form = forms.PhoneForm(request.POST)
+        if not form.is_valid():
+            return self._page(form)
+        number = form.cleaned_data["phone_number"]
+        try:
+            begin_sms_setup(
+                tenant_id=self.tenant.tenant_id,
+                client_id=None,
+                email=self.who.email,
+                phone_number=number,
+                caller=self.who.caller,
+            )
+        except (NotSignedInByTicket, InsufficientAuthentication):
+            raise
+        except ApiError as error:
+            errors.add_to(form, error)
+            return self._page(form, error)
+        return self._page(forms.NewPhoneForm(initial={"phone_number": number}), number=number)
+
+    def _confirm(self, request: HttpRequest) -> HttpResponse:
+        form = forms.NewPhoneForm(request.POST)
+        number = str(request.POST.get("phone_number", ""))[:32]
+        if not form.is_valid():
+            return self._page(form, number=number)
+        try:
+            with opening_browser_session() as opened:
+                confirm_sms_setup(
+                    tenant_id=self.tenant.tenant_id,
+                    client_id=None,
+                    email=self.who.email,
+                    phone_number=number,
+                    code=form.cleaned_data["sms_code"],
+                    caller=self.who.caller,
+                    mfa_token=self.who.mfa_token,
+                )
+        except (NotSignedInByTicket, InsufficientAuthentication):
+            raise
+        except ApiError as error:
+            errors.add_to(form, error)
+            return self._page(form, error, number=number)
+        return self.done(opened, "factor_added")
+
+    def _page(self, form: forms.PageForm, error: ApiError | None = None, *, number: str = "") -> HttpResponse:
+        context = {**self.application(), "number": number}
+        return self.page("enroll_phone", _("Add your mobile number"), context, form=form.focus(), error=error)
+
+
+def codes_page(page: JourneyPage, codes: list[str], email: str) -> HttpResponse:
+    """Show new backup codes, once."""
+    text = "\n".join([_("Backup codes of %(email)s") % {"email": email}, "", *codes, ""])
+    context = {
+        **page.application(),
+        "codes": codes,
+        "file": "data:text/plain;charset=utf-8," + quote(text),
+        "go_on": page.href("continue" if page.handle or page.steps.mfa_token else "account/security"),
+    }
+    return page.page("backup_codes", _("Save your backup codes"), context)

@@ -1,0 +1,186 @@
+"""Pages on the way to a session: what they share of the application's request, the browser's session and the steps."""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.functional import cached_property
+
+from openid import browser
+from openid.authorization.flow import Step, next_step
+from openid.authorization.requests import Pending, pending_request
+from openid.errors import RequestExpired
+from openid.pages.page import Context, Page
+from openid.pages.steps import Steps
+from tenants.context import in_tenant, tenant_atomic
+from tenants.states import Purpose
+from userflow.accounts.models import Client, EndUser
+from userflow.accounts.principals import Principal
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
+from userflow.sessions.browser import browser_principal, find_browser_session
+from userflow.sessions.ending import end_sessions
+from userflow.sessions.issue import BrowserSignIn
+
+NO_STEPS: Final = Steps()
+
+
+class JourneyPage(Page):
+    """A page that knows the application's request and the browser's session."""
+
+    # Whether the page is reached by the link of a mail, which does not carry the application's request.
+    from_mail = False
+
+    @cached_property
+    def handle(self) -> str:
+        """Return the handle of the application's request, or "" without one."""
+        stated = self.request.GET.get("request", "")
+        if stated or not self.from_mail or not self.steps.handle:
+            return stated
+        try:
+            self._find(self.steps.handle)
+        except RequestExpired:
+            return ""
+        return self.steps.handle
+
+    @cached_property
+    def pending(self) -> Pending | None:
+        """Return the application's request. Raises RequestExpired, also for the request of another browser."""
+        return self._find(self.handle) if self.handle else None
+
+    def _find(self, handle: str) -> Pending:
+        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+            return pending_request(handle, self.browser)
+
+    @cached_property
+    def session(self) -> EndUserSession | None:
+        """Return the active session of the browser."""
+        if self.session_cookie is None:
+            return None
+        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+            return find_browser_session(self.session_cookie)
+
+    @property
+    def principal(self) -> Principal | None:
+        """Return the user of the browser's session, for actions of users on themselves."""
+        if self.session is None:
+            return None
+        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+            return browser_principal(self.session)
+
+    @property
+    def agent(self) -> str:
+        """Return the user agent, for the list of sessions."""
+        return str(self.request.META.get("HTTP_USER_AGENT", ""))
+
+    @property
+    def registration_client(self) -> Client | None:
+        """Return the client that a new user registers with, None if users cannot register themselves."""
+        if not self.tenant.effective["self_registration"]:
+            return None
+        own = self.pending.client if self.pending is not None else None
+        if own is not None and own.self_registration:
+            return own
+        found = Client.objects.filter(
+            tenant_id=self.tenant.tenant_id, is_default=True, active=True, self_registration=True
+        )
+        return found.first()
+
+    def application(self) -> Context:
+        """Return what pages show of the application."""
+        client = self.pending.client if self.pending is not None else None
+        return {"application": client.name if client else "", "client": client}
+
+    @property
+    def expected_email(self) -> str:
+        """Return the address that is probably the user's: the application's hint, what was typed, who is signed in."""
+        hint = self.pending.parameters.login_hint if self.pending is not None else ""
+        signed_in = self.session.user.email if self.session is not None else ""
+        return hint or self.steps.email or signed_in
+
+    def remember_request(self) -> None:
+        """Keep the request for pages that the user opens from a mail."""
+        if self.pending is not None and self.steps.handle != self.handle:
+            self.steps = Steps(email=self.steps.email, notice=self.steps.notice, handle=self.handle)
+
+    def next_step(self) -> Step:
+        """Return what the application's request still needs; without a request, whether the user is signed in."""
+        if self.pending is None:
+            return Step.DONE if self.session is not None else Step.SIGN_IN
+        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+            return next_step(self.pending, self.session)
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    def enter(self, opened: BrowserSignIn, response: HttpResponse | None = None) -> HttpResponse:
+        """Begin the session that a sign-in has opened, in place of the browser's earlier one, and go on."""
+        assert opened.cookie is not None  # the caller has checked that the sign-in is complete
+        response = response or self.to("continue")
+        with in_tenant(self.tenant.tenant_id):
+            session = find_browser_session(opened.cookie)
+            if session is not None:
+                self._replace_earlier(session)
+        browser.set_session_cookie(response, self.tenant.tenant_id, opened.cookie)
+        self.steps = NO_STEPS
+        return response
+
+    def _replace_earlier(self, session: EndUserSession) -> None:
+        """End the earlier session of the browser. The applications of the same user stay signed in, in the new session."""
+        earlier = self.session
+        if earlier is None:
+            return
+        with tenant_atomic():
+            if earlier.user_id == session.user_id:
+                EndUserSession._default_manager.filter(parent_id=earlier.pk, ended_at=None).update(parent=session)
+            end_sessions(END_USERS, user_id=earlier.user_id, session_id=earlier.pk, reason="signed_in_again")
+
+    def leave_session(self, response: HttpResponse) -> HttpResponse:
+        """Delete the cookie of a session that has ended."""
+        if self.session_cookie is not None:
+            browser.delete_cookie(response, browser.SESSION, self.tenant.tenant_id)
+        return response
+
+    # --- ways back to the application --------------------------------------------------------------------------------
+
+    def to_application(self, url: str) -> HttpResponse:
+        """Redirect to an address that the request's checks have found right; applications may have schemes of their own."""
+        return HttpResponse(status=303, headers={"Location": url})
+
+    @property
+    def form_targets(self) -> tuple[str, ...]:
+        pending = self.__dict__.get("pending")
+        if not isinstance(pending, Pending):
+            return ()
+        client = pending.client
+        # The application may send the browser on to another address of its own.
+        known = [pending.parameters.redirect_uri, *client.redirect_uris, *client.allowed_origins, client.client_uri]
+        return tuple(dict.fromkeys(source for source in map(_source, known) if source))
+
+
+def _source(uri: str) -> str:
+    """Return the origin of an address as a source of a content security policy, or the scheme of an app's own."""
+    split = urlsplit(uri)
+    if split.scheme not in ("https", "http"):
+        return f"{split.scheme}:" if split.scheme else ""
+    # The grammar of sources has no IPv6 addresses (CSP Level 3 section 2.3.1), and native apps listen on any port.
+    if split.hostname in ("127.0.0.1", "::1", "localhost"):
+        return "http:" if split.hostname == "::1" else f"http://{split.hostname}:*"
+    return f"{split.scheme}://{split.netloc}"
+
+
+class SignedInPage(JourneyPage):
+    """A page for users who are signed in; others sign in first."""
+
+    own: EndUserSession
+    me: Principal
+
+    @property
+    def user(self) -> EndUser:
+        """Return the user of the session."""
+        return self.own.user
+
+    def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        if self.session is None or self.principal is None:
+            return self.to("signin")
+        self.own, self.me = self.session, self.principal
+        return super()._answer(request, **kwargs)

@@ -1,0 +1,205 @@
+"""Create an account, accept an invitation, set a new password, verify an address."""
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+
+from identity_platform.api.errors import ApiError
+from openid.pages import errors, forms
+from openid.pages.sign_in import PasswordSignIn
+from userflow.accounts.models import EndUser
+from userflow.email.actions import Registrant, resend_email_proof, verify_email_by_code, verify_email_by_token
+from userflow.endusers.actions import register_end_user
+from userflow.errors import EmailProofInvalid, InvitationInvalid, RegistrationClosed
+from userflow.invitations.acceptance import accept_invitation
+from userflow.mailed_tokens import NotAToken, place_of
+from userflow.passwords.actions import ask_for_end_user_reset, reset_end_user_password
+
+
+class NewPasswordPage(PasswordSignIn):
+    """A page with a new password."""
+
+    @property
+    def least(self) -> int:
+        """Return the minimum number of characters."""
+        return self.tenant.effective["password_min_length"]
+
+    def is_ours(self, token: str) -> bool:
+        """Return whether a mailed token is one of this tenant: the form of another tenant's page takes no other."""
+        try:
+            return place_of(token) == self.tenant.tenant_id
+        except NotAToken:
+            return False
+
+
+class RegisterPage(NewPasswordPage):
+    """Create an account and sign in with it."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the form."""
+        if self.registration_client is None:
+            raise RegistrationClosed
+        self.remember_request()
+        return self._page(forms.RegisterForm(least=self.least, initial={"email": self.expected_email}))
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Register the user, and sign in."""
+        client = self.registration_client
+        if client is None:
+            raise RegistrationClosed
+        form = forms.RegisterForm(request.POST, least=self.least)
+        if not form.is_valid():
+            return self._page(form)
+        given = form.cleaned_data
+        try:
+            register_end_user(tenant_id=self.tenant.tenant_id, client_id=client.pk, **given)
+            return self.sign_in(given["email"], given["password"])
+        except ApiError as error:
+            errors.add_to(form, error)
+            return self._page(form, error)
+
+    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
+        return self.page("register", _("Create your account"), self.application(), form=form.focus(), error=error)
+
+
+class ForgotPage(PasswordSignIn):
+    """Ask for a mail with a link that sets a new password."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the form."""
+        self.remember_request()
+        return self._page(forms.AddressForm(initial={"email": self.expected_email}))
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Send the mail. The response is the same whether or not the address is known."""
+        form = forms.AddressForm(request.POST)
+        if not form.is_valid():
+            return self._page(form)
+        email = form.cleaned_data["email"]
+        try:
+            ask_for_end_user_reset(email=email, tenant_id=self.tenant.tenant_id)
+        except ApiError as error:
+            errors.add_to(form, error)
+            return self._page(form, error)
+        self.steps = self.steps.only_email(email)
+        return self.page("forgot_sent", _("Check your mail"), {**self.application(), "who": email})
+
+    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
+        return self.page("forgot", _("Reset your password"), self.application(), form=form.focus(), error=error)
+
+
+class ResetPage(NewPasswordPage):
+    """Set a new password with the link of a mail."""
+
+    from_mail = True
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the form. The script takes the token from the address, which browsers do not send."""
+        return self._page(forms.ResetForm(least=self.least))
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Set the password; the user signs in with it then, with the second factor if there is one."""
+        form = forms.ResetForm(request.POST, least=self.least)
+        if not form.is_valid():
+            return self._page(form)
+        given = form.cleaned_data
+        try:
+            reset_end_user_password(token=given["token"], password=given["password"], tenant_id=self.tenant.tenant_id)
+        except ApiError as error:
+            errors.add_to(form, error)
+            return self._page(form, error)
+        self.steps = self.steps.only_email(self.steps.email).with_notice("password_changed")
+        return self.leave_session(self.to("signin/password" if self.steps.email else "signin"))
+
+    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
+        return self.page("reset", _("Set a new password"), self.application(), form=form.focus(), error=error)
+
+
+class InvitationPage(NewPasswordPage):
+    """Accept an invitation: the link of its mail creates the user."""
+
+    from_mail = True
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the form."""
+        return self._page(forms.InvitationForm(least=self.least))
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Create the user, and sign in."""
+        form = forms.InvitationForm(request.POST, least=self.least)
+        if not form.is_valid():
+            return self._page(form)
+        given = form.cleaned_data
+        try:
+            if not self.is_ours(given["token"]):
+                raise InvitationInvalid
+            accepted = accept_invitation(**given)
+            return self.sign_in(accepted.user.email, given["password"])
+        except ApiError as error:
+            errors.add_to(form, error)
+            return self._page(form, error)
+
+    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
+        return self.page("invitation", _("Accept your invitation"), self.application(), form=form.focus(), error=error)
+
+
+class VerifyEmailPage(NewPasswordPage):
+    """Verify an address with the link of its mail, or with the code in it."""
+
+    from_mail = True
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show both forms: the script hides that of the code if the address has a token."""
+        return self._page(None)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Verify the address, or send another mail."""
+        if "again" in request.POST:
+            return self._send_again(request)
+        by_link = "token" in request.POST
+        form: forms.PageForm = forms.VerifyLinkForm(request.POST) if by_link else forms.VerifyCodeForm(request.POST)
+        if not form.is_valid():
+            return self._page(form)
+        given = form.cleaned_data
+        # Who is signed in with this address has set it up: nothing from before the verification ends.
+        registrant = Registrant(principal=self.principal)
+        try:
+            if by_link:
+                if not self.is_ours(given["token"]):
+                    raise EmailProofInvalid
+                user = verify_email_by_token(token=given["token"], registrant=registrant)
+            else:
+                user = verify_email_by_code(tenant_id=self.tenant.tenant_id, registrant=registrant, **given)
+        except ApiError as error:
+            errors.add_to(form, error)
+            return self._page(form, error)
+        assert isinstance(user, EndUser)  # a token of this tenant's
+        return self._verified(user)
+
+    def _verified(self, user: EndUser) -> HttpResponse:
+        self.__dict__.pop("session", None)
+        if self.session is not None:
+            self.steps = self.steps.with_notice("email_verified")
+            return self.to("continue")
+        self.steps = self.steps.only_email(user.email).with_notice("email_verified")
+        return self.to("signin/password")
+
+    def _send_again(self, request: HttpRequest) -> HttpResponse:
+        form = forms.AddressForm(request.POST)
+        if not form.is_valid():
+            return self._page(form)
+        email = form.cleaned_data["email"]
+        try:
+            resend_email_proof(tenant_id=self.tenant.tenant_id, email=email)
+        except ApiError as error:
+            return self._page(None, error)
+        self.steps = self.steps.only_email(email).with_notice("mail_sent")
+        return self.to("verify-email")
+
+    def _page(self, form: forms.PageForm | None, error: ApiError | None = None) -> HttpResponse:
+        by_link = form if isinstance(form, forms.VerifyLinkForm) else forms.VerifyLinkForm()
+        known = {"email": self.expected_email}
+        by_code = form if isinstance(form, forms.VerifyCodeForm) else forms.VerifyCodeForm(initial=known)
+        if form is None:
+            form = by_code
+        context = {**self.application(), "by_link": by_link, "by_code": by_code, "who": self.expected_email}
+        return self.page("verify_email", _("Verify your e-mail address"), context, form=form, error=error)

@@ -1,0 +1,125 @@
+"""The second step of a sign-in: a passkey, a code of an app, a text message, or a backup code."""
+
+from dataclasses import replace
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+
+from identity_platform.api.errors import ApiError
+from mfa.caller import Caller
+from mfa.factors import SMS, WEBAUTHN
+from mfa.sms.actions import request_sms_code, verify_sms_code
+from mfa.totp.actions import verify_totp
+from mfa.webauthn.authentication import finish_authentication
+from openid.pages import errors, forms
+from openid.pages.journey import JourneyPage
+from openid.pages.proofs import WAYS, chosen_way, other_ways
+from openid.pages.sign_in import SECOND_STEP
+from tenants.context import in_tenant
+from tenants.states import Purpose
+from userflow.accounts.realms import END_USERS
+from userflow.credentials import tickets
+from userflow.errors import NotSignedInByTicket
+from userflow.sessions.browser import opening_browser_session
+
+
+class SecondStepPage(JourneyPage):
+    """Ask for a second factor after a right password."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the form of one method and links to the others."""
+        if not self._may_try():
+            return self._start_again()
+        return self._page(WAYS[self.kind].form())
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Check the factor, or send a text message."""
+        if not self._may_try():
+            return self._start_again()
+        if self.kind == SMS and "send" in request.POST:
+            return self._send()
+        form = WAYS[self.kind].form(request.POST)
+        if not form.is_valid():
+            return self._page(form)
+        try:
+            with opening_browser_session() as opened:
+                self._verify(form)
+        except ApiError as error:
+            if not self._may_try():
+                return self._start_again()
+            errors.add_to(form, error)
+            return self._page(form, error)
+        return self.enter(opened)
+
+    @property
+    def kind(self) -> str:
+        """Return the method of this page."""
+        return chosen_way(self.request.GET.get("method"), self.steps.methods)
+
+    def _may_try(self) -> bool:
+        """Return whether a sign-in waits and allows another attempt."""
+        if not self.steps.mfa_token or not self.steps.methods:
+            return False
+        try:
+            with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+                tickets.find_ticket(END_USERS, self.steps.mfa_token, tickets.SECOND_STEP)
+        except NotSignedInByTicket:
+            return False
+        return True
+
+    def _start_again(self) -> HttpResponse:
+        if self.steps.mfa_token:
+            self.steps = replace(self.steps.only_email(self.steps.email), notice="expired")
+        return self.to("signin")
+
+    def _verify(self, form: forms.PageForm) -> None:
+        """Check the factor that was sent. Raises what the factor's action raises, which counts every attempt."""
+        way, email, token = WAYS[self.kind], self.steps.email, self.steps.mfa_token
+        sent, tenant_id, caller = form.cleaned_data[way.field], self.tenant.tenant_id, Caller(user_agent=self.agent)
+        if self.kind == WEBAUTHN:
+            finish_authentication(
+                realm=END_USERS, tenant_id=tenant_id, email=email, response=sent, caller=caller, mfa_token=token
+            )
+        elif self.kind == SMS:
+            verify_sms_code(tenant_id=tenant_id, client_id=None, email=email, code=sent, caller=caller, mfa_token=token)
+        else:
+            verify_totp(
+                realm=END_USERS,
+                tenant_id=tenant_id,
+                email=email,
+                caller=caller,
+                mfa_token=token,
+                **{way.field: sent},
+            )
+
+    def _send(self) -> HttpResponse:
+        try:
+            sent = request_sms_code(
+                tenant_id=self.tenant.tenant_id,
+                client_id=None,
+                email=self.steps.email,
+                caller=Caller(user_agent=self.agent),
+                mfa_token=self.steps.mfa_token,
+            )
+        except ApiError as error:
+            return self._page(forms.SmsForm(), error)
+        self.steps = replace(self.steps, phone=sent.phone_display, notice="code_sent")
+        return self._again()
+
+    def _again(self) -> HttpResponse:
+        """Redirect to this page, so that a reload sends nothing."""
+        return HttpResponse(status=303, headers={"Location": self.request.get_full_path()})
+
+    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
+        others = other_ways(self.kind, self.steps.methods)
+        context = {
+            **self.application(),
+            "kind": self.kind,
+            "others": [(self.href("signin/verify", method=way), label) for way, label in others],
+            "who": self.steps.email,
+            "action": self.href("signin/verify", method=self.kind),
+            "phone": self.steps.phone,
+            "can_send": self.kind == SMS,
+            "stage": SECOND_STEP,
+        }
+        return self.page("proof", _("Confirm that it is you"), context, form=form.focus(), error=error)

@@ -1,0 +1,148 @@
+"""Sign in: the address first, then the password or a passkey. Unknown addresses get the same pages."""
+
+from dataclasses import replace
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils.translation import gettext as _
+
+from identity_platform.api.errors import ApiError
+from mfa.caller import Caller
+from mfa.stepup.actions import options_for_step_up
+from mfa.webauthn import authentication as passkeys
+from openid.authorization.flow import Step
+from openid.pages import errors, forms
+from openid.pages.journey import JourneyPage
+from userflow.accounts.models import EndUser
+from userflow.accounts.realms import END_USERS
+from userflow.errors import EmailNotVerified, PasskeyNotVerified
+from userflow.sessions.browser import opening_browser_session
+from userflow.sessions.issue import BrowserSignIn
+from userflow.signin.actions import SignIn, sign_in_browser
+
+# The stages of a page with a passkey, for the options of the ceremony.
+SIGN_IN, SECOND_STEP, STEP_UP = "sign_in", "second_step", "step_up"
+
+
+class PasswordSignIn(JourneyPage):
+    """A page that signs a user in with a password."""
+
+    def sign_in(self, email: str, password: str) -> HttpResponse:
+        """Check a password and go on: to the application, to the second step, or to what the tenant requires first.
+
+        Raises what `sign_in_browser` raises, except EmailNotVerified.
+        """
+        try:
+            with opening_browser_session() as opened:
+                done = sign_in_browser(
+                    tenant_id=self.tenant.tenant_id, email=email, password=password, user_agent=self.agent
+                )
+        except EmailNotVerified:
+            self.steps = self.steps.only_email(email)
+            return self.to("verify-email")
+        return self._after_password(done, opened)
+
+    def _after_password(self, done: SignIn[EndUser], opened: BrowserSignIn) -> HttpResponse:
+        if opened.cookie is not None:
+            return self.enter(opened)
+        assert done.mfa_token is not None  # a sign-in that has opened no session waits for a factor
+        self.steps = replace(
+            self.steps.only_email(done.user.email),
+            mfa_token=done.mfa_token,
+            methods=done.methods,
+            enrollment_ticket=done.enrollment_ticket or "",
+        )
+        return self.to("enroll" if done.enrollment_required else "signin/verify")
+
+
+class SignInPage(JourneyPage):
+    """Ask for the address, and accept a passkey that the browser offers."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the page, unless the browser's session is enough."""
+        if self.next_step() is not Step.SIGN_IN and "another" not in request.GET:
+            return self.to("continue")
+        self.remember_request()
+        email = "" if "another" in request.GET else self.expected_email
+        return self._page(forms.EmailForm(initial={"email": email}))
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Go on to the password of the address, or sign in by passkey."""
+        if "credential" in request.POST:
+            return self._by_passkey(request)
+        form = forms.EmailForm(request.POST)
+        if not form.is_valid():
+            return self._page(form)
+        self.steps = self.steps.only_email(form.cleaned_data["email"])
+        return self.to("signin/password")
+
+    def _by_passkey(self, request: HttpRequest) -> HttpResponse:
+        sent = forms.PasskeyForm(request.POST)
+        form = forms.EmailForm()
+        if not sent.is_valid():
+            return self._page(form, PasskeyNotVerified())
+        try:
+            with opening_browser_session() as opened:
+                passkeys.finish_authentication(
+                    realm=END_USERS,
+                    tenant_id=self.tenant.tenant_id,
+                    email=None,
+                    response=sent.cleaned_data["credential"],
+                    caller=Caller(user_agent=self.agent),
+                )
+        except ApiError as error:
+            return self._page(form, error)
+        return self.enter(opened)
+
+    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
+        context = {
+            **self.application(),
+            "may_register": self.registration_client is not None,
+            "stage": SIGN_IN,
+        }
+        return self.page("sign_in", _("Sign in"), context, form=form.focus(), error=error)
+
+
+class PasswordPage(PasswordSignIn):
+    """Ask for the password of the address that was entered before."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the page."""
+        if not self.steps.email:
+            return self.to("signin")
+        return self._page(forms.PasswordForm())
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Check the password. Unknown users, wrong passwords and inactive users get the same response."""
+        email = self.steps.email
+        if not email:
+            return self.to("signin")
+        form = forms.PasswordForm(request.POST)
+        if not form.is_valid():
+            return self._page(form)
+        try:
+            return self.sign_in(email, form.cleaned_data["password"])
+        except ApiError as error:
+            errors.add_to(form, error)
+            return self._page(form, error)
+
+    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
+        context = {**self.application(), "stage": SIGN_IN}
+        return self.page("password", _("Enter your password"), context, form=form.focus(), error=error)
+
+
+class PasskeyOptions(JourneyPage):
+    """The options for `navigator.credentials.get()`, for pages with a passkey."""
+
+    is_data = True
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Return the options for the stage of the page."""
+        stage = request.POST.get("stage")
+        if stage == STEP_UP and self.principal is not None:
+            return JsonResponse(options_for_step_up(principal=self.principal))
+        email = self.steps.email if stage == SECOND_STEP and self.steps.mfa_token else None
+        if stage != SIGN_IN and email is None:
+            raise errors.RequestMissing
+        return JsonResponse(
+            passkeys.begin_authentication(realm=END_USERS, tenant_id=self.tenant.tenant_id, email=email)
+        )

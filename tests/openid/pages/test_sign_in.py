@@ -1,0 +1,75 @@
+"""Sign-in at the hosted pages over HTTP, as a browser without a script does it."""
+
+from typing import Any
+
+from tests.openid.pages.visitor import Visitor
+from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
+from tests.world import TestTenant
+
+
+def begin(visitor: Visitor, **asked: Any) -> Application:
+    """Send the browser to the authorization endpoint as an application does."""
+    fields = asked.pop("client", {"first_party": True})
+    app = Application(visitor.tenant, register_application(visitor.tenant, **fields))
+    app.browser.client, app.browser.address = visitor.client, visitor.address
+    visitor.page = app.authorize(**asked)
+    visitor._follow()
+    return app
+
+
+def code_of(page: Any) -> str:
+    """Return the code that the application gets."""
+    assert page.status_code == 303, page.content
+    assert page.headers["Location"].startswith(CALLBACK)
+    return query_of(page.headers["Location"])["code"]
+
+
+def test_password_leads_to_application(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    begin(visitor)
+    assert (visitor.at, visitor.page.status_code) == ("signin", 200)
+    assert "Shop" in visitor.words
+    visitor.sends(email=user.email)
+    assert visitor.at == "signin/password"
+    assert code_of(visitor.sends(password=user.password))
+    assert visitor.session
+
+
+def test_unknown_address_gets_the_same_pages(tenant: TestTenant) -> None:
+    known, unknown = Visitor(tenant), Visitor(tenant)
+    user = tenant.register()
+    pages = []
+    for visitor, email in ((known, user.email), (unknown, "not-here@example.com")):
+        visitor.opens("signin")
+        visitor.sends(email=email)
+        first = visitor.words.replace(email, "")
+        visitor.sends(password="wrong password 1")
+        pages.append((first, visitor.page.status_code, visitor.words.replace(email, "")))
+    assert pages[0] == pages[1]
+    assert pages[0][1] == 400
+    assert "incorrect" in pages[0][2]
+
+
+def test_sign_in_of_wrong_address_names_the_field(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    visitor.opens("signin")
+    visitor.sends(email="nothing")
+    assert visitor.page.status_code == 400
+    assert 'aria-invalid="true"' in visitor.text
+    assert 'id="id_email_error"' in visitor.text
+
+
+def test_password_page_without_address_asks_for_it(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    visitor.opens("signin/password")
+    assert visitor.at == "signin"
+
+
+def test_account_pages_open(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    visitor.signs_in(user)
+    assert visitor.at == "account"
+    for path in ("account/security", "account/devices", "account/applications", "signout", "enroll"):
+        assert visitor.opens(path).status_code == 200, visitor.text
+        assert visitor.at == path
+    assert visitor.opens("account/data").json()["profile"]["email"] == user.email

@@ -1,0 +1,81 @@
+"""A browser at a tenant's hosted pages, without a script: it keeps cookies, follows links and sends forms."""
+
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from html import unescape
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.test import Client
+
+from openid.browser import SESSION, cookie_name
+from tests.world import PASSWORD, TestTenant, User, new_client, unique_ip
+
+_TOKEN = re.compile(r'name="form_token" value="([^"]+)"')
+
+
+@dataclass
+class Visitor:
+    """A browser; `page` is the last response."""
+
+    tenant: TestTenant
+    client: Client = field(default_factory=partial(new_client, raise_request_exception=False))
+    address: str = field(default_factory=unique_ip)
+    page: Any = None
+
+    @property
+    def root(self) -> str:
+        """Return the path of the tenant's pages."""
+        return f"/t/{self.tenant.slug}"
+
+    def opens(self, path: str, **headers: str) -> Any:
+        """Open a page: a path below the tenant's, or a whole one."""
+        whole = path if path.startswith("/") else f"{self.root}/{path}"
+        self.page = self.client.get(whole, headers=headers, REMOTE_ADDR=self.address)
+        return self._follow()
+
+    def sends(self, path: str | None = None, *, follow: bool = True, **fields: str) -> Any:
+        """Send the form of the page, to another path if one is given."""
+        found = _TOKEN.search(self.text)
+        request = self.page.request
+        query = request["QUERY_STRING"]
+        here = request["PATH_INFO"] + (f"?{query}" if query else "")
+        whole = here if path is None else f"{self.root}/{path}"
+        body = {"form_token": found[1] if found else "", **fields}
+        self.page = self.client.post(whole, body, REMOTE_ADDR=self.address)
+        return self._follow() if follow else self.page
+
+    def _follow(self) -> Any:
+        while self.page.status_code == 303 and self.page.headers["Location"].startswith("/"):
+            self.page = self.client.get(self.page.headers["Location"], REMOTE_ADDR=self.address)
+        return self.page
+
+    @property
+    def text(self) -> str:
+        """Return the HTML of the page."""
+        return str(self.page.content.decode()) if self.page is not None else ""
+
+    @property
+    def words(self) -> str:
+        """Return the text of the page, without tags."""
+        return " ".join(unescape(re.sub(r"<[^>]+>", " ", self.text)).split())
+
+    @property
+    def at(self) -> str:
+        """Return the path of the page below the tenant's."""
+        path = urlsplit(str(self.page.request["PATH_INFO"])).path
+        return str(path).removeprefix(f"{self.root}/")
+
+    @property
+    def session(self) -> str | None:
+        """Return the value of the session cookie."""
+        morsel = self.client.cookies.get(cookie_name(SESSION, self.tenant.id))
+        return morsel.value or None if morsel is not None else None
+
+    def signs_in(self, user: User, path: str = "signin", *, password: str = PASSWORD) -> Any:
+        """Enter address and password."""
+        self.opens(path)
+        self.sends(email=user.email)
+        assert self.at == "signin/password", self.text
+        return self.sends(password=password)
