@@ -1,19 +1,26 @@
-"""Complete a sign-in with a second step: the ticket of the login and a verified factor become tokens."""
+"""Complete a sign-in with a second step: the ticket of the login and a verified factor become tokens.
 
+The attempt is committed before anything is compared (`mfa.queries`), so that parallel guesses are not free.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
-from mfa.caller import Caller
-from mfa.users import active_client
+from identity_platform.audit.origin import set_actor
+from mfa import queries
+from mfa.queries import Attempt, PasskeyUse, StepUse
+from mfa.users import Caller, active_client
 from tenants import lookup
 from tenants.context import current_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
-from userflow.accounts.realms import Realm
+from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import Ticket
-from userflow.credentials import tickets
+from userflow.credentials import attempts, tickets
 from userflow.credentials.attempts import Counter
-from userflow.errors import NotSignedInByTicket
+from userflow.errors import NotSignedInByTicket, PasskeyNotVerified
 from userflow.sessions.client_authentication import is_authenticated, reject_sign_in
 from userflow.sessions.issue import TokenPair, TokenSubject, browser_sign_in
 from userflow.signin import actions
@@ -105,3 +112,67 @@ def subject_and_tenant(
     if tenant is not None:
         tenant.check(Purpose.READ)
     return actions.subject_of(user), tenant
+
+
+# RFC 8176 and the IANA registry of authentication methods: `pop` is proof of possession of a key. With the user verified by
+# the authenticator it is two factors in one step.
+SECOND_STEP_AMR: Final = ("pop",)
+ONLY_STEP_AMR: Final = ("pop", "mfa")
+
+
+def only_step_grant(
+    user: Account, *, client_id: UUID | None, caller: Caller, amr: tuple[str, ...] = ONLY_STEP_AMR
+) -> SessionGrant:
+    """Return the session that a passkey opens without a password.
+
+    Raises PasskeyNotVerified without an active client, ClientNotAuthenticated (a confidential client without its secret),
+    TenantSuspended.
+    """
+    set_actor(user.principal_kind, str(user.pk))
+    try:
+        subject, tenant = subject_and_tenant(user, client_id, caller=caller)
+    except NotSignedInByTicket as deactivated:
+        raise PasskeyNotVerified from deactivated
+    return SessionGrant(subject, tenant, amr, caller.user_agent)
+
+
+def consume_factor(
+    *,
+    realm: Realm,
+    attempt: Attempt,
+    kind: str,
+    use: StepUse | PasskeyUse | Callable[[], None],
+    grant: SessionGrant | None,
+    details: Mapping[str, str] | None = None,
+) -> TokenPair | None:
+    """Use a verified factor, clear the counted attempts, and open the session that `grant` describes; all or nothing.
+
+    `use` marks a factor of another kind than those of `mfa.queries` as used, or raises FactorUnusable: of two requests at
+    once one wins. Without a grant the success is a verification only. Raises FactorUnusable, NotSignedInByTicket (401, the
+    ticket was used meanwhile), EmailNotVerified (403).
+    """
+    if grant is None and realm is END_USERS and not callable(use):
+        queries.use_factor(realm, attempt, kind, use, audit={"kind": kind, **(details or {})})
+        return None
+    with realm.atomic():
+        queries.use_factor(realm, attempt, kind, None if callable(use) else use)
+        if callable(use):
+            use()
+        if grant is not None:
+            return grant.open(realm, attempt.user, cleared=Counter(kind, attempt.budget))
+        attempts.clear(realm, attempt.user.pk, factor=kind, caller=attempt.budget)
+        record(realm, attempt.user, "factor.verified", kind, **(details or {}))
+        return None
+
+
+def record(
+    realm: Realm, user: Account | None, action: str, kind: str, *, outcome: str = "success", **details: str
+) -> None:
+    """Write an audit event about a factor of the user; `user` is None for an unknown one."""
+    realm.record(
+        action,
+        target=("end_user" if realm is END_USERS else "admin_user", user.pk) if user is not None else None,
+        tenant_id=user.home_tenant_id if user is not None else None,
+        outcome=outcome,
+        details={"kind": kind, **details},
+    )

@@ -34,8 +34,7 @@ from registry.errors import (
     ServiceInUse,
     ServiceNotFound,
 )
-from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
-from registry.sealing import Secret, open_secret, seal_secret
+from registry.models import ACTIVE, EXPIRED, REVOKED, Secret, Service, ServiceCredential, open_secret, seal_secret
 from userflow.accounts.principals import Principal
 from userflow.sessions.assurance import Action, require_assurance
 

@@ -1,11 +1,15 @@
 """External services of a tenant and the secrets bound to them, in the global database."""
 
 import uuid
+from uuid import UUID
 
+import orjson
 from django.db import models
 from django.db.models.functions import Lower
 
+from identity_platform.crypto import SealContext, seal, unseal
 from identity_platform.transfer.runs import ImportRun
+from tenants import keys
 from tenants.models import Tenant
 
 ACTIVE, INACTIVE = "active", "inactive"
@@ -67,7 +71,7 @@ class ServiceCount(models.Model):
 
 
 class ServiceCredential(models.Model):
-    """A secret bound to a service, sealed for its tenant, its service and its row (`registry.sealing`)."""
+    """A secret bound to a service, sealed for its tenant, its service and its row (`seal_secret`)."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="service_credentials")
@@ -106,3 +110,35 @@ class ServiceImport(ImportRun):
             models.Index(fields=["tenant", "-begun_at"], name="service_import_newest_first"),
             models.Index(fields=["touched_at"], name="service_import_age"),
         ]
+
+
+# A string or a JSON object.
+Secret = str | dict[str, object]
+
+
+def _context(tenant_id: UUID, service_id: UUID, credential_id: UUID) -> SealContext:
+    # The service is part of the context: an attacker who can write to the table, but holds no key, could otherwise bind a
+    # secret to a service of their own and read it through the API.
+    return SealContext(
+        tenant=str(tenant_id),
+        table="registry_servicecredential",
+        column="secret",
+        row=f"{service_id}/{credential_id}",
+    )
+
+
+def seal_secret(secret: object, *, tenant_id: UUID, service_id: UUID, credential_id: UUID) -> bytes:
+    """Seal a string or an object for its row (AES-256-GCM under the tenant's data key). Raises DataKeyLocked."""
+    context = _context(tenant_id, service_id, credential_id)
+    return seal(orjson.dumps(secret), data_key=keys.tenant_key(tenant_id), context=context)
+
+
+def open_secret(sealed: bytes, *, tenant_id: UUID, service_id: UUID, credential_id: UUID) -> Secret:
+    """Open a sealed secret.
+
+    Raises SealBroken if it was altered or copied from another row, service or tenant, and DataKeyLocked.
+    """
+    context = _context(tenant_id, service_id, credential_id)
+    opened = unseal(sealed, data_key=keys.tenant_key(tenant_id), context=context)
+    secret: Secret = orjson.loads(opened)
+    return secret

@@ -16,7 +16,7 @@ from identity_platform.api.fields import (
 from identity_platform.api.page_shapes import PaginationOut
 from identity_platform.api.shapes import fields_of
 from identity_platform.api.url_field import HttpUrl
-from registry import sealing
+from registry import models
 from registry.actions import ReadCredentials, status_of
 from registry.models import (
     ACTIVE,
@@ -44,7 +44,7 @@ class Secret(StrictField):
         "max_bytes": "Send at most {max_bytes} bytes.",
     }
 
-    def to_internal_value(self, data: object) -> sealing.Secret:
+    def to_internal_value(self, data: object) -> models.Secret:
         if not isinstance(data, str | dict):
             self.fail("invalid")
         if data == "":
@@ -198,7 +198,7 @@ def credential(row: ServiceCredential, at: datetime) -> dict[str, object]:
     return fields_of(ServiceCredentialOut, row, status=status_of(row, at))
 
 
-def one_secret(row: ServiceCredential, secret: sealing.Secret | None, at: datetime) -> dict[str, object]:
+def one_secret(row: ServiceCredential, secret: models.Secret | None, at: datetime) -> dict[str, object]:
     """Return the response fields of a credential with its secret."""
     return fields_of(OneServiceSecretOut, row, status=status_of(row, at), secret=secret)
 

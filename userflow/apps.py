@@ -9,8 +9,8 @@ class UserflowConfig(AppConfig):
     def ready(self) -> None:
         from tenants.signals import tenant_created
         from userflow.clients.actions import create_default_client
-        from userflow.directory.receivers import keep_admins_decision
-        from userflow.invitations.receivers import delete_invitations_of
+        from userflow.directory.people import keep_admins_decision
+        from userflow.invitations.queries import delete_invitations_of
         from userflow.signals import end_user_activity_set, end_user_erasing
 
         tenant_created.connect(create_default_client)

@@ -11,11 +11,11 @@ from console.frame.access import is_signed_in, staff_at, staff_or_none
 from console.signin import errors, forms, proofs, steps
 from console.signin.errors import page
 from identity_platform.api.errors import ApiError, NotSignedIn
-from mfa.caller import Caller
+from mfa.completion import ONLY_STEP_AMR
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
 from mfa.stepup.actions import options_for_step_up
+from mfa.users import Caller
 from mfa.webauthn import authentication as passkeys
-from mfa.webauthn.grants import ONLY_STEP_AMR
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS
 from userflow.passwords.actions import ask_for_admin_reset

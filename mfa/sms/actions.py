@@ -12,8 +12,7 @@ from django.utils.timezone import now
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
-from mfa import factors, verification
-from mfa.caller import Caller, is_this_user
+from mfa import completion, factors
 from mfa.completion import complete_by_enrollment, second_step_grant, waiting_login
 from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoPhone, NoProof, PhoneTaken
@@ -21,7 +20,7 @@ from mfa.notices import issuer_of
 from mfa.queries import Attempt, FactorUnusable
 from mfa.sms import codes, sending
 from mfa.sms.models import Phone, SmsCode, SmsMessage
-from mfa.users import check_client, lock_user
+from mfa.users import Caller, check_client, is_this_user, lock_user
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
@@ -219,7 +218,7 @@ def verify_sms_code(
             _reject_unknown(user, email, budget)
         row = _check_code(user, VERIFICATION, bytes(phone.number_digest), code, budget=budget, login=login)
         try:
-            tokens = verification.consume_factor(
+            tokens = completion.consume_factor(
                 realm=END_USERS,
                 attempt=Attempt(user, login, budget),
                 kind=factors.SMS,

@@ -1,11 +1,13 @@
 """Step-up over HTTP."""
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.fields import Text
 from identity_platform.api.views import ApiViewSet, endpoint
 from mfa.errors import NoPasskey, NoRelyingParty
-from mfa.stepup import actions, serializers
+from mfa.stepup import actions
 from mfa.views import NO_STORE
 from mfa.webauthn.serializers import RequestOptionsOut
 from tenants.errors import TenantBusy, TenantSuspended
@@ -17,7 +19,26 @@ from userflow.errors import (
     TooManyFromAddress,
 )
 from userflow.sessions.permissions import SignedIn, principal_at
+from userflow.signin.proof_fields import FactorProofFields
 from userflow.signin.step_up import PROOF_TOKEN_SECONDS
+
+
+class StepUpIn(FactorProofFields):
+    """Exactly one of the fields."""
+
+    password = Text(max_length=1024, required=False, help_text="Only of a user who has no second factor.")
+
+
+class StepUpOut(serializers.Serializer[object]):
+    access_token = serializers.CharField(help_text="Of the same session; its refresh token stays valid.")
+    token_type = serializers.CharField()
+    expires_in = serializers.IntegerField()
+    proof_token = serializers.CharField(help_text="Proves one later request of this session.")
+    proof_expires_in = serializers.IntegerField()
+    acr = serializers.CharField(help_text="aal1 or aal2.")
+    amr = serializers.ListField(child=serializers.CharField(), help_text="RFC 8176.")
+    auth_time = serializers.IntegerField(help_text="Seconds since 1970.")
+
 
 PLACE = [TenantSuspended, TenantBusy]
 STEP_UP_ERRORS = [error for error in PROOF_ERRORS if error not in (InsufficientAuthentication, ProofTokenInvalid)]
@@ -27,8 +48,8 @@ class StepUpViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
     @endpoint(
-        serializers.StepUpIn,
-        returns={200: serializers.StepUpOut},
+        StepUpIn,
+        returns={200: StepUpOut},
         errors=[*PLACE, FactorNeeded, *STEP_UP_ERRORS],
         any_level=True,
     )
@@ -42,7 +63,7 @@ class StepUpViewSet(ApiViewSet):
         caller = principal_at(request)
         raised = actions.step_up(
             principal=caller,
-            proof=self.valid(serializers.StepUpIn),
+            proof=self.valid(StepUpIn),
             user_agent=request.META.get("HTTP_USER_AGENT", ""),
         )
         access_token, seconds = actions.access_token_for(principal=caller, raised=raised)

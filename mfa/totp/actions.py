@@ -13,8 +13,7 @@ from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
-from mfa import factors, queries, verification
-from mfa.caller import Caller
+from mfa import completion, factors, queries
 from mfa.completion import complete_by_enrollment, second_step_grant, waiting_login
 from mfa.enrollment import enrollment_proof
 from mfa.errors import NotEnrolled, SecretNotIssued, TooManyPending
@@ -29,7 +28,7 @@ from mfa.totp.models import (
     EndUserTotpSecret,
     TotpSecret,
 )
-from mfa.users import check_client, check_tenant, in_realm, lock_user, raise_unknown_email, require_user
+from mfa.users import Caller, check_client, check_tenant, in_realm, lock_user, raise_unknown_email, require_user
 from tenants.states import Purpose
 from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
@@ -231,7 +230,7 @@ def verify_totp(
             else:
                 assert backup_code is not None  # the serializer requires one of the two
                 use = partial(_use_backup_code, realm, user, code=backup_code)
-            tokens = verification.consume_factor(
+            tokens = completion.consume_factor(
                 realm=realm,
                 attempt=found.attempt,
                 kind=method,
@@ -240,11 +239,11 @@ def verify_totp(
             )
         except SealBroken as broken:
             # A row of another user, tenant or database. It opens nothing, and the operators must know.
-            verification.record(realm, user, "seal.broken", method, outcome="failed")
+            completion.record(realm, user, "seal.broken", method, outcome="failed")
             raise InvalidCode from broken
         except (InvalidCode, FactorUnusable) as wrong:
             attempts.count_wrong_secret()
-            verification.record(realm, user, "factor.refused", method, outcome="refused")
+            completion.record(realm, user, "factor.refused", method, outcome="refused")
             raise InvalidCode from wrong
     return Verified(user, method, tokens)
 

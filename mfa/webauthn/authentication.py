@@ -7,15 +7,13 @@ from uuid import UUID
 
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.audit.origin import set_actor
-from mfa import factors, verification
-from mfa.caller import Caller
-from mfa.completion import SessionGrant, second_step_grant
+from mfa import completion, factors
+from mfa.completion import SECOND_STEP_AMR, SessionGrant, only_step_grant, second_step_grant
 from mfa.errors import NoPasskey, PasskeyNeedsPassword
 from mfa.queries import Attempt, FactorUnusable, Found, PasskeyUse, StatedAssertion, count_attempt
-from mfa.users import check_client, check_tenant, in_realm, require_user
+from mfa.users import Caller, check_client, check_tenant, in_realm, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import KnownPasskey
-from mfa.webauthn.grants import SECOND_STEP_AMR, only_step_grant
 from mfa.webauthn.queries import AUTHENTICATION, SIGN_IN
 from mfa.webauthn.relying_party import relying_party
 from mfa.webauthn.responses import CeremonyFailed
@@ -208,13 +206,11 @@ def _verified(realm: Realm, found: Found, challenge: bytes, response: Mapping[st
         require_user_handle=signs_in,
     )
     if signs_in and passkey.second_step_only:
-        verification.record(
-            realm, user, "factor.refused", factors.WEBAUTHN, outcome="refused", reason="second step only"
-        )
+        completion.record(realm, user, "factor.refused", factors.WEBAUTHN, outcome="refused", reason="second step only")
         raise PasskeyNeedsPassword
     client_id = login.client_id if login is not None else consumed.client_id or _default_client(user)
     try:
-        tokens = verification.consume_factor(
+        tokens = completion.consume_factor(
             realm=realm,
             attempt=attempt,
             kind=factors.WEBAUTHN,
@@ -252,5 +248,5 @@ def _rejected(realm: Realm, user: Account | None, problem: CeremonyFailed) -> Pa
     attempts.count_wrong_secret()
     if user is None:
         attempts.limit_address("unknown_user")
-    verification.record(realm, user, "factor.refused", factors.WEBAUTHN, outcome="refused", reason=problem.reason)
+    completion.record(realm, user, "factor.refused", factors.WEBAUTHN, outcome="refused", reason=problem.reason)
     return PasskeyNotVerified()

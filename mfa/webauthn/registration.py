@@ -7,16 +7,14 @@ from uuid import UUID
 
 from django.db import IntegrityError
 
-from mfa import factors, verification
-from mfa.caller import Caller
-from mfa.completion import complete_by_enrollment, waiting_login
+from mfa import completion, factors
+from mfa.completion import ONLY_STEP_AMR, SECOND_STEP_AMR, complete_by_enrollment, only_step_grant, waiting_login
 from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoProof, PasskeyRejected, TooManyPasskeys
 from mfa.notices import issuer_of
-from mfa.users import find_user, in_realm, require_user
+from mfa.users import Caller, find_user, in_realm, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import NewPasskey
-from mfa.webauthn.grants import ONLY_STEP_AMR, SECOND_STEP_AMR, only_step_grant
 from mfa.webauthn.queries import REGISTRATION
 from mfa.webauthn.relying_party import relying_party
 from mfa.webauthn.responses import CeremonyFailed
@@ -142,9 +140,7 @@ def _verified_registration(realm: Realm, user: Account, response: Mapping[str, o
         )
     except CeremonyFailed as problem:
         reason = problem.reason
-        verification.record(
-            realm, user, "factor.enrollment_refused", factors.WEBAUTHN, outcome="refused", reason=reason
-        )
+        completion.record(realm, user, "factor.enrollment_refused", factors.WEBAUTHN, outcome="refused", reason=reason)
         raise PasskeyRejected from problem
 
 

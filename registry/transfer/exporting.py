@@ -9,9 +9,8 @@ from django.db import connection, transaction
 
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
 from registry import actions
-from registry.models import ACTIVE, Service, ServiceCredential
-from registry.sealing import Secret
-from registry.transfer.row_fields import CREDENTIAL
+from registry.models import ACTIVE, Secret, Service, ServiceCredential
+from registry.transfer.importing import CREDENTIAL
 
 AT_ONCE = 200
 COLUMNS: Final = (

@@ -12,15 +12,66 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.utils.timezone import now
 
+from identity_platform.api.fields import Choice, Identifier, Text, Timestamp
+from identity_platform.api.url_field import HttpUrl
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
-from identity_platform.transfer import runs
+from identity_platform.transfer import runs, schema
 from identity_platform.transfer.report import Report, Tally
 from identity_platform.transfer.rows import CSV, Row, RowError, digest_of, rows_of
 from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options
 from registry import actions
-from registry.models import ACTIVE, API_KEY, Service, ServiceCredential, ServiceImport
-from registry.sealing import seal_secret
-from registry.transfer.row_fields import KINDS, KNOWN_IN_CSV, KNOWN_IN_JSON, SERVICE
+from registry.models import (
+    ACTIVE,
+    API_KEY,
+    CREDENTIAL_TYPES,
+    LONGEST_TYPE,
+    REVOKED,
+    STATUSES,
+    Service,
+    ServiceCredential,
+    ServiceImport,
+    seal_secret,
+)
+from registry.serializers import Secret, free_metadata
+
+SERVICE, CREDENTIAL = "service", "credential"
+
+SERVICES = schema.RowSchema(
+    {
+        "kind": Choice((SERVICE,)),
+        "id": Identifier(),
+        "name": Text(max_length=255, trim=True),
+        "description": Text(max_length=10_000, allow_blank=True, single_line=False),
+        "type": Text(max_length=LONGEST_TYPE, trim=True),
+        "base_url": HttpUrl(),
+        "api_version": Text(max_length=255, allow_blank=True),
+        "status": Choice(STATUSES),
+        "metadata": free_metadata(),
+        "created_at": Timestamp(),
+    },
+    needed=("name", "type", "base_url"),
+    texts={"metadata": schema.json_cell},
+)
+CREDENTIALS = schema.RowSchema(
+    {
+        "kind": Choice((CREDENTIAL,)),
+        "service": Text(max_length=255, trim=True),
+        "name": Text(max_length=255, trim=True),
+        "type": Choice(CREDENTIAL_TYPES),
+        "status": Choice((ACTIVE, REVOKED)),
+        "secret": Secret(),
+        "metadata": free_metadata(),
+        "expires_at": Timestamp(),
+        "created_at": Timestamp(),
+    },
+    needed=("service", "name"),
+    texts={},
+)
+KINDS = {SERVICE: SERVICES, CREDENTIAL: CREDENTIALS}
+# Credentials are only in JSON lines: a CSV of services has no columns for them.
+KNOWN_IN_CSV = SERVICES.known - {"kind"}
+KNOWN_IN_JSON = SERVICES.known | CREDENTIALS.known
+
 
 IMPORT = "service_import"
 TAKEN = "The tenant has a service of this name, or an earlier row has it."

@@ -22,17 +22,9 @@ from tenants.states import Purpose
 from userflow.accounts.models import Group, Role
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import require_grantable
-from userflow.directory import ldap, runs, secrets
-from userflow.directory.addresses import reject_plainly_forbidden
-from userflow.directory.configs import client_of, config_of, record
-from userflow.directory.errors import (
-    DirectoryAddressRejected,
-    DirectoryBusy,
-    DirectoryNameTaken,
-    TooManyDirectories,
-    UnknownDirectory,
-)
-from userflow.directory.grants import reject_beyond
+from userflow.directory import configs, ldap, runs
+from userflow.directory.configs import client_of, config_of, record, reject_beyond
+from userflow.directory.connections import reject_plainly_forbidden
 from userflow.directory.graph import clouds
 from userflow.directory.models import (
     ACTIVE_DIRECTORY,
@@ -42,6 +34,13 @@ from userflow.directory.models import (
     Target,
 )
 from userflow.directory.objects import DEFAULT_MAPPING, AttributeMapping
+from userflow.errors import (
+    DirectoryAddressRejected,
+    DirectoryBusy,
+    DirectoryNameTaken,
+    TooManyDirectories,
+    UnknownDirectory,
+)
 from userflow.sessions.assurance import Action, require_assurance
 
 # The fields of a configuration that name the server for which the secret was entered.
@@ -152,7 +151,7 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, **chang
 
     A change of the target (server, port, names) needs the secret again, as the stored one would otherwise be sent to the
     new server. That server decides who is in a mapped group, so the caller must hold all that the directory may grant
-    (`grants.reject_beyond`). Raises UnknownDirectory, DirectoryNameTaken, DirectoryBusy (a run would continue with the old
+    (`reject_beyond`). Raises UnknownDirectory, DirectoryNameTaken, DirectoryBusy (a run would continue with the old
     target), UnknownClient, ValidationFailed, GrantsMoreThanHeld, DataKeyLocked, InsufficientAuthentication.
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
@@ -306,5 +305,5 @@ def _known_groups(tenant_id: UUID, by: Principal, stated: dict[str, str]) -> dic
 
 
 def _seal(config: DirectoryConfig, secret: str) -> None:
-    config.secret = secrets.seal_secret(secret, config)
+    config.secret = configs.seal_secret(secret, config)
     config.secret_set_at = now()

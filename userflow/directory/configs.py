@@ -1,13 +1,28 @@
-"""Look-ups and audit events that configuring and running a directory share."""
+"""What configuring and running a directory share: look-ups, audit events, the check of permissions, the sealed secret.
 
+The target is part of the seal's context. Otherwise an attacker who can write to the table, but holds no key, could change
+the server's address and receive the secret.
+"""
+
+from collections.abc import Collection
+from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
+import orjson
+from django.db.models import Q
+from django.db.models.functions import Lower
+
 from identity_platform.audit.writer import record_for_platform
-from userflow.accounts.models import Client
-from userflow.directory.errors import UnknownDirectory
-from userflow.directory.models import DirectoryConfig
-from userflow.errors import UnknownClient
+from identity_platform.crypto import SealContext, seal, unseal
+from tenants import keys
+from tenants.context import in_tenant
+from tenants.states import Purpose
+from userflow.accounts.models import Client, Group, Role, RoleBinding
+from userflow.accounts.principals import Principal
+from userflow.accounts.rank import require_grantable
+from userflow.directory.models import DirectoryConfig, DirectoryLink
+from userflow.errors import UnknownClient, UnknownDirectory
 
 DIRECTORY: Final = "directory"
 
@@ -35,3 +50,48 @@ def record(action: str, config: DirectoryConfig, outcome: str = "success", **det
     record_for_platform(
         action, tenant_id=config.tenant_id, target=(DIRECTORY, config.pk), outcome=outcome, details=details
     )
+
+
+def reject_beyond(by: Principal, *, tenant_id: UUID, config_id: UUID, groups: Collection[str]) -> None:
+    """Raise GrantsMoreThanHeld (403) unless the caller holds all that the directory may grant.
+
+    The directory server decides who is in a mapped group and which address each linked user has. A caller who points a
+    directory at a server of their own could therefore grant its groups' permissions to anyone and take over any linked user.
+    That is what the named groups grant, and what the directory's users hold, including users of deleted directories.
+    """
+    others = list(
+        DirectoryConfig.objects.filter(tenant_id=tenant_id).exclude(pk=config_id).values_list("pk", flat=True)
+    )
+    with in_tenant(tenant_id, Purpose.READ):
+        wanted = {name.lower() for name in groups}
+        mapped = Group.objects.annotate(key=Lower("name")).filter(key__in=wanted)
+        people = DirectoryLink.objects.exclude(config_id__in=others).values("user")
+        carried = Role.objects.filter(
+            Q(pk__in=Role.objects.filter(groups__in=mapped.values("pk")).values("pk"))
+            | Q(pk__in=RoleBinding.objects.filter(user__in=people).values("role"))
+            | Q(pk__in=Role.objects.filter(groups__memberships__user__in=people).values("pk"))
+        )
+        require_grantable(
+            by, {permission for held in carried.values_list("permissions", flat=True) for permission in held}
+        )
+
+
+def _context(config: DirectoryConfig) -> SealContext:
+    digest = sha256(orjson.dumps(config.target, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return SealContext(
+        tenant=str(config.tenant_id), table="userflow_directoryconfig", column="secret", row=f"{config.pk}/{digest}"
+    )
+
+
+def seal_secret(secret: str, config: DirectoryConfig) -> bytes:
+    """Seal a secret for the configuration and its target (AES-256-GCM under the tenant's data key). Raises DataKeyLocked."""
+    return seal(secret.encode(), data_key=keys.tenant_key(config.tenant_id), context=_context(config))
+
+
+def open_secret(config: DirectoryConfig) -> str:
+    """Open the configuration's secret.
+
+    Raises SealBroken if it was altered or entered for another target, and DataKeyLocked.
+    """
+    sealed = bytes(config.secret)
+    return unseal(sealed, data_key=keys.tenant_key(config.tenant_id), context=_context(config)).decode()

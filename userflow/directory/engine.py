@@ -18,11 +18,11 @@ from django.db.models.functions import Lower
 from tenants.context import in_tenant, tenant_atomic
 from userflow.accounts.models import Group
 from userflow.directory import people
-from userflow.directory.errors import DirectoryFailed
 from userflow.directory.models import INCOMPLETE, REFUSED, SUCCEEDED, DirectoryConfig, DirectoryRun
 from userflow.directory.objects import MESSAGES, NO_GROUP, TAKEN, Entry, Found, Reading, to_entry
 from userflow.directory.plan import OFF, Handed, Person, Plan, decide
 from userflow.directory.runs import Tally, beat
+from userflow.errors import DirectoryFailed
 
 AT_ONCE: Final = 500
 TRIES: Final = 4

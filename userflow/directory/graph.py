@@ -17,10 +17,10 @@ import requests
 from django.conf import settings
 
 from identity_platform.outbound import GuardedSession, NotResolved, TargetRejected
-from userflow.directory.addresses import reach
-from userflow.directory.errors import DirectoryAddressRejected, DirectoryFailed
+from userflow.directory.connections import reach
 from userflow.directory.models import Target
 from userflow.directory.objects import BAD_STATUS, Found
+from userflow.errors import DirectoryAddressRejected, DirectoryFailed
 
 # National clouds (Microsoft Graph documentation, "National cloud deployments"): the token host and the Graph host.
 CLOUDS: Final[dict[str, tuple[str, str]]] = {

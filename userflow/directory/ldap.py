@@ -1,6 +1,6 @@
 """Read Active Directory over LDAP (RFC 4511) with python-ldap, an optional package that only this module imports.
 
-The platform opens the connection (`addresses.connect`) and Python does TLS; libldap gets a local socket and opens no
+The platform opens the connection (`connect`) and Python does TLS; libldap gets a local socket and opens no
 connection itself, as its own server address resolves nowhere. Referrals are not followed: they would send the secret to a
 server that the response names.
 """
@@ -16,11 +16,10 @@ from typing import Any, Final
 from django.conf import settings
 
 from identity_platform.outbound import Watch
-from userflow.directory.addresses import connect
-from userflow.directory.errors import DirectoryFailed, LdapNotInstalled
+from userflow.directory.connections import connect, relayed
 from userflow.directory.models import Target
 from userflow.directory.objects import BAD_STATUS, Found, group_key
-from userflow.directory.relay import relayed
+from userflow.errors import DirectoryFailed, LdapNotInstalled
 
 try:
     import ldap

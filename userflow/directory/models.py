@@ -49,7 +49,7 @@ class DirectoryConfig(models.Model):
     kind = models.CharField(max_length=20, choices=[(k, k) for k in KINDS])
     name = models.CharField(max_length=255)
     enabled = models.BooleanField(default=True)
-    # Server, port, TLS and names. The secret is sealed for exactly this target (`directory.secrets`).
+    # Server, port, TLS and names. The secret is sealed for exactly this target (`directory.configs`).
     target: "models.JSONField[Target, Target]" = models.JSONField(default=dict)
     secret = models.BinaryField(editable=False)
     secret_set_at = models.DateTimeField()

@@ -242,3 +242,8 @@ def _about(person: Person, config: DirectoryConfig) -> dict[str, object]:
 
 def _record(action: str, ids: Sequence[UUID], config: DirectoryConfig) -> None:
     record_for_each_in_tenant(action, kind="end_user", ids=ids, details={"directory_id": str(config.pk)})
+
+
+def keep_admins_decision(sender: object, *, user: EndUser, **_: object) -> None:
+    """Forget that a directory had deactivated the user: a user that an admin deactivates stays so at the next run."""
+    DirectoryLink.objects.filter(user=user).update(switched_off=False)

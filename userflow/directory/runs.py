@@ -10,8 +10,8 @@ from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_platform
-from userflow.directory.errors import DirectoryBusy
 from userflow.directory.models import INTERRUPTED, RUNNING, SUCCEEDED, DirectoryConfig, DirectoryRun
+from userflow.errors import DirectoryBusy
 
 # Longer than a live run can be silent: the slowest page after the longest throttling.
 STALE_AFTER: Final = timedelta(minutes=5)

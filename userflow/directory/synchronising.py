@@ -22,11 +22,9 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.errors import DataKeyLocked
 from tenants.states import State
 from userflow.accounts.principals import Principal
-from userflow.directory import ldap, runs, secrets
-from userflow.directory.configs import client_of, config_of, record
+from userflow.directory import configs, ldap, runs
+from userflow.directory.configs import client_of, config_of, record, reject_beyond
 from userflow.directory.engine import Synchronisation
-from userflow.directory.errors import DirectoriesBusy, DirectoryBusy, DirectorySecretLocked, UnknownDirectory
-from userflow.directory.grants import reject_beyond
 from userflow.directory.graph import GraphReading
 from userflow.directory.models import (
     ACTIVE_DIRECTORY,
@@ -38,6 +36,7 @@ from userflow.directory.models import (
 )
 from userflow.directory.objects import Entry, Reading, attributes_read, to_entry
 from userflow.directory.runs import RunLost, Tally
+from userflow.errors import DirectoriesBusy, DirectoryBusy, DirectorySecretLocked, UnknownDirectory
 from userflow.events.outbox import publish_for_each
 
 log = structlog.get_logger("identity.directory")
@@ -185,7 +184,7 @@ def directories_of(*, tenant_id: UUID, named: str | None = None) -> list[Directo
 
 def _reading(config: DirectoryConfig, *, full: bool, deadline: float | None, page: int = ldap.PAGE) -> Reading:
     try:
-        secret = secrets.open_secret(config)
+        secret = configs.open_secret(config)
     except SealBroken as problem:
         log.error("directory_secret_unreadable", config_id=config.pk)
         record("directory.secret_unreadable", config, outcome="failed")

@@ -10,16 +10,18 @@ from rest_framework.response import Response
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import DataKeyLocked, TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.directory import actions, serializers, synchronising
-from userflow.directory.errors import (
+from userflow.errors import (
     DirectoryBusy,
     DirectoryFailed,
     DirectoryNameTaken,
     DirectorySecretLocked,
+    GrantsMoreThanHeld,
+    InsufficientAuthentication,
     LdapNotInstalled,
     TooManyDirectories,
+    UnknownClient,
     UnknownDirectory,
 )
-from userflow.errors import GrantsMoreThanHeld, InsufficientAuthentication, UnknownClient
 from userflow.ids import id_or
 from userflow.named_tenant import NamedTenant, TenantPageQuery
 from userflow.sessions.assurance import Action

@@ -15,6 +15,7 @@ from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import DEFAULT_ROLE, LONGEST_NAME, AdminUser, Client, EndUser, Role, RoleBinding
+from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.rank import require_grantable
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.admins.actions import create_admin_user, grantable_roles
@@ -23,10 +24,8 @@ from userflow.credentials import unused_registrations as yielding
 from userflow.endusers.actions import LOCAL
 from userflow.errors import EmailTaken, GrantsMoreThanHeld, InvitationInvalid
 from userflow.events.outbox import publish
-from userflow.invitations.events import event_data, record
-from userflow.invitations.inviters import inviter_now
-from userflow.invitations.models import ADMIN, END_USER, PENDING, AdminInvitation, EndUserInvitation
-from userflow.invitations.queries import Invited, Row, with_status
+from userflow.invitations.models import ADMIN, END_USER, PENDING, AdminInvitation, EndUserInvitation, Invitation
+from userflow.invitations.queries import Invited, Row, event_data, record, with_status
 from userflow.mailed_tokens import NotAToken, place_of
 
 
@@ -151,3 +150,30 @@ def _finish(realm: Realm, invitation: Row, user_id: UUID, tenant_id: UUID | None
     rows.filter(pk=invitation.pk).update(user_id=user_id)
     with_status(rows.filter(email_key=invitation.email_key), PENDING).update(cancelled_at=now())
     record(realm, "invitation.accepted", invitation, tenant_id, user_id=str(user_id))
+
+
+def inviter_now(invitation: Invitation) -> Principal:
+    """Return the inviter with its current permissions: none if that user or client is deleted or deactivated.
+
+    An invitation is valid for a week. It must not grant what the inviter has lost in the meantime.
+    """
+    tenant_id, permissions = _current_permissions(invitation.invited_by_kind, invitation.invited_by_id)
+    return Principal(
+        kind=invitation.invited_by_kind,
+        id=invitation.invited_by_id,
+        tenant_id=tenant_id,
+        client_id=invitation.invited_by_id if invitation.invited_by_kind == CLIENT else None,
+        session_id=None,
+        roles=(),
+        permissions=frozenset(permissions),
+    )
+
+
+def _current_permissions(kind: str, inviter_id: UUID) -> tuple[UUID | None, set[str]]:
+    if kind == CLIENT:
+        client = Client.objects.filter(pk=inviter_id, active=True).first()
+        return (client.tenant_id, set(client.scopes)) if client else (None, set())
+    user = AdminUser.objects.prefetch_related("roles").filter(pk=inviter_id, active=True).first()
+    if user is None:
+        return None, set()
+    return user.tenant_id, {permission for role in user.roles.all() for permission in role.permissions}

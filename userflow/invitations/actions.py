@@ -33,9 +33,17 @@ from userflow.credentials import email_verification as proofs
 from userflow.credentials import unused_registrations as yielding
 from userflow.errors import AlreadyInvited, EmailTaken, InvitationClosed, UnknownClient, UnknownInvitation
 from userflow.events.outbox import publish
-from userflow.invitations.events import event_data, record
 from userflow.invitations.models import ADMIN, END_USER, EXPIRED, PENDING, AdminInvitation, EndUserInvitation
-from userflow.invitations.queries import Row, Shown, merged_page, shown, with_role_names, with_status
+from userflow.invitations.queries import (
+    Row,
+    Shown,
+    event_data,
+    merged_page,
+    record,
+    shown,
+    with_role_names,
+    with_status,
+)
 from userflow.mailed_tokens import placed_token
 from userflow.roles.actions import roles_named
 from userflow.sessions.assurance import Action, require_assurance

@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import TypeVar
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 
 from identity_platform.api.pagination import Page, offset
 from tenants import lookup
-from userflow.accounts.models import Role
+from userflow.accounts.models import EndUser, Role
+from userflow.accounts.realms import Realm
 from userflow.invitations import models
 from userflow.invitations.models import ADMIN, END_USER, AdminInvitation, EndUserInvitation, Invitation
 
@@ -91,3 +92,27 @@ def _role_names(rows: Sequence[Row]) -> dict[UUID, list[str]]:
 def shown(row: Row, tenant_id: UUID | None, roles: Sequence[str]) -> Shown:
     """Return an invitation with the given role names."""
     return Shown(row, tenant_id, sorted(roles), row.status(now()))
+
+
+def record(realm: Realm, action: str, row: Row, tenant_id: UUID | None, **details: object) -> None:
+    """Write an audit event about an invitation."""
+    realm.record(action, target=("invitation", row.pk), tenant_id=tenant_id, details={"kind": row.kind, **details})
+
+
+def event_data(row: EndUserInvitation, **more: object) -> dict[str, object]:
+    """Return the payload of an invitation's events, without the token: only the invited user receives it."""
+    shown = {"invitation_id": row.pk, "email": row.email, "client_id": row.client_id, "expires_at": row.expires_at}
+    return {**shown, **more}
+
+
+def delete_invitations_of(sender: object, *, user: EndUser, **_: object) -> tuple[type[EndUserInvitation], list[UUID]]:
+    """Delete the invitations of the user's address and the one by which the user joined; return model and ids.
+
+    An open invitation would let the user in again, with its roles. The one that the user has accepted holds an address
+    of the user too, which may have changed since. Invitations go before the user: accepting one locks the invitation
+    and then the address, and the other order could end in a deadlock.
+    """
+    theirs = EndUserInvitation.objects.filter(Q(email_key=user.email_key) | Q(user_id=user.pk))
+    ids = list(theirs.values_list("pk", flat=True))
+    EndUserInvitation.objects.filter(pk__in=ids).delete()
+    return EndUserInvitation, ids

@@ -19,7 +19,7 @@ from userflow.accounts.principals import Principal
 from userflow.credentials import attempts
 from userflow.errors import ImportsBusy, TooManyNames, TooManyRows
 from userflow.sessions.assurance import Action, require_assurance
-from userflow.transfer import batches, import_events
+from userflow.transfer import batches, staging
 from userflow.transfer.batches import Judged
 from userflow.transfer.models import EndUserImport
 from userflow.transfer.row_fields import KNOWN_IN_CSV, KNOWN_IN_JSON
@@ -78,7 +78,7 @@ def import_end_users(
     with in_tenant(tenant_id), tenant_atomic():
         runs.finish(EndUserImport.objects.all(), run)
         record_for_tenant("end_user_import.finished", target=(IMPORT, run.pk), details=tally.counts())
-        import_events.publish_finished(run.pk, tally)
+        staging.publish_finished(run.pk, tally)
     return tally, report
 
 
@@ -137,7 +137,7 @@ def _import_few(
         if not options.dry_run:
             import_id = uuid4()
             record_for_tenant("end_user_import.finished", target=(IMPORT, import_id), details=done.tally.counts())
-            import_events.publish_finished(import_id, done.tally)
+            staging.publish_finished(import_id, done.tally)
 
     with in_tenant(tenant_id):
         done = batches.apply_batch(judged, rules, before_commit=record)

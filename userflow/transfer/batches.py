@@ -17,7 +17,7 @@ from tenants.context import tenant_atomic
 from userflow.accounts.models import Client, GroupMembership, RoleBinding
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import lacking_for_user
-from userflow.transfer import import_events, name_resolution, staging
+from userflow.transfer import name_resolution, staging
 from userflow.transfer.name_resolution import Definition, Names
 from userflow.transfer.row_fields import KINDS, USER
 from userflow.transfer.staging import Staged
@@ -78,8 +78,8 @@ def apply_batch(judged: Judged, rules: Rules, *, before_commit: Callable[[Batch]
         people, names = name_resolution.resolve_names(people, creation, batch)
         made, changed = _write(people, rules, batch, judged.moment)
         if not rules.options.dry_run:
-            import_events.publish_created(people, made, judged.moment)
-            import_events.publish_updated(changed.values())
+            staging.publish_created(people, made, judged.moment)
+            staging.publish_updated(changed.values())
             _bind(people, names, made, changed)
         before_commit(batch)
     return batch
@@ -201,6 +201,6 @@ def _bind(people: list[Staged], names: Names, made: dict[int, UUID], changed: di
             roles.append((user, default))
         groups += [(user, names.groups[name].id) for name in person.groups]
     new = staging.bind(RoleBinding, "role_id", roles)
-    import_events.publish_assigned("role.assigned", "role_id", new, names.roles.values())
+    staging.publish_assigned("role.assigned", "role_id", new, names.roles.values())
     new = staging.bind(GroupMembership, "group_id", groups)
-    import_events.publish_assigned("group.members_added", "group_id", new, names.groups.values())
+    staging.publish_assigned("group.members_added", "group_id", new, names.groups.values())

@@ -11,7 +11,7 @@ from userflow.accounts.models import Group, Role
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import require_grantable
 from userflow.errors import GrantsMoreThanHeld
-from userflow.transfer import import_events, staging
+from userflow.transfer import staging
 from userflow.transfer.row_fields import GROUP, ROLE
 from userflow.transfer.staging import Named, Staged
 
@@ -137,7 +137,7 @@ def _create_roles(stated: Iterable[Definition]) -> None:
         # If the same role is created at the same moment, that one is used.
         Role.objects.bulk_create(new, ignore_conflicts=True)
         record_for_each_in_tenant("role.imported", kind="role", ids=[role.pk for role in new])
-        import_events.publish_roles(new)
+        staging.publish_roles(new)
 
 
 def _create_groups(stated: Iterable[Definition]) -> None:
@@ -159,4 +159,4 @@ def _create_groups(stated: Iterable[Definition]) -> None:
         [links(group_id=group, role_id=role) for group, role in sorted(pairs)], ignore_conflicts=True
     )
     record_for_each_in_tenant("group.imported", kind="group", ids=[group.pk for group in new])
-    import_events.publish_groups(new, carried)
+    staging.publish_groups(new, carried)

@@ -4,7 +4,8 @@ An import of 100,000 users must take at least 5,000 rows a second, which the ORM
 `in_tenant` and `tenant_atomic`. The unique index decides races with other writers, not a look-up beforehand.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -13,9 +14,12 @@ from uuid import UUID
 import orjson
 from django.db import connections
 
+from identity_platform.transfer.report import Tally
 from tenants.target import TENANT_ALIAS
-from userflow.accounts.models import DEFAULT_ROLE, Group, GroupMembership, Role, RoleBinding
+from userflow.accounts.event_payloads import person
+from userflow.accounts.models import DEFAULT_ROLE, EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.credentials import unused_registrations as yielding
+from userflow.events.outbox import publish, publish_for_each
 
 
 @dataclass(slots=True)
@@ -227,3 +231,87 @@ def _json(value: str | list[str]) -> list[str]:
 def default_role() -> UUID | None:
     """Return the id of the default role."""
     return Role.objects.filter(name=DEFAULT_ROLE).values_list("pk", flat=True).first()
+
+
+# The limit of one API call, so that no message is larger than those of other changes.
+MOST_IDS = 1000
+
+
+def publish_created(people: Iterable[Staged], ids: Mapping[int, UUID], moment: datetime) -> None:
+    """Publish `end_user.created` for each created user."""
+    publish_for_each(
+        "end_user.created",
+        (
+            person(
+                EndUser(
+                    id=ids[one.line],
+                    email=one.email,
+                    name=one.name or "",
+                    active=one.active,
+                    provider=one.provider,
+                    client_id=one.client_id,
+                    metadata=one.metadata or {},
+                    created_at=one.created_at,
+                    updated_at=moment,
+                    last_login=one.last_login,
+                ),
+                via="import",
+            )
+            for one in people
+            if one.line in ids
+        ),
+    )
+
+
+def publish_updated(ids: Iterable[UUID]) -> None:
+    """Publish `end_user.updated` for each changed user."""
+    found = EndUser.objects.filter(pk__in=set(ids)).order_by("id")
+    publish_for_each("end_user.updated", (person(user, changed=["metadata", "name"]) for user in found.iterator()))
+
+
+def publish_assigned(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[Named]) -> None:
+    """Publish one message for each role or group with its new users; `member` names the field with its id."""
+    known = {named.id: named.name for named in names}
+    publish_for_each(event, _members(member, pairs, known))
+
+
+def _members(member: str, pairs: Iterable[tuple[UUID, UUID]], known: Mapping[UUID, str]) -> Iterator[dict[str, object]]:
+    people: dict[UUID, list[UUID]] = defaultdict(list)
+    for user, other in pairs:
+        if other in known:
+            people[other].append(user)
+    for other, users in sorted(people.items()):
+        for start in range(0, len(users), MOST_IDS):
+            yield {member: other, "name": known[other], "user_ids": users[start : start + MOST_IDS]}
+
+
+def publish_roles(roles: Iterable[Role]) -> None:
+    """Publish `role.created` for each role."""
+    publish_for_each(
+        "role.created",
+        (
+            {"role_id": one.pk, "name": one.name, "description": one.description, "permissions": one.permissions}
+            for one in roles
+        ),
+    )
+
+
+def publish_groups(groups: Iterable[Group], carried: Mapping[str, Iterable[str]]) -> None:
+    """Publish `group.created` for each group, with the names of its roles."""
+    publish_for_each(
+        "group.created",
+        (
+            {
+                "group_id": one.pk,
+                "name": one.name,
+                "description": one.description,
+                "roles": sorted(carried[one.name]),
+            }
+            for one in groups
+        ),
+    )
+
+
+def publish_finished(import_id: UUID, tally: Tally) -> None:
+    """Publish `import.finished` with the counts."""
+    publish("import.finished", {"import_id": import_id, **tally.counts()})

@@ -16,14 +16,13 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
-from userflow.errors import NameServersBusy
+from userflow.errors import EndpointOff, NameServersBusy, TooManyEndpoints, UnknownEndpoint
 from userflow.events import outbox
 from userflow.events.catalogue import TEST
 from userflow.events.models import PENDING, WebhookEndpoint, WebhookMessage
 from userflow.sessions.assurance import Action, require_assurance
-from userflow.webhooks import queries, queue, signing
+from userflow.webhooks import queue, signing
 from userflow.webhooks.delivery import reach
-from userflow.webhooks.errors import EndpointOff, TooManyEndpoints, UnknownEndpoint
 
 # Bounds the time of one call; the response says whether more messages are left.
 REPLAYED_AT_ONCE = 5000
@@ -81,7 +80,7 @@ def create_endpoint(
     lookup.forget()
     with in_tenant(tenant_id), tenant_atomic():
         # Lock before counting, or parallel requests would all pass the limit.
-        queries.lock_endpoints()
+        queue.lock_endpoints()
         if WebhookEndpoint.objects.count() >= settings.WEBHOOK_ENDPOINTS_PER_TENANT:
             raise TooManyEndpoints
         endpoint = WebhookEndpoint(

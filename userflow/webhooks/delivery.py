@@ -21,10 +21,14 @@ from prometheus_client import Counter, Histogram
 from identity_platform import outbound
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import GuardedSession, NotResolved, Reach, TargetRejected, TooSlow
-from tenants.context import in_tenant, tenant_atomic
+from tenants.context import current_tenant, in_tenant, tenant_atomic
+from tenants.target import TENANT_ALIAS
+from userflow import mail
+from userflow.accounts.models import AdminUser
+from userflow.accounts.permissions_catalogue import TENANT_ADMIN
 from userflow.events import wakeups
 from userflow.events.models import WebhookEndpoint
-from userflow.webhooks import notices, queries, queue, signing
+from userflow.webhooks import queue, signing
 from userflow.webhooks.queue import Lease, Message
 
 log = structlog.get_logger("identity.webhooks")
@@ -125,11 +129,11 @@ def _turn(
 def _final_id(tenant_id: UUID, endpoint_id: UUID, writers_wait: float) -> int | None:
     """Return the id up to which no message can be added any more, or None if that is uncertain after `writers_wait`."""
     with in_tenant(tenant_id):
-        highest, writers = queries.highest_id_and_writers(endpoint_id)
+        highest, writers = queue.highest_id_and_writers(endpoint_id)
     gives_up = time.monotonic() + writers_wait
     while writers:
         with in_tenant(tenant_id):
-            if not queries.any_still_writing(writers):
+            if not queue.any_still_writing(writers):
                 break
         if time.monotonic() > gives_up:
             return None
@@ -229,5 +233,24 @@ def _disable_if_gone(endpoint_id: UUID, status: int | None, failing_since: datet
         return False
     if queue.disable(endpoint_id, reason):
         record_for_tenant("webhook.disabled", target=("webhook_endpoint", endpoint_id), details={"reason": reason})
-        notices.notify_admins(endpoint_id, reason)
+        notify_admins(endpoint_id, reason)
     return True
+
+
+MOST_RECIPIENTS = 20
+
+
+def notify_admins(endpoint_id: UUID, reason: str) -> None:
+    """Mail the admins of the entered tenant after the commit: the endpoint was disabled."""
+    tenant = current_tenant()
+    endpoint = WebhookEndpoint.objects.get(pk=endpoint_id)
+    facts = {
+        "tenant": tenant.name,
+        "url": endpoint.url.partition("?")[0],
+        "gone": reason == WebhookEndpoint.GONE,
+        "since": endpoint.failing_since,
+        "endpoint_id": endpoint_id,
+    }
+    admins = AdminUser.objects.filter(tenant_id=tenant.tenant_id, active=True, roles__name=TENANT_ADMIN)
+    for address in admins.order_by("pk").values_list("email", flat=True)[:MOST_RECIPIENTS]:
+        mail.tell("webhook_disabled", to=address, facts=facts, after=TENANT_ALIAS)

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.errors import InsufficientAuthentication, NameServersBusy
+from userflow.errors import EndpointOff, InsufficientAuthentication, NameServersBusy, TooManyEndpoints, UnknownEndpoint
 from userflow.events.catalogue import EVENTS, FILTERS
 from userflow.ids import id_or
 from userflow.named_tenant import NamedTenant
@@ -16,7 +16,6 @@ from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import needs, principal_at, reading, tenant_at
 from userflow.signin.views import NO_STORE
 from userflow.webhooks import actions, serializers
-from userflow.webhooks.errors import EndpointOff, TooManyEndpoints, UnknownEndpoint
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantRequired]
 READING = ("events", "list", "retrieve", "messages")

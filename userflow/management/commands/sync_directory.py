@@ -12,10 +12,10 @@ from identity_platform.api.errors import ApiError
 from tenants.errors import UnknownTenant
 from tenants.management import terminal
 from tenants.queries import tenant_named
-from userflow.directory.errors import DirectoryBusy
 from userflow.directory.models import BY_COMMAND, BY_SCHEDULE, SUCCEEDED, DirectoryConfig
 from userflow.directory.runs import COUNTS
 from userflow.directory.synchronising import Ran, directories_of, directories_to_run, log, synchronise
+from userflow.errors import DirectoryBusy
 
 
 class Command(terminal.OperatorCommand):

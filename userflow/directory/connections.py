@@ -1,8 +1,10 @@
-"""Relay bytes between libldap and a connection that the platform has opened and checked.
+"""Connect to the allowed addresses of directories, and relay bytes between libldap and such a connection.
+
+Networks in `DIRECTORY_ALLOWED_NETWORKS` are allowed, as most directories are in private ones.
 
 libldap would resolve the server's name again, verify certificates with the TLS library of its own build, and read responses
 of any length into memory. So it gets one end of a local socket; a thread copies the bytes to and from the connection that
-`addresses.connect` opened, and counts them.
+`connect` opened, and counts them.
 """
 
 import selectors
@@ -10,6 +12,12 @@ import socket
 import ssl
 import threading
 from typing import Final
+
+from django.conf import settings
+
+from identity_platform.outbound import NotResolved, Reach, TargetRejected, check_host
+from identity_platform.outbound import connect as connect_to_checked
+from userflow.errors import DirectoryAddressRejected, DirectoryFailed
 
 # Bytes that a directory may send before the next request. A page of objects is smaller; in the memory of libldap and
 # Python, very short values take some twenty times their size.
@@ -69,3 +77,31 @@ def _send(outside: socket.socket, rest: bytes, seconds: float) -> None:
                 waiting.modify(outside, selectors.EVENT_WRITE)
             if not waiting.select(seconds):
                 raise TimeoutError
+
+
+def reach(*, plain_http: bool = False) -> Reach:
+    """Return the allowed addresses of directories."""
+    return Reach.of(settings.DIRECTORY_ALLOWED_NETWORKS, plain_http=plain_http)
+
+
+def reject_plainly_forbidden(host: str) -> None:
+    """Raise DirectoryAddressRejected for a host that is forbidden even without a name look-up."""
+    try:
+        check_host(host, reach())
+    except TargetRejected as refused:
+        raise DirectoryAddressRejected from refused
+
+
+def connect(host: str, port: int, *, timeout: float) -> socket.socket:
+    """Connect to an allowed address of the host, which is looked up once.
+
+    Raises DirectoryAddressRejected (before anything is sent), DirectoryFailed (unknown name, no response).
+    """
+    try:
+        return connect_to_checked(host, port, reach(), seconds=timeout)
+    except NotResolved as problem:
+        raise DirectoryFailed(f"The name {host} cannot be resolved. Check the server name.") from problem
+    except TargetRejected as refused:
+        raise DirectoryAddressRejected from refused
+    except OSError as problem:
+        raise DirectoryFailed(f"No response from {host}:{port}. Check server, port and firewalls.") from problem
