@@ -20,8 +20,6 @@ class NoProof(errors.NotSignedIn):
 
 
 class TokenOfAnotherUser(errors.NotAllowed):
-    """403: the access token belongs to another user. Admins enroll no factor on behalf of a user."""
-
     message = (
         "Your access token belongs to another user. An administrator cannot enroll a factor for a user: issue an enrollment "
         "pass to a user without a factor (/webauthn/enrollment-passes), or reset the factors (/webauthn/factors/reset)."
@@ -29,8 +27,6 @@ class TokenOfAnotherUser(errors.NotAllowed):
 
 
 class OwnFactors(errors.NotAllowed):
-    """403: resets and enrollment passes are for other users."""
-
     message = (
         "You cannot do this for yourself. Remove your own factors one by one at /webauthn/factors/{factor_id}, and enroll "
         "with your own access token."
@@ -38,8 +34,6 @@ class OwnFactors(errors.NotAllowed):
 
 
 class PassNotPossible(errors.Conflict):
-    """409: the user has a second factor, or may not enroll one yet."""
-
     message = (
         "This user has a second factor. If it is lost, reset the user's factors (/webauthn/factors/reset): the reset mails "
         "an enrollment pass to the user."
@@ -55,14 +49,10 @@ class NotFirstFactor(errors.Conflict):
 
 
 class AccountDeletionOff(errors.NotAllowed):
-    """403: the tenant does not let its users delete their own account."""
-
     message = "This tenant does not let users delete their own account. Ask an administrator to delete it."
 
 
 class PhoneTaken(errors.ApiError):
-    """400: another user of the tenant has confirmed this number."""
-
     message = "Phone number already registered"
 
 
@@ -79,8 +69,6 @@ class NoPhone(errors.ApiError):
 
 
 class SecretNotIssued(errors.ApiError):
-    """400: the server did not issue this secret to this user in the last ten minutes."""
-
     message = "This secret was not issued to this user, or its ten minutes are over. Call beginSetup again."
 
 
@@ -91,20 +79,14 @@ class TooManyPending(errors.TooManyRequests):
 
 
 class NotEnrolled(errors.ApiError):
-    """400: the user has no such factor."""
-
     message = "This factor is not enrolled. Enroll it first with beginSetup and confirmSetup."
 
 
 class LastFactor(errors.Conflict):
-    """409: the policy in force requires a second factor, and this is the last one."""
-
     message = "A second factor is required here: add another one before you remove this one."
 
 
 class UnknownFactor(errors.NotFound):
-    """404: none of the caller's factors has this id."""
-
     message = "None of your factors has this id."
 
 
@@ -115,8 +97,6 @@ class SmsBudgetSpent(errors.TooManyRequests):
 
 
 class SmsReserved(SmsBudgetSpent):
-    """429: the rest of the tenant's messages of the day is reserved for callers with a proof."""
-
     message = (
         "The last messages of the day are reserved for callers who prove who they are: send the `mfa_token` of a sign-in, "
         "an X-Enrollment-Ticket or an access token."
@@ -142,20 +122,14 @@ class PasskeyNeedsPassword(PasskeyNotVerified):
 
 
 class NoPasskey(errors.ApiError):
-    """400: the user has no passkey to authenticate with."""
-
     message = "No passkey is enrolled for this user. Enroll one with beginRegistration."
 
 
 class TooManyPasskeys(errors.ApiError):
-    """400: the user has the maximum number of passkeys."""
-
     message = "This user has the maximum number of passkeys. Remove one first."
 
 
 class NoRelyingParty(errors.ApiError):
-    """400: neither the tenant nor the platform configures a relying party."""
-
     message = (
         "Passkeys are not configured: the tenant needs webauthn_rp_id and webauthn_origins in its settings, the console "
         "CONSOLE_RP_ID and CONSOLE_ORIGINS."

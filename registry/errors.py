@@ -11,8 +11,6 @@ class ServiceNotFound(errors.NotFound):
 
 
 class ServiceExists(errors.Conflict):
-    """409: another service of this tenant has this name."""
-
     code = "SERVICE_EXISTS"
     message = "A service with this name exists. Choose another name."
 
@@ -25,35 +23,25 @@ class ServiceInUse(errors.Conflict):
 
 
 class ServiceInactive(errors.Conflict):
-    """409: the service is inactive, so none of its secrets is returned."""
-
     code = "SERVICE_INACTIVE"
     message = "The service is inactive and returns no secrets. Set its status to active first."
 
 
 class CredentialNotFound(errors.NotFound):
-    """404: no such credential of this service."""
-
     code = "CREDENTIAL_NOT_FOUND"
     message = "No credential of this service has this id."
 
 
 class CredentialExists(errors.Conflict):
-    """409: another credential of this service has this name."""
-
     code = "CREDENTIAL_EXISTS"
     message = "A credential with this name exists for this service. Choose another name, or rotate that one with PUT."
 
 
 class CredentialNotActive(errors.Conflict):
-    """409: the credential is revoked or expired, so its secret is not shown."""
-
     message = "The credential is revoked or expired, so its secret is not shown. Activate or rotate it first."
 
 
 class SecretBroken(errors.Conflict):
-    """409: the stored secret was altered, or belongs to another service or tenant."""
-
     message = "The stored secret was altered and cannot be decrypted. Rotate the credential and check the audit log."
 
 

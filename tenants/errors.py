@@ -23,15 +23,11 @@ class TenantMismatch(errors.NotAllowed):
 
 
 class TenantRequired(errors.ApiError):
-    """400: an operator's request does not name a tenant."""
-
     code = "TENANT_REQUIRED"
     message = "A tenant is required. Send `tenant_id`, or the header X-Tenant-ID."
 
 
 class TenantSuspended(errors.NotAllowed):
-    """403: the tenant is suspended; its data is kept."""
-
     message = "This tenant is suspended. An operator can resume it."
 
 
@@ -64,32 +60,22 @@ class DataKeyLocked(errors.Unavailable):
 
 
 class SlugTaken(errors.Conflict):
-    """409: another tenant has this slug."""
-
     message = "Another tenant has this slug. Choose another one."
 
 
 class RelyingPartyTaken(errors.Conflict):
-    """409: another tenant uses this domain or origin for its passkeys."""
-
     message = "Another tenant uses this domain or origin for its passkeys. Choose another one. See `details`."
 
 
 class NoRoom(errors.Unavailable):
-    """503: no database server accepts another tenant."""
-
     message = "No database server has room for another tenant. Add a server or raise its capacity."
 
 
 class UnknownServer(errors.NotFound):
-    """404: no database server has this name."""
-
     message = "No database server has this name. The console lists them at Platform, Database servers."
 
 
 class ServerExists(errors.Conflict):
-    """409: a database server has this name."""
-
     message = "A database server has this name. Choose another one, or replace its URLs."
 
 
@@ -100,38 +86,26 @@ class BackupUnfit(errors.ApiError):
 
 
 class ProgramMissing(errors.Unavailable):
-    """503: pg_dump or pg_restore of the server's version is not installed."""
-
     message = "pg_dump and pg_restore of the server's version are not installed."
 
 
 class CopyFailed(errors.Unavailable):
-    """503: a database could not be dumped or restored; nothing was changed."""
-
     message = "The database could not be copied. Nothing was changed."
 
 
 class ServerUnfit(errors.ApiError):
-    """400: a database server that cannot be reached or used."""
-
     message = "This database server cannot be used for tenants."
 
 
 class WrongState(errors.Conflict):
-    """409: the tenant's state does not allow this change."""
-
     message = "The tenant's state does not allow this."
 
 
 class JobRunning(errors.Unavailable):
-    """503: another process is creating, migrating, moving or deleting this tenant."""
-
     message = "Another job is working on this tenant. Try again when it has finished."
 
 
 class NotConfirmed(errors.ApiError):
-    """400: a deletion without the tenant's slug."""
-
     message = 'Confirm the deletion with the tenant slug: {"confirm": "<slug>"}.'
 
 

@@ -83,8 +83,6 @@ class AdminNameTaken(errors.Conflict):
 
 
 class EmailTaken(errors.Conflict):
-    """409: another user has this e-mail address, in any spelling."""
-
     message = "A user with this e-mail address already exists. Sign in as that user or use another address."
 
 
@@ -160,8 +158,6 @@ class RegistrationClosed(errors.NotSignedIn):
 
 
 class ForeignProvider(errors.NotAllowed):
-    """403: users register themselves for the provider `local` only."""
-
     message = (
         "Users can register themselves only with the provider `local`. For other providers, send an access token with the"
         " permission endusers:write."
@@ -191,8 +187,6 @@ class FactorNeeded(errors.ApiError):
 
 
 class ProofTokenInvalid(errors.ApiError):
-    """400: a proof token that is unknown, used, expired, or of another session."""
-
     message = "The proof token is invalid, used or expired. Call /authmgr/step-up to get a new one."
 
 
@@ -355,26 +349,18 @@ PROOF_ERRORS: Final[tuple[type[errors.ApiError], ...]] = (
 
 
 class UnknownEndpoint(errors.NotFound):
-    """404: no such webhook endpoint in this tenant."""
-
     message = "No webhook endpoint with this id exists in this tenant."
 
 
 class TooManyEndpoints(errors.Conflict):
-    """409: the tenant has reached its maximum number of webhook endpoints."""
-
     message = "This tenant has reached its maximum number of webhook endpoints. Delete one first."
 
 
 class EndpointOff(errors.Conflict):
-    """409: the webhook endpoint is disabled, so nothing is sent to it."""
-
     message = 'This webhook endpoint is disabled. Enable it first with {"enabled": true}.'
 
 
 class UnknownDirectory(errors.NotFound):
-    """404: no such directory configuration in this tenant."""
-
     message = "No directory with this id exists in this tenant."
 
 
@@ -385,8 +371,6 @@ class DirectoryNameTaken(errors.Conflict):
 
 
 class TooManyDirectories(errors.Conflict):
-    """409: the tenant has reached its maximum number of directories."""
-
     message = "This tenant has reached its maximum number of directories. Delete one first."
 
 
@@ -401,8 +385,6 @@ class DirectoryAddressRejected(errors.ValidationFailed):
 
 
 class DirectoryBusy(errors.Conflict):
-    """409: another run of this directory has not ended."""
-
     message = "A synchronization of this directory is running. Wait until it has finished."
 
 
@@ -415,16 +397,12 @@ class DirectoryFailed(errors.ApiError):
 
 
 class LdapNotInstalled(errors.ApiError):
-    """501: the package for LDAP is not installed."""
-
     status = 501
     code = "NOT_IMPLEMENTED"
     message = "LDAP support is not installed. An operator installs requirements-ldap.txt and restarts the server."
 
 
 class DirectoriesBusy(errors.Unavailable):
-    """503: this server has reached its maximum of requests that wait for directories."""
-
     message = "Too many directories are being read. Try again in a moment, or use sync_directory."
 
 

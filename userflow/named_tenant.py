@@ -4,11 +4,20 @@ Operators must send it; all other callers belong to a tenant. The serializers ha
 would use them as descriptions of all serializers that inherit them.
 """
 
-from rest_framework import serializers
+from collections.abc import Collection
+from typing import Any, ClassVar
+from uuid import UUID
 
+from rest_framework import serializers
+from rest_framework.permissions import BasePermission
+
+from identity_platform.api.errors import ApiError
 from identity_platform.api.fields import Identifier
 from identity_platform.api.page_shapes import PageQuery
+from identity_platform.api.views import ApiViewSet
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from userflow.ids import id_or
+from userflow.sessions.permissions import needs, tenant_at
 
 # Errors of a request that names its tenant.
 TENANCY = (UnknownTenant, TenantSuspended, TenantBusy, TenantRequired)
@@ -20,3 +29,34 @@ class NamedTenant(serializers.Serializer[object]):
 
 class TenantPageQuery(NamedTenant, PageQuery):
     pass
+
+
+class TenantViewSet(ApiViewSet):
+    """Endpoints for one kind of record of a tenant, which `area:read` and `area:write` permit."""
+
+    area: ClassVar[str]
+    reads: ClassVar[Collection[str]] = ("list", "retrieve")
+    # The error of an unknown or malformed id in the path.
+    unknown: ClassVar[type[ApiError]]
+
+    def get_permissions(self) -> list[BasePermission]:
+        return [needs(f"{self.area}:{'read' if self.action in self.reads else 'write'}")()]
+
+    def tenant(self, stated: UUID | None) -> UUID | None:
+        """Return the tenant of the call. Raises what `tenant_at` raises."""
+        return tenant_at(self.request, stated)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the use case: the tenant, the ids of the path, and the validated fields."""
+        asked = self.asked()
+        tenant_id = self.tenant(asked.pop("tenant_id", None))
+        return {
+            "tenant_id": tenant_id,
+            **{name: id_or(text, self.unknown) for name, text in self.kwargs.items()},
+            **asked,
+        }
+
+    def changes(self) -> dict[str, Any]:
+        """Return the same arguments with the fields in one, `changes`."""
+        asked = self.arguments()
+        return {**{name: asked.pop(name) for name in ("tenant_id", *self.kwargs)}, "changes": asked}

@@ -4,6 +4,7 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Items, Text
 from identity_platform.api.page_shapes import PageQuery, PaginationOut, page_limit
+from identity_platform.api.shapes import fields_of
 from userflow.accounts.models import LONGEST_NAME, AdminUser
 from userflow.signin.proof_fields import ProofFields
 
@@ -12,16 +13,7 @@ MOST_ROLES = 50
 
 def record(user: AdminUser) -> dict[str, object]:
     """Return the admin user record of the specification."""
-    return {
-        "id": user.pk,
-        "username": user.username,
-        "email": user.email,
-        "first_name": user.first_name,
-        "last_name": user.last_name,
-        "tenant_id": user.tenant_id,
-        "active": user.active,
-        "created_at": user.created_at,
-    }
+    return fields_of(AdminUserOut, user)
 
 
 def profile(user: AdminUser) -> dict[str, object]:

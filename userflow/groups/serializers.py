@@ -4,6 +4,7 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier, Items, Text
 from identity_platform.api.page_shapes import PaginationOut
+from identity_platform.api.shapes import fields_of
 from userflow.accounts.models import Group
 from userflow.named_tenant import NamedTenant, TenantPageQuery
 
@@ -12,14 +13,7 @@ MOST_ROLES = 50
 
 def record(group: Group) -> dict[str, object]:
     """Return a group as responses show it; its roles must be prefetched."""
-    return {
-        "id": group.pk,
-        "name": group.name,
-        "description": group.description,
-        "roles": sorted(role.name for role in group.roles.all()),
-        "created_at": group.created_at,
-        "updated_at": group.updated_at,
-    }
+    return fields_of(GroupOut, group, roles=sorted(role.name for role in group.roles.all()))
 
 
 class GroupOut(serializers.Serializer[object]):

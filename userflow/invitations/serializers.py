@@ -4,6 +4,7 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, EmailAddress, Identifier, Items, QueryChoice, Text
 from identity_platform.api.page_shapes import PaginationOut
+from identity_platform.api.shapes import fields_of
 from userflow.invitations.models import ACCEPTED, ADMIN, CANCELLED, END_USER, EXPIRED, PENDING
 from userflow.invitations.queries import Shown
 from userflow.named_tenant import TenantPageQuery
@@ -14,20 +15,15 @@ KINDS = [ADMIN, END_USER]
 def record(shown: Shown) -> dict[str, object]:
     """Return an invitation as responses show it, without its token."""
     row = shown.row
-    return {
-        "id": row.pk,
-        "kind": row.kind,
-        "email": row.email,
-        "roles": shown.roles,
-        "tenant_id": shown.tenant_id,
-        "client_id": getattr(row, "client_id", None),
-        "status": shown.status,
-        "invited_by": row.invited_by_id,
-        "created_at": row.created_at,
-        "expires_at": row.expires_at,
-        "accepted_at": row.accepted_at,
-        "user_id": row.user_id,
-    }
+    return fields_of(
+        InvitationOut,
+        row,
+        roles=shown.roles,
+        tenant_id=shown.tenant_id,
+        client_id=getattr(row, "client_id", None),
+        status=shown.status,
+        invited_by=row.invited_by_id,
+    )
 
 
 class InvitationOut(serializers.Serializer[object]):

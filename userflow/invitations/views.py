@@ -2,7 +2,6 @@
 
 from uuid import UUID
 
-from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -24,28 +23,27 @@ from userflow.errors import (
     UnknownRole,
     WeakPassword,
 )
-from userflow.ids import id_or
 from userflow.invitations import actions, serializers
 from userflow.invitations.acceptance import accept_invitation
-from userflow.named_tenant import NamedTenant
+from userflow.named_tenant import NamedTenant, TenantViewSet
 from userflow.sessions.assurance import Action
-from userflow.sessions.permissions import Anyone, needs, principal_at, tenant_or_platform_at
+from userflow.sessions.permissions import Anyone, principal_at, tenant_or_platform_at
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
 
 
-class InvitationViewSet(ApiViewSet):
-    def get_permissions(self) -> list[BasePermission]:
-        return [needs("invitations:read" if self.action == "list" else "invitations:write")()]
+class InvitationViewSet(TenantViewSet):
+    area = "invitations"
+    unknown = UnknownInvitation
+
+    def tenant(self, stated: UUID | None) -> UUID | None:
+        return tenant_or_platform_at(self.request, stated)
 
     @endpoint(query=serializers.InvitationListQuery, returns={200: serializers.InvitationListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """Invitations of a tenant, newest first; an operator without tenant_id sees those of admin users everywhere."""
-        asked = self.valid_query(serializers.InvitationListQuery)
-        found = actions.list_invitations(
-            tenant_id=tenant_or_platform_at(request, asked.pop("tenant_id", None)), **asked
-        )
+        found = actions.list_invitations(**self.arguments())
         return Response({"invitations": [serializers.record(shown) for shown in found.rows], **found.totals()})
 
     @endpoint(
@@ -66,9 +64,7 @@ class InvitationViewSet(ApiViewSet):
     )
     def create(self, request: Request) -> Response:
         """Invite an admin user or an end user; the token travels by mail only and is valid for seven days."""
-        asked = self.valid(serializers.InvitationIn)
-        tenant_id = tenant_or_platform_at(request, asked.pop("tenant_id", None))
-        shown = actions.invite(by=principal_at(request), tenant_id=tenant_id, **asked)
+        shown = actions.invite(by=principal_at(request), **self.arguments())
         return Response(serializers.record(shown), status=201)
 
     @endpoint(
@@ -88,12 +84,7 @@ class InvitationViewSet(ApiViewSet):
     )
     def resend(self, request: Request, invitation_id: str) -> Response:
         """Send the mail again with a new token and seven new days; the previous token becomes invalid."""
-        shown = actions.resend_invitation(
-            by=principal_at(request),
-            tenant_id=self._tenant(request),
-            invitation_id=id_or(invitation_id, UnknownInvitation),
-        )
-        return Response(serializers.record(shown))
+        return Response(serializers.record(actions.resend_invitation(by=principal_at(request), **self.arguments())))
 
     @endpoint(
         query=NamedTenant,
@@ -102,15 +93,7 @@ class InvitationViewSet(ApiViewSet):
     )
     def destroy(self, request: Request, invitation_id: str) -> Response:
         """Cancel an invitation: its token becomes invalid."""
-        shown = actions.cancel_invitation(
-            by=principal_at(request),
-            tenant_id=self._tenant(request),
-            invitation_id=id_or(invitation_id, UnknownInvitation),
-        )
-        return Response(serializers.record(shown))
-
-    def _tenant(self, request: Request) -> UUID | None:
-        return tenant_or_platform_at(request, self.valid_query(NamedTenant).get("tenant_id"))
+        return Response(serializers.record(actions.cancel_invitation(by=principal_at(request), **self.arguments())))
 
 
 class AcceptanceViewSet(ApiViewSet):

@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier, Items, Text
 from identity_platform.api.page_shapes import PaginationOut
+from identity_platform.api.shapes import fields_of
 from userflow.accounts.lookups import MOST_AT_ONCE
 from userflow.accounts.models import Role
 from userflow.named_tenant import NamedTenant, TenantPageQuery
@@ -33,15 +34,7 @@ class Permission(Text):
 
 def record(role: Role) -> dict[str, object]:
     """Return a role as responses show it."""
-    return {
-        "id": role.pk,
-        "name": role.name,
-        "description": role.description,
-        "permissions": role.permissions,
-        "built_in": role.built_in,
-        "created_at": role.created_at,
-        "updated_at": role.updated_at,
-    }
+    return fields_of(RoleOut, role)
 
 
 class RoleOut(serializers.Serializer[object]):
