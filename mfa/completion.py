@@ -10,8 +10,9 @@ from uuid import UUID
 
 from identity_platform.audit.origin import set_actor
 from mfa import queries
+from mfa.caller import Caller
 from mfa.queries import Attempt, PasskeyUse, StepUse
-from mfa.users import Caller, active_client
+from mfa.users import active_client
 from tenants import lookup
 from tenants.context import current_tenant
 from tenants.states import Purpose

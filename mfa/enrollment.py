@@ -12,8 +12,9 @@ from typing import Literal
 from django.utils.timezone import now
 
 from identity_platform.api.errors import NotSignedIn
+from mfa.caller import Caller, is_this_user
 from mfa.errors import NoProof, NotFirstFactor, TokenOfAnotherUser
-from mfa.users import Caller, is_this_user, settings_of
+from mfa.users import settings_of
 from tenants.context import current_tenant
 from tenants.settings import effective
 from userflow.accounts.models import Account

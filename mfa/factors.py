@@ -12,10 +12,11 @@ from django.db.models import Model, Q, QuerySet
 from django.utils.timezone import now
 
 from mfa import notices, passes
+from mfa.caller import Caller, is_this_user
 from mfa.enrollment import Kind, Proof, address_is_missing, check_again
 from mfa.errors import LastFactor, NoProof, TokenOfAnotherUser, UnknownFactor
 from mfa.factor_models import Factor
-from mfa.users import Caller, in_realm, is_this_user, lock_user
+from mfa.users import in_realm, lock_user
 from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.principals import Principal

@@ -14,9 +14,10 @@ from uuid import UUID
 from django.utils.timezone import now
 
 from mfa import notices
+from mfa.caller import is_this_user
 from mfa.enrollment import address_is_missing
 from mfa.errors import OwnFactors, PassNotPossible
-from mfa.users import in_realm, is_this_user, lock_user
+from mfa.users import in_realm, lock_user
 from tenants.states import Purpose
 from userflow.accounts.models import Account, AdminUser
 from userflow.accounts.permissions_catalogue import FACTORS

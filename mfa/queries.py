@@ -16,8 +16,9 @@ from django.db import connections
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
+from mfa.caller import Caller, id_in
 from mfa.totp.models import AdminTotpSecret, EndUserTotpSecret, TotpSecret
-from mfa.users import Caller, find_user, id_in
+from mfa.users import find_user
 from mfa.webauthn.models import AdminPasskey, EndUserPasskey, Passkey
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm

@@ -1,5 +1,3 @@
-"""Request and response bodies of endpoints for factors of every kind."""
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier, Text

@@ -1,8 +1,7 @@
 """Find the user that an MFA request names: by e-mail address, in a tenant or among the admin users."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import NoReturn
 from uuid import UUID
 
@@ -11,49 +10,14 @@ from django.db import connection
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.crypto import hash_token
+from mfa.caller import Caller, id_in
 from mfa.errors import UnknownEmail
 from tenants import lookup
-from tenants.context import current_tenant, in_tenant
+from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Account, AdminUser
-from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The proofs in a request. Its network address is that of the audit log's origin.
-
-    `principal` belongs to a valid Authorization header. An invalid one is rejected before any view runs
-    (BearerAuthentication, 401), so it cannot fall through to a lower proof level.
-    """
-
-    principal: Principal | None = None
-    # Enrollment ticket or enrollment pass.
-    ticket: str | None = None
-    user_agent: str = ""
-    # The secret of a confidential client, for a sign-in without the ticket of a login.
-    client_secret: str | None = None
-    # The proof for a change of the caller's own factors (userflow.signin.proofs).
-    proof: Mapping[str, object] = field(default_factory=dict)
-
-
-def is_this_user(realm: Realm, user: Account, principal: Principal | None) -> bool:
-    """Return whether the principal is this user: same realm, same tenant, same id."""
-    return bool(user.pk == id_in(realm, principal))
-
-
-def id_in(realm: Realm, principal: Principal | None) -> UUID | None:
-    """Return the principal's id as a user of this realm (and tenant), or None if it is not one."""
-    if principal is None:
-        return None
-    if realm is END_USERS:
-        here = principal.kind == END_USER and principal.tenant_id == current_tenant().tenant_id
-    else:
-        here = principal.is_admin
-    return principal.id if here else None
-
 
 _ACTIVE_CLIENT = """
 SELECT type, secret_digest, CASE WHEN previous_secret_until > now() THEN previous_secret_digest END

@@ -12,8 +12,8 @@ from rest_framework.response import Response
 from identity_platform.api.errors import ApiError, NotAllowed, ValidationFailed
 from identity_platform.api.views import ApiViewSet, Contract, Shape, View, endpoint
 from mfa import factors, passes, serializers
+from mfa.caller import Caller
 from mfa.errors import LastFactor, NoProof, OwnFactors, PassNotPossible, TokenOfAnotherUser, UnknownFactor
-from mfa.users import Caller
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.permissions_catalogue import FACTORS
 from userflow.accounts.principals import CLIENT, Principal

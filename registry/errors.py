@@ -1,5 +1,3 @@
-"""Errors of the registry."""
-
 from identity_platform.api import errors
 
 

@@ -1,5 +1,3 @@
-"""Request and response fields of services and their credentials."""
-
 from datetime import datetime
 
 import orjson

@@ -1,5 +1,3 @@
-"""Ids in paths."""
-
 import re
 from uuid import UUID
 

@@ -26,11 +26,11 @@ from console.signin.errors import page
 from console.signin.proofs import ProofConfirmView, proof_in
 from console.signin.views import agent, only_forms
 from identity_platform.api.errors import ApiError
+from mfa.caller import Caller
 from mfa.completion import SECOND_STEP_AMR
 from mfa.errors import SecretNotIssued
 from mfa.factors import TOTP, list_factors, remove_factor
 from mfa.totp import actions as totp
-from mfa.users import Caller
 from mfa.webauthn import registration as passkeys
 from userflow.accounts.realms import ADMINS
 from userflow.accounts.session_policy import AAL2

@@ -13,11 +13,11 @@ from console.frame.confirm import ConfirmView
 from console.signin import errors, steps
 from console.signin.forms import BackupCodeForm, CodeForm, PasskeyForm, PasswordForm
 from identity_platform.api.errors import ApiError
+from mfa.caller import Caller
 from mfa.completion import SECOND_STEP_AMR
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
 from mfa.stepup.actions import StepUp, step_up
 from mfa.totp import actions as totp
-from mfa.users import Caller
 from mfa.webauthn import authentication as passkeys
 from userflow.accounts.models import Account
 from userflow.accounts.principals import Principal

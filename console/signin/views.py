@@ -11,10 +11,10 @@ from console.frame.access import is_signed_in, staff_at, staff_or_none
 from console.signin import errors, forms, proofs, steps
 from console.signin.errors import page
 from identity_platform.api.errors import ApiError, NotSignedIn
+from mfa.caller import Caller
 from mfa.completion import ONLY_STEP_AMR
 from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
 from mfa.stepup.actions import options_for_step_up
-from mfa.users import Caller
 from mfa.webauthn import authentication as passkeys
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS

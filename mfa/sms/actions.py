@@ -13,6 +13,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import completion, factors
+from mfa.caller import Caller, is_this_user
 from mfa.completion import complete_by_enrollment, second_step_grant, waiting_login
 from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoPhone, NoProof, PhoneTaken
@@ -20,7 +21,7 @@ from mfa.notices import issuer_of
 from mfa.queries import Attempt, FactorUnusable
 from mfa.sms import codes, sending
 from mfa.sms.models import Phone, SmsCode, SmsMessage
-from mfa.users import Caller, check_client, is_this_user, lock_user
+from mfa.users import check_client, lock_user
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser

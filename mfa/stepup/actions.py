@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from identity_platform.api.errors import AccessTokenInvalid, NotAllowed, ValidationFailed
+from mfa.caller import Caller
 from mfa.completion import SECOND_STEP_AMR
 from mfa.errors import UnknownEmail
 from mfa.sms.actions import AMR as SMS_AMR
 from mfa.sms.actions import verify_sms_code
 from mfa.totp import actions as totp
 from mfa.totp import backup_codes
-from mfa.users import Caller
 from mfa.webauthn.authentication import begin_own_authentication, verify_own_passkey
 from userflow.accounts.principals import CLIENT, Principal
 from userflow.errors import FactorNeeded

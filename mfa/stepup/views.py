@@ -1,5 +1,3 @@
-"""Step-up over HTTP."""
-
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response

@@ -14,6 +14,7 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import completion, factors, queries
+from mfa.caller import Caller
 from mfa.completion import complete_by_enrollment, second_step_grant, waiting_login
 from mfa.enrollment import enrollment_proof
 from mfa.errors import NotEnrolled, SecretNotIssued, TooManyPending
@@ -28,7 +29,7 @@ from mfa.totp.models import (
     EndUserTotpSecret,
     TotpSecret,
 )
-from mfa.users import Caller, check_client, check_tenant, in_realm, lock_user, raise_unknown_email, require_user
+from mfa.users import check_client, check_tenant, in_realm, lock_user, raise_unknown_email, require_user
 from tenants.states import Purpose
 from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm

@@ -1,5 +1,3 @@
-"""Request and response bodies of TOTP."""
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text

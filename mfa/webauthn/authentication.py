@@ -8,10 +8,11 @@ from uuid import UUID
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.audit.origin import set_actor
 from mfa import completion, factors
+from mfa.caller import Caller
 from mfa.completion import SECOND_STEP_AMR, SessionGrant, only_step_grant, second_step_grant
 from mfa.errors import NoPasskey, PasskeyNeedsPassword
 from mfa.queries import Attempt, FactorUnusable, Found, PasskeyUse, StatedAssertion, count_attempt
-from mfa.users import Caller, check_client, check_tenant, in_realm, require_user
+from mfa.users import check_client, check_tenant, in_realm, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import KnownPasskey
 from mfa.webauthn.queries import AUTHENTICATION, SIGN_IN

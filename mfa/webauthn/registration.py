@@ -8,11 +8,12 @@ from uuid import UUID
 from django.db import IntegrityError
 
 from mfa import completion, factors
+from mfa.caller import Caller
 from mfa.completion import ONLY_STEP_AMR, SECOND_STEP_AMR, complete_by_enrollment, only_step_grant, waiting_login
 from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoProof, PasskeyRejected, TooManyPasskeys
 from mfa.notices import issuer_of
-from mfa.users import Caller, find_user, in_realm, require_user
+from mfa.users import find_user, in_realm, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import NewPasskey
 from mfa.webauthn.queries import REGISTRATION

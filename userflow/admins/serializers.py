@@ -1,5 +1,3 @@
-"""Serializers of admin users."""
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Items, Text

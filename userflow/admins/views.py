@@ -1,5 +1,3 @@
-"""Admin users over HTTP."""
-
 from uuid import UUID
 
 from rest_framework.permissions import BasePermission

@@ -1,5 +1,3 @@
-"""Serializers of the audit log."""
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, QueryInteger, Text, Timestamp

@@ -1,5 +1,3 @@
-"""Request and response fields of directories and their runs."""
-
 import re
 import ssl
 from typing import Unpack

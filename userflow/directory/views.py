@@ -1,5 +1,3 @@
-"""Directories over HTTP."""
-
 from django.conf import settings
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request

@@ -1,5 +1,3 @@
-"""Serializers of e-mail verification."""
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text

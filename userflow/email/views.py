@@ -1,5 +1,3 @@
-"""E-mail verification over HTTP."""
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 

@@ -1,5 +1,3 @@
-"""Serializers of end users."""
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Integer, JsonObject, QueryBoolean, Text

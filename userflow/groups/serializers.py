@@ -1,5 +1,3 @@
-"""Serializers of groups."""
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier, Items, Text

@@ -1,5 +1,3 @@
-"""Serializers of invitations."""
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, EmailAddress, Identifier, Items, QueryChoice, Text

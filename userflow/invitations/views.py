@@ -1,5 +1,3 @@
-"""Invitations over HTTP."""
-
 from uuid import UUID
 
 from rest_framework.request import Request

@@ -1,5 +1,3 @@
-"""Serializers of password change and reset."""
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text

@@ -1,5 +1,3 @@
-"""Serializers of roles."""
-
 import re
 
 from rest_framework import serializers

@@ -1,5 +1,3 @@
-"""Roles over HTTP."""
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 

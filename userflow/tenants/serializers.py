@@ -1,5 +1,3 @@
-"""Serializers of tenants."""
-
 from uuid import UUID
 
 from rest_framework import serializers

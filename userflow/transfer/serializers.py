@@ -1,5 +1,3 @@
-"""Request and response fields of imports and exports over REST."""
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, Choice, Identifier, Integer, Items, JsonObject, StrictField

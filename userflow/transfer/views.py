@@ -1,5 +1,3 @@
-"""Small imports and exports of end users over HTTP."""
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 

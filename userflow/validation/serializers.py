@@ -1,5 +1,3 @@
-"""Serializers of the validation endpoints."""
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, Items, Text

@@ -1,5 +1,3 @@
-"""Request and response fields of webhooks."""
-
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, Choice, Items, QueryChoice, QueryInteger, Text, Timestamp

@@ -1,5 +1,3 @@
-"""Export a tenant's services to a file, with secrets only on request."""
-
 from argparse import ArgumentParser
 from functools import partial
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Import a tenant's services from a file."""
-
 from collections.abc import Mapping
 
 from registry.transfer.importing import import_services

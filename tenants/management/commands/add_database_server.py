@@ -1,5 +1,3 @@
-"""Add a database server for tenants."""
-
 import sys
 from argparse import ArgumentParser
 

@@ -1,5 +1,3 @@
-"""Back up a tenant's database into one file."""
-
 from argparse import ArgumentParser
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Change how many tenants a database server takes."""
-
 from argparse import ArgumentParser, BooleanOptionalAction
 
 from tenants.capacity import change_database_server

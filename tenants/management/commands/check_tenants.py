@@ -1,5 +1,3 @@
-"""Find and repair problems of tenant databases."""
-
 import sys
 from argparse import ArgumentParser
 

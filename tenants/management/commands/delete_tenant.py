@@ -1,5 +1,3 @@
-"""Delete a tenant."""
-
 from argparse import ArgumentParser
 
 from django.conf import settings

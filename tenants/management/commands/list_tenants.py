@@ -1,5 +1,3 @@
-"""List the tenants."""
-
 from argparse import ArgumentParser
 from json import dumps
 

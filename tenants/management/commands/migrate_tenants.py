@@ -1,5 +1,3 @@
-"""Migrate tenant databases to this release's schema."""
-
 import sys
 from argparse import ArgumentParser
 

@@ -1,5 +1,3 @@
-"""Move a tenant to another database server."""
-
 from argparse import ArgumentParser
 
 from tenants.management import terminal

@@ -1,5 +1,3 @@
-"""Delete expired rows and old audit events."""
-
 import sys
 from argparse import ArgumentParser
 from collections import Counter

@@ -1,5 +1,3 @@
-"""Restore a deleted tenant from its final backup."""
-
 from argparse import ArgumentParser
 from pathlib import Path
 

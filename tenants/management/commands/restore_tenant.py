@@ -1,5 +1,3 @@
-"""Restore a tenant's database from a backup."""
-
 from argparse import ArgumentParser
 from pathlib import Path
 

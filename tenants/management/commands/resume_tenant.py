@@ -1,5 +1,3 @@
-"""Resume a suspended tenant."""
-
 from argparse import ArgumentParser
 
 from tenants.management import terminal

@@ -1,5 +1,3 @@
-"""Wrap every data key under the first key of ENCRYPTION_KEYS."""
-
 import base64
 import secrets
 from argparse import ArgumentParser

@@ -1,5 +1,3 @@
-"""Seal new audit events in their hash chains."""
-
 import signal
 import sys
 import threading

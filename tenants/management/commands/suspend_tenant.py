@@ -1,5 +1,3 @@
-"""Suspend a tenant."""
-
 from argparse import ArgumentParser
 
 from tenants.management import terminal

@@ -1,5 +1,3 @@
-"""Run console jobs and periodic tasks, until stopped."""
-
 import sys
 from argparse import ArgumentParser
 

@@ -1,5 +1,3 @@
-"""Verify the audit trails."""
-
 import sys
 import time
 from argparse import ArgumentParser

@@ -1,5 +1,3 @@
-"""`create_tenant`: create a tenant with its database, its default client and optionally its first admin."""
-
 import json
 import os
 from argparse import ArgumentParser

@@ -1,5 +1,3 @@
-"""`deliver_events`: send pending webhook messages from the tenants' outboxes."""
-
 import signal
 import threading
 from argparse import ArgumentParser

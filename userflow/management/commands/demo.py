@@ -1,5 +1,3 @@
-"""`demo`: print the `export` lines of the first start again."""
-
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 

@@ -1,5 +1,3 @@
-"""`export_audit`: export an audit log as JSON lines."""
-
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from datetime import UTC, datetime

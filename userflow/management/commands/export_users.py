@@ -1,5 +1,3 @@
-"""`export_users`: export a tenant's end users with password hashes to a file."""
-
 from argparse import ArgumentParser
 from functools import partial
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`import_users`: import end users from a file into a tenant."""
-
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from functools import partial

@@ -1,5 +1,3 @@
-"""`rotate_signing_keys`: rotate the platform's or a tenant's signing keys while requests go on."""
-
 from argparse import ArgumentParser
 
 from django.core.management.base import BaseCommand, CommandError

@@ -1,5 +1,3 @@
-"""`sync_directory`: synchronize people from tenants' directories."""
-
 import sys
 from argparse import ArgumentParser
 
