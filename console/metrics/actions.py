@@ -123,7 +123,7 @@ def _collect(tenant_id: UUID, slug: str, settled: int) -> tuple[Outcome, date | 
         known, _ = TenantFigures.objects.get_or_create(tenant_id=tenant_id)
         # A long trail is counted in pieces, each of which is saved at once.
         for found in _collected(known, settled):
-            first = min([*found.days, *found.new_users, *([first] if first else [])], default=None)
+            first = min([*map(date.fromisoformat, found.by_day()), *([first] if first else [])], default=None)
             _keep(known, found)
     except Exception as problem:
         # A failure of one tenant must not stop the others.
@@ -136,53 +136,30 @@ def _collect(tenant_id: UUID, slug: str, settled: int) -> tuple[Outcome, date | 
     return Outcome(slug, failure, time.monotonic() - began), first
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What one collection has found in a tenant's database."""
-
-    collected: queries.Collected
-    database_bytes: int
-    check_ms: float
-    counted_from: date
-
-    @property
-    def days(self) -> dict[date, dict[str, int]]:
-        """Return the counts of new events by day."""
-        return {date.fromisoformat(day): counts for day, counts in self.collected.days.items()}
-
-    @property
-    def new_users(self) -> dict[date, int]:
-        """Return the new users by day, counted again from `counted_from` on."""
-        return {date.fromisoformat(day): total for day, total in self.collected.new_users.items()}
-
-
-def _collected(known: TenantFigures, settled: int) -> Iterator[_Found]:
+def _collected(known: TenantFigures, settled: int) -> Iterator[queries.Collected]:
     last = known.last_event_id
     # New users are counted again from the day of the last collection on, the first time for all days.
     day = known.collected_at.date() if known.collected_at else date.min
     while True:
         with in_tenant(known.pk, Purpose.INSPECT):
-            began = time.perf_counter()
-            size = queries.database_bytes()
-            check_ms = round((time.perf_counter() - began) * 1000, 2)
             collected = queries.collect(last=last, settled=settled, day=day)
-        yield _Found(collected, size, check_ms, day)
+        yield collected
         if collected.events_read < queries.PIECE or collected.upto == last:
             return
         last = collected.upto
 
 
-def _keep(known: TenantFigures, found: _Found) -> None:
+def _keep(known: TenantFigures, collected: queries.Collected) -> None:
     with transaction.atomic():
-        moment, collected = now(), found.collected
+        moment = now()
         unchanged = TenantFigures.objects.filter(pk=known.pk, last_event_id=known.last_event_id)
         if not unchanged.update(
             users=collected.users,
             active_users=collected.active_users,
             protected_users=collected.protected_users,
             factors=collected.factors,
-            database_bytes=found.database_bytes,
-            check_ms=found.check_ms,
+            database_bytes=collected.database_bytes,
+            check_ms=collected.check_ms,
             last_event_id=collected.upto,
             failure="",
             checked_at=moment,
@@ -190,8 +167,8 @@ def _keep(known: TenantFigures, found: _Found) -> None:
         ):
             # Another collection was faster, or the tenant was deleted: keep what it has written.
             return
-        queries.add_to_days(known.pk, found.days, found.new_users, found.counted_from)
-    known.last_event_id = found.collected.upto
+        queries.add_to_days(known.pk, collected)
+    known.last_event_id = collected.upto
 
 
 def _note_failure(tenant_id: UUID, failure: str) -> None:

@@ -1,6 +1,7 @@
 """The statements behind the metrics."""
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -99,28 +100,32 @@ ON CONFLICT (day) DO UPDATE SET
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """The row of one collection in a tenant's database."""
+    """What one collection has found in a tenant's database. Days are in ISO format."""
 
     users: int
     active_users: int
     protected_users: int
     factors: dict[str, int]
-    # By day in ISO format.
+    # Counted again from `counted_from` on.
     new_users: dict[str, int]
+    # The counts of new events.
     days: dict[str, dict[str, int]]
     upto: int
     events_read: int
+    database_bytes: int
+    check_ms: float
+    counted_from: date
+
+    def by_day(self) -> dict[str, dict[str, int]]:
+        """Return all counts by day."""
+        joined = {day: {"new_users": total} for day, total in self.new_users.items()}
+        return {day: {**self.days.get(day, {}), **joined.get(day, {})} for day in self.days | joined}
 
 
-def add_to_days(
-    tenant_id: UUID, days: Mapping[date, Mapping[str, int]], new_users: Mapping[date, int], counted_from: date
-) -> None:
-    """Add a tenant's sign-ins and failures to its days, and set the new users of the days from `counted_from` on."""
-    merged = {day.isoformat(): dict(counts) for day, counts in days.items()}
-    for day, total in new_users.items():
-        merged.setdefault(day.isoformat(), {})["new_users"] = total
-    if merged:
-        _run(_ADD_TO_DAYS, tenant=tenant_id, days=json.dumps(merged), counted_from=counted_from)
+def add_to_days(tenant_id: UUID, found: Collected) -> None:
+    """Add a tenant's sign-ins and failures to its days, and set the new users of the days that were counted again."""
+    if days := found.by_day():
+        _run(_ADD_TO_DAYS, tenant=tenant_id, days=json.dumps(days), counted_from=found.counted_from)
 
 
 def raise_days(day: date, calls: Mapping[str, int], refused: Mapping[str, int]) -> None:
@@ -147,18 +152,16 @@ def factors(tenant_id: UUID | None) -> dict[str, int]:
         return dict(cursor.fetchall())
 
 
-def database_bytes() -> int:
-    """Return the size of the entered tenant's database."""
+def collect(*, last: int, settled: int, day: date) -> Collected:
+    """Collect the metrics of the entered tenant: events after `last`, and the users who joined from `day` on."""
+    began = time.perf_counter()
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute("SELECT pg_database_size(current_database())")
         (size,) = cast(tuple[int], cursor.fetchone())
-    return size
-
-
-def collect(*, last: int, settled: int, day: date) -> Collected:
-    """Collect the metrics of the entered tenant: events after `last`, and the users who joined from `day` on."""
+    check_ms = round((time.perf_counter() - began) * 1000, 2)
     with tenant_atomic(), connections[TENANT_ALIAS].cursor() as cursor:
         # Counting millions of users takes longer than a request's statements may.
         cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{STATEMENT_SECONDS}s"])
         cursor.execute(_COLLECT, {"last": last, "settled": settled, "day": day, "piece": PIECE})
-        return Collected(*cast(tuple[Any, ...], cursor.fetchone()))
+        found: list[Any] = [*cast(tuple[Any, ...], cursor.fetchone()), size, check_ms, day]
+    return Collected(*found)
