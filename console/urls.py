@@ -1,17 +1,100 @@
-"""Pages of the console that belong to no list, one line each; every room adds its own."""
+"""Paths of the console's pages that belong to no list. Those inside a tenant do not name it: it is the chosen one."""
+
+from typing import Final
 
 from django.contrib.admin import AdminSite
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-from console.people import urls as people
-from console.platform import urls as platform
-from console.signin import urls as signin
+from console.frame.access import Page
+from console.people import audit_logs as tenant_audit_logs
+from console.people import chooser, end_user, groups, invitations, roles
+from console.people import end_user_changes as changes
+from console.platform import audit_logs, directories, keys, servers, webhooks
+from console.signin import own_account, own_factors, views
+
+_USER: Final = "inside/people/<uuid:user_id>/"
+_GROUP: Final = "inside/groups/<uuid:group_id>/"
+_ROLE: Final = "inside/roles/<uuid:role_id>/"
+_INVITATION: Final = "inside/invitations/<uuid:invitation_id>/"
+_WEBHOOK: Final = "platform/webhooks/<uuid:endpoint_id>"
+_DIRECTORY: Final = "platform/directories/<uuid:config_id>"
+Paths = tuple[tuple[str, str, Page], ...]
+# Path, name, page: the last steps of a sign-in, and what users may do who must enroll a first factor before all else.
+BEFORE_SIGN_IN: Final[Paths] = (
+    ("second-step/", "second_step", views.second_step),
+    ("forgotten/", "forgotten", views.forgotten),
+    ("passkey-options/", "passkey_options", views.passkey_options),
+    ("my-sign-in/", "my_sign_in", own_account.overview),
+    ("my-sign-in/passkeys/add/", "add_passkey", own_factors.add_passkey),
+    ("my-sign-in/passkeys/options/", "creation_options", own_factors.creation_options),
+    ("my-sign-in/app/", "set_up_app", own_factors.set_up_app),
+    ("my-sign-in/backup-codes/", "new_backup_codes", own_factors.new_backup_codes),
+)
+SIGNED_IN: Final[Paths] = (
+    ("reauthenticate/", "reauthenticate", views.reauthenticate),
+    ("my-sign-in/factors/<str:factor_id>/remove/", "remove_my_factor", own_factors.RemoveFactor.as_view()),
+    ("my-sign-in/sessions/end-others/", "end_my_other_sessions", own_account.end_other_sessions),
+    ("my-sign-in/sessions/<str:session_id>/end/", "end_my_session", own_account.end_session),
+    ("inside/", "choose_tenant", chooser.chooser),
+    ("inside/people/register/", "register_person", changes.Register.as_view()),
+    (_USER, "person", end_user.show),
+    (f"{_USER}edit/", "edit_person", changes.Edit.as_view()),
+    (f"{_USER}activity/", "person_activity", changes.SetActive.as_view()),
+    (f"{_USER}erase/", "erase_person", changes.Erase.as_view()),
+    (f"{_USER}factors/reset/", "reset_person_factors", changes.ResetFactors.as_view()),
+    (f"{_USER}enrollment-pass/", "issue_person_pass", changes.IssuePass.as_view()),
+    (f"{_USER}sessions/end/", "end_person_sessions", changes.EndSessions.as_view()),
+    (f"{_USER}sessions/<uuid:session_id>/end/", "end_person_session", changes.EndSession.as_view()),
+    (f"{_USER}groups/", "person_groups", groups.EndUserGroups.as_view()),
+    (f"{_USER}roles/", "person_roles", roles.EndUserRoles.as_view()),
+    (f"{_USER}groups/<uuid:group_id>/leave/", "leave_group", groups.RemoveMember.as_view()),
+    (f"{_USER}roles/<uuid:role_id>/take/", "take_role", roles.RemoveHolder.as_view()),
+    ("inside/groups/new/", "new_group", groups.CreateGroup.as_view()),
+    (_GROUP, "group", groups.show),
+    (f"{_GROUP}edit/", "edit_group", groups.EditGroup.as_view()),
+    (f"{_GROUP}delete/", "delete_group", groups.DeleteGroup.as_view()),
+    (f"{_GROUP}members/", "add_to_group", groups.AddMembers.as_view()),
+    ("inside/roles/new/", "new_role", roles.CreateRole.as_view()),
+    (_ROLE, "role", roles.show),
+    (f"{_ROLE}edit/", "edit_role", roles.EditRole.as_view()),
+    (f"{_ROLE}delete/", "delete_role", roles.DeleteRole.as_view()),
+    (f"{_ROLE}members/", "give_role", roles.AddHolders.as_view()),
+    ("inside/invitations/", "invitations", invitations.listed),
+    ("inside/invitations/new/", "invite_person", invitations.Invite.as_view()),
+    (f"{_INVITATION}resend/", "resend_invitation", invitations.Resend.as_view()),
+    (f"{_INVITATION}cancel/", "cancel_invitation", invitations.Cancel.as_view()),
+    ("inside/trail/", "tenant_trail", tenant_audit_logs.listed),
+    ("platform/signing-keys/", "signing_keys", keys.signing_keys),
+    ("platform/signing-keys/rotate/", "signing_keys_rotate", keys.Rotate.as_view()),
+    ("platform/signing-keys/<str:kid>/withdraw/", "signing_key_withdraw", keys.Withdraw.as_view()),
+    ("platform/encryption-keys/", "encryption_keys", keys.encryption_keys),
+    ("platform/servers/", "servers", servers.listed),
+    ("platform/servers/<int:server_id>/", "server", servers.show),
+    ("platform/servers/<int:server_id>/change/", "server_change", servers.ChangeServer.as_view()),
+    ("platform/audit/", "audit_trail", audit_logs.listed),
+    ("platform/audit/export/", "audit_export", audit_logs.Export.as_view()),
+    ("platform/webhooks/", "webhooks", webhooks.listed),
+    ("platform/webhooks/add/", "webhook_add", webhooks.CreateEndpoint.as_view()),
+    (f"{_WEBHOOK}/", "webhook", webhooks.show),
+    (f"{_WEBHOOK}/edit/", "webhook_edit", webhooks.EditEndpoint.as_view()),
+    (f"{_WEBHOOK}/rotate/", "webhook_rotate", webhooks.RotateSecret.as_view()),
+    (f"{_WEBHOOK}/test/", "webhook_test", webhooks.SendTest.as_view()),
+    (f"{_WEBHOOK}/replay/", "webhook_replay", webhooks.Replay.as_view()),
+    (f"{_WEBHOOK}/delete/", "webhook_delete", webhooks.DeleteEndpoint.as_view()),
+    ("platform/directories/", "directories", directories.listed),
+    (f"{_DIRECTORY}/", "directory", directories.show),
+    (f"{_DIRECTORY}/runs/<uuid:run_id>/", "directory_run", directories.show_run),
+    (f"{_DIRECTORY}/dry-run/", "directory_dry_run", directories.DryRun.as_view()),
+    (f"{_DIRECTORY}/sync/", "directory_sync", directories.Synchronize.as_view()),
+    (f"{_DIRECTORY}/try/", "directory_try", directories.TestDirectory.as_view()),
+    (f"{_DIRECTORY}/change/", "directory_change", directories.EditDirectory.as_view()),
+    (f"{_DIRECTORY}/delete/", "directory_delete", directories.DeleteDirectory.as_view()),
+)
 
 
 def pages(site: AdminSite) -> list[URLPattern]:
-    """The paths; each view is wrapped by `site.admin_view`, but for those of the sign-in."""
+    """Return the paths. The pages of an incomplete sign-in are not wrapped by `site.admin_view`."""
     return [
-        *signin.pages(site),
-        *people.pages(site),
-        *platform.pages(site),
+        *(path(route, page, name=name) for route, name, page in BEFORE_SIGN_IN),
+        *(path(route, site.admin_view(page), name=name) for route, name, page in SIGNED_IN),
     ]

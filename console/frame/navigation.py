@@ -1,29 +1,78 @@
 """The sidebar: groups of links that the user may open."""
 
+from typing import Final
+
 from django.http import HttpRequest
 from django.urls import reverse_lazy
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Context
-from console.people.navigation import chosen_tenant_links
-from console.platform.navigation import platform, registry
-from console.tenants.navigation import tenants_and_jobs
+from console.frame.access import Context, Staff, staff_or_none
+from console.frame.records import Text
+from console.frame.scope import chosen_tenant
+
+# Title, icon, name of the page, permissions.
+Links = tuple[tuple[Text, str, str, str], ...]
+OVERVIEW: Final[Links] = ((_("Dashboard"), "dashboard", "index", ""),)
+# Tenant admins see their own tenant without a permission.
+TENANTS: Final[Links] = ((_("Tenants"), "domain", "tenants_tenant_changelist", "tenants:read"),)
+JOBS: Final[Links] = ((_("Jobs"), "deployed_code_history", "console_job_changelist", "tenants:read"),)
+CHOOSER: Final[Links] = ((_("Choose a tenant"), "domain", "choose_tenant", "tenants:read"),)
+OPEN_TENANT: Final[Links] = (
+    (_("End users"), "group", "userflow_enduser_changelist", "endusers:read"),
+    (_("Groups"), "groups", "userflow_group_changelist", "groups:read"),
+    (_("Roles"), "badge", "userflow_role_changelist", "roles:read"),
+    (_("Invitations"), "outgoing_mail", "invitations", "invitations:read"),
+    (_("Sessions"), "devices", "userflow_endusersession_changelist", "sessions:read endusers:read"),
+    (_("Audit log"), "history", "tenant_trail", "audit:read"),
+)
+# Of the chosen tenant, in the global database.
+APPLICATIONS: Final[Links] = (
+    (_("Services"), "hub", "registry_service_changelist", "services:read"),
+    (_("Clients"), "apps", "userflow_client_changelist", "clients:read"),
+    (_("Webhooks"), "webhook", "webhooks", "webhooks:read"),
+    (_("Directories"), "folder_shared", "directories", "directory:read"),
+)
+PLATFORM: Final[Links] = (
+    (_("Admin users"), "badge", "userflow_adminuser_changelist", "admins:read"),
+    (_("Admin invitations"), "mail", "userflow_admininvitation_changelist", "invitations:read"),
+    (_("Admin roles"), "key", "userflow_adminrole_changelist", "admins:read"),
+    (_("Audit log"), "history", "audit_trail", "audit:read"),
+)
+SERVERS_AND_KEYS: Final[Links] = (
+    (_("Database servers"), "storage", "servers", "tenants:read"),
+    (_("Signing keys"), "signature", "signing_keys", "tenants:read"),
+    (_("Encryption keys"), "lock", "encryption_keys", "tenants:read"),
+)
+
+
+def permitted(staff: Staff, links: Links) -> Links:
+    """Return the links for which the user has the permissions."""
+    return tuple(link for link in links if all(map(staff.may, link[3].split())))
 
 
 def sidebar(request: HttpRequest) -> list[Context]:
     """Return the sidebar (unfold's SIDEBAR.navigation)."""
+    staff = staff_or_none(request)
+    # The sign-in pages build the sidebar's context too, before anyone is signed in.
+    if staff is None:
+        return []
+    is_operator = staff.is_operator
+    tenants = permitted(staff, TENANTS + JOBS) if is_operator else TENANTS
+    chosen = OPEN_TENANT if chosen_tenant(request) else CHOOSER if is_operator else ()
+    platform = PLATFORM + (SERVERS_AND_KEYS if is_operator else ())
     return [
-        {
-            "title": _("Overview"),
-            "items": [
-                {"title": _("Dashboard"), "icon": "dashboard", "link": reverse_lazy("admin:index")},
-                *tenants_and_jobs(request),
-            ],
-        },
-        chosen_tenant_links(request),
-        registry(),
-        platform(),
+        _group(_("Overview"), OVERVIEW + tenants),
+        {**_group(_("Open tenant"), permitted(staff, chosen)), "separator": True},
+        _group(_("Applications"), permitted(staff, APPLICATIONS)),
+        _group(_("Platform"), permitted(staff, platform)),
     ]
+
+
+def _group(title: Text, links: Links) -> Context:
+    items = [
+        {"title": name, "icon": icon, "link": reverse_lazy(f"admin:{page}")} for name, icon, page, _needed in links
+    ]
+    return {"title": title, "items": items}
 
 
 def own_links(request: HttpRequest) -> list[Context]:

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from console.frame.access import require
 from console.frame.lists import uuid_or_none
+from console.frame.navigation import OPEN_TENANT, permitted
 from console.frame.records import render_page
 from console.frame.scope import RECENT, choose_tenant, chosen_tenant, console_path
 from tenants.models import Tenant
@@ -69,10 +70,8 @@ def _choose(request: HttpRequest) -> HttpResponse:
 
 def first_page(request: HttpRequest) -> str:
     """Return the first list of a tenant that the user may open. Raises PermissionDenied."""
-    from console.people.navigation import may_open
-
-    for page in may_open(request):
-        return str(page)
+    if pages := permitted(require(request), OPEN_TENANT):
+        return reverse(f"admin:{pages[0][2]}")
     raise PermissionDenied
 
 
