@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from django.contrib import messages
@@ -37,6 +37,8 @@ SEEN_EVERY_SECONDS: Final = 60
 Page = Callable[..., HttpResponse]
 # The context of a template, or other named values of a page.
 Context = dict[str, object]
+# Of an action, which checks them.
+Arguments = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +130,14 @@ def needed(permission: str) -> str:
     return _("This page needs the permission %(permission)s.") % {"permission": permission}
 
 
-def require(request: HttpRequest, permission: str) -> Staff:
-    """Return the signed-in admin user. Raises PermissionDenied without the permission."""
+def require(request: HttpRequest, *permissions: str, operators_only: bool = False) -> Staff:
+    """Return the signed-in admin user. Raises PermissionDenied without the permissions, or if the page is for operators."""
     staff = staff_at(request)
-    if not staff.may(permission):
-        raise PermissionDenied(needed(permission))
+    for permission in permissions:
+        if not staff.may(permission):
+            raise PermissionDenied(needed(permission))
+    if operators_only and not staff.is_operator:
+        raise PermissionDenied(_("This page is for operators."))
     return staff
 
 
@@ -148,9 +153,7 @@ def needs(permission: str, *, operators_only: bool = False) -> Callable[[Page], 
     def decorate(page: Page) -> Page:
         @wraps(page)
         def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
-            staff = require(request, permission)
-            if operators_only and not staff.is_operator:
-                raise PermissionDenied(_("This page is for operators."))
+            require(request, permission, operators_only=operators_only)
             return page(request, *args, **kwargs)
 
         return guarded

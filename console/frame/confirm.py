@@ -1,11 +1,11 @@
 """Pages that change something: they say what will happen, ask, call one action and report its result."""
 
 import hashlib
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar, Unpack, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, Unpack, cast
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.generic import FormView
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from console.frame.access import Context, Page, Staff, require, staff_at
+from console.frame.access import Arguments, Context, Page, Staff, require
 from console.frame.forms import FormOptions
 from console.frame.records import Text, secret_page
 from console.frame.scope import tenant_at
@@ -56,12 +56,16 @@ class TypedName(forms.Form):
             raise forms.ValidationError(_("This is not %(wanted)s.") % {"wanted": self.wanted})
         return typed
 
+    def clean(self) -> Context:
+        """Return the other fields: the typed name is no argument of the action."""
+        return {name: value for name, value in self.cleaned_data.items() if name != "typed"}
+
 
 class ConfirmView(AnyFormView):
     """Ask, then call one action.
 
-    A subclass states the permissions, the texts and `act`, which calls the action and returns the sentence that reports
-    success. It keeps what the response needs, such as a new row, as attributes of the view.
+    A subclass states the permissions, the texts and the action: `call` takes `arguments` and the fields of the form, and
+    `done` reports success. A page whose action takes something else has an `act` of its own.
 
     The checks run in this order: permissions (403), the rows that the path names (404), the tenant of the form (409), the
     authentication that the action needs (re-authentication page), the form, and the action itself. An error of the action
@@ -71,7 +75,10 @@ class ConfirmView(AnyFormView):
 
     permissions: ClassVar[tuple[str, ...]]
     operators_only: ClassVar[bool] = False
-    # `%(name)s` in the title and the text is replaced by the values of `names`.
+    # A staticmethod, so that the view is not its first argument.
+    call: ClassVar[Callable[..., Any]]
+    # `%(name)s` in `done`, the title and the text is replaced by the values of `names`.
+    done: Text
     title: Text = ""
     text: Text = ""
     # The label of the button; the title unless stated.
@@ -112,9 +119,18 @@ class ConfirmView(AnyFormView):
         """Return the page that the Back button leads to."""
         return reverse(self.list_page)
 
+    def arguments(self) -> Arguments:
+        """Return the arguments of the action beside the fields of the form."""
+        tenant = {"tenant_id": self.tenant.pk} if self.tenant else {}
+        return {**tenant, "by": self.staff.principal}
+
     def act(self, form: forms.Form) -> Text:
-        """Call the action with the valid form; return the sentence that reports success. Every page has its own."""
-        raise NotImplementedError
+        """Call the action with the valid form; return the sentence that reports success."""
+        self.keep(self.call(**self.arguments(), **form.cleaned_data))
+        return str(self.done) % self.names()
+
+    def keep(self, result: Any) -> None:
+        """Keep what the response needs of the result of the action."""
 
     def get_success_url(self) -> str:
         """Return the page to go to after success."""
@@ -125,11 +141,7 @@ class ConfirmView(AnyFormView):
         return HttpResponseRedirect(self.get_success_url())
 
     def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
-        self.staff = staff_at(request)
-        for permission in self.permissions:
-            require(request, permission)
-        if self.operators_only and not self.staff.is_operator:
-            raise PermissionDenied(_("This page is for operators."))
+        self.staff = require(request, *self.permissions, operators_only=self.operators_only)
         return self.run()
 
     def run(self) -> HttpResponse:
@@ -213,11 +225,16 @@ class RowView(ConfirmView, Generic[Row]):
     """A page that changes one row. The Back button leads to the row's own page."""
 
     page: ClassVar[str]
+    # The name of the row's id, in the path and for the action.
+    key: ClassVar[str]
     row: Row
 
     def find(self) -> Row:
         """Return the row that the path names; every page has its own. Raises Http404 or a NotFound error."""
         raise NotImplementedError
+
+    def arguments(self) -> Arguments:
+        return {**super().arguments(), self.key: self.row.pk}
 
     def load(self) -> None:
         super().load()
@@ -238,28 +255,43 @@ class CreateView(ConfirmView, Generic[Row]):
     dangerous = False
     row: Row
 
+    def keep(self, result: Any) -> None:
+        super().keep(result)
+        # An action that creates a secret too returns both.
+        self.row = result[0] if isinstance(result, tuple) else result
+
     def get_success_url(self) -> str:
         return reverse(self.page, args=[self.row.pk])
 
 
 class EditView(RowView[Row]):
-    """A page that changes fields of a row. Only changed fields are sent to the action."""
+    """A page that changes fields of a row. Only changed fields are sent to the action, as `changes`."""
 
     submit = _("Save")
     dangerous = False
-    saved: ClassVar[Text]
 
     def get_initial(self) -> Context:
         return {name: getattr(self.row, name) for name in self.form_class.base_fields}
 
-    def update(self, changes: Context) -> Text | None:
-        """Call the page's own action; return a sentence if another one than `saved` reports success."""
-        raise NotImplementedError
+    def update(self, changes: Arguments) -> Text:
+        """Call the action; return the sentence that reports success."""
+        self.keep(self.call(**self.arguments(), changes=changes))
+        return self.done
 
     def act(self, form: forms.Form) -> Text:
         initial, fields = self.get_initial(), form.cleaned_data
         changes = {name: fields[name] for name in initial if name in fields and fields[name] != initial[name]}
-        return (self.update(changes) or self.saved) if changes else _("Nothing was changed.")
+        return self.update(changes) if changes else _("Nothing was changed.")
+
+
+class EmailEditView(EditView[Row]):
+    """A page that changes fields of a user, of which a new e-mail address applies once it is verified."""
+
+    def update(self, changes: Arguments) -> Text:
+        changed = self.call(**self.arguments(), changes=changes)
+        if changes.get("email", changed.email) != changed.email:
+            return _("The new address applies once it is verified by the mail that was sent to it.")
+        return self.done
 
 
 class DeleteView(RowView[Row]):
@@ -269,12 +301,25 @@ class DeleteView(RowView[Row]):
         return reverse(self.list_page)
 
 
+class TypedDeleteView(DeleteView[Row]):
+    """A page that deletes a row whose name must be typed."""
+
+    form_class = TypedName
+
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "wanted": getattr(self.row, self.named_by)}
+
+
 class SecretView(ConfirmView, Generic[Row]):
-    """A page that shows a secret of its row once after success, if there is one."""
+    """A page that shows a secret of its row once after success, if there is one. Its action returns the row and the secret."""
 
     page: ClassVar[str]
     row: Row
     secret: str | None
+
+    def keep(self, result: Any) -> None:
+        super().keep(result)
+        self.secret = result[1]
 
     def respond(self) -> HttpResponse:
         if self.secret is None:

@@ -1,9 +1,9 @@
 """Base classes of lists: the permissions of the API, no writes except through actions, bounded counts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 from django.contrib.admin import ModelAdmin as DjangoModelAdmin
@@ -16,11 +16,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
+from unfold.decorators import display
 from unfold.views import ChangeList
 
 from console.frame.access import Context, Page, needed, staff_at, staff_or_none
 from console.frame.labels import counted
-from console.frame.records import Text
+from console.frame.records import NOTHING, Text, moment
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import render_in_tenant
 from identity_platform.audit.writer import record_for_tenant
@@ -79,8 +80,6 @@ class ChoiceFilter(SimpleListFilter):
 
 
 class ActiveFilter(ChoiceFilter):
-    """Active or deactivated."""
-
     title = _("state")
     parameter_name = "state"
     options = (("active", _("active")), ("deactivated", _("deactivated")))
@@ -272,6 +271,25 @@ class TenantModelAdmin(ConsoleModelAdmin):
     def get_urls(self) -> list[URLPattern]:
         # Rows have pages of their own; Django's would query outside the tenant.
         return [each for each in super().get_urls() if str(each.name).endswith("_changelist")]
+
+
+def column(
+    label: Text, value: Callable[[Any], object], *, badges: Mapping[str, str] | None = None, ordering: str | None = None
+) -> Any:
+    """Return a column of a list: its value for a row; with `badges` (the colours by key) a pair of a key and its text."""
+    decorated = display(description=label, label=badges, ordering=ordering)(value)
+    # Not a method: it does not take the list.
+    return staticmethod(decorated)
+
+
+def time_column(label: Text, field: str) -> Any:
+    """Return a column with a time in UTC."""
+    return column(label, lambda row: moment(getattr(row, field)))
+
+
+def joined_column(label: Text, field: str) -> Any:
+    """Return a column with the entries of a list."""
+    return column(label, lambda row: ", ".join(getattr(row, field)) or NOTHING)
 
 
 def uuid_or_none(text: str) -> UUID | None:

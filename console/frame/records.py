@@ -1,8 +1,12 @@
-"""Pages of one object: facts, tables of related rows, and buttons for the permitted changes."""
+"""Pages of one object: facts, tables of related rows, and buttons for the permitted changes.
+
+Facts and rows hold the values themselves; `cell_of` says how each kind of value is shown.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from django.contrib import admin
@@ -20,8 +24,16 @@ if TYPE_CHECKING:
     Text = str | _StrPromise
 else:
     Text = str | Promise
-GOOD, BAD, MIND, PLAIN = "success", "danger", "warning", "info"
 NOTHING: Final = "–"
+
+
+class Tone(StrEnum):
+    """The colour of a badge, as unfold names it."""
+
+    GOOD = "success"
+    BAD = "danger"
+    WARNING = "warning"
+    PLAIN = "info"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,26 @@ class Cell:
     link: str = ""
     tone: str = ""
     mono: bool = False
+
+
+def mono(value: object) -> Cell:
+    """Return a monospaced cell."""
+    return Cell(value, mono=True)
+
+
+def cell_of(value: object) -> Cell:
+    """Return a value as a cell: a time in UTC, a flag as a badge, a list joined, and a dash for nothing."""
+    match value:
+        case Cell():
+            return value if value.text not in ("", None) else replace(value, text=NOTHING)
+        case bool():
+            return Cell(_("yes"), tone=Tone.GOOD) if value else Cell(_("no"), tone=Tone.PLAIN)
+        case datetime():
+            return Cell(moment(value))
+        case list() | tuple():
+            return cell_of(", ".join(map(str, value)))
+        case _:
+            return Cell(NOTHING if value in ("", None) else value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +86,7 @@ class Table:
 
     title: Text
     headers: Sequence[Text]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[object]]
     empty: Text
     buttons: Sequence[Button] = ()
     # The buttons of each row, in the order of the rows.
@@ -66,23 +98,28 @@ class Table:
         """Return the rows for the template: each cell with its header, and the buttons of the row."""
         actions = self.actions or [()] * len(self.rows)
         return [
-            {"cells": list(zip(self.headers, row, strict=True)), "actions": allowed}
+            {"cells": list(zip(self.headers, map(cell_of, row), strict=True)), "actions": allowed}
             for row, allowed in zip(self.rows, actions, strict=True)
         ]
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A page. `facts` are pairs of a label and a cell; `warning` is shown at the top."""
+    """A page. `facts` are pairs of a label and a value; `warning` is shown at the top."""
 
     title: Text
-    facts: Sequence[tuple[Text, Cell]] = ()
+    facts: Sequence[tuple[Text, object]] = ()
     tables: Sequence[Table] = ()
     buttons: Sequence[Button] = ()
     text: Text = ""
     warning: Text = ""
     back: str = ""
     more: Context = field(default_factory=dict)
+
+    @property
+    def cells(self) -> list[tuple[Text, Cell]]:
+        """Return the facts for the template."""
+        return [(label, cell_of(value)) for label, value in self.facts]
 
 
 def render_page(
@@ -116,8 +153,3 @@ def secret_page(
 def moment(value: object) -> str:
     """Return a time in UTC, so that staff in several time zones and logs agree; a dash for None."""
     return f"{value:%Y-%m-%d %H:%M} UTC" if isinstance(value, datetime) else NOTHING
-
-
-def yes_or_no(value: bool) -> Cell:
-    """Return a flag as a badge."""
-    return Cell(_("yes"), tone=GOOD) if value else Cell(_("no"), tone=PLAIN)

@@ -46,8 +46,7 @@ def tenant_page(*permissions: str) -> Callable[[Page], Page]:
     def decorate(page: Page) -> Page:
         @wraps(page)
         def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
-            for permission in permissions:
-                require(request, permission)
+            require(request, *permissions)
             return render_in_tenant(request, lambda tenant: page(request, tenant, *args, **kwargs))
 
         return guarded

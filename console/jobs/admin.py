@@ -1,17 +1,16 @@
 """The list of jobs, and the page of a job, which shows its progress."""
 
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
-from unfold.decorators import display
 
-from console.frame.access import Context, must_grant_tenant_admin, staff_at
+from console.frame.access import Arguments, Context, must_grant_tenant_admin, staff_at
 from console.frame.confirm import ConfirmView
-from console.frame.lists import ConsoleModelAdmin, uuid_or_none
-from console.frame.records import Text
+from console.frame.lists import ConsoleModelAdmin, column, uuid_or_none
+from console.frame.records import NOTHING
 from console.jobs.actions import run_job_again
 from console.jobs.models import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Job
 from console.metrics.tables import ago
@@ -31,7 +30,7 @@ STATE_NAMES = {
 }
 # The rows of the assurance table for kinds of jobs.
 _ACTIONS = {job_kinds.PROVISION: Action.GRANT_ROLES, job_kinds.DELETE: Action.CHANGE_TENANT_STATE}
-STATE_COLOURS = {RUNNING: "info", DONE: "success", FAILED: "danger", INTERRUPTED: "warning"}
+STATE_COLOURS = {WAITING: "", RUNNING: "info", DONE: "success", FAILED: "danger", INTERRUPTED: "warning"}
 
 
 def find_job(text: str) -> Job:
@@ -49,14 +48,14 @@ def name_of(job: Job) -> str:
 
 
 class RunAgain(ConfirmView):
-    """Run a failed or interrupted job again."""
-
     permissions = ("tenants:read", "tenants:write")
     operators_only = True
     title = _("Run again: %(kind)s")
     text = _("The job continues from the step it reached. Every step can be repeated safely.")
     submit = _("Run again")
 
+    call = staticmethod(run_job_again)
+    done = _("The job runs again.")
     job: Job
 
     def load(self) -> None:
@@ -69,17 +68,15 @@ class RunAgain(ConfirmView):
     def names(self) -> Context:
         return {"kind": name_of(self.job)}
 
+    def arguments(self) -> Arguments:
+        return {"job_id": self.job.pk, "by": self.staff.user}
+
     def get_back_url(self) -> str:
         return reverse("admin:console_job_change", args=[self.job.pk])
 
-    def act(self, form: Form) -> Text:
-        run_job_again(job_id=self.job.pk, by=self.staff.user)
-        return _("The job runs again.")
 
-
+@admin.register(Job)
 class JobAdmin(ConsoleModelAdmin):
-    """Jobs of all tenants, for operators only."""
-
     view_permission = "tenants:read"
     operators_only = True
     of_tenant = "tenant_id"
@@ -98,20 +95,9 @@ class JobAdmin(ConsoleModelAdmin):
         ]
         return own + super().get_urls()
 
-    @display(description=_("Kind"))  # type: ignore[untyped-decorator]  # unfold has no types
-    def shown_kind(self, job: Job) -> str:
-        return name_of(job)
-
-    @display(description=_("Tenant"))  # type: ignore[untyped-decorator]  # unfold has no types
-    def shown_about(self, job: Job) -> str:
-        return str(job.params.get("slug") or job.tenant_id or "–")
-
-    @display(  # type: ignore[untyped-decorator]  # unfold has no types
-        description=_("State"),
-        label={state: STATE_COLOURS.get(state, "") for state in STATE_NAMES},
-    )
-    def shown_state(self, job: Job) -> tuple[str, str]:
-        return job.status, str(STATE_NAMES[job.status])
+    shown_kind = column(_("Kind"), name_of)
+    shown_about = column(_("Tenant"), lambda job: str(job.params.get("slug") or job.tenant_id or NOTHING))
+    shown_state = column(_("State"), lambda job: (job.status, str(STATE_NAMES[job.status])), badges=STATE_COLOURS)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Context | None = None
@@ -132,13 +118,13 @@ class JobAdmin(ConsoleModelAdmin):
         state = job.status
         return {
             **self.admin_site.each_context(request),
-            "title": f"{self.shown_kind(job)}{f': {tenant.slug}' if tenant else ''}",
+            "title": f"{name_of(job)}{f': {tenant.slug}' if tenant else ''}",
             "job": job,
             "state": state,
             "state_name": STATE_NAMES[state],
             "has_workers": task_queue.has_workers(),
             "begun": ago(job.created_at),
-            "colour": STATE_COLOURS.get(state, ""),
+            "colour": STATE_COLOURS[state],
             "tenant": tenant,
             "may_again": state in (FAILED, INTERRUPTED) and staff_at(request).may("tenants:write"),
         }

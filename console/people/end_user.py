@@ -28,6 +28,7 @@ class EndUserConfirmView(RowView[EndUser], TenantConfirmView):
     """A page that changes one end user. Its permissions include endusers:read."""
 
     list_page = "admin:userflow_enduser_changelist"
+    key = "user_id"
     named_by = "email"
 
     def find(self) -> EndUser:

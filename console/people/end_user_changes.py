@@ -4,14 +4,12 @@ from django.forms import Form
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from console.frame.access import Context
-from console.frame.confirm import CreateView, DeleteView, EditView, TenantConfirmView, TypedName
-from console.frame.forms import Reason
+from console.frame.access import Arguments, Context
+from console.frame.confirm import CreateView, EmailEditView, TenantConfirmView, TypedDeleteView
 from console.frame.records import Text
 from console.people import forms
 from console.people.end_user import EndUserConfirmView
-from console.signin.enrollment_passes import IssuePassView
-from mfa import factors
+from console.signin.lost_factors import IssuePassView, ResetFactorsView
 from userflow.accounts.models import EndUser
 from userflow.accounts.permissions_catalogue import FACTORS
 from userflow.accounts.realms import END_USERS
@@ -23,8 +21,6 @@ from userflow.sessions.assurance import Action
 
 
 class Register(CreateView[EndUser], TenantConfirmView):
-    """Register an end user with a first password."""
-
     permissions = ("endusers:read", "endusers:write")
     page = "admin:person"
     list_page = EndUserConfirmView.list_page
@@ -37,27 +33,19 @@ class Register(CreateView[EndUser], TenantConfirmView):
         return {**super().get_form_kwargs(), "tenant_id": self.tenant.pk}
 
     def act(self, form: Form) -> Text:
+        # The form adds the tenant.
         self.row, _ticket = actions.register_end_user(**form.cleaned_data, by=self.staff.principal)
         return _("%(email)s is registered.") % {"email": self.row.email}
 
 
-class Edit(EditView[EndUser], EndUserConfirmView):
-    """Change name, e-mail address or metadata."""
-
+class Edit(EmailEditView[EndUser], EndUserConfirmView):
     permissions = ("endusers:read", "endusers:write")
     action = Action.CHANGE_EMAIL_OF_OTHERS
     title = _("Edit end user")
     text = _("The user signs in with the e-mail address. The old address is notified of a change.")
     form_class = forms.EndUserForm
-    saved = _("The end user is saved.")
-
-    def update(self, changes: Context) -> Text | None:
-        changed = actions.update_end_user(
-            tenant_id=self.tenant.pk, user_id=self.row.pk, by=self.staff.principal, changes=changes
-        )
-        if changes.get("email", changed.email) != changed.email:
-            return _("The new address applies once it is verified by the mail that was sent to it.")
-        return None
+    done = _("The end user is saved.")
+    call = staticmethod(actions.update_end_user)
 
 
 class SetActive(EndUserConfirmView):
@@ -83,35 +71,23 @@ class SetActive(EndUserConfirmView):
         return {"active": "yes" if self.activate else "no"}
 
     def act(self, form: Form) -> Text:
-        changed = actions.set_end_user_active(
-            tenant_id=self.tenant.pk, user_id=self.row.pk, active=self.activate, by=self.staff.principal
-        )
+        changed = actions.set_end_user_active(**self.arguments(), active=self.activate)
         return _("The user is active.") if changed.active else _("The user is deactivated.")
 
 
-class Erase(DeleteView[EndUser], EndUserConfirmView):
-    """Erase an end user with everything that belongs to it."""
-
+class Erase(TypedDeleteView[EndUser], EndUserConfirmView):
     permissions = ("endusers:read", "endusers:delete")
     action = Action.END_SESSIONS_OF_OTHERS
+    call = staticmethod(actions.erase_end_user)
     title = _("Erase")
     text = _("%(email)s is removed with all factors, sessions, groups and roles. This cannot be undone.")
     submit = _("Erase permanently")
-    form_class = TypedName
-
-    def get_form_kwargs(self) -> Context:
-        return {**super().get_form_kwargs(), "wanted": self.row.email}
-
-    def act(self, form: Form) -> Text:
-        actions.erase_end_user(tenant_id=self.tenant.pk, user_id=self.row.pk, by=self.staff.principal)
-        return _("The user and all data of the user are erased.")
+    done = _("The user and all data of the user are erased.")
 
 
-class ResetFactors(EndUserConfirmView):
-    """Remove all second factors of an end user who has lost them."""
-
+class ResetFactors(ResetFactorsView[EndUser], EndUserConfirmView):
     permissions = ("endusers:read", FACTORS)
-    action = Action.RESET_FACTORS
+    realm = END_USERS
     title = _("Reset second factors")
     text = _(
         "All passkeys, authenticator apps, phones and backup codes of %(email)s are removed, and all sessions end. "
@@ -119,32 +95,17 @@ class ResetFactors(EndUserConfirmView):
         "within an hour."
     )
     submit = _("Remove all factors")
-    form_class = Reason
-
-    def act(self, form: Form) -> Text:
-        factors.reset_factors(
-            realm=END_USERS,
-            tenant_id=self.tenant.pk,
-            user_id=self.row.pk,
-            reason=form.cleaned_data["reason"],
-            by=self.staff.principal,
-        )
-        return _("All second factors are removed. The user receives an enrollment pass by mail.")
+    done = _("All second factors are removed. The user receives an enrollment pass by mail.")
 
 
-class IssuePass(IssuePassView, EndUserConfirmView):
+class IssuePass(IssuePassView[EndUser], EndUserConfirmView):
     """Let an end user without a second factor add one."""
 
     permissions = ("endusers:read", FACTORS)
     realm = END_USERS
 
-    def recipient(self) -> EndUser:
-        return self.row
-
 
 class EndSessions(EndUserConfirmView):
-    """Sign an end user out everywhere."""
-
     permissions = ("endusers:read", "sessions:write")
     action = Action.END_SESSIONS_OF_OTHERS
     title = _("End all sessions")
@@ -152,29 +113,23 @@ class EndSessions(EndUserConfirmView):
     dangerous = False
 
     def act(self, form: Form) -> Text:
-        ended = sessions.end_all_sessions(by=self.staff.principal, tenant_id=self.tenant.pk, user_id=self.row.pk)
+        ended = sessions.end_all_sessions(**self.arguments())
         return ngettext("%(number)s session is ended.", "%(number)s sessions are ended.", ended) % {"number": ended}
 
 
 class EndSession(EndUserConfirmView):
-    """End one session of an end user."""
-
     permissions = ("endusers:read", "sessions:write")
     action = Action.END_SESSIONS_OF_OTHERS
     title = _("End this session")
     text = _("%(email)s is signed out there from the next request on.")
     dangerous = False
+    call = staticmethod(sessions.end_one_session)
+    done = _("The session is ended.")
 
     def load(self) -> None:
         super().load()
         if not EndUserSession.objects.filter(pk=self.kwargs["session_id"], user=self.row).exists():
             raise UnknownSession
 
-    def act(self, form: Form) -> Text:
-        sessions.end_one_session(
-            by=self.staff.principal,
-            session_id=self.kwargs["session_id"],
-            user_id=self.row.pk,
-            tenant_id=self.tenant.pk,
-        )
-        return _("The session is ended.")
+    def arguments(self) -> Arguments:
+        return {**super().arguments(), "session_id": self.kwargs["session_id"]}

@@ -7,23 +7,22 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Context, staff_at
+from console.frame.confirm import CreateView, EditView, TenantConfirmView, TypedDeleteView
 from console.frame.records import render_page
 from console.frame.tenant_pages import tenant_page
 from console.people import forms
 from console.people.memberships import (
     AddMembersView,
-    CreateKindView,
-    DeleteKindView,
-    EditKindView,
     EndUserMembershipsView,
     GroupsOrRoles,
     Kind,
+    KindView,
     RemoveMemberView,
     members_page,
 )
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
-from userflow.accounts.models import Group, GroupMembership
+from userflow.accounts.models import Group, GroupMembership, Role
 from userflow.errors import UnknownGroup
 from userflow.groups import actions
 from userflow.sessions.assurance import Action
@@ -33,9 +32,6 @@ GROUPS: Final = Kind(
     Group.objects.prefetch_related("roles"),
     UnknownGroup,
     GroupMembership.objects.all(),
-    create=actions.create_group,
-    update=actions.update_group,
-    delete=actions.delete_group,
     add=actions.add_members,
     remove=actions.remove_members,
 )
@@ -71,9 +67,8 @@ class GroupView:
     list_page = "admin:userflow_group_changelist"
 
 
-class CreateGroup(GroupView, CreateKindView):
-    """Create a group."""
-
+class CreateGroup(GroupView, CreateView[Group], TenantConfirmView):
+    call = staticmethod(actions.create_group)
     action = Action.GRANT_ROLES
     title = _("Add group")
     text = _("A group gives its roles to all members. You can give only permissions that you hold yourself.")
@@ -81,37 +76,34 @@ class CreateGroup(GroupView, CreateKindView):
     done = _("The group is created. Add its first members.")
 
 
-class EditGroup(GroupView, EditKindView):
+class EditGroup(GroupView, EditView[Group | Role], KindView):
     """Change a group's name, description or roles."""
 
+    action = Action.GRANT_ROLES
+    call = staticmethod(actions.update_group)
     title = _("Edit group")
     text = _("Added and removed roles apply to all members from their next request on.")
     form_class = forms.GroupForm
-    saved = _("The group is saved.")
+    done = _("The group is saved.")
 
     def get_initial(self) -> Context:
         return {**super().get_initial(), "roles": sorted(role.name for role in GROUPS.find(self.row.pk).roles.all())}
 
 
-class DeleteGroup(GroupView, DeleteKindView):
-    """Delete a group."""
-
+class DeleteGroup(GroupView, TypedDeleteView[Group | Role], KindView):
+    call = staticmethod(actions.delete_group)
     title = _("Delete group")
     text = _("All members lose its roles from their next request on. The members themselves stay.")
     done = _("The group is deleted.")
 
 
 class AddMembers(GroupView, AddMembersView):
-    """Add end users to a group."""
-
     permissions = (*GroupView.permissions, "endusers:read")
     title = _("Add members to %(name)s")
     text = _("Members have the roles of the group from their next request on.")
 
 
 class RemoveMember(GroupView, RemoveMemberView):
-    """Remove an end user from a group."""
-
     permissions = (*GroupView.permissions, "endusers:read")
     title = _("Remove from %(name)s")
     text = _("%(email)s loses the roles of the group from the next request on.")
@@ -119,8 +111,6 @@ class RemoveMember(GroupView, RemoveMemberView):
 
 
 class EndUserGroups(GroupView, EndUserMembershipsView):
-    """Choose the groups of an end user."""
-
     permissions = (*GroupView.permissions, "endusers:read")
     title = _("Groups")
     text = _("The groups of %(email)s. Changes apply from the next request on.")

@@ -1,10 +1,11 @@
 """Invitations of the tenant: the list, and pages that create, resend and cancel them."""
 
-from typing import Final
+from typing import ClassVar, Final
 from uuid import UUID
 
 from django.forms import ChoiceField, Form, IntegerField
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from console.frame import labels
@@ -18,15 +19,7 @@ from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
 from userflow.errors import UnknownInvitation
 from userflow.invitations import actions
-from userflow.invitations.models import (
-    ACCEPTED,
-    ADMIN,
-    CANCELLED,
-    EXPIRED,
-    PENDING,
-    AdminInvitation,
-    EndUserInvitation,
-)
+from userflow.invitations.models import ACCEPTED, ADMIN, CANCELLED, EXPIRED, PENDING, AdminInvitation, EndUserInvitation
 from userflow.sessions.assurance import Action
 
 ON_A_PAGE: Final = 50
@@ -69,8 +62,6 @@ def listed(request: HttpRequest, tenant: Tenant) -> HttpResponse:
 
 
 class Invite(TenantConfirmView):
-    """Invite an end user."""
-
     permissions = PERMISSIONS
     list_page = LIST
     action = Action.GRANT_ROLES
@@ -84,52 +75,37 @@ class Invite(TenantConfirmView):
         return {**super().get_form_kwargs(), "tenant_id": self.tenant.pk}
 
     def act(self, form: Form) -> Text:
-        created = actions.invite(by=self.staff.principal, tenant_id=self.tenant.pk, **form.cleaned_data)
+        created = actions.invite(**self.arguments(), **form.cleaned_data)
         return _("The invitation is sent to %(email)s.") % {"email": created.row.email}
 
 
 class InvitationView(TenantConfirmView):
     """A page that changes one invitation of either kind, and goes back to the list."""
 
-    permissions = PERMISSIONS
+    permissions: ClassVar[tuple[str, ...]] = PERMISSIONS
     list_page = LIST
-    dangerous = False
-    invitation: AdminInvitation | EndUserInvitation
+    row: AdminInvitation | EndUserInvitation
 
-    def load(self) -> None:
-        self.invitation = _find(self.tenant, self.kwargs["invitation_id"])
+    def find(self) -> AdminInvitation | EndUserInvitation:
+        return _find(self.tenant, self.kwargs["invitation_id"])
 
-    def names(self) -> Context:
-        return {"email": self.invitation.email}
+    def get_back_url(self) -> str:
+        return reverse(LIST)
 
 
-class Resend(InvitationView):
+class Resend(InvitationView, platform.Resend):
     """Send an invitation again."""
 
-    title = platform.Resend.title
-    text = platform.Resend.text
-    submit = platform.Resend.submit
+    action = None
 
     def load(self) -> None:
         super().load()
-        if self.invitation.kind == ADMIN or self.invitation.roles:
+        if self.row.kind == ADMIN or self.row.roles:
             self.action = Action.GRANT_ROLES
 
-    def act(self, form: Form) -> Text:
-        key = self.invitation.pk
-        actions.resend_invitation(by=self.staff.principal, tenant_id=self.tenant.pk, invitation_id=key)
-        return _("The invitation is sent to %(email)s again.") % self.names()
 
-
-class Cancel(InvitationView):
+class Cancel(InvitationView, platform.Cancel):
     """Cancel an invitation."""
-
-    title = platform.Cancel.title
-    text = platform.Cancel.text
-
-    def act(self, form: Form) -> Text:
-        actions.cancel_invitation(by=self.staff.principal, tenant_id=self.tenant.pk, invitation_id=self.invitation.pk)
-        return _("The invitation is cancelled.")
 
 
 def _find(tenant: Tenant, invitation_id: UUID) -> AdminInvitation | EndUserInvitation:

@@ -16,8 +16,8 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.lists import ActiveFilter, ChoiceFilter, TenantModelAdmin
-from console.frame.records import Text, moment
+from console.frame.lists import ActiveFilter, ChoiceFilter, TenantModelAdmin, column, joined_column, time_column
+from console.frame.records import NOTHING, Text
 from console.frame.scope import tenant_at
 from console.people import queries
 from mfa import factors
@@ -65,15 +65,11 @@ def is_large() -> bool:
 
 
 class EndUserActiveFilter(ActiveFilter):
-    """Active or deactivated."""
-
     parameter_name = "active"
     options = (("yes", _("active")), ("no", _("deactivated")))
 
 
 class ProviderFilter(ChoiceFilter):
-    """The identity provider of the user."""
-
     title = _("provider")
     parameter_name = column = "provider"
 
@@ -96,8 +92,6 @@ class ClientFilter(ChoiceFilter):
 
 
 class FactorFilter(ChoiceFilter):
-    """The second factors of the user."""
-
     title = _("second factor")
     parameter_name = "factor"
     options = (
@@ -165,35 +159,18 @@ class EndUserAdmin(TenantModelAdmin):
             )
         return queryset.filter(pk__in=ids), False
 
-    @admin.display(description=_("E-mail"))
-    def person(self, user: EndUser) -> SafeString:
-        return link("admin:person", user.pk, user.email)
-
-    @admin.display(description=_("Name"), empty_value="–")
-    def display_name(self, user: EndUser) -> str | None:
-        return user.name or None
-
-    @admin.display(description=_("State"))
-    def state(self, user: EndUser) -> SafeString:
-        return tag(_("active"), "is-good") if user.active else tag(_("deactivated"), "is-bad")
-
-    @admin.display(description=_("Second factors"), empty_value="–")
-    def second_factors(self, user: EndUser) -> str | None:
-        return ", ".join(user.mfa_methods) or None
-
-    @admin.display(description=_("Registered"))
-    def registered(self, user: EndUser) -> str:
-        return moment(user.created_at)
-
-    @admin.display(description=_("Last sign-in"))
-    def signed_in(self, user: EndUser) -> str:
-        return moment(user.last_login)
+    person = column(_("E-mail"), lambda user: link("admin:person", user.pk, user.email))
+    display_name = column(_("Name"), lambda user: user.name or None)
+    state = column(
+        _("State"), lambda user: tag(_("active"), "is-good") if user.active else tag(_("deactivated"), "is-bad")
+    )
+    second_factors = joined_column(_("Second factors"), "mfa_methods")
+    registered = time_column(_("Registered"), "created_at")
+    signed_in = time_column(_("Last sign-in"), "last_login")
 
 
 @admin.register(Group)
 class GroupAdmin(TenantModelAdmin):
-    """Groups by name, with their roles."""
-
     view_permission = "groups:read"
     audited_as = "group"
     list_title = _("Groups")
@@ -209,23 +186,18 @@ class GroupAdmin(TenantModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return super().get_queryset(request).prefetch_related("roles").order_by(Lower("name"))
 
-    @admin.display(description=_("Name"))
-    def group(self, group: Group) -> SafeString:
-        return link("admin:group", group.pk, group.name)
+    group = column(_("Name"), lambda group: link("admin:group", group.pk, group.name))
+    role_names = column(_("Roles"), lambda group: ", ".join(sorted(role.name for role in group.roles.all())) or None)
+    created = time_column(_("Created"), "created_at")
 
-    @admin.display(description=_("Roles"), empty_value="–")
-    def role_names(self, group: Group) -> str | None:
-        return ", ".join(sorted(role.name for role in group.roles.all())) or None
 
-    @admin.display(description=_("Created"))
-    def created(self, group: Group) -> str:
-        return moment(group.created_at)
+def _first_permissions(role: Role) -> str:
+    shown, further = role.permissions[:4], len(role.permissions) - 4
+    return ", ".join(shown) + (f" (+{further})" if further > 0 else "") or NOTHING
 
 
 @admin.register(Role)
 class RoleAdmin(TenantModelAdmin):
-    """Roles by name."""
-
     view_permission = "roles:read"
     audited_as = "role"
     list_title = _("Roles")
@@ -241,22 +213,10 @@ class RoleAdmin(TenantModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return super().get_queryset(request).order_by(Lower("name"))
 
-    @admin.display(description=_("Name"))
-    def role(self, role: Role) -> SafeString:
-        return link("admin:role", role.pk, role.name)
-
-    @admin.display(description=_("Permissions"), empty_value="–")
-    def grants(self, role: Role) -> str:
-        shown, further = role.permissions[:4], len(role.permissions) - 4
-        return ", ".join(shown) + (f" (+{further})" if further > 0 else "")
-
-    @admin.display(description=_("Kind"))
-    def origin(self, role: Role) -> str:
-        return str(_("built-in") if role.built_in else _("custom"))
-
-    @admin.display(description=_("Created"))
-    def created(self, role: Role) -> str:
-        return moment(role.created_at)
+    role = column(_("Name"), lambda role: link("admin:role", role.pk, role.name))
+    grants = column(_("Permissions"), _first_permissions)
+    origin = column(_("Kind"), lambda role: str(_("built-in") if role.built_in else _("custom")))
+    created = time_column(_("Created"), "created_at")
 
 
 @admin.register(EndUserSession)
@@ -288,30 +248,10 @@ class EndUserSessionAdmin(TenantModelAdmin):
             return queryset, False
         return queryset.filter(user_id__in=found(EndUser.objects.all(), words)), False
 
-    @admin.display(description=_("User"))
-    def person(self, session: EndUserSession) -> SafeString:
-        return link("admin:person", session.user_id, session.user.email)
-
-    @admin.display(description=_("User agent"), empty_value="–")
-    def browser(self, session: EndUserSession) -> str | None:
-        return session.user_agent[:60] or None
-
-    @admin.display(description=_("Signed in with"), empty_value="–")
-    def how(self, session: EndUserSession) -> str | None:
-        return ", ".join(session.amr) or None
-
-    @admin.display(description=_("Created"))
-    def began(self, session: EndUserSession) -> str:
-        return moment(session.auth_time)
-
-    @admin.display(description=_("Last used"))
-    def used(self, session: EndUserSession) -> str:
-        return moment(session.last_used_at)
-
-    @admin.display(description=_("Expires"))
-    def expires(self, session: EndUserSession) -> str:
-        return moment(session.expires_at)
-
-    @admin.display(description=_("Ended"), empty_value="–")
-    def ended(self, session: EndUserSession) -> str | None:
-        return session.end_reason or None
+    person = column(_("User"), lambda session: link("admin:person", session.user_id, session.user.email))
+    browser = column(_("User agent"), lambda session: session.user_agent[:60] or None)
+    how = joined_column(_("Signed in with"), "amr")
+    began = time_column(_("Created"), "auth_time")
+    used = time_column(_("Last used"), "last_used_at")
+    expires = time_column(_("Expires"), "expires_at")
+    ended = column(_("Ended"), lambda session: session.end_reason or None)

@@ -12,8 +12,8 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from console.frame.access import Context
-from console.frame.confirm import CreateView, DeleteView, EditView, RowView, TenantConfirmView, TypedName
+from console.frame.access import Arguments, Context
+from console.frame.confirm import RowView, TenantConfirmView
 from console.frame.records import Text
 from console.people import forms
 from console.people.end_user import EndUserConfirmView
@@ -29,23 +29,18 @@ ON_A_PAGE: Final = 50
 FOUND: Final = 20
 
 Memberships = QuerySet[GroupMembership] | QuerySet[RoleBinding]
-
-
 Row = TypeVar("Row", Group, Role)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[Row]):
-    """Groups or roles: their rows, the rows that name their members, and the actions that change both."""
+    """Groups or roles: their rows, the rows that name their members, and the actions that change these."""
 
     # The name of the id, in paths and in actions.
     key: str
     rows: QuerySet[Row]
     unknown: type[NotFound]
     memberships: Memberships
-    create: Callable[..., Row]
-    update: Callable[..., Row]
-    delete: Callable[..., None]
     add: Callable[..., int]
     remove: Callable[..., int]
 
@@ -100,40 +95,8 @@ class KindView(RowView[Group | Role], TenantConfirmView):
     def find(self) -> Group | Role:
         return self.kind.find(self.kwargs[self.kind.key])
 
-
-class CreateKindView(CreateView[Group | Role], TenantConfirmView):
-    """Create a group or a role."""
-
-    kind: ClassVar[GroupsOrRoles]
-    done: ClassVar[Text]
-
-    def act(self, form: django_forms.Form) -> Text:
-        self.row = self.kind.create(tenant_id=self.tenant.pk, by=self.staff.principal, **form.cleaned_data)
-        return self.done
-
-
-class EditKindView(EditView[Group | Role], KindView):
-    """Change a group or a role."""
-
-    action = Action.GRANT_ROLES
-
-    def update(self, changes: Context) -> None:
-        key = {self.kind.key: self.row.pk}
-        self.kind.update(tenant_id=self.tenant.pk, by=self.staff.principal, changes=changes, **key)
-
-
-class DeleteKindView(DeleteView[Group | Role], KindView):
-    """Delete a group or a role; its name must be typed."""
-
-    form_class = TypedName
-    done: ClassVar[Text]
-
-    def get_form_kwargs(self) -> Context:
-        return {**super().get_form_kwargs(), "wanted": self.row.name}
-
-    def act(self, form: django_forms.Form) -> Text:
-        self.kind.delete(tenant_id=self.tenant.pk, by=self.staff.principal, **{self.kind.key: self.row.pk})
-        return self.done
+    def arguments(self) -> Arguments:
+        return {"tenant_id": self.tenant.pk, "by": self.staff.principal, self.kind.key: self.row.pk}
 
 
 class AddMembersView(KindView):
@@ -167,8 +130,7 @@ class AddMembersView(KindView):
         return {**super().get_context_data(**kwargs), "q": self.words, "found": self.found, "most": FOUND}
 
     def act(self, form: django_forms.Form) -> Text:
-        users = {self.kind.key: self.row.pk, "user_ids": [UUID(key) for key in form.cleaned_data["chosen"]]}
-        number = self.kind.add(tenant_id=self.tenant.pk, by=self.staff.principal, **users)
+        number = self.kind.add(**self.arguments(), user_ids=[UUID(key) for key in form.cleaned_data["chosen"]])
         return ngettext("%(number)s user is added.", "%(number)s users are added.", number) % {"number": number}
 
 
@@ -177,7 +139,6 @@ class RemoveMemberView(EndUserConfirmView):
 
     dangerous = False
     kind: ClassVar[GroupsOrRoles]
-    done: ClassVar[Text]
 
     def load(self) -> None:
         super().load()
@@ -203,7 +164,6 @@ class EndUserMembershipsView(EndUserConfirmView):
     submit = _("Save")
     dangerous = False
     kind: ClassVar[GroupsOrRoles]
-    done: ClassVar[Text]
 
     def get_form_kwargs(self) -> Context:
         rows = self.kind.rows.order_by("name").values_list("pk", "name")[: forms.MOST_BOXES]

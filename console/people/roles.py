@@ -7,36 +7,33 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import staff_at
+from console.frame.confirm import CreateView, EditView, TenantConfirmView, TypedDeleteView
 from console.frame.records import render_page
 from console.frame.tenant_pages import tenant_page
 from console.people import forms
 from console.people.memberships import (
     ON_A_PAGE,
     AddMembersView,
-    CreateKindView,
-    DeleteKindView,
-    EditKindView,
     EndUserMembershipsView,
     GroupsOrRoles,
     Kind,
+    KindView,
     RemoveMemberView,
     members_page,
 )
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
-from userflow.accounts.models import Role, RoleBinding
+from userflow.accounts.models import Group, Role, RoleBinding
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION
 from userflow.errors import UnknownRoleId
 from userflow.roles import actions
+from userflow.sessions.assurance import Action
 
 ROLES: Final = Kind(
     "role_id",
     Role.objects.all(),
     UnknownRoleId,
     RoleBinding.objects.all(),
-    create=actions.create_role,
-    update=actions.update_role,
-    delete=actions.delete_role,
     add=actions.bind_users,
     remove=actions.unbind_users,
 )
@@ -72,9 +69,8 @@ class RoleView:
     list_page = "admin:userflow_role_changelist"
 
 
-class CreateRole(RoleView, CreateKindView):
-    """Create a role."""
-
+class CreateRole(RoleView, CreateView[Role], TenantConfirmView):
+    call = staticmethod(actions.create_role)
     title = _("Add role")
     text = _(
         "Permissions of your own applications can be chosen freely; those of the platform only if you hold them yourself."
@@ -83,34 +79,31 @@ class CreateRole(RoleView, CreateKindView):
     done = _("The role is created. Give it to users or to a group.")
 
 
-class EditRole(RoleView, EditKindView):
+class EditRole(RoleView, EditView[Group | Role], KindView):
     """Change a role's name, description or permissions."""
 
+    action = Action.GRANT_ROLES
+    call = staticmethod(actions.update_role)
     title = _("Edit role")
     text = _("The change applies to everyone who has the role from their next request on.")
     form_class = forms.RoleForm
-    saved = _("The role is saved.")
+    done = _("The role is saved.")
 
 
-class DeleteRole(RoleView, DeleteKindView):
-    """Delete a role."""
-
+class DeleteRole(RoleView, TypedDeleteView[Group | Role], KindView):
+    call = staticmethod(actions.delete_role)
     title = _("Delete role")
     text = _("Everyone who has it loses it from the next request on, and it is removed from all groups.")
     done = _("The role is deleted.")
 
 
 class AddHolders(RoleView, AddMembersView):
-    """Give a role to end users."""
-
     permissions = (*RoleView.permissions, "endusers:read")
     title = _("Add users to the role %(name)s")
     text = _("They have its permissions from their next request on.")
 
 
 class RemoveHolder(RoleView, RemoveMemberView):
-    """Remove a role from an end user."""
-
     permissions = (*RoleView.permissions, "endusers:read")
     title = _("Remove the role %(name)s")
     text = _("%(email)s loses it from the next request on, unless a group also gives it.")

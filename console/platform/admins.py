@@ -1,5 +1,6 @@
 """One admin user: the record, the sessions, the latest events, and the pages that change it."""
 
+from functools import partial
 from uuid import UUID
 
 from django.forms import Form
@@ -9,29 +10,15 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from console.frame.access import Context, Staff, needs, staff_at
-from console.frame.confirm import CreateView, EditView, RowView
-from console.frame.forms import Reason
-from console.frame.records import (
-    BAD,
-    GOOD,
-    NOTHING,
-    Button,
-    Cell,
-    Record,
-    Table,
-    Text,
-    buttons_to,
-    moment,
-    record_page,
-)
+from console.frame.access import Arguments, Context, Staff, needs, staff_at
+from console.frame.confirm import CreateView, EmailEditView, RowView
+from console.frame.records import Button, Cell, Record, Table, Text, Tone, buttons_to, mono, record_page
 from console.frame.scope import chosen_tenant
 from console.platform.audit_logs import of_target
 from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, RecordForm, roles_for
-from console.signin.enrollment_passes import IssuePassView
+from console.signin.lost_factors import IssuePassView, ResetFactorsView
 from console.signin.proofs import ProofConfirmView, proof_in
 from console.signin.views import agent
-from mfa.factors import reset_factors
 from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import AdminUser
 from userflow.accounts.realms import ADMINS
@@ -57,28 +44,22 @@ def show(request: HttpRequest, user_id: UUID) -> HttpResponse:
     user = _find(staff, user_id)
     roles = sorted(role.name for role in user.roles.all())
     facts = (
-        (_("State"), Cell(_("active"), tone=GOOD) if user.active else Cell(_("deactivated"), tone=BAD)),
-        (_("E-mail address"), Cell(user.email)),
-        (_("Name"), Cell(f"{user.first_name} {user.last_name}".strip() or NOTHING)),
-        (_("Scope"), Cell(user.tenant.name if user.tenant else _("the platform"))),
-        (_("Roles"), Cell(", ".join(roles) or NOTHING)),
-        (_("Second factors"), Cell(", ".join(user.mfa_methods) or _("none"))),
-        (_("Last sign-in"), Cell(moment(user.last_login))),
-        (_("Created"), Cell(moment(user.created_at))),
-        (_("Id"), Cell(user.pk, mono=True)),
+        (_("State"), Cell(_("active"), tone=Tone.GOOD) if user.active else Cell(_("deactivated"), tone=Tone.BAD)),
+        (_("E-mail address"), user.email),
+        (_("Name"), f"{user.first_name} {user.last_name}".strip()),
+        (_("Scope"), user.tenant.name if user.tenant else _("the platform")),
+        (_("Roles"), roles),
+        (_("Second factors"), user.mfa_methods or _("none")),
+        (_("Last sign-in"), user.last_login),
+        (_("Created"), user.created_at),
+        (_("Id"), mono(user.pk)),
     )
     tables = [_sessions(user)] if staff.may("sessions:read") or user.pk == staff.user.pk else []
     if staff.may("audit:read"):
         tables.append(of_target(user.pk, within=staff.user.tenant_id))
+    buttons = _buttons(staff, user)
     return record_page(
-        request,
-        Record(
-            title=user.username,
-            facts=facts,
-            tables=tables,
-            buttons=_buttons(staff, user),
-            back=reverse(LIST),
-        ),
+        request, Record(title=user.username, facts=facts, tables=tables, buttons=buttons, back=reverse(LIST))
     )
 
 
@@ -106,13 +87,7 @@ def _sessions(user: AdminUser) -> Table:
         title=_("Sessions"),
         headers=(_("Created"), _("Expires"), _("Address"), _("Signed in with"), _("User agent")),
         rows=[
-            (
-                Cell(moment(row.created_at)),
-                Cell(moment(row.expires_at)),
-                Cell(row.address or NOTHING, mono=True),
-                Cell(", ".join(row.amr) or NOTHING),
-                Cell(row.user_agent or NOTHING),
-            )
+            (row.created_at, row.expires_at, mono(row.address), row.amr, row.user_agent)
             for row in found[:MOST_SESSIONS]
         ],
         empty=_("This user has no active session."),
@@ -120,8 +95,6 @@ def _sessions(user: AdminUser) -> Table:
 
 
 class CreateAdmin(CreateView[AdminUser]):
-    """Create an admin user with a first password."""
-
     permissions = ("admins:write",)
     page = PAGE
     list_page = LIST
@@ -129,15 +102,11 @@ class CreateAdmin(CreateView[AdminUser]):
     title = _("Add admin user")
     text = _("Operators work for the platform. A tenant admin sees only that tenant.")
     form_class = NewAdminForm
+    call = staticmethod(partial(actions.create_admin_user, tenant_id=None))
+    done = _("The admin user is created. A second factor is enrolled at the first sign-in.")
 
     def get_form_kwargs(self) -> Context:
         return {**super().get_form_kwargs(), "staff": self.staff, "chosen": chosen_tenant(self.request)}
-
-    def act(self, form: Form) -> Text:
-        self.row, _ticket = actions.create_admin_user(
-            **{"tenant_id": None, **form.cleaned_data}, by=self.staff.principal
-        )
-        return _("The admin user is created. A second factor is enrolled at the first sign-in.")
 
 
 class AdminConfirmView(RowView[AdminUser]):
@@ -145,6 +114,7 @@ class AdminConfirmView(RowView[AdminUser]):
 
     permissions = ("admins:write",)
     page = PAGE
+    key = "user_id"
     named_by = "username"
 
     def find(self) -> AdminUser:
@@ -157,27 +127,17 @@ def edit(request: HttpRequest, user_id: UUID) -> HttpResponse:
     return view.as_view()(request, user_id=user_id)
 
 
-class EditRecord(EditView[AdminUser], AdminConfirmView):
-    """Change the record of an admin user."""
-
+class EditRecord(EmailEditView[AdminUser], AdminConfirmView):
+    call = staticmethod(actions.update_admin_user)
     title = _("Edit %(name)s")
-    saved = _("The admin user is saved.")
+    done = _("The admin user is saved.")
     proof: dict[str, str] | None = None
 
     def get_initial(self) -> Context:
         return {name: getattr(self.row, name) for name in RecordForm.base_fields}
 
-    def update(self, changes: Context) -> Text | None:
-        changed = actions.update_admin_user(
-            user_id=self.row.pk,
-            by=self.staff.principal,
-            changes=changes,
-            proof=self.proof,
-            user_agent=agent(self.request),
-        )
-        if changes.get("email", changed.email) != changed.email:
-            return _("The new address applies once it is verified by the mail that was sent to it.")
-        return None
+    def arguments(self) -> Arguments:
+        return {**super().arguments(), "proof": self.proof, "user_agent": agent(self.request)}
 
 
 class EditAdmin(EditRecord):
@@ -212,66 +172,38 @@ class EditOwnRecord(ProofConfirmView, EditRecord):
 
 
 class Activate(AdminConfirmView):
-    """Activate a deactivated admin user."""
-
     title = _("Activate %(name)s")
     text = _("The user can sign in again, with the password and the factors from before.")
-
-    def act(self, form: Form) -> Text:
-        actions.set_admin_active(user_id=self.row.pk, active=True, by=self.staff.principal)
-        return _("The admin user is active.")
+    call = staticmethod(partial(actions.set_admin_active, active=True))
+    done = _("The admin user is active.")
 
 
 class Deactivate(AdminConfirmView):
-    """Deactivate an admin user; all sessions end."""
-
     action = Action.END_SESSIONS_OF_OTHERS
     title = _("Deactivate %(name)s")
     text = _("All sessions end at once and the user cannot sign in. The record stays and can be activated again.")
-
-    def act(self, form: Form) -> Text:
-        actions.set_admin_active(user_id=self.row.pk, active=False, by=self.staff.principal)
-        return _("The admin user is deactivated.")
+    call = staticmethod(partial(actions.set_admin_active, active=False))
+    done = _("The admin user is deactivated.")
 
 
-class ResetFactors(AdminConfirmView):
-    """Remove the factors of an admin user who has lost them."""
-
-    action = Action.RESET_FACTORS
+class ResetFactors(ResetFactorsView[AdminUser], AdminConfirmView):
+    realm = ADMINS
     title = _("Reset the factors of %(name)s")
     text = _(
         "Passkeys, authenticator app, backup codes and all sessions of this user end. Make sure that it is the user "
         "who asks. The user receives an enrollment pass by mail, to add a new factor within an hour."
     )
     submit = _("Reset factors")
-    form_class = Reason
-
-    def act(self, form: Form) -> Text:
-        reset_factors(
-            realm=ADMINS,
-            tenant_id=None,
-            user_id=self.row.pk,
-            reason=form.cleaned_data["reason"],
-            by=self.staff.principal,
-        )
-        return _("The factors are removed. The user receives an enrollment pass by mail.")
+    done = _("The factors are removed. The user receives an enrollment pass by mail.")
 
 
-class IssuePass(IssuePassView, AdminConfirmView):
+class IssuePass(IssuePassView[AdminUser], AdminConfirmView):
     """Let an admin user without a second factor add one."""
 
     realm = ADMINS
 
-    def names(self) -> Context:
-        return {"email": self.row.email}
-
-    def recipient(self) -> AdminUser:
-        return self.row
-
 
 class EndAllSessions(AdminConfirmView):
-    """Sign an admin user out everywhere."""
-
     title = _("End all sessions of %(name)s")
     text = _("The user is signed out everywhere from the next request on and can sign in again.")
     submit = _("End sessions")
@@ -281,7 +213,5 @@ class EndAllSessions(AdminConfirmView):
         self.action = None if self.row.pk == self.staff.user.pk else Action.END_SESSIONS_OF_OTHERS
 
     def act(self, form: Form) -> Text:
-        ended = sessions.end_all_sessions(
-            by=self.staff.principal, user_id=self.row.pk, tenant_id=self.staff.user.tenant_id
-        )
+        ended = sessions.end_all_sessions(**self.arguments(), tenant_id=self.staff.user.tenant_id)
         return ngettext("%(number)d session has ended.", "%(number)d sessions have ended.", ended) % {"number": ended}

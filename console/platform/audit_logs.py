@@ -25,7 +25,7 @@ from console.frame.access import Context, needs, staff_at
 from console.frame.confirm import ConfirmView
 from console.frame.events import EventSearch
 from console.frame.forms import FormOptions, Line, Pick
-from console.frame.records import BAD, GOOD, MIND, NOTHING, Cell, Table, Text, render_page
+from console.frame.records import Cell, Table, Text, Tone, mono, render_page
 from userflow.audit.actions import PLATFORM, Filters, export_events, page_of_events
 
 Event = Context
@@ -49,7 +49,7 @@ COLUMNS: Final = (
     "tenant_id",
     "details",
 )
-_TONES = {"success": GOOD, "refused": MIND, "failed": BAD}
+_TONES = {"success": Tone.GOOD, "refused": Tone.WARNING, "failed": Tone.BAD}
 # Spreadsheets take a cell that begins with one of these for a formula (OWASP, CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -78,25 +78,21 @@ class ExportForm(SearchForm):
     before = None  # type: ignore[assignment]  # Django's way to leave an inherited field out
 
 
-def _events(rows: list[Event], *, with_tenant: bool) -> list[tuple[Cell, ...]]:
+def _events(rows: list[Event], *, with_tenant: bool) -> list[tuple[object, ...]]:
     return [
         (
-            Cell(f"{row['at']:%Y-%m-%d %H:%M:%S}"),
-            Cell(row["action"]),
-            Cell(row["outcome"], tone=_TONES.get(str(row["outcome"]), MIND)),
-            Cell(f"{row['actor_kind']} {row['actor_id']}".strip(), mono=True),
-            Cell(f"{row['target_kind']} {row['target_id']}".strip() or NOTHING, mono=True),
-            Cell(row["address"] or NOTHING, mono=True),
-            Cell(_details(row["details"]), mono=True),
-            *([Cell(row["tenant_id"] or NOTHING, mono=True)] if with_tenant else []),
+            f"{row['at']:%Y-%m-%d %H:%M:%S}",
+            row["action"],
+            Cell(row["outcome"], tone=_TONES.get(str(row["outcome"]), Tone.WARNING)),
+            mono(f"{row['actor_kind']} {row['actor_id']}".strip()),
+            mono(f"{row['target_kind']} {row['target_id']}".strip()),
+            mono(row["address"]),
+            # The spaces let a narrow column break lines between fields instead of inside words.
+            mono(json.dumps(row["details"], ensure_ascii=False) if row["details"] else None),
+            *([mono(row["tenant_id"])] if with_tenant else []),
         )
         for row in rows
     ]
-
-
-def _details(details: object) -> str:
-    # The spaces let a narrow column break lines between fields instead of inside words.
-    return json.dumps(details, ensure_ascii=False) if details else NOTHING
 
 
 def _headers(*, with_tenant: bool) -> tuple[Text, ...]:

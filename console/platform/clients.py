@@ -7,28 +7,9 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Context, Staff, needs, staff_at
-from console.frame.confirm import (
-    ChosenTenantConfirmView,
-    CreateView,
-    DeleteView,
-    EditView,
-    RowView,
-    SecretView,
-)
-from console.frame.records import (
-    BAD,
-    GOOD,
-    NOTHING,
-    Button,
-    Cell,
-    Record,
-    Text,
-    buttons_to,
-    moment,
-    record_page,
-    yes_or_no,
-)
+from console.frame.access import Arguments, Staff, needs, staff_at
+from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView, SecretView
+from console.frame.records import NOTHING, Button, Cell, Record, Text, Tone, buttons_to, moment, record_page
 from console.frame.scope import tenant_at
 from console.platform.forms import ClientChangesForm, ClientForm, OverlapForm
 from userflow.accounts.models import CONFIDENTIAL, Client
@@ -48,11 +29,11 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
     """A client."""
     client = _find(request, client_id)
     facts = (
-        (_("State"), Cell(_("active"), tone=GOOD) if client.active else Cell(_("deactivated"), tone=BAD)),
+        (_("State"), Cell(_("active"), tone=Tone.GOOD) if client.active else Cell(_("deactivated"), tone=Tone.BAD)),
         (_("Client id"), Cell(client.pk, mono=True)),
         (_("Type"), Cell(client.type)),
-        (_("Default client"), yes_or_no(client.is_default)),
-        (_("Self-registration"), yes_or_no(client.self_registration)),
+        (_("Default client"), client.is_default),
+        (_("Self-registration"), client.self_registration),
         (_("Scopes"), Cell(", ".join(client.scopes) or NOTHING)),
         (_("Redirect URIs"), Cell(", ".join(client.redirect_uris) or NOTHING)),
         (_("Tags"), Cell(", ".join(client.tags) or NOTHING)),
@@ -111,12 +92,13 @@ class EditClient(EditView[Client], ClientConfirmView):
     title = _("Edit %(name)s")
     text = _("The change applies from the next request of the application on.")
     form_class = ClientChangesForm
-    saved = _("The client is saved.")
+    done = _("The client is saved.")
 
-    def update(self, changes: Context) -> None:
+    def update(self, changes: Arguments) -> Text:
         actions.update_client(
             tenant_id=self.row.tenant_id, client_id=self.row.pk, by=self.staff.principal, changes=changes
         )
+        return self.done
 
 
 class Activate(ClientConfirmView):

@@ -1,7 +1,7 @@
 """Directories of the chosen tenant: their configuration without secrets, and their runs."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 from uuid import UUID
 
 from django.conf import settings
@@ -11,24 +11,20 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from console.frame import labels
-from console.frame.access import Context, Staff, needs, staff_at
+from console.frame.access import Arguments, Context, Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, DeleteView, EditView, RowView
 from console.frame.records import (
-    BAD,
-    GOOD,
-    MIND,
-    NOTHING,
-    PLAIN,
     Button,
     Cell,
     Record,
     Table,
     Text,
+    Tone,
     buttons_to,
     moment,
+    mono,
     never_stored,
     record_page,
-    yes_or_no,
 )
 from console.frame.scope import tenant_at
 from console.platform.forms import ScheduleForm, SyncForm
@@ -49,7 +45,14 @@ LIST: Final = "admin:directories"
 PAGE: Final = "admin:directory"
 MOST_SHOWN: Final = 100
 RUNS_SHOWN = 20
-_TONES = {RUNNING: PLAIN, SUCCEEDED: GOOD, FAILED: BAD, REFUSED: BAD, INCOMPLETE: MIND, INTERRUPTED: MIND}
+_TONES = {
+    RUNNING: Tone.PLAIN,
+    SUCCEEDED: Tone.GOOD,
+    FAILED: Tone.BAD,
+    REFUSED: Tone.BAD,
+    INCOMPLETE: Tone.WARNING,
+    INTERRUPTED: Tone.WARNING,
+}
 _KINDS = {"active_directory": "Active Directory", "entra_id": "Entra ID"}
 _TARGET: dict[str, Text] = {
     "server": _("Server"),
@@ -70,7 +73,7 @@ def _find(request: HttpRequest, config_id: UUID) -> actions.Shown:
 
 def _run_state(run: DirectoryRun | None) -> Cell:
     if run is None:
-        return Cell(_("never"), tone=PLAIN)
+        return Cell(_("never"), tone=Tone.PLAIN)
     shown = labels.state(run.state)
     return Cell(f"{shown} ({_('dry run')})" if run.dry_run else shown, tone=_TONES[run.state])
 
@@ -85,11 +88,11 @@ def listed(request: HttpRequest) -> HttpResponse:
         rows=[
             (
                 Cell(shown.config.name, link=reverse(PAGE, args=[shown.config.pk])),
-                Cell(_KINDS[shown.config.kind]),
-                yes_or_no(shown.config.enabled),
+                _KINDS[shown.config.kind],
+                shown.config.enabled,
                 _run_state(shown.last_run),
-                Cell(moment(shown.last_run.finished_at if shown.last_run else None)),
-                Cell(moment(shown.config.next_run_at)),
+                shown.last_run.finished_at if shown.last_run else None,
+                shown.config.next_run_at,
             )
             for shown in found.rows
         ],
@@ -103,17 +106,17 @@ def listed(request: HttpRequest) -> HttpResponse:
 def show(request: HttpRequest, config_id: UUID) -> HttpResponse:
     """One directory with its runs."""
     config = _find(request, config_id).config
-    every = _("%(n)d minutes") % {"n": config.sync_every_minutes} if config.sync_every_minutes else NOTHING
-    facts: list[tuple[Text, Cell]] = [
-        (_("Kind"), Cell(_KINDS[config.kind])),
-        (_("Enabled"), yes_or_no(config.enabled)),
-        *((_TARGET[name], Cell(config.target.get(name) or NOTHING, mono=True)) for name in actions.TARGET[config.kind]),
-        (_("Secret stored"), Cell(moment(config.secret_set_at))),
-        (_("User filter"), Cell(config.user_filter or NOTHING, mono=True)),
-        (_("Mapped groups"), Cell(len(config.groups))),
-        (_("Deactivation limit"), Cell(f"{config.max_deactivation_percent} %")),
-        (_("Interval"), Cell(every)),
-        (_("Next run"), Cell(moment(config.next_run_at))),
+    every = config.sync_every_minutes
+    facts: list[tuple[Text, object]] = [
+        (_("Kind"), _KINDS[config.kind]),
+        (_("Enabled"), config.enabled),
+        *((_TARGET[name], mono(config.target.get(name))) for name in actions.TARGET[config.kind]),
+        (_("Secret stored"), config.secret_set_at),
+        (_("User filter"), mono(config.user_filter)),
+        (_("Mapped groups"), len(config.groups)),
+        (_("Deactivation limit"), f"{config.max_deactivation_percent} %"),
+        (_("Interval"), _("%(n)d minutes") % {"n": every} if every else None),
+        (_("Next run"), config.next_run_at),
     ]
     buttons = _buttons(staff_at(request), config.pk)
     return record_page(
@@ -130,13 +133,13 @@ def _runs(config: DirectoryConfig) -> Table:
         rows=[
             (
                 Cell(moment(run.started_at), link=reverse("admin:directory_run", args=[config.pk, run.pk])),
-                Cell(run.trigger),
+                run.trigger,
                 _run_state(run),
-                Cell(run.users_found),
-                Cell(run.users_created),
-                Cell(run.users_updated),
-                Cell(run.users_deactivated),
-                Cell(run.users_skipped),
+                run.users_found,
+                run.users_created,
+                run.users_updated,
+                run.users_deactivated,
+                run.users_skipped,
             )
             for run in found.rows
         ],
@@ -171,19 +174,19 @@ def _run_page(
     request: HttpRequest, run: DirectoryRun, name: str, preview: Sequence[Mapping[str, object]]
 ) -> HttpResponse:
     counts = ("found", "created", "updated", "activated", "deactivated", "skipped")
-    facts: list[tuple[Text, Cell]] = [
+    facts: list[tuple[Text, object]] = [
         (_("State"), _run_state(run)),
-        (_("Reason"), Cell(run.reason or NOTHING)),
-        (_("Triggered by"), Cell(run.trigger)),
-        (_("Mode"), Cell(_("full") if run.full else _("changes only"))),
-        (_("Started"), Cell(moment(run.started_at))),
-        (_("Ended"), Cell(moment(run.finished_at))),
-        *((_("Users %(what)s") % {"what": count}, Cell(getattr(run, f"users_{count}"))) for count in counts),
+        (_("Reason"), run.reason),
+        (_("Triggered by"), run.trigger),
+        (_("Mode"), _("full") if run.full else _("changes only")),
+        (_("Started"), run.started_at),
+        (_("Ended"), run.finished_at),
+        *((_("Users %(what)s") % {"what": count}, getattr(run, f"users_{count}")) for count in counts),
     ]
     skipped = Table(
         title=_("Skipped"),
         headers=(_("Object"), _("Code"), _("Message")),
-        rows=[(Cell(row["external_id"], mono=True), Cell(row["code"]), Cell(row["message"])) for row in run.errors],
+        rows=[(mono(row["external_id"]), row["code"], row["message"]) for row in run.errors],
         empty=_("Nothing was skipped."),
     )
     tables = [skipped, _preview(run, preview)] if run.dry_run else [skipped]
@@ -196,14 +199,7 @@ def _preview(run: DirectoryRun, rows: Sequence[Mapping[str, object]]) -> Table:
     return Table(
         title=_("What would change"),
         headers=(_("Object"), _("Change"), _("Name")),
-        rows=[
-            (
-                Cell(row["external_id"], mono=True),
-                Cell(row["action"]),
-                Cell(row.get("email") or row.get("name") or NOTHING),
-            )
-            for row in rows
-        ],
+        rows=[(mono(row["external_id"]), row["action"], row.get("email") or row.get("name")) for row in rows],
         note=_("Names are shown right after the run only; its record stores none."),
         empty=_("Nothing: the tenant matches the directory.")
         if run.state == SUCCEEDED
@@ -216,6 +212,7 @@ class DirectoryConfirmView(RowView[DirectoryConfig], ChosenTenantConfirmView):
 
     page = PAGE
     list_page = LIST
+    key = "config_id"
 
     def find(self) -> DirectoryConfig:
         return _find(self.request, self.kwargs["config_id"]).config
@@ -225,8 +222,6 @@ class DirectoryConfirmView(RowView[DirectoryConfig], ChosenTenantConfirmView):
 
 
 class Synchronize(DirectoryConfirmView):
-    """Import the changes of the directory."""
-
     permissions = ("directory:sync",)
     title = _("Synchronize %(name)s")
     text = _(
@@ -240,14 +235,9 @@ class Synchronize(DirectoryConfirmView):
     ran: synchronising.Ran
 
     def act(self, form: Form) -> Text:
+        seconds = settings.DIRECTORY_REQUEST_SECONDS
         self.ran = synchronising.synchronise(
-            tenant_id=self.tenant.pk,
-            config_id=self.row.pk,
-            dry_run=self.dry_run,
-            seconds=settings.DIRECTORY_REQUEST_SECONDS,
-            by=self.staff.principal,
-            force=form.cleaned_data["force"],
-            full=form.cleaned_data["full"],
+            **self.arguments(), **form.cleaned_data, dry_run=self.dry_run, seconds=seconds
         )
         return _("The run has ended: %(state)s.") % {"state": self.ran.run.state}
 
@@ -256,8 +246,6 @@ class Synchronize(DirectoryConfirmView):
 
 
 class DryRun(Synchronize):
-    """Show what a synchronization would change."""
-
     title = _("Dry run of %(name)s")
     text = _("The directory is read and compared. Nothing changes.")
     dangerous = False
@@ -265,8 +253,6 @@ class DryRun(Synchronize):
 
 
 class TestDirectory(DirectoryConfirmView):
-    """Connect and read the first few users, changing nothing."""
-
     permissions = ("directory:sync",)
     title = _("Test %(name)s")
     text = _("The platform connects with the stored secret and reads the first users. Nothing changes.")
@@ -283,7 +269,7 @@ class TestDirectory(DirectoryConfirmView):
         sample = Table(
             title=_("The first users as they would be imported"),
             headers=(_("Address"), _("Name")),
-            rows=[(Cell(entry.email or NOTHING), Cell(entry.name or NOTHING)) for entry in self.tried.sample],
+            rows=[(entry.email, entry.name) for entry in self.tried.sample],
             empty=_("The directory returned no users. Check the filter and the permissions of the account."),
         )
         record = Record(
@@ -296,33 +282,23 @@ class TestDirectory(DirectoryConfirmView):
 
 
 class EditDirectory(EditView[DirectoryConfig], DirectoryConfirmView):
-    """Change the name, the schedule and the deactivation limit."""
-
     permissions = ("directory:write",)
     action = Action.CHANGE_CONNECTIONS
     title = _("Edit %(name)s")
     text = _("The server and the secret are changed through the API.")
     form_class = ScheduleForm
-    saved = _("The directory is saved.")
+    done = _("The directory is saved.")
 
-    def update(self, changes: Context) -> None:
-        actions.update_directory(
-            tenant_id=self.tenant.pk,
-            config_id=self.row.pk,
-            by=self.staff.principal,
-            **cast(actions.DirectoryFields, changes),
-        )
+    def update(self, changes: Arguments) -> Text:
+        actions.update_directory(**self.arguments(), **changes)
+        return self.done
 
 
 class DeleteDirectory(DeleteView[DirectoryConfig], DirectoryConfirmView):
-    """Delete a directory with its secret and its runs."""
-
     permissions = ("directory:write",)
     action = Action.CHANGE_CONNECTIONS
     title = _("Delete %(name)s")
     text = _("Its secret and its runs are deleted too. Users who were imported from it stay.")
     submit = _("Delete")
-
-    def act(self, form: Form) -> Text:
-        actions.delete_directory(tenant_id=self.tenant.pk, config_id=self.row.pk, by=self.staff.principal)
-        return _("The directory is deleted. Its users stay.")
+    call = staticmethod(actions.delete_directory)
+    done = _("The directory is deleted. Its users stay.")

@@ -10,27 +10,14 @@ from django.utils.translation import ngettext
 from console.frame import labels
 from console.frame.access import Context, needs, staff_at
 from console.frame.confirm import ConfirmView
-from console.frame.records import (
-    BAD,
-    GOOD,
-    MIND,
-    PLAIN,
-    Button,
-    Cell,
-    Record,
-    Table,
-    Text,
-    buttons_to,
-    moment,
-    record_page,
-)
+from console.frame.records import Button, Cell, Record, Table, Text, Tone, buttons_to, moment, mono, record_page
 from console.platform.forms import AtOnceForm
 from identity_platform.crypto import key_ring
 from tenants import keys
 from userflow.sessions import signing
 from userflow.sessions.assurance import Action
 
-_TONES = {"signing": GOOD, "next": PLAIN, "verifying": MIND}
+_TONES = {"signing": Tone.GOOD, "next": Tone.PLAIN, "verifying": Tone.WARNING}
 
 
 @needs("tenants:read", operators_only=True)
@@ -44,11 +31,11 @@ def signing_keys(request: HttpRequest) -> HttpResponse:
         headers=(_("Key id"), _("State"), _("Signs from"), _("Age"), _("Verifies until")),
         rows=[
             (
-                Cell(key.kid, mono=True),
+                mono(key.kid),
                 Cell(labels.state(key.state), tone=_TONES[key.state]),
-                Cell(moment(key.signs_from)),
-                Cell(_days((now() - key.signs_from).days)),
-                Cell(moment(key.verifies_until)),
+                key.signs_from,
+                _days((now() - key.signs_from).days),
+                key.verifies_until,
             )
             for key in found
         ],
@@ -74,8 +61,6 @@ class SigningKeyView(ConfirmView):
 
 
 class Rotate(SigningKeyView):
-    """Create the next signing key."""
-
     title = _("Rotate the signing keys")
     text = _("A new key is published now and signs in ten minutes. No one is signed out.")
     submit = _("Rotate")
@@ -87,8 +72,6 @@ class Rotate(SigningKeyView):
 
 
 class Withdraw(SigningKeyView):
-    """Reject the tokens of a key from now on."""
-
     title = _("Withdraw a signing key")
     text = _(
         "Do this if the private half of %(kid)s has leaked. Within seconds its tokens are rejected everywhere, and "
@@ -117,7 +100,7 @@ def encryption_keys(request: HttpRequest) -> HttpResponse:
     table = Table(
         title=_("Keys of the key ring"),
         headers=(_("Key id"), _("State"), _("Data keys")),
-        rows=[(Cell(name, mono=True), _state(name), Cell(counted.get(name, 0))) for name in names],
+        rows=[(mono(name), _state(name), counted.get(name, 0)) for name in names],
         empty=_("The key ring is empty."),
     )
     missing = [name for name in counted if name not in ring.ids]
@@ -139,8 +122,10 @@ def encryption_keys(request: HttpRequest) -> HttpResponse:
 def _state(name: str) -> Cell:
     ring = key_ring()
     if name not in ring.ids:
-        return Cell(_("missing"), tone=BAD)
-    return Cell(_("encrypts"), tone=GOOD) if name == ring.primary_id else Cell(_("decrypts only"), tone=MIND)
+        return Cell(_("missing"), tone=Tone.BAD)
+    return (
+        Cell(_("encrypts"), tone=Tone.GOOD) if name == ring.primary_id else Cell(_("decrypts only"), tone=Tone.WARNING)
+    )
 
 
 def _next_step(waiting: int, counted: dict[str, int]) -> Text:

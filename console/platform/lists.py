@@ -1,16 +1,22 @@
 """Lists of admin users, invitations, admin roles and clients."""
 
 from django.contrib import admin
-from django.contrib.admin import SimpleListFilter
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
-from unfold.decorators import display
 
 from console.frame.access import Context, staff_at
 from console.frame.labels import STATES, labelled
-from console.frame.lists import ActiveFilter, ChosenTenantModelAdmin, ConsoleModelAdmin, Pages
+from console.frame.lists import (
+    ActiveFilter,
+    ChoiceFilter,
+    ChosenTenantModelAdmin,
+    ConsoleModelAdmin,
+    Pages,
+    column,
+    joined_column,
+)
 from console.frame.records import NOTHING, Text
 from console.frame.scope import chosen_tenant
 from console.platform import admins, clients, invitations, roles
@@ -18,37 +24,35 @@ from userflow.accounts.models import AdminRole, AdminUser, Client
 from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation
 from userflow.invitations.queries import with_status
 
-_YES_NO = {"active": "success", "deactivated": "danger"}
+_STATE = column(
+    _("State"),
+    lambda row: labelled("active" if row.active else "deactivated"),
+    badges={"active": "success", "deactivated": "danger"},
+)
+_SCOPE = column(_("Scope"), lambda row: row.tenant.name if row.tenant else _("the platform"))
 
 
-class WorksFor(SimpleListFilter):
+class WorksFor(ChoiceFilter):
     """Operators, tenant admins, or those of the chosen tenant. Tenant admins see their own tenant only."""
 
     title = _("scope")
     parameter_name = "side"
 
     def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
+        self.chosen = chosen_tenant(request)
         sides: list[tuple[str, Text]] = [("platform", _("the platform")), ("tenants", _("a tenant"))]
-        if chosen_tenant(request):
+        if self.chosen:
             sides.append(("chosen", _("the chosen tenant")))
         return sides if staff_at(request).is_operator else []
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Model]) -> QuerySet[Model]:
-        match self.value():
-            case "platform":
-                return queryset.filter(tenant=None)
-            case "tenants":
-                return queryset.exclude(tenant=None)
-            case "chosen":
-                tenant = chosen_tenant(request)
-                return queryset.filter(tenant=tenant) if tenant else queryset
-            case _:
-                return queryset
+    def matching(self, rows: QuerySet[Model], value: str) -> QuerySet[Model]:
+        if value == "chosen":
+            return rows.filter(tenant=self.chosen)
+        return rows.filter(tenant__isnull=value == "platform")
 
 
+@admin.register(AdminUser)
 class AdminUserAdmin(ConsoleModelAdmin):
-    """Operators and tenant admins."""
-
     view_permission = "admins:read"
     of_tenant = "tenant_id"
     list_title = _("Admin users")
@@ -79,39 +83,23 @@ class AdminUserAdmin(ConsoleModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return super().get_queryset(request).prefetch_related("roles")
 
-    @admin.display(description=_("Scope"))
-    def works_for(self, user: AdminUser) -> Text:
-        return user.tenant.name if user.tenant else _("the platform")
-
-    @admin.display(description=_("Roles"))
-    def shown_roles(self, user: AdminUser) -> str:
-        return ", ".join(sorted(role.name for role in user.roles.all())) or NOTHING
-
-    @admin.display(description=_("Second factors"))
-    def factors(self, user: AdminUser) -> str:
-        return ", ".join(user.mfa_methods) or NOTHING
-
-    @display(description=_("State"), label=_YES_NO)  # type: ignore[untyped-decorator]  # unfold has no types
-    def state(self, user: AdminUser) -> tuple[str, str]:
-        return labelled("active" if user.active else "deactivated")
+    works_for = _SCOPE
+    shown_roles = column(_("Roles"), lambda user: ", ".join(sorted(role.name for role in user.roles.all())) or NOTHING)
+    factors = joined_column(_("Second factors"), "mfa_methods")
+    state = _STATE
 
 
-class InvitationStatus(SimpleListFilter):
-    """The status of an invitation."""
-
+class InvitationStatus(ChoiceFilter):
     title = _("state")
     parameter_name = "state"
+    options = tuple((state, STATES[state]) for state in (PENDING, EXPIRED, ACCEPTED, CANCELLED))
 
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
-        return [(state, STATES[state]) for state in (PENDING, EXPIRED, ACCEPTED, CANCELLED)]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[AdminInvitation]) -> QuerySet[AdminInvitation]:
-        return with_status(queryset, self.value())
+    def matching(self, rows: QuerySet[AdminInvitation], value: str) -> QuerySet[AdminInvitation]:  # type: ignore[override]  # of invitations only
+        return with_status(rows, value)
 
 
+@admin.register(AdminInvitation)
 class AdminInvitationAdmin(ConsoleModelAdmin):
-    """Invitations to become an admin user."""
-
     view_permission = "invitations:read"
     of_tenant = "tenant_id"
     list_title = _("Admin invitations")
@@ -135,19 +123,12 @@ class AdminInvitationAdmin(ConsoleModelAdmin):
         ),
     )
 
-    @admin.display(description=_("Scope"))
-    def works_for(self, row: AdminInvitation) -> Text:
-        return row.tenant.name if row.tenant else _("the platform")
-
-    @admin.display(description=_("Roles"))
-    def shown_roles(self, row: AdminInvitation) -> str:
-        return ", ".join(row.roles) or NOTHING
-
-    @display(description=_("State"), label=invitations.TONES)  # type: ignore[untyped-decorator]  # unfold has no types
-    def state(self, row: AdminInvitation) -> tuple[str, str]:
-        return labelled(row.status(now()))
+    works_for = _SCOPE
+    shown_roles = joined_column(_("Roles"), "roles")
+    state = column(_("State"), lambda row: labelled(row.status(now())), badges=invitations.TONES)
 
 
+@admin.register(AdminRole)
 class AdminRoleAdmin(ConsoleModelAdmin):
     """Roles of admin users, the same for all tenants."""
 
@@ -157,9 +138,7 @@ class AdminRoleAdmin(ConsoleModelAdmin):
     sortable_by = ()
     ordering = ("name",)
 
-    @admin.display(description=_("Permissions"))
-    def permission_names(self, role: AdminRole) -> str:
-        return ", ".join(sorted(role.permissions))
+    permission_names = column(_("Permissions"), lambda role: ", ".join(sorted(role.permissions)))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return roles.visible_roles(request)
@@ -170,9 +149,8 @@ class AdminRoleAdmin(ConsoleModelAdmin):
         return roles.show(request, object_id)
 
 
+@admin.register(Client)
 class ClientAdmin(ChosenTenantModelAdmin):
-    """Applications of the chosen tenant."""
-
     view_permission = "clients:read"
     list_title = _("Clients")
     empty_title = _("No clients")
@@ -201,6 +179,4 @@ class ClientAdmin(ChosenTenantModelAdmin):
     def default(self, client: Client) -> bool:
         return client.is_default
 
-    @display(description=_("State"), label=_YES_NO)  # type: ignore[untyped-decorator]  # unfold has no types
-    def state(self, client: Client) -> tuple[str, str]:
-        return labelled("active" if client.active else "deactivated")
+    state = _STATE

@@ -6,7 +6,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.frame.access import needs, staff_at
-from console.frame.records import Cell, Record, Table, record_page, yes_or_no
+from console.frame.records import Cell, Record, Table, mono, record_page
 from userflow.accounts.models import AdminRole, AdminUser
 from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS
 
@@ -38,7 +38,7 @@ def show(request: HttpRequest, role_id: str) -> HttpResponse:
     permissions = Table(
         title=_("Permissions"),
         headers=(_("Permission"),),
-        rows=[(Cell(permission, mono=True),) for permission in sorted(role.permissions)],
+        rows=[(mono(permission),) for permission in sorted(role.permissions)],
         empty=_("This role has no permissions."),
     )
     who = Table(
@@ -47,8 +47,8 @@ def show(request: HttpRequest, role_id: str) -> HttpResponse:
         rows=[
             (
                 Cell(user.username, link=reverse("admin:userflow_adminuser_change", args=[user.pk])),
-                Cell(user.email),
-                yes_or_no(user.active),
+                user.email,
+                user.active,
             )
             for user in holders[:MOST_HOLDERS]
         ],

@@ -6,27 +6,13 @@ from typing import TYPE_CHECKING, TypedDict
 import psycopg
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
-from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Context, needs, staff_at
+from console.frame.access import Arguments, Context, needs, staff_at
 from console.frame.confirm import RowView
-from console.frame.records import (
-    BAD,
-    GOOD,
-    MIND,
-    NOTHING,
-    Button,
-    Cell,
-    Record,
-    Table,
-    Text,
-    moment,
-    record_page,
-    yes_or_no,
-)
+from console.frame.records import Button, Cell, Record, Table, Tone, mono, record_page
 from console.platform.forms import ServerForm
 from console.tenants.labels import state_label
 from tenants import servers
@@ -89,52 +75,38 @@ def _counted(rows: QuerySet[TenantDatabase] | QuerySet[WarmDatabase]) -> Coalesc
 def _room(server: "CountedServer") -> Cell:
     share = server.held / server.capacity if server.capacity else 1
     text = _("%(held)d of %(capacity)d") % {"held": server.held, "capacity": server.capacity}
-    return Cell(text, tone=BAD if share >= 1 else MIND if share >= _NEARLY_FULL else GOOD)
+    return Cell(text, tone=Tone.BAD if share >= 1 else Tone.WARNING if share >= _NEARLY_FULL else Tone.GOOD)
 
 
 def _use(connections: Connections | None) -> Cell:
     if connections is None:
-        return Cell(_("does not respond"), tone=BAD)
+        return Cell(_("does not respond"), tone=Tone.BAD)
     text = _("%(used)d of %(most)d") % {"used": connections.used, "most": connections.most}
-    return Cell(text, tone=MIND if connections.used >= connections.most * _NEARLY_FULL else GOOD)
+    return Cell(text, tone=Tone.WARNING if connections.used >= connections.most * _NEARLY_FULL else Tone.GOOD)
 
 
 @needs("tenants:read", operators_only=True)
 def listed(request: HttpRequest) -> HttpResponse:
     """All servers."""
     rows = list(_found().order_by("name"))
-    return record_page(
-        request,
-        Record(
-            title=_("Database servers"),
-            text=_("New tenants go to the accepting server with the most room."),
-            tables=[
-                Table(
-                    title=_("Servers"),
-                    headers=(
-                        _("Name"),
-                        _("Host"),
-                        _("Tenants"),
-                        _("Warm databases"),
-                        _("Connections"),
-                        _("Accepts new tenants"),
-                    ),
-                    rows=[
-                        (
-                            Cell(row.name, link=reverse("admin:server", args=[row.pk])),
-                            Cell(row.host, mono=True),
-                            _room(row),
-                            Cell(row.spare),
-                            _use(connections_of(row)) if place < ASKED_AT_MOST else Cell(NOTHING),
-                            yes_or_no(row.accepts_tenants),
-                        )
-                        for place, row in enumerate(rows)
-                    ],
-                    empty=_("No servers yet. Add one with the command add_database_server."),
-                )
-            ],
-        ),
+    table = Table(
+        title=_("Servers"),
+        headers=(_("Name"), _("Host"), _("Tenants"), _("Warm databases"), _("Connections"), _("Accepts new tenants")),
+        rows=[
+            (
+                Cell(row.name, link=reverse("admin:server", args=[row.pk])),
+                mono(row.host),
+                _room(row),
+                row.spare,
+                _use(connections_of(row)) if place < ASKED_AT_MOST else None,
+                row.accepts_tenants,
+            )
+            for place, row in enumerate(rows)
+        ],
+        empty=_("No servers yet. Add one with the command add_database_server."),
     )
+    text = _("New tenants go to the accepting server with the most room.")
+    return record_page(request, Record(title=_("Database servers"), text=text, tables=[table]))
 
 
 def _server(server_id: int) -> "CountedServer":
@@ -150,35 +122,26 @@ def show(request: HttpRequest, server_id: int) -> HttpResponse:
     server = _server(server_id)
     states = server.databases.values_list("status").annotate(number=Count("pk")).order_by("status")
     edit = Button(_("Edit"), reverse("admin:server_change", args=[server.pk]), "primary")
-    return record_page(
-        request,
-        Record(
-            title=server.name,
-            facts=(
-                (_("Host"), Cell(server.host, mono=True)),
-                (_("Tenants"), _room(server)),
-                (_("Warm databases"), Cell(server.spare)),
-                (_("Connections"), _use(connections_of(server))),
-                (_("Accepts new tenants"), yes_or_no(server.accepts_tenants)),
-                (_("Added"), Cell(moment(server.created_at))),
-            ),
-            tables=[
-                Table(
-                    title=_("Databases by state"),
-                    headers=(_("State"), _("Databases")),
-                    rows=[(Cell(state_label(status)), Cell(number)) for status, number in states],
-                    empty=_("No tenant is on this server yet."),
-                )
-            ],
-            buttons=[edit] if staff_at(request).may("tenants:write") else (),
-            back=reverse("admin:servers"),
-        ),
+    facts = (
+        (_("Host"), mono(server.host)),
+        (_("Tenants"), _room(server)),
+        (_("Warm databases"), server.spare),
+        (_("Connections"), _use(connections_of(server))),
+        (_("Accepts new tenants"), server.accepts_tenants),
+        (_("Added"), server.created_at),
     )
+    table = Table(
+        title=_("Databases by state"),
+        headers=(_("State"), _("Databases")),
+        rows=[(state_label(status), number) for status, number in states],
+        empty=_("No tenant is on this server yet."),
+    )
+    buttons = [edit] if staff_at(request).may("tenants:write") else []
+    back = reverse("admin:servers")
+    return record_page(request, Record(title=server.name, facts=facts, tables=[table], buttons=buttons, back=back))
 
 
 class ChangeServer(RowView[DatabaseServer]):
-    """Change how many tenants a server takes, and whether it takes new ones."""
-
     permissions = ("tenants:write",)
     operators_only = True
     page = "admin:server"
@@ -187,6 +150,8 @@ class ChangeServer(RowView[DatabaseServer]):
     submit = _("Save")
     dangerous = False
     form_class = ServerForm
+    call = staticmethod(change_database_server)
+    done = _("The server is saved.")
 
     def find(self) -> DatabaseServer:
         return _server(self.kwargs["server_id"])
@@ -194,6 +159,5 @@ class ChangeServer(RowView[DatabaseServer]):
     def get_initial(self) -> Context:
         return {"capacity": self.row.capacity, "accepts": self.row.accepts_tenants}
 
-    def act(self, form: Form) -> Text:
-        change_database_server(name=self.row.name, **form.cleaned_data)
-        return _("The server is saved.")
+    def arguments(self) -> Arguments:
+        return {"name": self.row.name}

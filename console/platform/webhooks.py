@@ -11,29 +11,8 @@ from django.utils.translation import ngettext
 
 from console.frame import labels
 from console.frame.access import Context, Staff, needs, staff_at
-from console.frame.confirm import (
-    ChosenTenantConfirmView,
-    CreateView,
-    DeleteView,
-    EditView,
-    RowView,
-    SecretView,
-)
-from console.frame.records import (
-    BAD,
-    GOOD,
-    MIND,
-    NOTHING,
-    PLAIN,
-    Button,
-    Cell,
-    Record,
-    Table,
-    Text,
-    buttons_to,
-    moment,
-    record_page,
-)
+from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView, SecretView
+from console.frame.records import Button, Cell, Record, Table, Text, Tone, buttons_to, mono, record_page
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import reading_purpose
 from console.platform.forms import EndpointChangesForm, EndpointForm, MessageSearch
@@ -45,7 +24,7 @@ LIST: Final = "admin:webhooks"
 PAGE: Final = "admin:webhook"
 SHOWN: Final = 50
 FILTERS: Final = (("", _("All")), (DEAD, _("Dead letters")), (PENDING, _("Pending")))
-_TONES = {PENDING: PLAIN, DELIVERED: GOOD, DEAD: BAD}
+_TONES = {PENDING: Tone.PLAIN, DELIVERED: Tone.GOOD, DEAD: Tone.BAD}
 
 
 def _find(request: HttpRequest, endpoint_id: UUID) -> WebhookEndpoint:
@@ -56,8 +35,8 @@ def _find(request: HttpRequest, endpoint_id: UUID) -> WebhookEndpoint:
 
 def _state(endpoint: WebhookEndpoint) -> Cell:
     if not endpoint.enabled:
-        return Cell(_("disabled: %(reason)s") % {"reason": endpoint.disabled_reason or _("by an admin")}, tone=BAD)
-    return Cell(_("failing"), tone=MIND) if endpoint.failing_since else Cell(_("enabled"), tone=GOOD)
+        return Cell(_("disabled: %(reason)s") % {"reason": endpoint.disabled_reason or _("by an admin")}, tone=Tone.BAD)
+    return Cell(_("failing"), tone=Tone.WARNING) if endpoint.failing_since else Cell(_("enabled"), tone=Tone.GOOD)
 
 
 @needs("webhooks:read")
@@ -72,10 +51,10 @@ def listed(request: HttpRequest) -> HttpResponse:
         rows=[
             (
                 Cell(row.url, link=reverse(PAGE, args=[row.pk])),
-                Cell(", ".join(row.events)),
+                row.events,
                 _state(row),
-                Cell(moment(row.failing_since)),
-                Cell(moment(row.last_delivered_at)),
+                row.failing_since,
+                row.last_delivered_at,
             )
             for row in found
         ],
@@ -91,13 +70,13 @@ def show(request: HttpRequest, endpoint_id: UUID) -> HttpResponse:
     endpoint = _find(request, endpoint_id)
     facts = (
         (_("State"), _state(endpoint)),
-        (_("Events"), Cell(", ".join(endpoint.events))),
-        (_("Description"), Cell(endpoint.description or NOTHING)),
-        (_("Failing since"), Cell(moment(endpoint.failing_since))),
-        (_("Last delivered"), Cell(moment(endpoint.last_delivered_at))),
-        (_("Previous secret expires"), Cell(moment(endpoint.previous_secret_until))),
-        (_("Created"), Cell(moment(endpoint.created_at))),
-        (_("Id"), Cell(endpoint.pk, mono=True)),
+        (_("Events"), endpoint.events),
+        (_("Description"), endpoint.description),
+        (_("Failing since"), endpoint.failing_since),
+        (_("Last delivered"), endpoint.last_delivered_at),
+        (_("Previous secret expires"), endpoint.previous_secret_until),
+        (_("Created"), endpoint.created_at),
+        (_("Id"), mono(endpoint.pk)),
     )
     tables = [_messages(request, endpoint)]
     buttons = _buttons(staff_at(request), endpoint)
@@ -130,16 +109,16 @@ def _messages(request: HttpRequest, endpoint: WebhookEndpoint) -> Table:
     )
 
 
-def _message(row: Context) -> tuple[Cell, ...]:
-    status, response = str(row["status"]), f"{row['last_status'] or ''} {row['last_error']}".strip()
+def _message(row: Context) -> tuple[object, ...]:
+    status = str(row["status"])
     return (
-        Cell(moment(row["created_at"])),
-        Cell(row["event"]),
+        row["created_at"],
+        row["event"],
         Cell(labels.state(status), tone=_TONES[status]),
-        Cell(row["attempts"]),
-        Cell(response or NOTHING),
-        Cell(moment(row["next_attempt_at"]) if status == PENDING else NOTHING),
-        Cell(row["message_id"], mono=True),
+        row["attempts"],
+        f"{row['last_status'] or ''} {row['last_error']}".strip(),
+        row["next_attempt_at"] if status == PENDING else None,
+        mono(row["message_id"]),
     )
 
 
@@ -158,6 +137,7 @@ class EndpointConfirmView(RowView[WebhookEndpoint], ChosenTenantConfirmView):
     permissions = ("webhooks:write",)
     page = PAGE
     list_page = LIST
+    key = "endpoint_id"
     named_by = "url"
 
     def find(self) -> WebhookEndpoint:
@@ -175,48 +155,30 @@ class CreateEndpoint(CreateView[WebhookEndpoint], SecretView[WebhookEndpoint], C
     title = _("Add endpoint")
     text = _("Events of %(tenant)s are sent there, signed with a secret that the next page shows once.")
     form_class = EndpointForm
-
-    def act(self, form: Form) -> Text:
-        self.row, self.secret = actions.create_endpoint(
-            tenant_id=self.tenant.pk, by=self.staff.principal, **form.cleaned_data
-        )
-        return _("The endpoint is created. Its secret is shown on this page only.")
+    call = staticmethod(actions.create_endpoint)
+    done = _("The endpoint is created. Its secret is shown on this page only.")
 
 
 class EditEndpoint(EditView[WebhookEndpoint], EndpointConfirmView):
-    """Change, disable or enable an endpoint."""
-
     action = Action.CHANGE_CONNECTIONS
     title = _("Edit %(name)s")
     text = _("Pending messages are sent at once after a new address is set or the endpoint is enabled.")
     form_class = EndpointChangesForm
-    saved = _("The endpoint is saved.")
-
-    def update(self, changes: Context) -> None:
-        actions.update_endpoint(
-            tenant_id=self.tenant.pk, endpoint_id=self.row.pk, changes=changes, by=self.staff.principal
-        )
+    call = staticmethod(actions.update_endpoint)
+    done = _("The endpoint is saved.")
 
 
 class RotateSecret(SecretView[WebhookEndpoint], EndpointConfirmView):
-    """Create a new secret and show it once; the current one signs beside it for a while."""
-
     action = Action.CHANGE_CONNECTIONS
     title = _("Rotate the secret of %(name)s")
     text = _("Messages are signed with both secrets for a while, so that the receiver can be updated meanwhile.")
     submit = _("Rotate secret")
     dangerous = False
-
-    def act(self, form: Form) -> Text:
-        _endpoint, self.secret = actions.rotate_secret(
-            tenant_id=self.tenant.pk, endpoint_id=self.row.pk, by=self.staff.principal
-        )
-        return _("The secret is shown on this page only.")
+    call = staticmethod(actions.rotate_secret)
+    done = _("The secret is shown on this page only.")
 
 
 class SendTest(EndpointConfirmView):
-    """Send a test event to this endpoint only."""
-
     title = _("Send a test event to %(name)s")
     text = _("The endpoint receives a webhook.test event, whichever events it subscribes to.")
     submit = _("Send test")
@@ -228,8 +190,6 @@ class SendTest(EndpointConfirmView):
 
 
 class Replay(EndpointConfirmView):
-    """Send the dead letters again."""
-
     title = _("Replay the dead letters of %(name)s")
     text = _("Dead letters are sent again in their order, each with its original id.")
     submit = _("Replay")
@@ -242,13 +202,9 @@ class Replay(EndpointConfirmView):
 
 
 class DeleteEndpoint(DeleteView[WebhookEndpoint], EndpointConfirmView):
-    """Delete an endpoint."""
-
     action = Action.CHANGE_CONNECTIONS
     title = _("Delete %(name)s")
     text = _("Nothing more is sent to it. Its pending messages are dropped.")
     submit = _("Delete")
-
-    def act(self, form: Form) -> Text:
-        actions.delete_endpoint(tenant_id=self.tenant.pk, endpoint_id=self.row.pk, by=self.staff.principal)
-        return _("The endpoint is deleted.")
+    call = staticmethod(actions.delete_endpoint)
+    done = _("The endpoint is deleted.")

@@ -5,7 +5,7 @@ A secret is on one page only, the response to its reveal.
 
 import json
 from datetime import datetime
-from typing import Final
+from typing import ClassVar, Final
 from uuid import UUID
 
 from django.forms import Form
@@ -16,10 +16,10 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from console.frame import labels
-from console.frame.access import Context, Staff
+from console.frame.access import Arguments, Context, Staff
 from console.frame.confirm import RowView
 from console.frame.forms import Reason
-from console.frame.records import BAD, GOOD, MIND, Button, Cell, Table, Text, buttons_to, moment, secret_page
+from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, secret_page
 from console.frame.scope import tenant_at
 from console.registry.forms import CredentialForm, ExpiryForm, SecretForm
 from registry import actions
@@ -31,8 +31,9 @@ from userflow.sessions.assurance import Action
 
 # A service has a handful of credentials. Those beyond are found through the API.
 MOST_SHOWN = 200
-_TONES = {ACTIVE: GOOD, REVOKED: BAD, EXPIRED: MIND}
+_TONES = {ACTIVE: Tone.GOOD, REVOKED: Tone.BAD, EXPIRED: Tone.WARNING}
 _SECRETS = "services:credentials"
+LIST: Final = "admin:registry_service_changelist"
 SERVICE: Final = "admin:registry_service_change"
 
 
@@ -58,21 +59,18 @@ def credentials_table(staff: Staff, service: Service) -> Table:
         title=_("Credentials"),
         headers=(_("Name"), _("Type"), _("State"), _("Expires"), _("Last read"), _("Updated")),
         rows=[
-            (
-                Cell(row.name),
-                Cell(row.type),
-                Cell(labels.state(actions.status_of(row, at)), tone=_TONES[actions.status_of(row, at)]),
-                Cell(moment(row.expires_at)),
-                Cell(moment(row.last_read_at)),
-                Cell(moment(row.updated_at)),
-            )
-            for row in shown
+            (row.name, row.type, _status(row, at), row.expires_at, row.last_read_at, row.updated_at) for row in shown
         ],
         actions=[_buttons(service, row, at) for row in shown] if staff.may(_SECRETS) else (),
         buttons=[add] if staff.may(_SECRETS) else (),
         note=_("The newest %(most)d are shown.") % {"most": MOST_SHOWN} if len(found) > MOST_SHOWN else "",
         empty=_("No credentials yet. Add one so that the tenant's applications can fetch it."),
     )
+
+
+def _status(credential: ServiceCredential, at: datetime) -> Cell:
+    status = actions.status_of(credential, at)
+    return Cell(labels.state(status), tone=_TONES[status])
 
 
 def _buttons(service: Service, credential: ServiceCredential, at: datetime) -> list[Button]:
@@ -84,23 +82,28 @@ def _buttons(service: Service, credential: ServiceCredential, at: datetime) -> l
     return buttons_to("credential", service.pk, credential.pk, **titles)
 
 
-class AddCredential(RowView[Service]):
-    """Add a credential to a service."""
+class ServiceConfirmView(RowView[Service]):
+    """A page that changes one service of the chosen tenant."""
 
-    permissions = (_SECRETS,)
     page = SERVICE
+    list_page = LIST
+
+    def find(self) -> Service:
+        return find_service(self.request, self.kwargs["service_id"])
+
+    def arguments(self) -> Arguments:
+        return {"tenant_id": self.row.tenant_id, "service_id": self.row.pk}
+
+
+class AddCredential(ServiceConfirmView):
+    permissions = (_SECRETS,)
     title = _("Add credential to %(name)s")
     text = _("Applications with the permission services:credentials can fetch it from now on.")
     submit = _("Save")
     dangerous = False
     form_class = CredentialForm
-
-    def find(self) -> Service:
-        return find_service(self.request, self.kwargs["service_id"])
-
-    def act(self, form: Form) -> Text:
-        actions.create_credential(tenant_id=self.row.tenant_id, service_id=self.row.pk, **form.cleaned_data)
-        return _("The credential is stored. Its secret is encrypted.")
+    call = staticmethod(actions.create_credential)
+    done = _("The credential is stored. Its secret is encrypted.")
 
 
 class CredentialConfirmView(RowView[ServiceCredential]):
@@ -117,76 +120,61 @@ class CredentialConfirmView(RowView[ServiceCredential]):
     def get_back_url(self) -> str:
         return reverse(SERVICE, args=[self.service.pk])
 
-    def update(self, **changes: object) -> None:
-        """Change the credential."""
-        actions.update_credential(
-            tenant_id=self.service.tenant_id, service_id=self.service.pk, credential_id=self.row.pk, changes=changes
-        )
+    def arguments(self) -> Arguments:
+        row = self.row
+        return {"tenant_id": self.service.tenant_id, "service_id": self.service.pk, "credential_id": row.pk}
 
 
-class Rotate(CredentialConfirmView):
-    """Replace the secret."""
+class ChangeView(CredentialConfirmView):
+    """A page that changes what its form or the page itself states of a credential."""
 
+    call = staticmethod(actions.update_credential)
+    changes: ClassVar[Context] = {}
+
+    def act(self, form: Form) -> Text:
+        self.call(**self.arguments(), changes={**self.changes, **form.cleaned_data})
+        return self.done
+
+
+class Rotate(ChangeView):
     title = _("Rotate %(name)s")
     text = _("Applications receive the new secret from their next request on. The earlier secret is deleted.")
     submit = _("Rotate")
     form_class = SecretForm
-
-    def act(self, form: Form) -> Text:
-        self.update(secret=form.cleaned_data["secret"])
-        return _("The credential is rotated.")
+    done = _("The credential is rotated.")
 
 
-class Revoke(CredentialConfirmView):
-    """Revoke a credential."""
-
+class Revoke(ChangeView):
     title = _("Revoke %(name)s")
     text = _("Applications no longer receive this credential from their next request on. It can be activated again.")
-
-    def act(self, form: Form) -> Text:
-        self.update(status=REVOKED)
-        return _("The credential is revoked.")
+    changes = {"status": REVOKED}
+    done = _("The credential is revoked.")
 
 
-class Activate(CredentialConfirmView):
-    """Activate a revoked credential."""
-
+class Activate(ChangeView):
     title = _("Activate %(name)s")
     text = _("Applications receive this credential again. If it was revoked because it leaked, rotate it first.")
-
-    def act(self, form: Form) -> Text:
-        self.update(status=ACTIVE)
-        return _("The credential is active.")
+    changes = {"status": ACTIVE}
+    done = _("The credential is active.")
 
 
-class Expiry(CredentialConfirmView):
-    """Set when a credential expires."""
-
+class Expiry(ChangeView):
     title = _("Expiry of %(name)s")
     text = _("Applications no longer receive the credential after this time.")
     submit = _("Save")
     dangerous = False
     form_class = ExpiryForm
+    done = _("The expiry is saved.")
 
     def get_initial(self) -> Context:
         return {"expires_at": self.row.expires_at}
 
-    def act(self, form: Form) -> Text:
-        self.update(**form.cleaned_data)
-        return _("The expiry is saved.")
-
 
 class DeleteCredential(CredentialConfirmView):
-    """Delete a credential with its secret."""
-
     title = _("Delete %(name)s")
     text = _("The credential and its secret are deleted permanently. Applications no longer receive it.")
-
-    def act(self, form: Form) -> Text:
-        actions.delete_credential(
-            tenant_id=self.service.tenant_id, service_id=self.service.pk, credential_id=self.row.pk
-        )
-        return _("The credential is deleted.")
+    call = staticmethod(actions.delete_credential)
+    done = _("The credential is deleted.")
 
 
 class Reveal(CredentialConfirmView):
@@ -197,18 +185,15 @@ class Reveal(CredentialConfirmView):
     text = _("The secret is shown once. State why you need it: the reason is kept in the audit log.")
     submit = _("Reveal")
     form_class = Reason
-
+    call = staticmethod(actions.reveal_credential)
+    done = _("The secret is shown on this page only. The audit log records who has seen it and why.")
     secret: object
 
-    def act(self, form: Form) -> Text:
-        _credential, self.secret = actions.reveal_credential(
-            tenant_id=self.service.tenant_id,
-            service_id=self.service.pk,
-            credential_id=self.row.pk,
-            reason=form.cleaned_data["reason"],
-            by=self.staff.principal,
-        )
-        return _("The secret is shown on this page only. The audit log records who has seen it and why.")
+    def arguments(self) -> Arguments:
+        return {**super().arguments(), "by": self.staff.principal}
+
+    def keep(self, result: tuple[ServiceCredential, object]) -> None:
+        _credential, self.secret = result
 
     def respond(self) -> HttpResponse:
         secret = self.secret

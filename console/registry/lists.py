@@ -6,10 +6,9 @@ from django.db.models import QuerySet, Sum
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
-from unfold.decorators import display
 
 from console.frame.labels import STATES, labelled
-from console.frame.lists import BoundedPaginator, ChoiceFilter, ChosenTenantModelAdmin, Pages
+from console.frame.lists import BoundedPaginator, ChoiceFilter, ChosenTenantModelAdmin, Pages, column
 from console.frame.records import Text
 from console.frame.scope import tenant_at
 from console.registry import credential_pages, service_pages
@@ -38,8 +37,6 @@ class TypeFilter(SimpleListFilter):
 
 
 class StatusFilter(ChoiceFilter):
-    """Active or inactive services."""
-
     title = _("state")
     parameter_name = column = "status"
     options = tuple((status, STATES[status]) for status in STATUSES)
@@ -56,9 +53,8 @@ class CountedPaginator(BoundedPaginator):
         return self.counters.aggregate(total=Sum("services"))["total"] or 0
 
 
+@admin.register(Service)
 class ServiceAdmin(ChosenTenantModelAdmin):
-    """Services of the chosen tenant."""
-
     view_permission = "services:read"
     list_title = _("Services")
     empty_title = _("No services yet")
@@ -87,13 +83,10 @@ class ServiceAdmin(ChosenTenantModelAdmin):
         ),
     )
 
-    @display(description=_("State"), label={"active": "success", "inactive": "info"})  # type: ignore[untyped-decorator]  # unfold has no types
-    def shown_status(self, service: Service) -> tuple[str, str]:
-        return labelled(service.status)
-
-    @admin.display(description=_("Base URL"))
-    def address(self, service: Service) -> str:
-        return service.base_url
+    shown_status = column(
+        _("State"), lambda service: labelled(service.status), badges={"active": "success", "inactive": "info"}
+    )
+    address = column(_("Base URL"), lambda service: service.base_url)
 
     def get_paginator(
         self,

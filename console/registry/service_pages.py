@@ -3,22 +3,26 @@
 import json
 from uuid import UUID
 
-from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from console.frame import labels
-from console.frame.access import Context, needs, staff_at
-from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView
-from console.frame.records import GOOD, NOTHING, PLAIN, Button, Cell, Record, Text, moment, record_page
-from console.registry.credential_pages import SERVICE, credentials_table, find_service, open_tenant
+from console.frame.access import Arguments, needs, staff_at
+from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView
+from console.frame.records import Button, Cell, Record, Tone, mono, record_page
+from console.registry.credential_pages import (
+    LIST,
+    SERVICE,
+    ServiceConfirmView,
+    credentials_table,
+    find_service,
+    open_tenant,
+)
 from console.registry.forms import ServiceForm
 from registry import actions
 from registry.models import ACTIVE, Service
-
-LIST = "admin:registry_service_changelist"
 
 
 @needs("services:read")
@@ -31,67 +35,46 @@ def show(request: HttpRequest, service_id: UUID) -> HttpResponse:
     if staff.may("services:delete"):
         buttons.append(Button(_("Delete"), reverse("admin:registry_service_delete", args=[service.pk])))
     facts = (
-        (_("State"), Cell(labels.state(service.status), tone=GOOD if service.status == ACTIVE else PLAIN)),
-        (_("Type"), Cell(service.type)),
-        (_("Base URL"), Cell(service.base_url, mono=True)),
-        (_("API version"), Cell(service.api_version or NOTHING)),
-        (_("Description"), Cell(service.description or NOTHING)),
-        (_("Metadata"), Cell(json.dumps(service.metadata, ensure_ascii=False) if service.metadata else NOTHING)),
-        (_("Id"), Cell(service.pk, mono=True)),
-        (_("Created"), Cell(moment(service.created_at))),
-        (_("Updated"), Cell(moment(service.updated_at))),
+        (_("State"), Cell(labels.state(service.status), tone=Tone.GOOD if service.status == ACTIVE else Tone.PLAIN)),
+        (_("Type"), service.type),
+        (_("Base URL"), mono(service.base_url)),
+        (_("API version"), service.api_version),
+        (_("Description"), service.description),
+        (_("Metadata"), json.dumps(service.metadata, ensure_ascii=False) if service.metadata else None),
+        (_("Id"), mono(service.pk)),
+        (_("Created"), service.created_at),
+        (_("Updated"), service.updated_at),
     )
+    tables = [credentials_table(staff, service)]
     return record_page(
-        request,
-        Record(
-            title=service.name,
-            facts=facts,
-            tables=[credentials_table(staff, service)],
-            buttons=buttons,
-            back=reverse(LIST),
-        ),
+        request, Record(title=service.name, facts=facts, tables=tables, buttons=buttons, back=reverse(LIST))
     )
 
 
 class CreateService(CreateView[Service], ChosenTenantConfirmView):
-    """Create a service."""
-
     permissions = ("services:write",)
     page = SERVICE
     list_page = LIST
     title = _("Add service")
     text = _("A service that applications of %(tenant)s call.")
     form_class = ServiceForm
+    call = staticmethod(actions.create_service)
+    done = _("The service is created. Add its first credential.")
 
     def load(self) -> None:
         self.tenant = open_tenant(self.request)
 
-    def act(self, form: Form) -> Text:
-        self.row = actions.create_service(tenant_id=self.tenant.pk, **form.cleaned_data)
-        return _("The service is created. Add its first credential.")
-
-
-class ServiceConfirmView(RowView[Service]):
-    """A page that changes one service of the chosen tenant."""
-
-    page = SERVICE
-    list_page = LIST
-
-    def find(self) -> Service:
-        return find_service(self.request, self.kwargs["service_id"])
+    def arguments(self) -> Arguments:
+        return {"tenant_id": self.tenant.pk}
 
 
 class EditService(EditView[Service], ServiceConfirmView):
-    """Change a service."""
-
     permissions = ("services:write",)
     title = _("Edit %(name)s")
     text = _("The change applies from the next request of applications on.")
     form_class = ServiceForm
-    saved = _("The service is saved.")
-
-    def update(self, changes: Context) -> None:
-        actions.update_service(tenant_id=self.row.tenant_id, service_id=self.row.pk, changes=changes)
+    call = staticmethod(actions.update_service)
+    done = _("The service is saved.")
 
 
 class DeleteService(DeleteView[Service], ServiceConfirmView):
@@ -99,6 +82,8 @@ class DeleteService(DeleteView[Service], ServiceConfirmView):
 
     permissions = ("services:delete",)
     title = _("Delete %(name)s")
+    call = staticmethod(actions.delete_service)
+    done = _("The service is deleted.")
 
     def load(self) -> None:
         super().load()
@@ -108,7 +93,3 @@ class DeleteService(DeleteView[Service], ServiceConfirmView):
             "The service and its %(number)d credentials are deleted permanently. Revoke active credentials first.",
             number,
         ) % {"number": number}
-
-    def act(self, form: Form) -> Text:
-        actions.delete_service(tenant_id=self.row.tenant_id, service_id=self.row.pk)
-        return _("The service is deleted.")

@@ -258,8 +258,6 @@ def _codes_page(request: HttpRequest, who: Enroller, codes: list[str], said: str
 
 
 class RemoveFactor(ProofConfirmView):
-    """Remove one of the own factors."""
-
     permissions = ()
     list_page = "admin:my_sign_in"
     action = Action.REMOVE_FACTOR

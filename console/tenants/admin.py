@@ -1,23 +1,56 @@
 """The list of tenants, and the paths of the pages of a tenant (`pages.py`, `changes.py`)."""
 
 from django.contrib import admin
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from unfold.contrib.filters.admin import DropdownFilter
 from unfold.decorators import display
 
 from console.frame.access import Context, staff_at, staff_or_none
-from console.frame.lists import ChoiceFilter, ConsoleModelAdmin, uuid_or_none
+from console.frame.lists import ChoiceFilter, ConsoleModelAdmin, column, uuid_or_none
+from console.frame.records import NOTHING, Text
 from console.tenants import changes, pages
-from console.tenants.filters import SchemaFilter, ServerFilter, StateFilter
-from console.tenants.labels import STATE_COLOURS, STATE_NAMES, size_label
-from tenants.models import Tenant
+from console.tenants.labels import STATE_COLOURS, STATE_NAMES, is_current, size_label, state_label
+from tenants.models import DatabaseServer, Tenant
 from tenants.schema import schema_version
 from tenants.states import State
 
 
+class StateFilter(ChoiceFilter, DropdownFilter):  # type: ignore[misc]  # unfold has no types
+    title = _("state")
+    parameter_name = "state"
+    column = "database__status"
+    options = tuple((state.value, name) for state, name in STATE_NAMES.items() if state != State.DELETED)
+
+
+class ServerFilter(ChoiceFilter, DropdownFilter):  # type: ignore[misc]  # unfold has no types
+    title = _("server")
+    parameter_name = "server"
+    column = "database__server__name"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, Text]]:
+        return [(name, name) for name in DatabaseServer.objects.order_by("name").values_list("name", flat=True)]
+
+
+class SchemaFilter(ChoiceFilter, DropdownFilter):  # type: ignore[misc]  # unfold has no types
+    title = _("schema")
+    parameter_name = "schema"
+    options = (("current", _("current")), ("behind", _("outdated")))
+
+    def matching(self, rows: QuerySet[Model], value: str) -> QuerySet[Model]:
+        current = Q(database__schema_version=schema_version())
+        return rows.filter(current if value == "current" else ~current)
+
+
+def _number_of_users(tenant: Tenant) -> str:
+    figures = getattr(tenant, "figures", None)
+    return f"{figures.users:,}" if figures and figures.collected_at else NOTHING
+
+
+@admin.register(Tenant)
 class TenantAdmin(ConsoleModelAdmin):
     """All tenants for operators, the own tenant for tenant admins."""
 
@@ -77,34 +110,24 @@ class TenantAdmin(ConsoleModelAdmin):
     def shown_name(self, tenant: Tenant) -> list[str]:
         return [tenant.name, tenant.slug]
 
-    @display(  # type: ignore[untyped-decorator]  # unfold has no types
-        description=gettext_lazy("State"),
+    shown_state = column(
+        gettext_lazy("State"),
+        lambda tenant: (tenant.database.status, state_label(tenant.database.status)),
+        badges=STATE_COLOURS,
         ordering="database__status",
-        label={state.value: STATE_COLOURS.get(state, "") for state in State},
     )
-    def shown_state(self, tenant: Tenant) -> tuple[str, str]:
-        return tenant.database.status, str(STATE_NAMES[State(tenant.database.status)])
-
-    @admin.display(description=gettext_lazy("Server"), ordering="database__server__name")
-    def shown_server(self, tenant: Tenant) -> str:
-        return tenant.database.server.name
-
-    @display(  # type: ignore[untyped-decorator]  # unfold has no types
-        description=gettext_lazy("Schema"),
+    shown_server = column(
+        gettext_lazy("Server"), lambda tenant: tenant.database.server.name, ordering="database__server__name"
+    )
+    shown_schema = column(
+        gettext_lazy("Schema"),
+        lambda tenant: ("current", _("current")) if is_current(tenant) else ("behind", _("outdated")),
+        badges={"current": "", "behind": "warning"},
         ordering="database__schema_version",
-        label={"current": "", "behind": "warning"},
     )
-    def shown_schema(self, tenant: Tenant) -> tuple[str, str]:
-        if tenant.database.schema_version == schema_version():
-            return "current", _("current")
-        return "behind", _("outdated")
-
-    @admin.display(description=gettext_lazy("Size"), ordering="figures__database_bytes")
-    def shown_size(self, tenant: Tenant) -> str:
-        figures = getattr(tenant, "figures", None)
-        return size_label(figures.database_bytes if figures else None)
-
-    @admin.display(description=gettext_lazy("Users"), ordering="figures__users")
-    def shown_users(self, tenant: Tenant) -> str:
-        figures = getattr(tenant, "figures", None)
-        return f"{figures.users:,}" if figures and figures.collected_at else "–"
+    shown_size = column(
+        gettext_lazy("Size"),
+        lambda tenant: size_label(getattr(getattr(tenant, "figures", None), "database_bytes", None)),
+        ordering="figures__database_bytes",
+    )
+    shown_users = column(gettext_lazy("Users"), _number_of_users, ordering="figures__users")

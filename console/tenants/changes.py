@@ -7,7 +7,7 @@ from django.forms import Form
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Context, must_grant_tenant_admin
+from console.frame.access import Arguments, Context, must_grant_tenant_admin
 from console.frame.confirm import ConfirmView, EditView, RowView, TypedName
 from console.frame.records import Text
 from console.jobs.actions import begin_job
@@ -29,6 +29,7 @@ class OneTenantView(RowView[Tenant]):
     permissions = ("tenants:write",)
     operators_only = True
     page = "admin:tenants_tenant_change"
+    key = "tenant_id"
 
     def find(self) -> Tenant:
         return tenant_at(self.request, self.kwargs["tenant_id"])
@@ -44,30 +45,25 @@ class Settings(EditView[Tenant], OneTenantView):
     title = _("Settings of %(tenant)s")
     text = _("An empty field uses the default of the platform.")
     form_class = SettingsForm
-    saved = _("The settings are saved. They apply from the next request on.")
+    done = _("The settings are saved. They apply from the next request on.")
 
     def get_initial(self) -> Context:
         # Settings of a newer release are not shown and stay.
         settings = {name: self.row.settings.get(name) for name in SETTINGS}
         return {"name": self.row.name, "slug": self.row.slug, **settings}
 
-    def update(self, changes: Context) -> None:
+    def update(self, changes: Arguments) -> Text:
         stated = {name: changes.pop(name) for name in SETTINGS if name in changes}
         try:
-            update_tenant(
-                tenant_id=self.row.pk,
-                by=self.staff.principal,
-                changes=changes | ({"settings": stated} if stated else {}),
-            )
+            update_tenant(**self.arguments(), changes=changes | ({"settings": stated} if stated else {}))
         except (ValidationFailed, RelyingPartyTaken) as error:
             # The form's fields have the names of the settings.
             details = {name.removeprefix("settings."): told for name, told in (error.details or {}).items()}
             raise type(error)(error.text, details=details) from error
+        return self.done
 
 
 class Suspend(OneTenantView):
-    """Suspend the tenant."""
-
     action = Action.CHANGE_TENANT_STATE
     title = _("Suspend %(tenant)s")
     text = _(
@@ -75,24 +71,18 @@ class Suspend(OneTenantView):
         "any time."
     )
     submit = _("Suspend")
-
-    def act(self, form: Form) -> Text:
-        suspend_tenant(tenant_id=self.row.pk, by=self.staff.principal)
-        return _("%(tenant)s is suspended.") % self.names()
+    call = staticmethod(suspend_tenant)
+    done = _("%(tenant)s is suspended.")
 
 
 class Resume(OneTenantView):
-    """Resume a suspended tenant."""
-
     action = Action.CHANGE_TENANT_STATE
     title = _("Resume %(tenant)s")
     text = _("Its users can sign in again from the next request on.")
     submit = _("Resume")
     dangerous = False
-
-    def act(self, form: Form) -> Text:
-        resume_tenant(tenant_id=self.row.pk, by=self.staff.principal)
-        return _("%(tenant)s is active again.") % self.names()
+    call = staticmethod(resume_tenant)
+    done = _("%(tenant)s is active again.")
 
 
 class JobView(ConfirmView):
@@ -101,7 +91,6 @@ class JobView(ConfirmView):
     permissions = ("tenants:write",)
     operators_only = True
     kind: ClassVar[str]
-
     job: Job
 
     def about(self) -> Tenant | None:
@@ -119,8 +108,6 @@ class JobView(ConfirmView):
 
 
 class Provision(JobView):
-    """Provision a new tenant."""
-
     kind = job_kinds.PROVISION
     list_page = "admin:tenants_tenant_changelist"
     action = Action.GRANT_ROLES
@@ -142,8 +129,6 @@ class OneTenantJobView(JobView, OneTenantView):
 
 
 class Finish(OneTenantJobView):
-    """Continue an interrupted provisioning."""
-
     kind = job_kinds.FINISH
     title = _("Finish provisioning %(tenant)s")
     text = _("Its provisioning was interrupted or is still running. It continues from the step it reached.")
@@ -152,8 +137,6 @@ class Finish(OneTenantJobView):
 
 
 class Migrate(OneTenantJobView):
-    """Migrate the tenant's database to the schema of this release."""
-
     kind = job_kinds.MIGRATE
     title = _("Migrate %(tenant)s")
     text = _(
@@ -165,8 +148,6 @@ class Migrate(OneTenantJobView):
 
 
 class BackUp(OneTenantJobView):
-    """Write the tenant's database to a file."""
-
     kind = job_kinds.BACK_UP
     title = _("Back up %(tenant)s")
     text = _(

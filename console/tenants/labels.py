@@ -4,6 +4,8 @@ from typing import Final
 
 from django.utils.translation import gettext_lazy as _
 
+from tenants.models import Tenant
+from tenants.schema import schema_version
 from tenants.states import State
 
 # As unfold names the colours of its labels.
@@ -31,6 +33,11 @@ STATE_NAMES: Final = {
 def state_label(state: str) -> str:
     """Return the translated label of a state."""
     return str(STATE_NAMES[State(state)])
+
+
+def is_current(tenant: Tenant) -> bool:
+    """Return whether the tenant's database has the schema of this release."""
+    return tenant.database.schema_version == schema_version()
 
 
 def size_label(size: int | None) -> str:

@@ -15,11 +15,10 @@ from console.frame.scope import chosen_tenant, may_see_tenant
 from console.jobs.models import Job
 from console.metrics.tables import linked, recent_events, when
 from console.tenants.job_kinds import KIND_NAMES
-from console.tenants.labels import STATE_COLOURS, size_label, state_label
+from console.tenants.labels import STATE_COLOURS, is_current, size_label, state_label
 from registry.models import Service, ServiceCount
 from tenants.fleet import MIGRATED
 from tenants.models import Tenant
-from tenants.schema import schema_version
 from tenants.settings import SETTINGS
 from tenants.states import ALLOWED, Purpose, State
 from userflow.accounts.models import AdminUser, Client
@@ -80,7 +79,6 @@ def tenant_page(request: HttpRequest, text: str) -> HttpResponse:
 def _buttons(tenant: Tenant, staff: Staff) -> list[Button]:
     """Return the buttons that the tenant's state allows. Only operators may change tenants, as over the API."""
     state = State(tenant.database.status)
-    behind = tenant.database.schema_version != schema_version()
     buttons = []
     if staff.is_operator and Purpose.INSPECT in ALLOWED[state]:
         buttons.append(Button(_("Open tenant"), f"{reverse('admin:choose_tenant')}?tenant={tenant.pk}"))
@@ -89,7 +87,12 @@ def _buttons(tenant: Tenant, staff: Staff) -> list[Button]:
     wanted = [
         ("finish", _("Finish provisioning"), "primary", state == State.PROVISIONING),
         ("settings", _("Settings"), "primary", state not in (State.PROVISIONING, State.DELETING)),
-        ("migrate", _("Migrate"), "default", state == State.MIGRATING or (behind and state in MIGRATED)),
+        (
+            "migrate",
+            _("Migrate"),
+            "default",
+            state == State.MIGRATING or (not is_current(tenant) and state in MIGRATED),
+        ),
         ("backup", _("Back up"), "default", state not in (State.PROVISIONING, State.DELETING)),
         ("suspend", _("Suspend"), "default", state == State.ACTIVE),
         ("resume", _("Resume"), "default", state == State.SUSPENDED),
@@ -104,7 +107,6 @@ def _buttons(tenant: Tenant, staff: Staff) -> list[Button]:
 
 def _facts(tenant: Tenant, staff: Staff) -> list[tuple[str, object]]:
     database, figures = tenant.database, getattr(tenant, "figures", None)
-    current = database.schema_version == schema_version()
     facts: list[tuple[str, object]] = [
         (_("Id"), tenant.pk),
         (_("Slug"), tenant.slug),
@@ -114,7 +116,7 @@ def _facts(tenant: Tenant, staff: Staff) -> list[tuple[str, object]]:
         facts += [
             (_("Server"), f"{database.server.name} ({database.server.host})"),
             (_("Database"), database.name),
-            (_("Schema"), _("current") if current else _("outdated: %s") % (database.schema_version or "–")),
+            (_("Schema"), _("current") if is_current(tenant) else _("outdated: %s") % (database.schema_version or "–")),
         ]
     if figures is not None and figures.collected_at is not None:
         facts.append((_("Size"), size_label(figures.database_bytes)))

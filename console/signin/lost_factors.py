@@ -1,19 +1,23 @@
-"""The page that issues an enrollment pass to an admin user or an end user."""
+"""Pages for users who have lost their factors: remove these, and issue an enrollment pass."""
 
-from typing import ClassVar, Final
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, TypeVar
 
 from django.forms import Form
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.confirm import ConfirmView
+from console.frame.access import Arguments, Context
+from console.frame.confirm import RowView
 from console.frame.forms import Pick, Reason
-from console.frame.records import Text, moment, secret_page
+from console.frame.records import moment, secret_page
+from mfa.factors import reset_factors
 from mfa.passes import EnrollmentPass, issue_enrollment_pass
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.accounts.realms import Realm
 from userflow.sessions.assurance import Action
 
+User = TypeVar("User", AdminUser, EndUser)
 DELIVERY: Final = (
     ("mail", _("Mail it to the user")),
     ("show", _("Show it to me once")),
@@ -31,10 +35,23 @@ class PassForm(Reason):
     )
 
 
-class IssuePassView(ConfirmView):
+class ResetFactorsView(RowView[User]):
+    """Remove all second factors of a user."""
+
+    action = Action.RESET_FACTORS
+    call: ClassVar[Callable[..., Any]] = staticmethod(reset_factors)
+    form_class: type[Form] = Reason
+    realm: ClassVar[Realm]
+
+    def arguments(self) -> Arguments:
+        return {"tenant_id": None, **super().arguments(), "realm": self.realm}
+
+
+class IssuePassView(ResetFactorsView[User]):
     """Ask for the reason, then issue the pass."""
 
     action = Action.ISSUE_ENROLLMENT_PASS
+    call = staticmethod(issue_enrollment_pass)
     title = _("Issue an enrollment pass")
     text = _(
         "%(email)s has no second factor. The pass lets this user add one within an hour. Check first that it is the "
@@ -43,29 +60,22 @@ class IssuePassView(ConfirmView):
     submit = _("Issue the pass")
     dangerous = False
     form_class = PassForm
-    realm: ClassVar[Realm]
 
     issued: EnrollmentPass
 
-    def recipient(self) -> AdminUser | EndUser:
-        """Return the user who gets the pass."""
-        raise NotImplementedError
+    def names(self) -> Context:
+        return {"email": self.row.email}
 
-    def act(self, form: Form) -> Text:
-        self.issued = issue_enrollment_pass(
-            realm=self.realm,
-            tenant_id=self.tenant.pk if self.tenant else None,
-            user_id=self.recipient().pk,
-            reason=form.cleaned_data["reason"],
-            by=self.staff.principal,
-            deliver=form.cleaned_data["deliver"],
+    def keep(self, result: EnrollmentPass) -> None:
+        self.issued = result
+        mailed, shown = (
+            _("The enrollment pass is mailed to %(email)s."),
+            _("The enrollment pass is shown on this page only."),
         )
-        if self.issued.token is None:
-            return _("The enrollment pass is mailed to %(email)s.") % {"email": self.recipient().email}
-        return _("The enrollment pass is shown on this page only.")
+        self.done = mailed if result.token is None else shown
 
     def respond(self) -> HttpResponse:
-        token, email = self.issued.token, self.recipient().email
+        token, email = self.issued.token, self.row.email
         if token is None:
             return super().respond()
         text = _("Give this pass to %(email)s. It adds one second factor and expires at %(moment)s.")
