@@ -7,7 +7,7 @@ from django.urls import URLPattern, path
 
 from console.frame.access import Page
 from console.people import audit_logs as tenant_audit_logs
-from console.people import chooser, end_user, groups, invitations, roles
+from console.people import chooser, end_user, groups_and_roles, invitations
 from console.people import end_user_changes as changes
 from console.platform import audit_logs, directories, keys, servers, webhooks
 from console.signin import own_account, own_factors, views
@@ -45,20 +45,20 @@ SIGNED_IN: Final[Paths] = (
     (f"{_USER}enrollment-pass/", "issue_person_pass", changes.IssuePass.as_view()),
     (f"{_USER}sessions/end/", "end_person_sessions", changes.EndSessions.as_view()),
     (f"{_USER}sessions/<uuid:session_id>/end/", "end_person_session", changes.EndSession.as_view()),
-    (f"{_USER}groups/", "person_groups", groups.EndUserGroups.as_view()),
-    (f"{_USER}roles/", "person_roles", roles.EndUserRoles.as_view()),
-    (f"{_USER}groups/<uuid:group_id>/leave/", "leave_group", groups.RemoveMember.as_view()),
-    (f"{_USER}roles/<uuid:role_id>/take/", "take_role", roles.RemoveHolder.as_view()),
-    ("inside/groups/new/", "new_group", groups.CreateGroup.as_view()),
-    (_GROUP, "group", groups.show),
-    (f"{_GROUP}edit/", "edit_group", groups.EditGroup.as_view()),
-    (f"{_GROUP}delete/", "delete_group", groups.DeleteGroup.as_view()),
-    (f"{_GROUP}members/", "add_to_group", groups.AddMembers.as_view()),
-    ("inside/roles/new/", "new_role", roles.CreateRole.as_view()),
-    (_ROLE, "role", roles.show),
-    (f"{_ROLE}edit/", "edit_role", roles.EditRole.as_view()),
-    (f"{_ROLE}delete/", "delete_role", roles.DeleteRole.as_view()),
-    (f"{_ROLE}members/", "give_role", roles.AddHolders.as_view()),
+    (f"{_USER}groups/", "person_groups", groups_and_roles.EndUserGroups.as_view()),
+    (f"{_USER}roles/", "person_roles", groups_and_roles.EndUserRoles.as_view()),
+    (f"{_USER}groups/<uuid:group_id>/leave/", "leave_group", groups_and_roles.RemoveMember.as_view()),
+    (f"{_USER}roles/<uuid:role_id>/take/", "take_role", groups_and_roles.RemoveHolder.as_view()),
+    ("inside/groups/new/", "new_group", groups_and_roles.CreateGroup.as_view()),
+    (_GROUP, "group", groups_and_roles.show_group),
+    (f"{_GROUP}edit/", "edit_group", groups_and_roles.EditGroup.as_view()),
+    (f"{_GROUP}delete/", "delete_group", groups_and_roles.DeleteGroup.as_view()),
+    (f"{_GROUP}members/", "add_to_group", groups_and_roles.AddMembers.as_view()),
+    ("inside/roles/new/", "new_role", groups_and_roles.CreateRole.as_view()),
+    (_ROLE, "role", groups_and_roles.show_role),
+    (f"{_ROLE}edit/", "edit_role", groups_and_roles.EditRole.as_view()),
+    (f"{_ROLE}delete/", "delete_role", groups_and_roles.DeleteRole.as_view()),
+    (f"{_ROLE}members/", "give_role", groups_and_roles.AddHolders.as_view()),
     ("inside/invitations/", "invitations", invitations.listed),
     ("inside/invitations/new/", "invite_person", invitations.Invite.as_view()),
     (f"{_INVITATION}resend/", "resend_invitation", invitations.Resend.as_view()),

@@ -7,10 +7,9 @@ from django.views.decorators.cache import cache_control
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularSwaggerView
 
+from identity_platform.api.documents import openapi, security_txt
 from identity_platform.api.handlers import read_only
 from identity_platform.api.metrics import exposition
-from identity_platform.api.openapi import openapi
-from identity_platform.api.security_txt import security_txt
 
 handler400 = "identity_platform.api.handlers.bad_request"
 handler403 = "identity_platform.api.handlers.forbidden"

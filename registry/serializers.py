@@ -10,9 +10,9 @@ from identity_platform.api.fields import (
     StrictField,
     Text,
     Timestamp,
+    fields_of,
 )
-from identity_platform.api.page_shapes import PaginationOut
-from identity_platform.api.shapes import fields_of
+from identity_platform.api.pagination import PaginationOut
 from identity_platform.api.url_field import HttpUrl
 from registry import models
 from registry.actions import ReadCredentials, status_of

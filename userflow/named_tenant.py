@@ -13,7 +13,7 @@ from rest_framework.permissions import BasePermission
 
 from identity_platform.api.errors import ApiError
 from identity_platform.api.fields import Identifier
-from identity_platform.api.page_shapes import PageQuery
+from identity_platform.api.pagination import PageQuery
 from identity_platform.api.views import ApiViewSet
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.ids import id_or

@@ -7,10 +7,10 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from console.frame.access import staff_at
-from console.frame.events import EventSearch
+from console.frame.forms import EventSearch
 from console.frame.records import render_page
 from console.frame.tenant_pages import reading_purpose, tenant_page
-from console.people.end_user_record import with_actors
+from console.people.end_user import with_actors
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
 from userflow.audit.actions import TENANT, page_of_events

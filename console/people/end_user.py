@@ -1,19 +1,164 @@
 """The page of one end user."""
 
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.timezone import now
 
 from console.frame.access import Context, Staff, staff_at
 from console.frame.confirm import RowView, TenantConfirmView
 from console.frame.records import render_page
 from console.frame.tenant_pages import reading_purpose, tenant_page
-from console.people.end_user_record import LOOK, find_end_user, record_of
+from identity_platform.audit.models import TenantEvent
 from identity_platform.audit.writer import record_for_tenant
+from mfa import factors
 from tenants.models import Tenant
-from userflow.accounts.models import EndUser
-from userflow.accounts.permissions_catalogue import FACTORS
+from tenants.states import Purpose
+from userflow.accounts.models import AdminUser, Client, EndUser, Group, GroupMembership, RoleBinding
+from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, FACTORS
+from userflow.accounts.principals import ADMIN, OPERATOR
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
+from userflow.credentials.models import EmailProof
+from userflow.errors import UnknownUser
+from userflow.ids import id_or
+
+LOOK: Final = "end_user.viewed"
+SHOWN_SESSIONS: Final = 20
+SHOWN_EVENTS: Final = 25
+SHOWN_GROUPS: Final = 100
+
+
+@dataclass
+class HeldRole:
+    """A role of a user: direct, through groups, or both."""
+
+    id: UUID
+    name: str
+    permissions: list[str]
+    direct: bool = False
+    groups: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Record:
+    """Everything about one end user. A part that the reader may not see is None."""
+
+    user: EndUser
+    client: str
+    pending_email: str
+    factors: factors.FactorList
+    groups: list[GroupMembership] | None
+    roles: list[HeldRole] | None
+    # Each permission, the roles that give it, and whether it is a permission of the platform.
+    permissions: list[tuple[str, list[str], bool]] | None
+    sessions: list[EndUserSession] | None
+    events: list[Context] | None
+
+    @property
+    def metadata(self) -> str:
+        """Return the metadata as formatted JSON."""
+        return json.dumps(self.user.metadata, indent=2, ensure_ascii=False)
+
+
+def find_end_user(user_id: UUID) -> EndUser:
+    """Return the user of the entered tenant. Raises UnknownUser."""
+    user = EndUser.objects.filter(pk=user_id).first()
+    if user is None:
+        raise UnknownUser
+    return user
+
+
+def record_of(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) -> Record:
+    """Return all that the reader may see of a user of the entered tenant."""
+    client = Client.objects.filter(tenant_id=tenant.pk, pk__in=[user.client_id] if user.client_id else []).first()
+    proof = EmailProof.objects.filter(user=user).exclude(email_key=user.email_key).first()
+    roles = held_roles(user) if staff.may("roles:read") else None
+    return Record(
+        user=user,
+        client=client.name if client is not None else "",
+        pending_email=proof.email if proof is not None else "",
+        factors=factors.list_factors(realm=END_USERS, tenant_id=tenant.pk, user_id=user.pk, purpose=purpose),
+        groups=_groups(user) if staff.may("groups:read") else None,
+        roles=roles,
+        permissions=None if roles is None else effective(roles),
+        sessions=active_sessions(user) if staff.may("sessions:read") else None,
+        events=_events(user, staff) if staff.may("audit:read") else None,
+    )
+
+
+def held_roles(user: EndUser) -> list[HeldRole]:
+    """Return the user's roles by name, each with where it comes from."""
+    held: dict[UUID, HeldRole] = {}
+    for binding in RoleBinding.objects.filter(user=user).select_related("role"):
+        role = binding.role
+        held[role.pk] = HeldRole(role.pk, role.name, role.permissions, direct=True)
+    carried = Group.roles.through.objects.filter(group__memberships__user=user).select_related("role", "group")
+    for each in carried.order_by("group__name"):
+        role = each.role
+        known = held.setdefault(role.pk, HeldRole(role.pk, role.name, role.permissions))
+        known.groups.append(each.group.name)
+    return sorted(held.values(), key=lambda role: role.name.lower())
+
+
+def effective(roles: Iterable[HeldRole]) -> list[tuple[str, list[str], bool]]:
+    """Return every permission that the roles give, and which of them give it."""
+    given: dict[str, list[str]] = {}
+    for role in roles:
+        for permission in role.permissions:
+            given.setdefault(permission, []).append(role.name)
+    return [(permission, given[permission], permission in EVERY_PERMISSION) for permission in sorted(given)]
+
+
+def active_sessions(user: EndUser) -> list[EndUserSession]:
+    """Return the newest active sessions of the user."""
+    active = EndUserSession.objects.filter(user=user, ended_at=None, expires_at__gt=now())
+    return list(active.order_by("-created_at")[:SHOWN_SESSIONS])
+
+
+def _groups(user: EndUser) -> list[GroupMembership]:
+    return list(
+        GroupMembership.objects.filter(user=user).select_related("group").order_by("group__name")[:SHOWN_GROUPS]
+    )
+
+
+def _events(user: EndUser, staff: Staff) -> list[Context]:
+    key = str(user.pk)
+    # Events about the user and by the user; each query has its own index.
+    columns = (
+        "id",
+        "at",
+        "action",
+        "outcome",
+        "actor_kind",
+        "actor_id",
+        "target_kind",
+        "target_id",
+        "address",
+        "details",
+    )
+    # Views by staff would push all other events off the page; the trail lists them.
+    of = TenantEvent.objects.filter(target_id=key).exclude(action=LOOK).order_by("-id").values(*columns)[:SHOWN_EVENTS]
+    by = TenantEvent.objects.filter(actor_id=key).exclude(target_id=key).order_by("-id").values(*columns)[:SHOWN_EVENTS]
+    rows = sorted([*of, *by], key=lambda event: -event["id"])[:SHOWN_EVENTS]
+    return with_actors(rows, staff)
+
+
+def with_actors(rows: list[Context], staff: Staff) -> list[Context]:
+    """Return the events with the names of admin users as actors, as far as the reader may see them, in one statement."""
+    wanted = {str(row["actor_id"]) for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
+    admins = AdminUser.objects.filter(pk__in={id_or(key, UnknownUser) for key in wanted})
+    own = staff.user.tenant_id
+    if own is not None:
+        # Tenant admins do not see the names of operators.
+        admins = admins.filter(tenant_id=own)
+    names = {str(key): name for key, name in admins.values_list("pk", "username")} if wanted else {}
+    return [{**row, "actor": names.get(str(row["actor_id"]), "")} for row in rows]
 
 
 def _load(request: HttpRequest, user_id: UUID) -> EndUser:

@@ -23,8 +23,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Context, needs, staff_at
 from console.frame.confirm import ConfirmView
-from console.frame.events import EventSearch
-from console.frame.forms import FormOptions, Line, Pick
+from console.frame.forms import EventSearch, FormOptions, Line, Pick
 from console.frame.records import Cell, Table, Text, Tone, mono, render_page
 from userflow.audit.actions import PLATFORM, Filters, export_events, page_of_events
 

@@ -1,10 +1,13 @@
-"""Pages of list actions."""
+"""Pages of lists: how one is asked for, its rows, and the totals beside them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Model, QuerySet
+from rest_framework import serializers
+
+from identity_platform.api.fields import QueryInteger
 
 LARGEST_PAGE = 100
 # OFFSET is a bigint. A page beyond it is past the end of every list.
@@ -38,3 +41,22 @@ def page_of(ordered: "QuerySet[Model]", page: int, limit: int) -> Page:
     """Return one page of an ordered query set with the true total."""
     start = offset(page, limit)
     return Page(list(ordered[start : start + limit]), page, limit, ordered.count())
+
+
+def page_limit(default: int) -> QueryInteger:
+    """How many rows a page has; a limit above the largest page counts as the largest page."""
+    return QueryInteger(required=False, default=default, min_value=1, max_value=LARGEST_PAGE, clamp=True)
+
+
+class PageQuery(serializers.Serializer[object]):
+    page = QueryInteger(required=False, default=1, min_value=1, clamp=True)
+    limit = page_limit(20)
+
+
+class PaginationOut(serializers.Serializer[object]):
+    # What `Page.totals()` says: beside the rows, or as an object of its own. No docstring: the API document would take it
+    # for the description of every list.
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+    total = serializers.IntegerField()
+    total_pages = serializers.IntegerField()

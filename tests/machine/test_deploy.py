@@ -9,9 +9,7 @@ import yaml
 from django.core.management import get_commands
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-SETTINGS = "".join(
-    (DEPLOY.parent / "identity_platform" / name).read_text() for name in ("settings.py", "rate_limits.py")
-)
+SETTINGS = (DEPLOY.parent / "identity_platform" / "settings.py").read_text()
 
 
 def documents(name: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from django.http import HttpRequest
 
-from identity_platform.api.openapi import openapi
+from identity_platform.api.documents import openapi
 from tests.world import Api, TestTenant, sign_in_admin
 
 

@@ -1,8 +1,7 @@
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Items, Text
-from identity_platform.api.page_shapes import PageQuery, PaginationOut, page_limit
-from identity_platform.api.shapes import fields_of
+from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Items, Text, fields_of
+from identity_platform.api.pagination import PageQuery, PaginationOut, page_limit
 from userflow.accounts.models import LONGEST_NAME, AdminUser
 from userflow.signin.proof_fields import ProofFields
 

@@ -1,7 +1,7 @@
 from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, QueryInteger, Text, Timestamp
-from identity_platform.api.page_shapes import page_limit
+from identity_platform.api.pagination import page_limit
 from userflow.audit.actions import PLATFORM, TENANT
 from userflow.named_tenant import NamedTenant
 

@@ -14,9 +14,9 @@ from identity_platform.api.fields import (
     StrictField,
     Text,
     TextOptions,
+    fields_of,
 )
-from identity_platform.api.page_shapes import PaginationOut
-from identity_platform.api.shapes import fields_of
+from identity_platform.api.pagination import PaginationOut
 from userflow.directory.actions import Shown
 from userflow.directory.ldap import LDAPS, PLAIN, STARTTLS
 from userflow.directory.models import KINDS, STATES, TRIGGERS, DirectoryRun

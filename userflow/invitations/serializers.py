@@ -1,8 +1,7 @@
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, EmailAddress, Identifier, Items, QueryChoice, Text
-from identity_platform.api.page_shapes import PaginationOut
-from identity_platform.api.shapes import fields_of
+from identity_platform.api.fields import Choice, EmailAddress, Identifier, Items, QueryChoice, Text, fields_of
+from identity_platform.api.pagination import PaginationOut
 from userflow.invitations.models import ACCEPTED, ADMIN, CANCELLED, END_USER, EXPIRED, PENDING
 from userflow.invitations.queries import Shown
 from userflow.named_tenant import TenantPageQuery

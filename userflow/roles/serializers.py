@@ -2,9 +2,8 @@ import re
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Identifier, Items, Text
-from identity_platform.api.page_shapes import PaginationOut
-from identity_platform.api.shapes import fields_of
+from identity_platform.api.fields import Identifier, Items, Text, fields_of
+from identity_platform.api.pagination import PaginationOut
 from userflow.accounts.lookups import MOST_AT_ONCE
 from userflow.accounts.models import Role
 from userflow.named_tenant import NamedTenant, TenantPageQuery

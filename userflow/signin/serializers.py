@@ -5,7 +5,7 @@ from uuid import UUID
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Text
-from identity_platform.api.page_shapes import PageQuery, PaginationOut
+from identity_platform.api.pagination import PageQuery, PaginationOut
 from userflow.accounts.session_models import Session
 
 

@@ -3,7 +3,7 @@ from uuid import UUID
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, JsonObject, QueryChoice, Text
-from identity_platform.api.page_shapes import PageQuery, PaginationOut
+from identity_platform.api.pagination import PageQuery, PaginationOut
 from tenants.models import Tenant
 from tenants.settings import json_schema
 from tenants.states import State

@@ -1,8 +1,7 @@
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, Choice, Items, QueryChoice, QueryInteger, Text, Timestamp
-from identity_platform.api.page_shapes import page_limit
-from identity_platform.api.shapes import fields_of
+from identity_platform.api.fields import Boolean, Choice, Items, QueryChoice, QueryInteger, Text, Timestamp, fields_of
+from identity_platform.api.pagination import page_limit
 from identity_platform.api.url_field import HttpUrl
 from userflow.events.catalogue import FILTERS
 from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint

@@ -1,0 +1,51 @@
+"""The API document at /schema/ and security.txt (RFC 9116)."""
+
+import threading
+from functools import cache
+
+import orjson
+from django.conf import settings
+from django.core import checks
+from django.http import HttpRequest, HttpResponse
+from django.utils.timezone import now
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import OpenApiJsonRenderer
+
+from identity_platform.api.handlers import unknown_path
+from identity_platform.environment import expiry_of
+
+# Generating takes half a second of CPU time and the path is public, so generating it per request would be an easy attack.
+_lock = threading.Lock()
+
+
+@cache
+def _document() -> bytes:
+    described = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]  # as published
+    # The library's renderer resolves lazy texts. Without its indentation the document is half as long.
+    return orjson.dumps(orjson.loads(OpenApiJsonRenderer().render(described, renderer_context={})))
+
+
+def openapi(request: HttpRequest) -> HttpResponse:
+    """Return the OpenAPI 3.1 document of the whole platform. The query has no effect."""
+    with _lock:  # of several first requests one generates it, the others wait
+        document = _document()
+    return HttpResponse(
+        document,
+        content_type=OpenApiJsonRenderer.media_type,
+        headers={"Content-Disposition": 'inline; filename="openapi.json"', "Cache-Control": "public, max-age=300"},
+    )
+
+
+def security_txt(request: HttpRequest) -> HttpResponse:
+    """Return the setting as plain text, or the 404 of an unknown path."""
+    if settings.SECURITY_TXT is None:
+        return unknown_path(request)
+    return HttpResponse(settings.SECURITY_TXT, content_type="text/plain; charset=utf-8")
+
+
+@checks.register(checks.Tags.security, deploy=True)
+def is_not_expired(**options: object) -> list[checks.CheckMessage]:
+    """Warn of a file that researchers must not rely on any more (RFC 9116 section 2.5.5)."""
+    if settings.SECURITY_TXT is None or expiry_of(settings.SECURITY_TXT, "SECURITY_TXT") > now():
+        return []
+    return [checks.Warning("SECURITY_TXT has expired: renew its `Expires` line.", id="identity_platform.W001")]
