@@ -21,6 +21,8 @@ from psycopg import sql
 from identity_platform.api import valkey
 from identity_platform.serving.embedded.temporary import TEMPORARY_PREFIX
 from tenants import databases
+from tests.browsers import browser as browser
+from tests.browsers import chromium as chromium
 from tests.environment import DATABASE
 from tests.world import PASSWORD, Api, TestTenant, build_tenant, populate, sign_in_admin
 from userflow.credentials import passwords

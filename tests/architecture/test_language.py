@@ -23,7 +23,7 @@ WORDS = {
     "deed": "change, event",
     "deeds": "changes, events",
     "tallies": "daily counters",
-    "patience": "statement_timeout",
+    "wait_on": "statement_timeout",
     "stranger": "unknown caller or network",
     "strangers": "unknown callers or networks",
     "neighbour": "other tenant",

@@ -155,6 +155,7 @@ def test_redirect_is_neither_followed_nor_read(site: str, path: str) -> None:
     assert Site.asked == [path]
 
 
+@pytest.mark.quiet_machine
 def test_slow_response_times_out_and_long_one_is_cut(site: str) -> None:
     began = time.monotonic()
     with GuardedSession(LOOPBACK) as session:

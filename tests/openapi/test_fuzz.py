@@ -2,13 +2,16 @@
 
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
-from schemathesis import checks
+from schemathesis import Case, checks
 from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
+from schemathesis.generation.meta import TestPhase
 from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi import checks as openapi_checks
 
@@ -65,30 +68,51 @@ OPERATIONS = {operation.label: operation for operation in (found.ok() for found 
 operations = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 
 
+@cache
+def cases_of(label: str) -> list[Case]:
+    """Return the requests of an operation: the document's examples, random ones, and one for each limit of its schemas.
+
+    Generating a case takes longer than sending it, and no case depends on a response or on the caller, so every caller
+    sends the same ones. The systematic cases are built here: `schema.parametrize()` builds those of every operation when
+    tests are collected, in each test process, which takes longer than most tests together.
+    """
+    cases: list[Case] = []
+
+    @BOUNDED
+    def keep(case: Case) -> None:
+        cases.append(case)
+
+    config = HypothesisTestConfig(project=schema.config, modes=list(HypothesisTestMode))
+    create_test(operation=OPERATIONS[label], test_func=keep, config=config)()
+    return cases
+
+
 def fuzz(
     operation: APIOperation, token: str | None, tenant: TestTenant | None = None, *, systematic: bool = False
 ) -> None:
-    """Send random requests, and with `systematic` one for each limit of the operation's schemas.
-
-    The systematic cases are built here: `schema.parametrize()` builds those of every operation when tests are collected,
-    in each test process, which takes longer than most tests together.
-    """
+    """Send random requests, and with `systematic` one for each limit of the operation's schemas."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
+    sent = 0
+    for case in cases_of(operation.label):
+        if systematic or case.meta is None or case.meta.phase.name != TestPhase.COVERAGE:
+            with real_tenant(case, tenant):
+                case.call_and_validate(headers=headers, checks=CHECKS)
+            sent += 1
+    assert sent, "nothing was generated"
 
-    @BOUNDED
-    def send(case: Any) -> None:
+
+@contextmanager
+def real_tenant(case: Case, tenant: TestTenant | None) -> Iterator[None]:
+    """Put the tenant where one is asked for: half of the value of a fuzz lies behind the tenant check."""
+    all_places = (case.query, case.path_parameters, case.body)
+    places = [place for place in all_places if isinstance(place, dict) and "tenant_id" in place]
+    generated = [place["tenant_id"] for place in places]
+    for place in places:
         if tenant is not None:
-            # Half of the value of a fuzz lies behind the tenant check: put the real tenant where one is asked for.
-            for place in (case.query, case.path_parameters, case.body):
-                if isinstance(place, dict) and "tenant_id" in place:
-                    place["tenant_id"] = str(tenant.id)
-        case.call_and_validate(headers=headers, checks=CHECKS)
-
-    modes = [HypothesisTestMode.EXAMPLES, HypothesisTestMode.FUZZING]
-    if systematic:
-        modes.append(HypothesisTestMode.COVERAGE)
-    config = HypothesisTestConfig(project=schema.config, modes=modes)
-    create_test(operation=operation, test_func=send, config=config)()
+            place["tenant_id"] = str(tenant.id)
+    yield
+    for place, value in zip(places, generated, strict=True):
+        place["tenant_id"] = value
 
 
 @operations

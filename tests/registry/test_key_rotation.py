@@ -24,7 +24,7 @@ from tests.registry.conftest import Registry, credentials_of
 from tests.registry.processes import ROOT, Server, environment
 from tests.world import TestTenant
 
-CROWD = 1500
+CROWD = 300
 
 
 def command(*arguments: str, ring: str) -> subprocess.CompletedProcess[str]:

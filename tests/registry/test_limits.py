@@ -218,6 +218,7 @@ def fallbacks() -> float:
     return REGISTRY.get_sample_value("identity_ratelimit_fallback_total") or 0.0
 
 
+@pytest.mark.quiet_machine
 @pytest.mark.usefixtures("five")
 @pytest.mark.parametrize("fault", ["kill", "hang"])
 def test_limit_without_valkey_is_per_process(registry: Registry, valkey: Valkey, fault: str) -> None:

@@ -2,19 +2,15 @@
 
 import re
 import secrets
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from django.conf import settings
 from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.machine.groups import program
+from tests.browsers import wait_on
 from tests.userflow.email.test_proofs import last_proof, strict_tenant
 from tests.userflow.email.test_proofs import sign_in as try_to_sign_in
 from tests.userflow.invitations.test_invitations import invite, new_address, token_of
@@ -28,16 +24,10 @@ PAGES = ["/password/reset", "/email/verify", "/email/undo", "/invitations/accept
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
-    options = Options()
-    options.binary_location = str(program("chromium"))
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path}"):
-        options.add_argument(argument)
-    driver = webdriver.Chrome(options=options, service=Service(str(program("chromedriver"))))
-    # Wait for elements of a page that is still loading.
-    driver.implicitly_wait(10)
-    yield driver
-    driver.quit()
+def browser(browser: webdriver.Chrome) -> webdriver.Chrome:
+    """Return a browser that waits for elements of a page that is still loading."""
+    browser.implicitly_wait(10)
+    return browser
 
 
 def element(browser: webdriver.Chrome, name: str) -> WebElement:
@@ -54,7 +44,7 @@ def submit(browser: webdriver.Chrome, **fields: str) -> None:
 
 def says(browser: webdriver.Chrome, name: str, text: str) -> bool:
     """Wait until the page shows this text as its error or result."""
-    return bool(WebDriverWait(browser, 60).until(lambda _: text in element(browser, name).text))
+    return bool(wait_on(browser).until(lambda _: text in element(browser, name).text))
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -102,7 +92,7 @@ def test_reset_page_sets_password(place: str, tenant: TestTenant, browser: webdr
     # The page of an older link is still open in the tab, so only the fragment changes.
     browser.get(f"{place}/password/reset#realm=enduser&token=of-an-older-mail")
     browser.get(f"{place}/password/reset#realm=enduser&token={ask(tenant, person)}")
-    assert WebDriverWait(browser, 60).until(lambda _: "token" not in browser.current_url)
+    assert wait_on(browser).until(lambda _: "token" not in browser.current_url)
     submit(browser, password=NEW, again=NEW + "x")
     assert says(browser, "problem", "The passwords do not match.")
     submit(browser, password="Password2026!", again="Password2026!")

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.wait import WebDriverWait
 
+from tests.browsers import wait_on
 from tests.console.browser.conftest import Place
-from tests.console.browser.visitor import PASSWORD, WAIT_SECONDS, Visitor
+from tests.console.browser.visitor import PASSWORD, Visitor
 from tests.mfa.browser.demo import totp
 from tests.mfa.people import a_step_lasts
 
@@ -77,7 +77,7 @@ def test_the_keyboard_is_enough(place: Place, visit: Callable[[str], Visitor]) -
 def test_the_own_menu_opens_by_keyboard(place: Place, visit: Callable[[str], Visitor]) -> None:
     eve = visit(place.new_operator())
     eve.sits_down_for_the_first_time()
-    soon = WebDriverWait(eve.browser, WAIT_SECONDS).until
+    soon = wait_on(eve.browser).until
     # The page's script marks the menu as closed once it handles the button.
     opener = soon(
         lambda page: page.find_element(By.CSS_SELECTOR, "button[aria-controls=own-links][aria-expanded=false]")

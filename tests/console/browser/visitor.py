@@ -14,12 +14,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.wait import WebDriverWait
 
+from tests.browsers import wait_on
 from tests.machine.conftest import within
 
 PASSWORD = "correct horse 9 battery"
-WAIT_SECONDS = 60
 
 # The rules of axe label, button-name, link-name, image-alt, duplicate-id-aria, html-has-lang and document-title.
 FAULTS = """
@@ -103,12 +102,12 @@ class Visitor:
         """Wait until the condition holds. Raises TimeoutException."""
         # While a page is replaced by the next one, the driver also says, in an error without a class of its own, that the
         # node is not of this document.
-        gone = [StaleElementReferenceException, NoSuchElementException, WebDriverException]
-        WebDriverWait(self.browser, WAIT_SECONDS, ignored_exceptions=gone).until(lambda _: holds())
+        gone = (StaleElementReferenceException, NoSuchElementException, WebDriverException)
+        wait_on(self.browser, *gone).until(lambda _: holds())
 
     def is_at(self, path: str) -> None:
         """Wait until the browser shows that page."""
-        WebDriverWait(self.browser, WAIT_SECONDS).until(
+        wait_on(self.browser).until(
             lambda _: self.browser.current_url.split("?")[0] == self.url + path, f"not at {path}"
         )
 
@@ -174,13 +173,13 @@ class Visitor:
                 do(shown)
             return shown is not None
 
-        gone = [
+        gone = (
             StaleElementReferenceException,
             NoSuchElementException,
             ElementNotInteractableException,
             WebDriverException,
-        ]
-        waiting = WebDriverWait(self.browser, WAIT_SECONDS, ignored_exceptions=gone)
+        )
+        waiting = wait_on(self.browser, *gone)
         try:
             waiting.until(tried)
         except TimeoutException as late:

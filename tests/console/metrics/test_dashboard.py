@@ -166,6 +166,7 @@ def fastest(page: Callable[[], object]) -> float:
     return min(taken)
 
 
+@pytest.mark.quiet_machine
 def test_dashboard_and_list_stay_quick_with_ten_thousand_tenants(
     new_tenant: Callable[[], TestTenant], ten_thousand_tenants: None
 ) -> None:

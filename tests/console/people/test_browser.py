@@ -9,8 +9,8 @@ from selenium.common.exceptions import StaleElementReferenceException, WebDriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.expected_conditions import staleness_of
-from selenium.webdriver.support.ui import WebDriverWait
 
+from tests.browsers import wait_on
 from tests.console.people.browsing import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, tenant_events
 from tests.console.staff import new_operator
 from tests.machine.conftest import within
@@ -41,14 +41,14 @@ def sign_in(browser: webdriver.Chrome, place: str) -> None:
 
 def shows(browser: webdriver.Chrome, text: str) -> None:
     # The page may be replaced while it is read.
-    waiting = WebDriverWait(browser, 60, ignored_exceptions=[StaleElementReferenceException, WebDriverException])
+    waiting = wait_on(browser, StaleElementReferenceException, WebDriverException)
     waiting.until(lambda _: text in browser.find_element(By.TAG_NAME, "body").text)
 
 
 def type_into(browser: webdriver.Chrome, name: str, text: str) -> None:
     """Type and press Enter; the address of the next page contains the text."""
     browser.find_element(By.NAME, name).send_keys(text, Keys.ENTER)
-    WebDriverWait(browser, 60).until(lambda _: f"{name}={quote_plus(text)}" in browser.current_url)
+    wait_on(browser).until(lambda _: f"{name}={quote_plus(text)}" in browser.current_url)
 
 
 def press(browser: webdriver.Chrome, words: str) -> None:
@@ -62,7 +62,7 @@ def press(browser: webdriver.Chrome, words: str) -> None:
             shown.send_keys(Keys.ENTER)
         return shown is not None
 
-    waiting = WebDriverWait(browser, 60, ignored_exceptions=[StaleElementReferenceException, WebDriverException])
+    waiting = wait_on(browser, StaleElementReferenceException, WebDriverException)
     waiting.until(pressed)
     waiting.until(staleness_of(page))
 

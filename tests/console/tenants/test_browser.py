@@ -6,10 +6,10 @@ import pytest
 from selenium import webdriver
 from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import WebDriverWait
 
 from tenants.models import Tenant
 from tenants.provisioning import create_tenant
+from tests.browsers import wait_on
 from tests.console.staff import LOGIN, new_operator
 from tests.console.tenants.test_pages import LIST
 from tests.console.tenants.test_steps import provision_form
@@ -31,8 +31,8 @@ def fill(browser: webdriver.Chrome, fields: dict[str, str], form: str = "form") 
 
 def until(browser: webdriver.Chrome, holds: Callable[[], bool]) -> None:
     """Wait for the condition; the page may replace the element meanwhile."""
-    gone = [StaleElementReferenceException, NoSuchElementException, WebDriverException]
-    WebDriverWait(browser, 60, ignored_exceptions=gone).until(lambda _: holds())
+    gone = (StaleElementReferenceException, NoSuchElementException, WebDriverException)
+    wait_on(browser, *gone).until(lambda _: holds())
 
 
 def test_provisioning_page_follows_job_to_its_end(place: str, browser: webdriver.Chrome) -> None:

@@ -1,4 +1,4 @@
-"""A platform in a process of its own, and a headless Chromium with a virtual authenticator."""
+"""A platform in a process of its own, and its demo page in a browser."""
 
 import re
 import shutil
@@ -10,27 +10,10 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.virtual_authenticator import Protocol, Transport, VirtualAuthenticatorOptions
 
 from tests.machine.conftest import ROOT, Platform, environment, free_port, kill_servers, within
-from tests.machine.groups import program
 from tests.mfa.browser.demo import Demo
 from tests.mfa.browser.operator import Operator
-
-QUIET = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--no-default-browser-check",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-]
 
 
 @pytest.fixture(scope="session")
@@ -56,28 +39,6 @@ def platform(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         assert within(150, running.is_up)
         yield running
         running.end()
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
-    """Chromium with a fresh profile and an authenticator that verifies its user."""
-    options = Options()
-    options.binary_location = str(program("chromium"))
-    for argument in (*QUIET, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1280,900"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(program("chromedriver"))))
-    driver.add_virtual_authenticator(
-        VirtualAuthenticatorOptions(
-            protocol=Protocol.CTAP2,
-            transport=Transport.INTERNAL,
-            has_resident_key=True,
-            has_user_verification=True,
-            is_user_verified=True,
-        )
-    )
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,10 @@ from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.browsers import wait_on
 
 PASSWORD = "a long enough pass 7"
-WAIT_SECONDS = 60
 
 
 def totp(secret: str, at: float) -> str:
@@ -55,14 +55,12 @@ class Demo:
         def look(browser: WebDriver) -> WebElement | None:
             return next((found for found in browser.find_elements(by, selector) if found.is_displayed()), None)
 
-        found: WebElement = WebDriverWait(self.browser, WAIT_SECONDS).until(
-            look, f"{selector} is not to be seen: {self.said()}"
-        )
+        found: WebElement = wait_on(self.browser).until(look, f"{selector} is not to be seen: {self.said()}")
         return found
 
     def shows(self, text: str) -> None:
         """Wait until the page shows this message."""
-        WebDriverWait(self.browser, WAIT_SECONDS).until(lambda _: text in self.said(), f"{text!r} was not said")
+        wait_on(self.browser).until(lambda _: text in self.said(), f"{text!r} was not said")
 
     def said(self) -> str:
         """Return the current message of the page."""
@@ -84,7 +82,7 @@ class Demo:
         self.press("Set up an authenticator app")
         secret = self.visible("#totp-secret").text
         picture = self.visible("#totp-qr")
-        WebDriverWait(self.browser, WAIT_SECONDS).until(lambda _: picture.get_attribute("naturalWidth") != "0")
+        wait_on(self.browser).until(lambda _: picture.get_attribute("naturalWidth") != "0")
         self.form("confirm-totp", code=totp(secret, time.time()))
         self.visible("#backup-codes")
         return secret
@@ -97,12 +95,12 @@ class Demo:
     def signed_in_by(self) -> str:
         """Return the message that the page shows after a sign-in."""
         self.visible("#signed-in-heading")
-        WebDriverWait(self.browser, WAIT_SECONDS).until(lambda _: self.email in self.visible("#who").text)
+        wait_on(self.browser).until(lambda _: self.email in self.visible("#who").text)
         return self.visible("#how").text
 
     def lists(self, *factors: str) -> None:
         """Wait until these are the factors that the page lists; it fetches them after what it says."""
-        WebDriverWait(self.browser, WAIT_SECONDS, ignored_exceptions=[StaleElementReferenceException]).until(
+        wait_on(self.browser, StaleElementReferenceException).until(
             lambda _: self.factors() == list(factors), f"not {factors}"
         )
 

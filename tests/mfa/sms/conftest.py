@@ -64,7 +64,7 @@ class Provider:
 def provider() -> Iterator[Provider]:
     """A running provider."""
     made = Provider()
-    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
+    thread = threading.Thread(target=made.server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield made
     made.server.shutdown()

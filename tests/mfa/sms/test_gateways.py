@@ -78,6 +78,7 @@ def test_generic_gateway_rejection_is_final(generic: HttpGateway, provider: Prov
     assert len(provider.requests) == 1
 
 
+@pytest.mark.quiet_machine
 @pytest.mark.parametrize("name", ["twilio", "generic"])
 def test_hanging_provider_costs_under_three_seconds(
     request: pytest.FixtureRequest, provider: Provider, name: str

@@ -51,6 +51,7 @@ def locked() -> Iterator[None]:
         assert within(5, lambda: ask(WAITING) == [0])
 
 
+@pytest.mark.quiet_machine
 @pytest.mark.parametrize("fault", [hanging, locked])
 def test_global_outage_is_503(fault: Callable[[], AbstractContextManager[None]], tenant: TestTenant) -> None:
     for _ in range(3):  # more tries on a busy machine

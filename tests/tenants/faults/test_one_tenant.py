@@ -76,6 +76,7 @@ def behind(tenant: TestTenant) -> Iterator[None]:
         raw.execute("ALTER TABLE userflow_enduser RENAME began_at TO created_at")
 
 
+@pytest.mark.quiet_machine
 @pytest.mark.parametrize("fault", [gone, locked, slow, behind])
 def test_outage_of_one_tenant_is_503_for_it_only(
     fault: Fault, struck: tuple[TestTenant, User, Api], other_tenant: TestTenant

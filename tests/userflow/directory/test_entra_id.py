@@ -164,6 +164,7 @@ def members_at(directory: Directory, path: str) -> list[str]:
     return [user["email"] for user in directory.tenant.api.get(path).json()["users"]]
 
 
+@pytest.mark.quiet_machine
 @pytest.mark.parametrize("named", [0, 1], ids=["empty", "of one"])
 def test_endless_member_pages_end_at_deadline(
     directory: Directory, entra: Entra, sales: str, settings: Any, named: int

@@ -44,6 +44,7 @@ def silent_handshake(connection: socket.socket) -> None:
     connection.recv(65_536)
 
 
+@pytest.mark.quiet_machine
 @pytest.mark.parametrize(
     ("speak", "tls"),
     [(half_a_message, True), (half_an_answer, True), (dripping_offer, False), (silent_handshake, False)],
@@ -66,6 +67,7 @@ def test_stalled_server_ends_at_deadline(
         assert time.monotonic() - began < 40
 
 
+@pytest.mark.quiet_machine
 def test_endless_one_object_pages_end_at_deadline(
     tenant: TestTenant, configured: Callable[..., Directory], settings: Any, tmp_path: Path
 ) -> None:

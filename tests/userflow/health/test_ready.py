@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import pytest
 from django.conf import settings
 from django.db import connection, connections
 
@@ -71,6 +72,7 @@ DEGRADED = {"status": "degraded", "database": "connected", "cache": "disconnecte
 NOT_READY = {"status": "not_ready", "database": "disconnected", "cache": "connected"}
 
 
+@pytest.mark.quiet_machine
 def test_ready_reports_hanging_database(api: Api) -> None:
     relay = Relay()
     with database_at(*relay.listener.getsockname()):

@@ -31,7 +31,7 @@ def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[str]:
     """The platform at a port of its own, over real sockets."""
     server = ThreadedWSGIServer(("127.0.0.1", 0), Quiet)
     server.set_app(get_wsgi_application())
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     settings.BASE_URL = f"http://localhost:{server.server_port}"
     # Plain http on loopback: the libraries want to be told.
