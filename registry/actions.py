@@ -5,8 +5,7 @@ about a read secret is in the transaction of the read, so a secret whose event c
 also gets its secrets while its tenant's own database is being migrated, moved or unavailable.
 """
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypedDict, Unpack
@@ -14,7 +13,7 @@ from uuid import UUID
 
 import orjson
 import structlog
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils.timezone import now
@@ -22,6 +21,7 @@ from django.utils.timezone import now
 from identity_platform.api.pagination import Page
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
 from identity_platform.crypto import SealBroken
+from identity_platform.postgresql.constraints import unique_or
 from registry import queries
 from registry.errors import (
     AlreadyExpired,
@@ -113,7 +113,7 @@ def read_service(*, tenant_id: UUID, service_id: UUID) -> orjson.Fragment:
 def create_service(*, tenant_id: UUID, **fields: Unpack[ServiceFields]) -> Service:
     """Create a service. Raises ServiceExists."""
     service = Service(tenant_id=tenant_id, **fields)
-    with _raising(ServiceExists), transaction.atomic():
+    with unique_or(ServiceExists), transaction.atomic():
         service.save(force_insert=True)
         record_for_platform("service.created", tenant_id=tenant_id, target=(SERVICE, service.pk))
     return service
@@ -121,7 +121,7 @@ def create_service(*, tenant_id: UUID, **fields: Unpack[ServiceFields]) -> Servi
 
 def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, object]) -> Service:
     """Change the given fields; metadata is replaced as a whole. Raises ServiceNotFound, ServiceExists."""
-    with _raising(ServiceExists), transaction.atomic():
+    with unique_or(ServiceExists), transaction.atomic():
         service = _locked(tenant_id, service_id)
         for field, value in changes.items():
             setattr(service, field, value)
@@ -185,7 +185,7 @@ def create_credential(
     if expires_at is not None and expires_at <= now():
         raise AlreadyExpired
     credential = ServiceCredential(tenant_id=tenant_id, service_id=service_id, **fields)
-    with _raising(CredentialExists), transaction.atomic():
+    with unique_or(CredentialExists), transaction.atomic():
         _locked(tenant_id, service_id)
         credential.secret = _sealed(credential, secret)
         credential.save(force_insert=True)
@@ -315,15 +315,6 @@ def _credential(service_id: UUID, credential_id: UUID) -> ServiceCredential:
     if credential is None:
         raise CredentialNotFound
     return credential
-
-
-@contextlib.contextmanager
-def _raising(clash: type[ServiceExists] | type[CredentialExists]) -> Iterator[None]:
-    """Turn a violated unique constraint into an error: the database decides between parallel calls."""
-    try:
-        yield
-    except IntegrityError as problem:
-        raise clash from problem
 
 
 def _sealed(credential: ServiceCredential, secret: object) -> bytes:

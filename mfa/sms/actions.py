@@ -5,13 +5,13 @@ from functools import partial
 from typing import Final, Literal, NoReturn
 from uuid import UUID
 
-from django.db import IntegrityError
 from django.db.models import Case, F, Q, When
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
+from identity_platform.postgresql.constraints import unique_or
 from mfa import completion, factors
 from mfa.caller import Caller, is_this_user
 from mfa.completion import complete_by_enrollment, second_step_grant, waiting_login
@@ -116,34 +116,31 @@ def confirm_sms_setup(
         budget = _budget_of(proof)
         row = _check_code(user, ENROLLMENT, digest, code, budget=budget)
         verified = factors.prove_replacement(realm=END_USERS, user=user, proof=proof, caller=caller)
-        try:
-            with tenant_atomic():
-                locked = factors.lock_and_check(END_USERS, user, proof, login=login)
-                _consume(row)
-                replaced = bool(Phone.objects.filter(user_id=user.pk).delete()[0])
-                if replaced and proof.own is not None and not verified:  # enrolled since the request began
-                    raise proof_missing()
-                phone = Phone(user=user, number_digest=digest, last_four=number.last_four)
-                phone.number_sealed = seal(
-                    number.e164.encode(), data_key=END_USERS.data_key(), context=_seal_context(phone)
-                )
-                phone.save(force_insert=True)
-                sending.convert(locked.pk)
-                attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=budget)
-                factors.finalize(
-                    END_USERS,
-                    locked,
-                    change="replaced" if replaced else "enrolled",
-                    kind=factors.SMS,
-                    proof=proof,
-                    factor_id=phone.pk,
-                )
-                tokens = complete_by_enrollment(
-                    realm=END_USERS, user=locked, login=login, amr=AMR, user_agent=caller.user_agent
-                )
-        except IntegrityError as clash:
-            # The unique index on the digest of the number, also when two users confirm it at once.
-            raise PhoneTaken from clash
+        # The unique index on the digest of the number, also when two users confirm it at once.
+        with unique_or(PhoneTaken), tenant_atomic():
+            locked = factors.lock_and_check(END_USERS, user, proof, login=login)
+            _consume(row)
+            replaced = bool(Phone.objects.filter(user_id=user.pk).delete()[0])
+            if replaced and proof.own is not None and not verified:  # enrolled since the request began
+                raise proof_missing()
+            phone = Phone(user=user, number_digest=digest, last_four=number.last_four)
+            phone.number_sealed = seal(
+                number.e164.encode(), data_key=END_USERS.data_key(), context=_seal_context(phone)
+            )
+            phone.save(force_insert=True)
+            sending.convert(locked.pk)
+            attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=budget)
+            factors.finalize(
+                END_USERS,
+                locked,
+                change="replaced" if replaced else "enrolled",
+                kind=factors.SMS,
+                proof=proof,
+                factor_id=phone.pk,
+            )
+            tokens = complete_by_enrollment(
+                realm=END_USERS, user=locked, login=login, amr=AMR, user_agent=caller.user_agent
+            )
     return Confirmed(phone, tokens)
 
 

@@ -5,9 +5,10 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from django.db import IntegrityError, connections
+from django.db import connections
 from django.utils.timezone import now
 
+from identity_platform.postgresql.constraints import unique_or
 from mfa.errors import UnknownEmail
 from mfa.queries import ConsumedChallenge
 from mfa.webauthn.ceremony import CHALLENGE_BYTES, KeyHandle
@@ -48,21 +49,16 @@ def open_challenge(realm: Realm, ceremony: str, *, user_id: UUID | None = None, 
     """
     challenge = secrets.token_bytes(CHALLENGE_BYTES)
     challenges = challenges_of(realm)._default_manager
-    try:
-        with realm.atomic():
-            expired = (
-                challenges.filter(expires_at__lte=now()).order_by("expires_at").select_for_update(skip_locked=True)
-            )
-            challenges.filter(pk__in=expired.values("pk")[:SWEPT_AT_ONCE]).delete()
-            challenges.create(
-                digest=digest_of(challenge),
-                ceremony=ceremony,
-                user_id=user_id,
-                client_id=client_id,
-                expires_at=now() + LIFETIME,
-            )
-    except IntegrityError as erased:
-        raise UnknownEmail from erased
+    with unique_or(UnknownEmail), realm.atomic():
+        expired = challenges.filter(expires_at__lte=now()).order_by("expires_at").select_for_update(skip_locked=True)
+        challenges.filter(pk__in=expired.values("pk")[:SWEPT_AT_ONCE]).delete()
+        challenges.create(
+            digest=digest_of(challenge),
+            ceremony=ceremony,
+            user_id=user_id,
+            client_id=client_id,
+            expires_at=now() + LIFETIME,
+        )
     return challenge
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from django.db import IntegrityError
-
+from identity_platform.postgresql.constraints import unique_or
 from mfa import completion, factors
 from mfa.caller import Caller
 from mfa.completion import ONLY_STEP_AMR, SECOND_STEP_AMR, complete_by_enrollment, only_step_grant, waiting_login
@@ -153,24 +152,21 @@ def _store(
     passkeys = queries.passkeys_of(realm)._default_manager
     if passkeys.filter(user_id=locked.pk).count() >= MOST_PASSKEYS:
         raise TooManyPasskeys
-    try:
-        with realm.atomic():
-            passkey = passkeys.create(
-                user_id=locked.pk,
-                credential_id=new.credential_id,
-                public_key=new.public_key,
-                sign_count=new.sign_count,
-                aaguid=new.aaguid,
-                transports=list(new.transports),
-                backup_eligible=new.backup_eligible,
-                backed_up=new.backed_up,
-                # A login that waits for the factor has verified the password.
-                second_step_only=proof.second_step_only and login is None,
-                **named,
-            )
-    except IntegrityError as clash:
-        # Level 3 section 7.1 step 26: a credential id belongs to one user. The response does not tell whose it is.
-        raise PasskeyRejected from clash
+    # Level 3 section 7.1 step 26: a credential id belongs to one user. The response does not tell whose it is.
+    with unique_or(PasskeyRejected), realm.atomic():
+        passkey = passkeys.create(
+            user_id=locked.pk,
+            credential_id=new.credential_id,
+            public_key=new.public_key,
+            sign_count=new.sign_count,
+            aaguid=new.aaguid,
+            transports=list(new.transports),
+            backup_eligible=new.backup_eligible,
+            backed_up=new.backed_up,
+            # A login that waits for the factor has verified the password.
+            second_step_only=proof.second_step_only and login is None,
+            **named,
+        )
     factors.finalize(realm, locked, change="enrolled", kind=factors.WEBAUTHN, proof=proof, factor_id=passkey.pk)
     return locked
 

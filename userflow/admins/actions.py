@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, connection, transaction
+from django.db import connection, transaction
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key, key_of_spelling
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_platform
+from identity_platform.postgresql.constraints import unique_or
 from tenants import lookup
 from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import AdminRole, AdminUser, username_is
@@ -91,11 +92,8 @@ def reject_reserved_address(key: str) -> None:
 
 
 def _save(user: AdminUser, *, force_insert: bool = False, update_fields: list[str] | None = None) -> None:
-    try:
-        with transaction.atomic():
-            user.save(force_insert=force_insert, update_fields=update_fields)
-    except IntegrityError as clash:
-        raise AdminNameTaken from clash
+    with unique_or(AdminNameTaken), transaction.atomic():
+        user.save(force_insert=force_insert, update_fields=update_fields)
 
 
 def grantable_roles(names: Iterable[str], tenant_id: UUID | None, by: Principal | None) -> list[AdminRole]:

@@ -9,13 +9,14 @@ from typing import Final, TypedDict, Unpack, cast
 from uuid import UUID
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.functions import Lower
 from django.utils.timezone import now
 
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, offset
+from identity_platform.postgresql.constraints import unique_or
 from tenants.context import in_tenant
 from tenants.models import Tenant
 from tenants.states import Purpose
@@ -133,16 +134,13 @@ def create_directory(*, tenant_id: UUID, by: Principal, **fields: Unpack[Directo
     config.mapping = DEFAULT_MAPPING | config.mapping
     config.next_run_at = now() if config.sync_every_minutes is not None else None
     _seal(config, secret)
-    try:
-        with transaction.atomic():
-            # Lock before counting, or parallel requests would all pass the limit.
-            Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
-            if DirectoryConfig.objects.filter(tenant_id=tenant_id).count() >= settings.DIRECTORIES_PER_TENANT:
-                raise TooManyDirectories
-            config.save(force_insert=True)
-            record("directory.created", config)
-    except IntegrityError as clash:
-        raise DirectoryNameTaken from clash
+    with unique_or(DirectoryNameTaken), transaction.atomic():
+        # Lock before counting, or parallel requests would all pass the limit.
+        Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
+        if DirectoryConfig.objects.filter(tenant_id=tenant_id).count() >= settings.DIRECTORIES_PER_TENANT:
+            raise TooManyDirectories
+        config.save(force_insert=True)
+        record("directory.created", config)
     return Shown(config, None)
 
 
@@ -161,28 +159,25 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, **chang
     if retargets:
         mapped = changes.get("groups", seen.groups)
         reject_beyond(by, tenant_id=tenant_id, config_id=config_id, groups=mapped.values())
-    try:
-        with transaction.atomic():
-            config = _locked(tenant_id, config_id)
-            if retargets and config.groups != seen.groups:
-                raise DirectoryBusy("This directory was changed at the same moment. Read it again and retry.")
-            if set(changes) - WHILE_RUNNING:
-                if runs.is_running(config_id):
-                    raise DirectoryBusy
-                # The delta link belongs to the old mapping and target.
-                config.cursor = ""
-            _set_target(config, changes)
-            _set_options(config, changes, by, groups_known=groups_known)
-            if "name" in changes:
-                config.name = changes["name"]
-            if "secret" in changes:
-                _seal(config, changes["secret"])
-            if "sync_every_minutes" in changes:
-                config.next_run_at = now() if config.sync_every_minutes is not None else None
-            config.save()
-            record("directory.updated", config, changed=sorted(changes))
-    except IntegrityError as clash:
-        raise DirectoryNameTaken from clash
+    with unique_or(DirectoryNameTaken), transaction.atomic():
+        config = _locked(tenant_id, config_id)
+        if retargets and config.groups != seen.groups:
+            raise DirectoryBusy("This directory was changed at the same moment. Read it again and retry.")
+        if set(changes) - WHILE_RUNNING:
+            if runs.is_running(config_id):
+                raise DirectoryBusy
+            # The delta link belongs to the old mapping and target.
+            config.cursor = ""
+        _set_target(config, changes)
+        _set_options(config, changes, by, groups_known=groups_known)
+        if "name" in changes:
+            config.name = changes["name"]
+        if "secret" in changes:
+            _seal(config, changes["secret"])
+        if "sync_every_minutes" in changes:
+            config.next_run_at = now() if config.sync_every_minutes is not None else None
+        config.save()
+        record("directory.updated", config, changed=sorted(changes))
     return find_directory(tenant_id=tenant_id, config_id=config_id)
 
 

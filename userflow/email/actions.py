@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db import IntegrityError
 from django.db.models import F
 from django.utils.timezone import now
 
@@ -11,6 +10,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import hash_token, same
+from identity_platform.postgresql.constraints import unique_or
 from tenants import lookup
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.errors import UnknownTenant
@@ -121,33 +121,30 @@ def _guard() -> None:
 def _verify(proof: EmailProof, registrant: Registrant) -> EndUser:
     """Consume the proof and mark the address verified. Of two concurrent requests, one wins."""
     compared = _check_password(proof.pk, registrant)
-    try:
-        with tenant_atomic():
-            # Lock the user first, as everywhere: another order could deadlock.
-            user = EndUser.objects.select_for_update().filter(pk=proof.pk, active=True).first()
-            spent, _ = EmailProof.objects.filter(pk=proof.pk, token_digest=proof.token_digest).delete()
-            if not spent or user is None:
-                raise EmailProofInvalid
-            is_own = _is_registrant(user, registrant, compared)
-            unverified, changed = ownership.is_unverified(user), user.email_key != proof.email_key
-            if changed:
-                yielding.release_addresses([proof.email_key], to="verification")
-            user.email, user.email_key, user.email_verified_at = proof.email, proof.email_key, now()
-            user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
-            if changed:
-                # Password reset links were sent to the old address.
-                tickets.end_tickets(END_USERS, user.pk, purpose=tickets.PASSWORD_RESET)
-                end_sessions(END_USERS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
-            ended = ownership.end_unverified_use(user) if unverified and not is_own else {}
-            details = {"changed": changed, "registrant": is_own, **ended}
-            record_for_tenant("email.proven", target=("end_user", user.pk), details=details)
-            if any(ended.values()):
-                proofs.tell_of_ended_use(user)
-            if changed:
-                publish("end_user.updated", person(user, changed=["email"]))
-            publish("end_user.email_verified", {"user_id": user.pk, "email": user.email})
-    except IntegrityError as clash:
-        raise EmailTaken from clash
+    with unique_or(EmailTaken), tenant_atomic():
+        # Lock the user first, as everywhere: another order could deadlock.
+        user = EndUser.objects.select_for_update().filter(pk=proof.pk, active=True).first()
+        spent, _ = EmailProof.objects.filter(pk=proof.pk, token_digest=proof.token_digest).delete()
+        if not spent or user is None:
+            raise EmailProofInvalid
+        is_own = _is_registrant(user, registrant, compared)
+        unverified, changed = ownership.is_unverified(user), user.email_key != proof.email_key
+        if changed:
+            yielding.release_addresses([proof.email_key], to="verification")
+        user.email, user.email_key, user.email_verified_at = proof.email, proof.email_key, now()
+        user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
+        if changed:
+            # Password reset links were sent to the old address.
+            tickets.end_tickets(END_USERS, user.pk, purpose=tickets.PASSWORD_RESET)
+            end_sessions(END_USERS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
+        ended = ownership.end_unverified_use(user) if unverified and not is_own else {}
+        details = {"changed": changed, "registrant": is_own, **ended}
+        record_for_tenant("email.proven", target=("end_user", user.pk), details=details)
+        if any(ended.values()):
+            proofs.tell_of_ended_use(user)
+        if changed:
+            publish("end_user.updated", person(user, changed=["email"]))
+        publish("end_user.email_verified", {"user_id": user.pk, "email": user.email})
     return user
 
 

@@ -5,12 +5,13 @@ from typing import Final
 from uuid import UUID
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token
+from identity_platform.postgresql.constraints import unique_or
 from userflow import mail
 from userflow.accounts.models import AdminUser
 from userflow.accounts.realms import ADMINS
@@ -55,25 +56,22 @@ def verify_admin_email(*, token: str) -> AdminUser:
     """
     valid = AdminEmailProof.objects.filter(token_digest=hash_token(token), expires_at__gt=now())
     user_id = valid.values_list("user_id", flat=True).first()
-    try:
-        with transaction.atomic():
-            # Lock the user first, as in a change: another order could deadlock.
-            found = AdminUser.objects.select_for_update(no_key=True).filter(pk__in=[user_id], active=True)
-            user = found.first()
-            proof = valid.first() if user is not None else None
-            if user is None or proof is None:
-                raise EmailProofInvalid
-            proof.delete()
-            changed = user.email_key != proof.email_key
-            user.email, user.email_verified_at = proof.email, now()
-            user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
-            if changed:
-                # Password reset links were sent to the old address.
-                tickets.end_tickets(ADMINS, user.pk, purpose=tickets.PASSWORD_RESET)
-                end_sessions(ADMINS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
-            record_for_platform(
-                "email.proven", tenant_id=user.tenant_id, target=("admin_user", user.pk), details={"changed": changed}
-            )
-    except IntegrityError as clash:
-        raise AdminNameTaken from clash
+    with unique_or(AdminNameTaken), transaction.atomic():
+        # Lock the user first, as in a change: another order could deadlock.
+        found = AdminUser.objects.select_for_update(no_key=True).filter(pk__in=[user_id], active=True)
+        user = found.first()
+        proof = valid.first() if user is not None else None
+        if user is None or proof is None:
+            raise EmailProofInvalid
+        proof.delete()
+        changed = user.email_key != proof.email_key
+        user.email, user.email_verified_at = proof.email, now()
+        user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
+        if changed:
+            # Password reset links were sent to the old address.
+            tickets.end_tickets(ADMINS, user.pk, purpose=tickets.PASSWORD_RESET)
+            end_sessions(ADMINS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
+        record_for_platform(
+            "email.proven", tenant_id=user.tenant_id, target=("admin_user", user.pk), details={"changed": changed}
+        )
     return user

@@ -14,6 +14,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import Unavailable
 from identity_platform.api.pagination import Page
 from identity_platform.audit.writer import record_for_tenant
+from identity_platform.postgresql.constraints import unique_or
 from tenants import lookup
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
@@ -96,13 +97,10 @@ def register_end_user(
             password=passwords.hashed(password) if password is not None else "",
             self_registered=not entitled,
         )
-        try:
-            with tenant_atomic():
-                if replaces:
-                    yielding.release_addresses([key], to="registration")
-                return user, _store(user, tenant)
-        except IntegrityError as clash:
-            raise EmailTaken from clash
+        with unique_or(EmailTaken), tenant_atomic():
+            if replaces:
+                yielding.release_addresses([key], to="registration")
+            return user, _store(user, tenant)
 
 
 def _store(user: EndUser, tenant: lookup.TenantContext) -> str | None:
@@ -195,22 +193,18 @@ def update_end_user(
     proven = own and changes.get("email", by.user["email"]) != by.user["email"]
     if proven:
         prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof, user_agent=user_agent)
-    with in_tenant(tenant_id, editing_users(by)) as tenant:
-        try:
-            with tenant_atomic():
-                user = _locked(user_id)
-                moves = changes.get("email", user.email) != user.email
-                if own and moves:
-                    if not proven:  # the address has changed since the token was checked
-                        raise proof_missing()
-                    require_active_session(END_USERS, by)
-                elif not own:
-                    if moves:
-                        require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
-                    must_outrank(by, user)
-                _apply(user, changes, tenant, keep=by.session_id if own else None)
-        except IntegrityError as clash:
-            raise EmailTaken from clash
+    with in_tenant(tenant_id, editing_users(by)) as tenant, unique_or(EmailTaken), tenant_atomic():
+        user = _locked(user_id)
+        moves = changes.get("email", user.email) != user.email
+        if own and moves:
+            if not proven:  # the address has changed since the token was checked
+                raise proof_missing()
+            require_active_session(END_USERS, by)
+        elif not own:
+            if moves:
+                require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
+            must_outrank(by, user)
+        _apply(user, changes, tenant, keep=by.session_id if own else None)
     return user
 
 

@@ -4,10 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError
-
 from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
+from identity_platform.postgresql.constraints import unique_or
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.lookups import must_exist, page_of_members
@@ -53,16 +52,13 @@ def create_group(
         require_assurance(Action.GRANT_ROLES, by)
     group = Group(name=name, description=description)
     with in_tenant(tenant_id):
-        try:
-            with tenant_atomic():
-                carried = roles_named(roles)
-                require_grantable(by, _permissions(carried))
-                group.save(force_insert=True)
-                group.roles.set(carried)
-                record_for_tenant("group.created", target=("group", group.pk), details=_ids(carried))
-                publish("group.created", _data(group, carried))
-        except IntegrityError as clash:
-            raise GroupNameTaken from clash
+        with unique_or(GroupNameTaken), tenant_atomic():
+            carried = roles_named(roles)
+            require_grantable(by, _permissions(carried))
+            group.save(force_insert=True)
+            group.roles.set(carried)
+            record_for_tenant("group.created", target=("group", group.pk), details=_ids(carried))
+            publish("group.created", _data(group, carried))
         return _with_roles(group)
 
 
@@ -75,32 +71,29 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
     changes = dict(changes)
     names = changes.pop("roles", None)
     with in_tenant(tenant_id):
-        try:
-            with tenant_atomic():
-                group = _found(group_id, lock=True)
-                if changes.get("name", group.name) != group.name and (roles := list(group.roles.all())):
-                    # Directories give groups by their name: under that of another one it would be given to its people.
+        with unique_or(GroupNameTaken), tenant_atomic():
+            group = _found(group_id, lock=True)
+            if changes.get("name", group.name) != group.name and (roles := list(group.roles.all())):
+                # Directories give groups by their name: under that of another one it would be given to its people.
+                require_assurance(Action.GRANT_ROLES, by)
+                require_grantable(by, _permissions(roles))
+            details: dict[str, object] = {"changed": sorted([*changes, *(["roles"] if names is not None else [])])}
+            if names is not None:
+                carried = roles_named(names)
+                before = {role.pk: role for role in group.roles.all()}
+                after = {role.pk: role for role in carried}
+                if after.keys() - before.keys():
                     require_assurance(Action.GRANT_ROLES, by)
-                    require_grantable(by, _permissions(roles))
-                details: dict[str, object] = {"changed": sorted([*changes, *(["roles"] if names is not None else [])])}
-                if names is not None:
-                    carried = roles_named(names)
-                    before = {role.pk: role for role in group.roles.all()}
-                    after = {role.pk: role for role in carried}
-                    if after.keys() - before.keys():
-                        require_assurance(Action.GRANT_ROLES, by)
-                    require_grantable(by, _permissions(after[key] for key in after.keys() - before.keys()))
-                    require_revocable(by, _permissions(before[key] for key in before.keys() - after.keys()))
-                    group.roles.set(carried)
-                    details |= _ids(carried)
-                for field, value in changes.items():
-                    setattr(group, field, value)
-                group.save(update_fields=[*changes, "updated_at"])
-                record_for_tenant("group.updated", target=("group", group.pk), details=details)
-                if current_tenant().has_webhooks:
-                    publish("group.updated", _data(group, group.roles.all(), changed=details["changed"]))
-        except IntegrityError as clash:
-            raise GroupNameTaken from clash
+                require_grantable(by, _permissions(after[key] for key in after.keys() - before.keys()))
+                require_revocable(by, _permissions(before[key] for key in before.keys() - after.keys()))
+                group.roles.set(carried)
+                details |= _ids(carried)
+            for field, value in changes.items():
+                setattr(group, field, value)
+            group.save(update_fields=[*changes, "updated_at"])
+            record_for_tenant("group.updated", target=("group", group.pk), details=details)
+            if current_tenant().has_webhooks:
+                publish("group.updated", _data(group, group.roles.all(), changed=details["changed"]))
         return _with_roles(group)
 
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db import IntegrityError
 from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.crypto import hash_token
+from identity_platform.postgresql.constraints import unique_or
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import UnknownTenant
@@ -111,22 +111,19 @@ def _accept_as_end_user(tenant: lookup.TenantContext, token: str, password: str,
         # The token came by mail to this very address.
         email_verified_at=now(),
     )
-    try:
-        with END_USERS.atomic():
-            _consume(invitation)
-            yielding.release_addresses([invitation.email_key], to="invitation")
-            user.save(force_insert=True)
-            roles = list(Role.objects.filter(Q(name=DEFAULT_ROLE) | Q(pk__in=invitation.roles)))
-            granted = {p for role in roles if role.name != DEFAULT_ROLE for p in role.permissions}
-            if granted:
-                require_grantable(inviter_now(invitation), granted)
-            RoleBinding.objects.bulk_create(RoleBinding(user=user, role=role) for role in roles)
-            ticket = tickets.open_enrollment(END_USERS, user, cause="invitation")
-            _finish(END_USERS, invitation, user.pk, tenant.tenant_id)
-            publish("end_user.created", person(user, via="invitation"))
-            publish("invitation.accepted", event_data(invitation, user_id=user.pk))
-    except IntegrityError as clash:
-        raise EmailTaken from clash
+    with unique_or(EmailTaken), END_USERS.atomic():
+        _consume(invitation)
+        yielding.release_addresses([invitation.email_key], to="invitation")
+        user.save(force_insert=True)
+        roles = list(Role.objects.filter(Q(name=DEFAULT_ROLE) | Q(pk__in=invitation.roles)))
+        granted = {p for role in roles if role.name != DEFAULT_ROLE for p in role.permissions}
+        if granted:
+            require_grantable(inviter_now(invitation), granted)
+        RoleBinding.objects.bulk_create(RoleBinding(user=user, role=role) for role in roles)
+        ticket = tickets.open_enrollment(END_USERS, user, cause="invitation")
+        _finish(END_USERS, invitation, user.pk, tenant.tenant_id)
+        publish("end_user.created", person(user, via="invitation"))
+        publish("invitation.accepted", event_data(invitation, user_id=user.pk))
     return Accepted(user, END_USER, tenant.tenant_id, invitation.client_id, ticket)
 
 

@@ -4,12 +4,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError
 from django.db.models import Q
 from django.db.models.functions import Lower
 
 from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
+from identity_platform.postgresql.constraints import unique_or
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.lookups import must_exist, page_of_members
@@ -62,14 +62,10 @@ def create_role(
     """Create a role. Raises RoleNameTaken (case-insensitive), GrantsMoreThanHeld."""
     require_grantable(by, permissions)
     role = Role(name=name, description=description, permissions=sorted(set(permissions)))
-    with in_tenant(tenant_id):
-        try:
-            with tenant_atomic():
-                role.save(force_insert=True)
-                record_for_tenant("role.created", target=("role", role.pk), details={"permissions": role.permissions})
-                publish("role.created", _data(role))
-        except IntegrityError as clash:
-            raise RoleNameTaken from clash
+    with in_tenant(tenant_id), unique_or(RoleNameTaken), tenant_atomic():
+        role.save(force_insert=True)
+        record_for_tenant("role.created", target=("role", role.pk), details={"permissions": role.permissions})
+        publish("role.created", _data(role))
     return role
 
 
@@ -80,34 +76,30 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
     removed permissions; renaming a role that holds more than the caller), InsufficientAuthentication (added permissions,
     renaming).
     """
-    with in_tenant(tenant_id):
-        try:
-            with tenant_atomic():
-                role = _found(role_id, lock=True)
-                if changes.get("name", role.name) != role.name:
-                    if role.built_in:
-                        raise BuiltInRole
-                    # Imports, invitations and groups refer to roles by name: a strong role that takes the name of a
-                    # plain one would be granted instead of it.
-                    if role.permissions:
-                        require_assurance(Action.GRANT_ROLES, by)
-                        require_grantable(by, role.permissions)
-                details: dict[str, object] = {"changed": sorted(changes)}
-                if "permissions" in changes:
-                    before, after = set(role.permissions), set(changes["permissions"])
-                    if after - before:
-                        require_assurance(Action.GRANT_ROLES, by)
-                    require_grantable(by, after - before)
-                    require_revocable(by, before - after)
-                    changes["permissions"] = sorted(after)
-                    details |= {"added": sorted(after - before), "removed": sorted(before - after)}
-                for field, value in changes.items():
-                    setattr(role, field, value)
-                role.save(update_fields=[*changes, "updated_at"])
-                record_for_tenant("role.updated", target=("role", role.pk), details=details)
-                publish("role.updated", _data(role, changed=details["changed"]))
-        except IntegrityError as clash:
-            raise RoleNameTaken from clash
+    with in_tenant(tenant_id), unique_or(RoleNameTaken), tenant_atomic():
+        role = _found(role_id, lock=True)
+        if changes.get("name", role.name) != role.name:
+            if role.built_in:
+                raise BuiltInRole
+            # Imports, invitations and groups refer to roles by name: a strong role that takes the name of a
+            # plain one would be granted instead of it.
+            if role.permissions:
+                require_assurance(Action.GRANT_ROLES, by)
+                require_grantable(by, role.permissions)
+        details: dict[str, object] = {"changed": sorted(changes)}
+        if "permissions" in changes:
+            before, after = set(role.permissions), set(changes["permissions"])
+            if after - before:
+                require_assurance(Action.GRANT_ROLES, by)
+            require_grantable(by, after - before)
+            require_revocable(by, before - after)
+            changes["permissions"] = sorted(after)
+            details |= {"added": sorted(after - before), "removed": sorted(before - after)}
+        for field, value in changes.items():
+            setattr(role, field, value)
+        role.save(update_fields=[*changes, "updated_at"])
+        record_for_tenant("role.updated", target=("role", role.pk), details=details)
+        publish("role.updated", _data(role, changed=details["changed"]))
     return role
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_platform
+from identity_platform.postgresql.constraints import unique_or
 from tenants import lookup, provisioning
 from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
 from tenants.final_backups import Deletion
@@ -152,29 +153,24 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
     _check_slug(changes.get("slug"))
     if status is not None and status not in (State.ACTIVE, State.SUSPENDED):
         raise ValidationFailed(details={"status": ["Send active or suspended."]})
-    try:
-        with transaction.atomic():
-            # The lock prevents lost updates of concurrent changes.
-            tenant = _found(_existing().select_for_update(of=("self",)), tenant_id)
-            for field, value in changes.items():
-                setattr(tenant, field, value)
-            if stated is not None:
-                settings = merged(tenant.settings, stated, by_operator=by.kind == OPERATOR)
-                tenant_settings_changing.send(
-                    sender=Tenant, tenant_id=tenant_id, before=tenant.settings, after=settings
-                )
-                claim(tenant_id, before=tenant.settings, after=settings)
-                tenant.settings = settings
-            tenant.save()
-            if changes or stated:
-                record_for_platform(
-                    "tenant.updated",
-                    tenant_id=tenant_id,
-                    target=("tenant", tenant_id),
-                    details={"changed": sorted([*changes, *(stated or {})])},
-                )
-    except IntegrityError as clash:
-        raise SlugTaken from clash
+    with unique_or(SlugTaken), transaction.atomic():
+        # The lock prevents lost updates of concurrent changes.
+        tenant = _found(_existing().select_for_update(of=("self",)), tenant_id)
+        for field, value in changes.items():
+            setattr(tenant, field, value)
+        if stated is not None:
+            settings = merged(tenant.settings, stated, by_operator=by.kind == OPERATOR)
+            tenant_settings_changing.send(sender=Tenant, tenant_id=tenant_id, before=tenant.settings, after=settings)
+            claim(tenant_id, before=tenant.settings, after=settings)
+            tenant.settings = settings
+        tenant.save()
+        if changes or stated:
+            record_for_platform(
+                "tenant.updated",
+                tenant_id=tenant_id,
+                target=("tenant", tenant_id),
+                details={"changed": sorted([*changes, *(stated or {})])},
+            )
     lookup.forget()
     if status is not None and TenantDatabase.objects.get(pk=tenant_id).status != status:
         step = resume_tenant if status == State.ACTIVE else suspend_tenant
