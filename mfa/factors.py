@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import Model, Q, QuerySet
 from django.utils.timezone import now
 
+from identity_platform.postgresql.row_errors import first_or
 from mfa import notices, passes
 from mfa.caller import Caller, is_this_user
 from mfa.enrollment import Kind, Proof, address_is_missing, check_again
@@ -230,9 +231,7 @@ def list_factors(
     UnknownUser (404) when the user has just been erased.
     """
     with in_realm(realm, tenant_id, purpose):
-        user = realm.users._default_manager.filter(pk=user_id).first()
-        if user is None:
-            raise UnknownUser
+        user = first_or(realm.users._default_manager.filter(pk=user_id), UnknownUser)
         found = [
             factor.summary()
             for method, rows in _enrolled(user).items()
@@ -256,9 +255,7 @@ def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, 
     caller = Caller(principal=principal, user_agent=user_agent, proof=proof)
     with in_realm(realm, principal.tenant_id):
         require_assurance(Action.REMOVE_FACTOR, principal)
-        user = realm.users._default_manager.filter(pk=principal.id).first()
-        if user is None:
-            raise UnknownFactor
+        user = first_or(realm.users._default_manager.filter(pk=principal.id), UnknownFactor)
         kind = _kind_of(user, factor_id)
         owned = own_removal(realm=realm, user=user, kind=kind, caller=caller, factor_id=factor_id)
         with realm.atomic():

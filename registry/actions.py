@@ -21,7 +21,7 @@ from django.utils.timezone import now
 from identity_platform.api.pagination import Page
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
 from identity_platform.crypto import SealBroken
-from identity_platform.postgresql.constraints import unique_or
+from identity_platform.postgresql.row_errors import first_or, unique_or
 from registry import queries
 from registry.errors import (
     AlreadyExpired,
@@ -292,10 +292,7 @@ def _is(status: str) -> Q:
 
 def _service(tenant_id: UUID, service_id: UUID, rows: QuerySet[Service] | None = None) -> Service:
     found = Service.objects.all() if rows is None else rows
-    service = found.filter(pk=service_id, tenant_id=tenant_id).first()
-    if service is None:
-        raise ServiceNotFound
-    return service
+    return first_or(found.filter(pk=service_id, tenant_id=tenant_id), ServiceNotFound)
 
 
 def _must_be_active(service: Service) -> None:
@@ -311,10 +308,7 @@ def _locked(tenant_id: UUID, service_id: UUID) -> Service:
 
 def _credential(service_id: UUID, credential_id: UUID) -> ServiceCredential:
     rows = ServiceCredential.objects.select_for_update(no_key=True)
-    credential = rows.filter(pk=credential_id, service_id=service_id).first()
-    if credential is None:
-        raise CredentialNotFound
-    return credential
+    return first_or(rows.filter(pk=credential_id, service_id=service_id), CredentialNotFound)
 
 
 def _sealed(credential: ServiceCredential, secret: object) -> bytes:

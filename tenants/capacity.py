@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import transaction
 
 from identity_platform.audit.writer import record_for_platform
+from identity_platform.postgresql.row_errors import first_or
 from tenants import servers
 from tenants.errors import NoRoom, ServerExists, ServerUnfit, UnknownServer
 from tenants.models import DatabaseServer
@@ -115,9 +116,7 @@ def change_database_server(*, name: str, capacity: int | None = None, accepts: b
     stated = {"capacity": capacity, "accepts_tenants": accepts}
     changes = {field: value for field, value in stated.items() if value is not None}
     with transaction.atomic():
-        server = DatabaseServer.objects.select_for_update().filter(name=name).first()
-        if server is None:
-            raise UnknownServer
+        server = first_or(DatabaseServer.objects.select_for_update().filter(name=name), UnknownServer)
         if changes:
             for field, value in changes.items():
                 setattr(server, field, value)

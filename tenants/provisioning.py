@@ -20,6 +20,7 @@ from identity_platform.api.errors import ApiError
 from identity_platform.audit.chain import PLATFORM
 from identity_platform.audit.models import ChainHead
 from identity_platform.audit.writer import record_for_platform
+from identity_platform.postgresql.row_errors import first_or
 from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.task_queue import run_soon
 from tenants import databases, final_backups, keys, lookup, steps, warm_pool
@@ -160,9 +161,7 @@ def finish_provisioning(*, tenant_id: UUID) -> Tenant:
 
     Raises UnknownTenant, JobRunning; errors of the database server are not translated.
     """
-    mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
-    if mapping is None:
-        raise UnknownTenant
+    mapping = first_or(TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id), UnknownTenant)
     with databases.job_lock(mapping.server, tenant_id) as raw:
         mapping.refresh_from_db(fields=["status"])
         if mapping.status == State.PROVISIONING:
@@ -208,6 +207,12 @@ def change_state(tenant_id: UUID, to: State, *, reason: str = "", only_from: Sta
     return mapping
 
 
+def mapping_of(tenant_id: UUID) -> TenantDatabase:
+    """Return the mapping of a tenant that is not deleted. Raises UnknownTenant."""
+    rows = TenantDatabase.objects.select_related("tenant", "server").exclude(status=State.DELETED)
+    return first_or(rows.filter(pk=tenant_id), UnknownTenant)
+
+
 def suspend_tenant(*, tenant_id: UUID) -> TenantDatabase:
     """Suspend a tenant from the next request on; its data is kept. Raises UnknownTenant, WrongState."""
     mapping = change_state(tenant_id, State.SUSPENDED)
@@ -220,9 +225,7 @@ def resume_tenant(*, tenant_id: UUID) -> TenantDatabase:
 
     Rejected during a move or restore, as later writes would be missing in the copy.
     """
-    mapping = TenantDatabase.objects.select_related("server").filter(pk=tenant_id).first()
-    if mapping is None or mapping.status == State.DELETED:
-        raise UnknownTenant
+    mapping = mapping_of(tenant_id)
     with databases.job_lock(mapping.server, tenant_id) as raw:
         reload_mapping(mapping)
         if mapping.name in databases.read_only_names(raw):
@@ -252,9 +255,7 @@ def delete_tenant(*, tenant_id: UUID, final_backup: bool = True) -> Deletion:
     after a crash at any step. Raises UnknownTenant, WrongState, JobRunning; CopyFailed or ProgramMissing if the backup
     cannot be written, and then nothing was changed.
     """
-    mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
-    if mapping is None or mapping.status == State.DELETED:
-        raise UnknownTenant
+    mapping = mapping_of(tenant_id)
     # Deleting many rows can take longer than a request's statement timeout.
     with no_timeout(), databases.job_lock(mapping.server, tenant_id) as raw:
         reload_mapping(mapping)

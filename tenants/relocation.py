@@ -25,9 +25,9 @@ from identity_platform.transfer.files import reject_special
 from identity_platform.transfer.temporary_folder import temporary_folder
 from tenants import databases, dumps, final_backups, lookup, servers, steps
 from tenants.capacity import server_with_room
-from tenants.errors import BackupUnfit, CopyFailed, SlugTaken, UnknownTenant, UpgradeFailed, WrongState
+from tenants.errors import BackupUnfit, CopyFailed, SlugTaken, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, FinalBackup, Tenant, TenantDatabase, WarmDatabase, WebhookTenant
-from tenants.provisioning import change_state, forget_in_global_database, reload_mapping
+from tenants.provisioning import change_state, forget_in_global_database, mapping_of, reload_mapping
 from tenants.router import lives_in_tenant
 from tenants.schema import is_current, is_older, reason_of, schema_version, upgrade
 from tenants.states import State
@@ -53,7 +53,7 @@ def back_up_tenant(*, tenant_id: UUID, file: Path) -> None:
     global database. Raises OSError, UnknownTenant, CopyFailed, ProgramMissing.
     """
     reject_special(file)
-    mapping = _mapping(tenant_id)
+    mapping = mapping_of(tenant_id)
     manifest = {
         "tenant_id": str(tenant_id),
         "slug": mapping.tenant.slug,
@@ -82,7 +82,7 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
     becomes active, a suspended one stays suspended. Raises UnknownTenant, BackupUnfit, WrongState, CopyFailed,
     ProgramMissing, JobRunning; then nothing was changed.
     """
-    mapping = _mapping(tenant_id)
+    mapping = mapping_of(tenant_id)
     with temporary_folder() as folder:
         dump = _unpacked(file, tenant_id, folder)
         with databases.job_lock(mapping.server, tenant_id) as raw, _held_still(raw, mapping):
@@ -91,7 +91,7 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
             # The backup may have webhook endpoints. If it has none, the deliverer deletes this row again.
             WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
             _switch(mapping, mapping.server, name, "tenant.restored")
-    return _mapping(tenant_id)
+    return mapping_of(tenant_id)
 
 
 def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str | None = None) -> TenantDatabase:
@@ -114,7 +114,7 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
             drop_copies(mapping.pk)
     lookup.forget()
     final_backups.remove(file)
-    return _mapping(mapping.pk)
+    return mapping_of(mapping.pk)
 
 
 def _put_back(
@@ -152,7 +152,7 @@ def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:
     Raises UnknownTenant, NoRoom, WrongState (already on that server), CopyFailed, ProgramMissing, JobRunning; then nothing
     was changed.
     """
-    mapping, target = _mapping(tenant_id), server_with_room(server)
+    mapping, target = mapping_of(tenant_id), server_with_room(server)
     if target.pk == mapping.server_id:
         # An earlier move was killed after the switch: only the old database remains to be dropped.
         with databases.job_lock(mapping.server, tenant_id):
@@ -170,7 +170,7 @@ def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:
         name = _copy_into(target, tenant_id, dump, like=mapping)
         steps.completed("verified")
         _switch(mapping, target, name, "tenant.moved")
-    return _mapping(tenant_id)
+    return mapping_of(tenant_id)
 
 
 def drop_copies(tenant_id: UUID) -> int:
@@ -191,13 +191,6 @@ def clear_up(tenant_id: UUID) -> None:
         mapping.refresh_from_db(fields=["status", "name", "server"])
         if mapping.status != State.MOVING and mapping.name in databases.read_only_names(raw):
             databases.make_writable(raw, mapping.name)
-
-
-def _mapping(tenant_id: UUID) -> TenantDatabase:
-    mapping = TenantDatabase.objects.select_related("tenant", "server").filter(pk=tenant_id).first()
-    if mapping is None or mapping.status == State.DELETED:
-        raise UnknownTenant
-    return mapping
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
-from identity_platform.postgresql.constraints import unique_or
+from identity_platform.postgresql.row_errors import unique_or
 from mfa import completion, factors
 from mfa.caller import Caller, is_this_user
 from mfa.completion import complete_by_enrollment, second_step_grant, waiting_login

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import connections
 from django.utils.timezone import now
 
-from identity_platform.postgresql.constraints import unique_or
+from identity_platform.postgresql.row_errors import unique_or
 from mfa.errors import UnknownEmail
 from mfa.queries import ConsumedChallenge
 from mfa.webauthn.ceremony import CHALLENGE_BYTES, KeyHandle

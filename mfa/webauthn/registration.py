@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from identity_platform.postgresql.constraints import unique_or
+from identity_platform.postgresql.row_errors import unique_or
 from mfa import completion, factors
 from mfa.caller import Caller
 from mfa.completion import ONLY_STEP_AMR, SECOND_STEP_AMR, complete_by_enrollment, only_step_grant, waiting_login

@@ -6,6 +6,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from identity_platform.api.pagination import Page, offset
+from identity_platform.postgresql.row_errors import first_or
 from userflow.accounts.models import AdminUser, EndUser, GroupMembership, RoleBinding
 from userflow.errors import UnknownUser, UnknownUsers
 
@@ -54,7 +55,4 @@ def find_admin_user(*, user_id: UUID, within: UUID | None, lock: bool = False) -
         found = found.select_for_update(of=("self",), no_key=True)
     if within is not None:
         found = found.filter(tenant_id=within)
-    user = found.first()
-    if user is None:
-        raise UnknownUser
-    return user
+    return first_or(found, UnknownUser)

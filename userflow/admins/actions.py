@@ -11,7 +11,7 @@ from identity_platform.api.email_addresses import email_key, key_of_spelling
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.postgresql.constraints import unique_or
+from identity_platform.postgresql.row_errors import unique_or
 from tenants import lookup
 from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import AdminRole, AdminUser, username_is

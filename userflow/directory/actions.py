@@ -16,7 +16,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, offset
-from identity_platform.postgresql.constraints import unique_or
+from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants.context import in_tenant
 from tenants.models import Tenant
 from tenants.states import Purpose
@@ -220,10 +220,7 @@ def _with_last_runs(found: QuerySet[DirectoryConfig]) -> list[Shown]:
 
 def _locked(tenant_id: UUID, config_id: UUID) -> DirectoryConfig:
     rows = DirectoryConfig.objects.select_for_update(no_key=True)
-    config = rows.filter(pk=config_id, tenant_id=tenant_id).first()
-    if config is None:
-        raise UnknownDirectory
-    return config
+    return first_or(rows.filter(pk=config_id, tenant_id=tenant_id), UnknownDirectory)
 
 
 def _target(kind: str, present: Target, stated: DirectoryFields) -> Target:

@@ -15,6 +15,7 @@ from django.db.models.functions import Lower
 
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import SealContext, seal, unseal
+from identity_platform.postgresql.row_errors import first_or
 from tenants import keys
 from tenants.context import in_tenant
 from tenants.states import Purpose
@@ -29,20 +30,14 @@ DIRECTORY: Final = "directory"
 
 def config_of(tenant_id: UUID, config_id: UUID) -> DirectoryConfig:
     """Return the tenant's configuration with this id. Raises UnknownDirectory."""
-    config = DirectoryConfig.objects.filter(pk=config_id, tenant_id=tenant_id).first()
-    if config is None:
-        raise UnknownDirectory
-    return config
+    return first_or(DirectoryConfig.objects.filter(pk=config_id, tenant_id=tenant_id), UnknownDirectory)
 
 
 def client_of(tenant_id: UUID, client_id: UUID | None) -> UUID:
     """Return the client of new users, by default the tenant's default client. Raises UnknownClient."""
     found = Client.objects.filter(tenant_id=tenant_id)
     found = found.filter(is_default=True) if client_id is None else found.filter(pk=client_id)
-    known = found.values_list("pk", flat=True).first()
-    if known is None:
-        raise UnknownClient
-    return known
+    return first_or(found.values_list("pk", flat=True), UnknownClient)
 
 
 def record(action: str, config: DirectoryConfig, outcome: str = "success", **details: object) -> None:

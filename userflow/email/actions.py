@@ -10,7 +10,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import hash_token, same
-from identity_platform.postgresql.constraints import unique_or
+from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants import lookup
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.errors import UnknownTenant
@@ -62,9 +62,9 @@ def verify_email_by_token(*, token: str, registrant: Registrant) -> EndUser | Ad
         if tenant_id is None:
             return verify_admin_email(token=token)
         with in_tenant(tenant_id, Purpose.WRITE):
-            proof = EmailProof.objects.filter(token_digest=hash_token(token), expires_at__gt=now()).first()
-            if proof is None:
-                raise EmailProofInvalid
+            proof = first_or(
+                EmailProof.objects.filter(token_digest=hash_token(token), expires_at__gt=now()), EmailProofInvalid
+            )
             return _verify(proof, registrant)
     except (NotAToken, UnknownTenant, EmailProofInvalid) as problem:
         attempts.count_wrong_secret()

@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token
-from identity_platform.postgresql.constraints import unique_or
+from identity_platform.postgresql.row_errors import unique_or
 from userflow import mail
 from userflow.accounts.models import AdminUser
 from userflow.accounts.realms import ADMINS

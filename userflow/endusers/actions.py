@@ -14,7 +14,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import Unavailable
 from identity_platform.api.pagination import Page
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.postgresql.constraints import unique_or
+from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants import lookup
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
@@ -76,9 +76,7 @@ def register_end_user(
     attempts.limit_address("registration")
     key = email_key(email)
     with in_tenant(tenant_id, Purpose.WRITE) as tenant:
-        client = Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True).first()
-        if client is None:
-            raise UnknownClient
+        client = first_or(Client.objects.filter(pk=client_id, tenant_id=tenant_id, active=True), UnknownClient)
         is_open = client.self_registration and tenant.effective["self_registration"]
         entitled = _may_register(by, provider, is_open=is_open)
         if password is not None:
@@ -209,10 +207,7 @@ def update_end_user(
 
 
 def _locked(user_id: UUID) -> EndUser:
-    user = EndUser.objects.select_for_update().filter(pk=user_id).first()
-    if user is None:
-        raise UnknownUser
-    return user
+    return first_or(EndUser.objects.select_for_update().filter(pk=user_id), UnknownUser)
 
 
 def _apply(user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, keep: UUID | None) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
-from identity_platform.postgresql.constraints import unique_or
+from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.lookups import must_exist, page_of_members
@@ -161,10 +161,7 @@ def remove_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: 
 
 def _found(group_id: UUID, *, lock: bool = False) -> Group:
     found = Group.objects.select_for_update(no_key=True) if lock else Group.objects.all()
-    group = found.filter(pk=group_id).first()
-    if group is None:
-        raise UnknownGroup
-    return group
+    return first_or(found.filter(pk=group_id), UnknownGroup)
 
 
 def _with_roles(group: Group) -> Group:

@@ -18,6 +18,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import InsufficientScope
 from identity_platform.api.pagination import Page, page_of
 from identity_platform.crypto import hash_token
+from identity_platform.postgresql.row_errors import first_or
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantRequired
@@ -94,9 +95,7 @@ def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequ
 
 def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence[str], client_id: UUID | None) -> Shown:
     wanted = Q(is_default=True) if client_id is None else Q(pk=client_id, active=True)
-    client = Client.objects.filter(wanted, tenant_id=tenant_id).first()
-    if client is None:
-        raise UnknownClient
+    client = first_or(Client.objects.filter(wanted, tenant_id=tenant_id), UnknownClient)
     with in_tenant(tenant_id) as tenant:
         _reject_taken(END_USERS, email_key(email))
         token = placed_token(tenant_id)
@@ -211,9 +210,7 @@ def _locked(
     if tenant_id is None:
         raise UnknownInvitation
     with in_tenant(tenant_id) as tenant, END_USERS.atomic():
-        row = EndUserInvitation.objects.select_for_update().filter(pk=invitation_id).first()
-        if row is None:
-            raise UnknownInvitation
+        row = first_or(EndUserInvitation.objects.select_for_update().filter(pk=invitation_id), UnknownInvitation)
         _reject_closed(row)
         yield END_USERS, row, tenant
 

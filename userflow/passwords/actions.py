@@ -13,6 +13,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
+from identity_platform.postgresql.row_errors import first_or
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
@@ -85,9 +86,7 @@ def set_admin_password(*, username: str, password: str) -> int:
 
     Raises UnknownUser, WeakPassword, HashersBusy.
     """
-    user = admins_named(username).first()
-    if user is None:
-        raise UnknownUser
+    user = first_or(admins_named(username), UnknownUser)
     tenant = lookup.find(user.tenant_id) if user.tenant_id else None
     _check(user, password, tenant, member="password")
     encoded = passwords.hashed(password)

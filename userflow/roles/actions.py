@@ -9,7 +9,7 @@ from django.db.models.functions import Lower
 
 from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
-from identity_platform.postgresql.constraints import unique_or
+from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.lookups import must_exist, page_of_members
@@ -175,7 +175,4 @@ def _data(role: Role, **more: object) -> dict[str, object]:
 
 def _found(role_id: UUID, *, lock: bool = False) -> Role:
     found = Role.objects.select_for_update(no_key=True) if lock else Role.objects.all()
-    role = found.filter(pk=role_id).first()
-    if role is None:
-        raise UnknownRoleId
-    return role
+    return first_or(found.filter(pk=role_id), UnknownRoleId)

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.postgresql.constraints import unique_or
+from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants import lookup, provisioning
 from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
 from tenants.final_backups import Deletion
@@ -114,10 +114,7 @@ def find_tenant(*, tenant_id: UUID) -> Tenant:
 
 
 def _found(tenants: "QuerySet[Tenant]", tenant_id: UUID) -> Tenant:
-    tenant = tenants.filter(pk=tenant_id).first()
-    if tenant is None:
-        raise UnknownTenant
-    return tenant
+    return first_or(tenants.filter(pk=tenant_id), UnknownTenant)
 
 
 def default_clients(tenants: Collection[Tenant]) -> dict[UUID, UUID]:

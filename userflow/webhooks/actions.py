@@ -10,6 +10,7 @@ from django.utils.timezone import now
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import TargetRejected, check_url
+from identity_platform.postgresql.row_errors import first_or
 from identity_platform.semaphore import Semaphore
 from tenants import lookup
 from tenants.context import in_tenant, tenant_atomic
@@ -254,10 +255,7 @@ def _try_now(endpoint: WebhookEndpoint) -> None:
 
 def _found(endpoint_id: UUID, *, lock: bool = False) -> WebhookEndpoint:
     found = WebhookEndpoint.objects.select_for_update(no_key=True) if lock else WebhookEndpoint.objects.all()
-    endpoint = found.filter(pk=endpoint_id).first()
-    if endpoint is None:
-        raise UnknownEndpoint
-    return endpoint
+    return first_or(found.filter(pk=endpoint_id), UnknownEndpoint)
 
 
 def _record(verb: str, endpoint: WebhookEndpoint, **details: object) -> None:
