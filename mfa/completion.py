@@ -28,6 +28,15 @@ from userflow.signin import actions
 
 
 @dataclass(frozen=True, slots=True)
+class Verified:
+    """A verified factor, with the tokens of the login that waited for it, if any."""
+
+    user: Account
+    method: str
+    tokens: TokenPair | None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionGrant:
     """The session that a sign-in opens."""
 
@@ -170,10 +179,7 @@ def record(
     realm: Realm, user: Account | None, action: str, kind: str, *, outcome: str = "success", **details: str
 ) -> None:
     """Write an audit event about a factor of the user; `user` is None for an unknown one."""
-    realm.record(
-        action,
-        target=("end_user" if realm is END_USERS else "admin_user", user.pk) if user is not None else None,
-        tenant_id=user.home_tenant_id if user is not None else None,
-        outcome=outcome,
-        details={"kind": kind, **details},
-    )
+    if user is None:
+        realm.record(action, outcome=outcome, details={"kind": kind, **details})
+    else:
+        realm.record_about(user, action, {"kind": kind, **details}, outcome=outcome)

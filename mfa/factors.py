@@ -157,12 +157,7 @@ def finalize(
     _end_older_sessions_and_tickets(realm, user, change, own, had_factors=before)
     level = proof.level if isinstance(proof, Proof) else proof
     facts = {"kind": kind, "rung": level, **({"factor_id": str(factor_id)} if factor_id else {}), **details}
-    realm.record(
-        f"factor.{change}",
-        target=("end_user" if realm is END_USERS else "admin_user", user.pk),
-        tenant_id=user.home_tenant_id,
-        details=facts,
-    )
+    realm.record_about(user, f"factor.{change}", facts)
     if realm is END_USERS:
         data = {"user_id": user.pk, "kind": kind, "change": change, "mfa_methods": user.mfa_methods}
         publish(_EVENTS[change], data)

@@ -1,22 +1,8 @@
-"""Re-exports the rooms' models so that Django finds them."""
+"""Imports the rooms' models so that Django finds them."""
 
-from mfa.push.models import PushAuthenticationRequest, PushDevice
-from mfa.sms.models import Phone, SmsCode, SmsMessage
-from mfa.totp.models import AdminBackupCode, AdminTotpSecret, EndUserBackupCode, EndUserTotpSecret
-from mfa.webauthn.models import AdminChallenge, AdminPasskey, EndUserChallenge, EndUserPasskey
+from mfa.push import models as push
+from mfa.sms import models as sms
+from mfa.totp import models as totp
+from mfa.webauthn import models as webauthn
 
-__all__ = [
-    "AdminBackupCode",
-    "AdminChallenge",
-    "AdminPasskey",
-    "AdminTotpSecret",
-    "EndUserBackupCode",
-    "EndUserChallenge",
-    "EndUserPasskey",
-    "EndUserTotpSecret",
-    "Phone",
-    "PushAuthenticationRequest",
-    "PushDevice",
-    "SmsCode",
-    "SmsMessage",
-]
+__all__ = ["push", "sms", "totp", "webauthn"]

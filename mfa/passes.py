@@ -87,11 +87,6 @@ def create_pass(realm: Realm, user: Account, *, reason: str, deliver: Delivery) 
     tickets.end_tickets(realm, user.pk, purpose=tickets.PASS)
     token = tickets.issue_ticket(realm, user, tickets.PASS)
     expires_at = now() + tickets.LIFETIME[tickets.PASS]
-    realm.record(
-        "enrollment_pass.issued",
-        target=("end_user" if realm is END_USERS else "admin_user", user.pk),
-        tenant_id=user.home_tenant_id,
-        details={"reason": reason, "delivery": deliver},
-    )
+    realm.record_about(user, "enrollment_pass.issued", {"reason": reason, "delivery": deliver})
     notices.mail_enrollment_pass(realm, user, token=token if deliver == "mail" else "", expires_at=expires_at)
     return EnrollmentPass(user.pk, expires_at, token if deliver == "show" else None)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, ClassVar, cast
+from uuid import UUID
 
 from django.http.response import HttpResponseBase
 from rest_framework.request import Request
@@ -13,6 +14,7 @@ from identity_platform.api.errors import ApiError, NotAllowed, ValidationFailed
 from identity_platform.api.views import ApiViewSet, Contract, Shape, View, endpoint
 from mfa import factors, passes, serializers
 from mfa.caller import Caller
+from mfa.completion import Verified
 from mfa.errors import LastFactor, NoProof, OwnFactors, PassNotPossible, TokenOfAnotherUser, UnknownFactor
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.permissions_catalogue import FACTORS
@@ -103,6 +105,12 @@ def for_admins(
 def with_tokens(body: Mapping[str, object], tokens: TokenPair | None) -> Response:
     """Return the response of a verified factor, with the tokens of the sign-in that it completes, if any."""
     return Response({**body, **(tokens.fields() if tokens else {})}, headers=NO_STORE)
+
+
+def verified_code(done: Verified, *, tenant_id: UUID | None) -> Response:
+    """Return the response of a verified code; that of admin users names no tenant."""
+    body = {"email": done.user.email, "message": "The code is right.", "method": done.method, "success": True}
+    return with_tokens({**body, **({"tenant_id": tenant_id} if tenant_id is not None else {})}, done.tokens)
 
 
 class FactorListViewSet(ApiViewSet):

@@ -31,7 +31,7 @@ class TenantPageQuery(NamedTenant, PageQuery):
     pass
 
 
-class TenantViewSet(ApiViewSet):
+class InTenantViewSet(ApiViewSet):
     """Endpoints for one kind of record of a tenant, which `area:read` and `area:write` permit."""
 
     area: ClassVar[str]

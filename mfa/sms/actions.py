@@ -14,7 +14,7 @@ from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from identity_platform.postgresql.row_errors import unique_or
 from mfa import completion, factors
 from mfa.caller import Caller, is_this_user
-from mfa.completion import complete_by_enrollment, second_step_grant, waiting_login
+from mfa.completion import Verified, complete_by_enrollment, second_step_grant, waiting_login
 from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoPhone, NoProof, PhoneTaken
 from mfa.notices import issuer_of
@@ -52,14 +52,6 @@ class Confirmed:
     """An enrolled phone, with the tokens of the sign-in that waited for it, if any."""
 
     phone: Phone
-    tokens: TokenPair | None
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """A verified code, with the tokens of the login that waited for it, if any."""
-
-    user: EndUser
     tokens: TokenPair | None
 
 
@@ -225,7 +217,7 @@ def verify_sms_code(
             )
         except FactorUnusable as used:
             raise InvalidCode from used
-    return Verified(user, tokens)
+    return Verified(user, factors.SMS, tokens)
 
 
 def _use_code(user: EndUser, row: SmsCode, phone: Phone) -> None:

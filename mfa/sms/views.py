@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from identity_platform.api.views import endpoint
 from mfa.errors import NoPhone, PhoneRejected, PhoneTaken, SmsBudgetSpent, SmsReserved, SmsUnavailable
 from mfa.sms import actions, serializers
-from mfa.views import ENROLLMENT_ERRORS, FactorViewSet, enrollment_endpoint, with_tokens
+from mfa.views import ENROLLMENT_ERRORS, FactorViewSet, enrollment_endpoint, verified_code, with_tokens
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.errors import (
     PROOF_ERRORS,
@@ -72,14 +72,7 @@ class SmsViewSet(FactorViewSet):
         """Check the code; with `mfa_token` it returns the login's tokens."""
         asked = self.arguments()
         done = actions.verify_sms_code(**asked)
-        body = {
-            "email": done.user.email,
-            "message": "The code is right.",
-            "method": "sms",
-            "success": True,
-            "tenant_id": asked["tenant_id"],
-        }
-        return with_tokens(body, done.tokens)
+        return verified_code(done, tenant_id=asked["tenant_id"])
 
     def _sent(self, sent: actions.CodeSent) -> Response:
         return Response({**asdict(sent), "message": "A code is on its way.", "success": True})

@@ -15,7 +15,7 @@ from django.utils.timezone import now
 from identity_platform.crypto import SealBroken, SealContext, same, seal, unseal
 from mfa import completion, factors, queries
 from mfa.caller import Caller
-from mfa.completion import complete_by_enrollment, second_step_grant, waiting_login
+from mfa.completion import Verified, complete_by_enrollment, second_step_grant, waiting_login
 from mfa.enrollment import enrollment_proof
 from mfa.errors import NotEnrolled, SecretNotIssued, TooManyPending
 from mfa.notices import issuer_of
@@ -62,15 +62,6 @@ class Confirmed:
 
     user: Account
     backup_codes: list[str]
-    tokens: TokenPair | None
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """A verified code, with the tokens of the login that waited for it, if any."""
-
-    user: Account
-    method: str
     tokens: TokenPair | None
 
 

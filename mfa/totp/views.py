@@ -8,9 +8,17 @@ from rest_framework.response import Response
 from identity_platform.api.views import endpoint
 from mfa.errors import LastFactor, NotEnrolled, SecretNotIssued, TooManyPending, UnknownEmail
 from mfa.totp import actions, serializers
-from mfa.views import ENROLLMENT_ERRORS, NO_STORE, FactorViewSet, enrollment_endpoint, for_admins, with_tokens
+from mfa.views import (
+    ENROLLMENT_ERRORS,
+    NO_STORE,
+    FactorViewSet,
+    enrollment_endpoint,
+    for_admins,
+    verified_code,
+    with_tokens,
+)
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from userflow.accounts.realms import ADMINS, END_USERS
+from userflow.accounts.realms import ADMINS
 from userflow.errors import PROOF_ERRORS, AttemptsLocked, InvalidCode, NotSignedInByTicket
 from userflow.sessions.assurance import Action
 
@@ -68,9 +76,7 @@ class TotpViewSet(FactorViewSet):
     def _verify(self) -> Response:
         asked = self.arguments()
         done = actions.verify_totp(realm=self.realm, **asked)
-        tenant = {"tenant_id": asked["tenant_id"]} if self.realm is END_USERS else {}
-        body = {"email": done.user.email, "message": "The code is right.", "method": done.method, "success": True}
-        return with_tokens({**body, **tenant}, done.tokens)
+        return verified_code(done, tenant_id=asked["tenant_id"])
 
     @endpoint(
         serializers.TotpDisable,

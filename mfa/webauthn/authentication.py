@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from uuid import UUID
 
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.audit.origin import set_actor
 from mfa import completion, factors
 from mfa.caller import Caller
-from mfa.completion import SECOND_STEP_AMR, SessionGrant, only_step_grant, second_step_grant
+from mfa.completion import SECOND_STEP_AMR, SessionGrant, Verified, only_step_grant, second_step_grant
 from mfa.errors import NoPasskey, PasskeyNeedsPassword
 from mfa.queries import Attempt, FactorUnusable, Found, PasskeyUse, StatedAssertion, count_attempt
 from mfa.users import check_client, check_tenant, in_realm, require_user
@@ -24,17 +23,6 @@ from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import attempts
 from userflow.errors import NotSignedInByTicket, PasskeyNotVerified
-from userflow.sessions.issue import TokenPair
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """A verified passkey, with tokens if it completes a sign-in."""
-
-    user: Account
-    tokens: TokenPair | None
-    tenant_id: UUID | None
-    client_id: UUID | None
 
 
 def begin_authentication(
@@ -221,7 +209,7 @@ def _verified(realm: Realm, found: Found, challenge: bytes, response: Mapping[st
         )
     except FactorUnusable as again:
         raise CeremonyFailed("counter did not rise") from again
-    return Verified(user, tokens, user.home_tenant_id, client_id)
+    return Verified(user, factors.WEBAUTHN, tokens)
 
 
 def _default_client(user: Account) -> UUID | None:

@@ -1,7 +1,7 @@
 """Output of commands: tables and progress bars on a terminal, plain lines otherwise. And their common base class."""
 
 import sys
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +19,6 @@ NOT_TRIED = 2
 # verify_audit: no chain is broken, but at least one could not be read.
 UNREACHABLE = 3
 INTERRUPTED = 130
-RUN_AGAIN = "Interrupted. Run the command again to continue."
 # A table may be this many times as wide as the terminal; its cells then take several lines.
 MOST_FOLDED = 1.5
 UNBOUNDED = 10_000
@@ -28,7 +27,8 @@ UNBOUNDED = 10_000
 class OperatorCommand(BaseCommand):
     """A command that ends with exit code 2 and the error's text when an action rejects the call.
 
-    `handle` declares its options as keyword arguments.
+    Ctrl-C ends it with exit code 130: every job continues when it is run again. `handle` declares its options as keyword
+    arguments.
     """
 
     def execute(self, *args: object, **options: object) -> str | None:
@@ -36,6 +36,15 @@ class OperatorCommand(BaseCommand):
             return super().execute(*args, **options)
         except ApiError as error:
             raise CommandError(error.text, returncode=NOT_TRIED) from error
+        except KeyboardInterrupt:
+            raise CommandError("Interrupted. Run the command again to continue.", returncode=INTERRUPTED) from None
+
+
+class TenantCommand(OperatorCommand):
+    """A command for one tenant."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("slug", help="The tenant's slug (see list_tenants).")
 
 
 @contextmanager

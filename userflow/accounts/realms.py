@@ -64,6 +64,13 @@ class Realm:
         else:
             writer.record_for_platform(action, tenant_id=tenant_id, **facts)
 
+    def record_about(
+        self, user: Account, action: str, details: Mapping[str, object], *, outcome: str = "success"
+    ) -> None:
+        """One audit row about this user in the users' trail."""
+        target = ("end_user" if self is END_USERS else "admin_user", user.pk)
+        self.record(action, target=target, tenant_id=user.home_tenant_id, outcome=outcome, details=details)
+
 
 ADMINS = Realm(
     name="admin",

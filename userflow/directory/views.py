@@ -18,12 +18,12 @@ from userflow.errors import (
     UnknownClient,
     UnknownDirectory,
 )
-from userflow.named_tenant import TENANCY, NamedTenant, TenantPageQuery, TenantViewSet
+from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant, TenantPageQuery
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import needs, principal_at
 
 
-class DirectoryViewSet(TenantViewSet):
+class DirectoryViewSet(InTenantViewSet):
     area = "directory"
     reads = ("list", "retrieve", "runs")
     unknown = UnknownDirectory

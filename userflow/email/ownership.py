@@ -48,12 +48,7 @@ def verify_by_reset(realm: Realm, user: Account) -> None:
         # Another admin user has verified the address since the mail was sent: it is no longer this user's.
         return
     signals.address_taken_over.send(verify_by_reset, realm=realm, user=user)
-    realm.record(
-        "email.proven",
-        target=("end_user" if realm is END_USERS else "admin_user", user.pk),
-        tenant_id=user.home_tenant_id,
-        details={"by": "password_reset"},
-    )
+    realm.record_about(user, "email.proven", {"by": "password_reset"})
     proofs: type[EmailProof] | type[AdminEmailProof] = EmailProof if realm is END_USERS else AdminEmailProof
     proofs._default_manager.filter(user_id=user.pk).delete()
     if isinstance(user, EndUser):

@@ -112,12 +112,7 @@ def _undo(realm: Realm, token: str) -> Account:
             user.email, user.email_key, user.email_verified_at = link.email, link.email_key, now()
             user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
             ended = end_everything(realm, user_id=user.pk, reason="email_change_undone")
-            realm.record(
-                "email.change_undone",
-                target=("end_user" if realm is END_USERS else "admin_user", user.pk),
-                tenant_id=user.home_tenant_id,
-                details={"sessions": ended},
-            )
+            realm.record_about(user, "email.change_undone", {"sessions": ended})
             if isinstance(user, EndUser):
                 publish("end_user.updated", person(user, changed=["email"]))
     except IntegrityError as clash:

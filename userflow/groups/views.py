@@ -11,13 +11,13 @@ from userflow.errors import (
     UnknownUsers,
 )
 from userflow.groups import actions, serializers
-from userflow.named_tenant import TENANCY, NamedTenant, TenantPageQuery, TenantViewSet
+from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant, TenantPageQuery
 from userflow.roles.serializers import MemberListOut, UserIdsIn
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import principal_at
 
 
-class GroupViewSet(TenantViewSet):
+class GroupViewSet(InTenantViewSet):
     area = "groups"
     reads = ("list", "retrieve", "members")
     unknown = UnknownGroup

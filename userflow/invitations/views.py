@@ -23,7 +23,7 @@ from userflow.errors import (
 )
 from userflow.invitations import actions, serializers
 from userflow.invitations.acceptance import accept_invitation
-from userflow.named_tenant import NamedTenant, TenantViewSet
+from userflow.named_tenant import InTenantViewSet, NamedTenant
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone, principal_at, tenant_or_platform_at
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
@@ -31,7 +31,7 @@ from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
 
 
-class InvitationViewSet(TenantViewSet):
+class InvitationViewSet(InTenantViewSet):
     area = "invitations"
     unknown = UnknownInvitation
 

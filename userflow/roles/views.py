@@ -10,13 +10,13 @@ from userflow.errors import (
     UnknownRoleId,
     UnknownUsers,
 )
-from userflow.named_tenant import TENANCY, NamedTenant, TenantPageQuery, TenantViewSet
+from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant, TenantPageQuery
 from userflow.roles import actions, serializers
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import principal_at
 
 
-class RoleViewSet(TenantViewSet):
+class RoleViewSet(InTenantViewSet):
     area = "roles"
     reads = ("list", "retrieve", "bindings")
     unknown = UnknownRoleId

@@ -4,14 +4,14 @@ from rest_framework.response import Response
 from identity_platform.api.views import endpoint
 from userflow.errors import EndpointOff, InsufficientAuthentication, NameServersBusy, TooManyEndpoints, UnknownEndpoint
 from userflow.events.catalogue import EVENTS, FILTERS
-from userflow.named_tenant import TENANCY, NamedTenant, TenantViewSet
+from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import principal_at, reading
 from userflow.signin.views import NO_STORE
 from userflow.webhooks import actions, serializers
 
 
-class WebhookViewSet(TenantViewSet):
+class WebhookViewSet(InTenantViewSet):
     """Signed HTTP messages about events to a tenant's own systems."""
 
     area = "webhooks"

@@ -6,7 +6,7 @@ from tenants.queries import tenant_named
 from tenants.relocation import back_up_tenant
 
 
-class Command(terminal.OperatorCommand):
+class Command(terminal.TenantCommand):
     help = (
         "Write a consistent snapshot of a tenant's database into one file, while the tenant stays in use. Needs pg_dump of "
         "the server's version. Also back up the global database and the encryption keys: sealed secrets cannot be decrypted "
@@ -14,7 +14,7 @@ class Command(terminal.OperatorCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("slug", help="The tenant's slug (see list_tenants).")
+        super().add_arguments(parser)
         parser.add_argument("file", type=Path, help="The file to write. An existing file is replaced at the end.")
 
     def handle(self, *, slug: str, file: Path, **_: object) -> None:

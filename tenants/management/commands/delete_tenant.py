@@ -7,7 +7,7 @@ from tenants.provisioning import delete_tenant
 from tenants.queries import tenant_named
 
 
-class Command(terminal.OperatorCommand):
+class Command(terminal.TenantCommand):
     help = (
         "Delete a tenant with its database, admins, clients and services. First an encrypted final backup is written to "
         f"BACKUP_FOLDER; for DELETED_TENANT_BACKUP_DAYS ({settings.DELETED_TENANT_BACKUP_DAYS}) restore_deleted_tenant can "
@@ -17,7 +17,7 @@ class Command(terminal.OperatorCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("slug", help="The tenant's slug (see list_tenants).")
+        super().add_arguments(parser)
         parser.add_argument(
             "--no-final-backup", action="store_true", help="Write no backup: the tenant cannot be restored."
         )

@@ -1,8 +1,6 @@
 import sys
 from argparse import ArgumentParser
 
-from django.core.management.base import CommandError
-
 from tenants import fleet
 from tenants.management import terminal
 from tenants.schema import schema_version
@@ -32,11 +30,8 @@ class Command(terminal.OperatorCommand):
         self.stdout.write(f"{terminal.counted(len(behind), 'tenant')} behind {schema_version()}. Nothing was changed.")
 
     def _migrate(self, jobs: int, only: list[str]) -> None:
-        try:
-            with terminal.progress(self.stdout, "Migrating tenants") as (start, step):
-                report = fleet.migrate_tenants(jobs=jobs, only=only, start=start, progress=lambda o: step(_line(o)))
-        except KeyboardInterrupt:
-            raise CommandError(terminal.RUN_AGAIN, returncode=terminal.INTERRUPTED) from None
+        with terminal.progress(self.stdout, "Migrating tenants") as (start, step):
+            report = fleet.migrate_tenants(jobs=jobs, only=only, start=start, progress=lambda o: step(_line(o)))
         migrated, skipped = report.count(fleet.Result.MIGRATED), report.count(fleet.Result.SKIPPED)
         self.stdout.write(f"{migrated} migrated, {skipped} skipped, {len(report.failed)} failed.")
         if report.failed:

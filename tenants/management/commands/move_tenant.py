@@ -5,7 +5,7 @@ from tenants.queries import tenant_named
 from tenants.relocation import move_tenant
 
 
-class Command(terminal.OperatorCommand):
+class Command(terminal.TenantCommand):
     help = (
         "Copy a tenant's database to another server, compare the row counts, switch to it and drop the old one. During the "
         "move its data can be read, but writes and sign-ins are rejected. To finish an interrupted move, run the command "
@@ -13,7 +13,7 @@ class Command(terminal.OperatorCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("slug", help="The tenant's slug (see list_tenants).")
+        super().add_arguments(parser)
         parser.add_argument("server", help="The server's name (see add_database_server).")
 
     def handle(self, *, slug: str, server: str, **_: object) -> None:

@@ -3,7 +3,6 @@ from argparse import ArgumentParser
 from collections import Counter
 
 from django.conf import settings
-from django.core.management.base import CommandError
 
 from tenants import audit_trails, retention
 from tenants.management import terminal
@@ -24,17 +23,14 @@ class Command(terminal.OperatorCommand):
         owners = audit_trails.owners(only)
         total: Counter[str] = Counter()
         failed: list[retention.Purged] = []
-        try:
-            with terminal.progress(self.stdout, "Purging") as (start, step):
-                start(len(owners))
-                for owner in owners:
-                    purged = retention.purge(owner)
-                    total.update(purged.rows)
-                    if purged.problem:
-                        failed.append(purged)
-                    step(f"{owner.name}: {purged.problem or _listed(purged.rows)}")
-        except KeyboardInterrupt:
-            raise CommandError(terminal.RUN_AGAIN, returncode=terminal.INTERRUPTED) from None
+        with terminal.progress(self.stdout, "Purging") as (start, step):
+            start(len(owners))
+            for owner in owners:
+                purged = retention.purge(owner)
+                total.update(purged.rows)
+                if purged.problem:
+                    failed.append(purged)
+                step(f"{owner.name}: {purged.problem or _listed(purged.rows)}")
         self.stdout.write(f"{len(owners) - len(failed)} of {len(owners)} done: {_listed(total)}.")
         for purged in failed:
             self.stderr.write(f"{purged.owner.name}: {purged.problem}")

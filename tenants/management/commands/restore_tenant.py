@@ -6,7 +6,7 @@ from tenants.queries import tenant_named
 from tenants.relocation import restore_tenant
 
 
-class Command(terminal.OperatorCommand):
+class Command(terminal.TenantCommand):
     help = (
         "Restore a tenant's database from a backup into a new database, then switch to it. Changes since the backup are "
         "lost. A failed tenant becomes active again. Exit code 2: nothing was changed. "
@@ -14,7 +14,7 @@ class Command(terminal.OperatorCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("slug", help="The tenant's slug (see list_tenants).")
+        super().add_arguments(parser)
         parser.add_argument("file", type=Path, help="A file written by backup_tenant for this tenant.")
         parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
 

@@ -1,18 +1,13 @@
-from argparse import ArgumentParser
-
 from tenants.management import terminal
 from tenants.provisioning import resume_tenant
 from tenants.queries import tenant_named
 
 
-class Command(terminal.OperatorCommand):
+class Command(terminal.TenantCommand):
     help = (
         "Resume a suspended tenant, from the next request on. "
         "Exit code 2: unknown tenant, or its state does not allow it. Example: resume_tenant acme"
     )
-
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("slug", help="The tenant's slug (see list_tenants).")
 
     def handle(self, *, slug: str, **_: object) -> None:
         resume_tenant(tenant_id=tenant_named(slug).pk)

@@ -1,18 +1,13 @@
-from argparse import ArgumentParser
-
 from tenants.management import terminal
 from tenants.provisioning import suspend_tenant
 from tenants.queries import tenant_named
 
 
-class Command(terminal.OperatorCommand):
+class Command(terminal.TenantCommand):
     help = (
         "Suspend a tenant: from the next request on its users and admins cannot sign in or call the API. Its data is kept and "
         "operators can read it. Exit code 2: unknown tenant, or its state does not allow it. Example: suspend_tenant acme"
     )
-
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("slug", help="The tenant's slug (see list_tenants).")
 
     def handle(self, *, slug: str, **_: object) -> None:
         suspend_tenant(tenant_id=tenant_named(slug).pk)

@@ -62,12 +62,9 @@ class Command(terminal.OperatorCommand):
         if not configs and tenant:
             raise CommandError("The tenant has no enabled directory.", returncode=terminal.NOT_TRIED)
         unfinished = 0
-        try:
-            for one in configs:
-                close_old_connections()
-                unfinished += not self._synchronise(one)
-        except KeyboardInterrupt:
-            raise CommandError(terminal.RUN_AGAIN, returncode=terminal.INTERRUPTED) from None
+        for one in configs:
+            close_old_connections()
+            unfinished += not self._synchronise(one)
         if not json:
             self.stdout.write(f"{len(configs) - unfinished} of {len(configs)} directories synchronised.")
         sys.exit(1 if unfinished else 0)
