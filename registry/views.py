@@ -4,8 +4,7 @@ import base64
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
-from uuid import UUID
+from typing import Any, ClassVar, Final
 
 import orjson
 from django.utils.timezone import now
@@ -15,7 +14,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import NotAllowed, NotSignedIn, TooManyRequests
 from identity_platform.api.ratelimit import Usage
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.views import Contract, endpoint
 from registry import actions, limits, serializers
 from registry.errors import (
     AlreadyExpired,
@@ -32,7 +31,7 @@ from tenants.errors import DataKeyLocked, TenantBusy, TenantRequired, TenantSusp
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.ids import id_or
-from userflow.named_tenant import NamedTenant
+from userflow.named_tenant import InTenantViewSet, NamedTenant
 from userflow.sessions.authentication import bearer_token
 from userflow.sessions.permissions import (
     ADMIN,
@@ -54,11 +53,12 @@ RATE_HEADERS = {
     "X-RateLimit-Reset": "Unix time at which the next minute begins.",
 }
 TENANCY = [UnknownTenant, TenantRequired, TenantSuspended, TenantBusy]
+UNKNOWN: Final = {"service_id": ServiceNotFound, "credential_id": CredentialNotFound}
 FOR_TENANT = {"X-Tenant-ID": "The tenant for which an operator acts; ignored for all other callers."}
 registry_endpoint = partial(endpoint, query=NamedTenant, headers=FOR_TENANT, limit_headers=RATE_HEADERS)
 
 
-class RegistryViewSet(ApiViewSet):
+class RegistryViewSet(InTenantViewSet):
     """Counts every call once the caller is known, and adds the rate-limit headers to every response."""
 
     # Records carry it, and clients send records back as they got them: it is ignored here.
@@ -98,17 +98,21 @@ class RegistryViewSet(ApiViewSet):
         if self.usage.limited:
             raise TooManyRequests(retry_after=limits.RETRY_AFTER_SECONDS)
 
-    def tenant(self, request: Request, *stated: UUID | None) -> UUID:
-        """Return the tenant of the call; `stated` is the `tenant_id` of the query, if the query was read already.
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the use case: the tenant, the ids of the path, and the fields of query and body.
 
         The tenant must not be deleted or being provisioned. The state of its own database does not matter, as services live
         in the global one. Raises TENANCY.
         """
-        if not stated and request.META["QUERY_STRING"]:
-            stated = (self.valid_query(NamedTenant).get("tenant_id"),)
-        tenant_id = tenant_at(request, *stated)
+        contract: Contract = getattr(self, self.action).contract
+        body = self.valid(contract.body) if contract.body else {}
+        # Most calls have no query and only its optional tenant to look for.
+        has_query = self.request.META["QUERY_STRING"] or contract.query is not NamedTenant
+        query = self.valid_query(contract.query) if contract.query and has_query else {}
+        tenant_id = tenant_at(self.request, query.pop("tenant_id", None))
         lookup.find(tenant_id).check(Purpose.INSPECT)
-        return tenant_id
+        ids = {name: id_or(text, UNKNOWN[name]) for name, text in self.kwargs.items()}
+        return {"tenant_id": tenant_id, **ids, **query, **body}
 
 
 class ServiceViewSet(RegistryViewSet):
@@ -123,22 +127,18 @@ class ServiceViewSet(RegistryViewSet):
     @registry_endpoint(query=serializers.ServiceListQuery, returns={200: serializers.ServiceListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """List the tenant's services, newest first."""
-        asked = self.valid_query(serializers.ServiceListQuery)
-        found = actions.list_services(tenant_id=self.tenant(request, asked.pop("tenant_id", None)), **asked)
+        found = actions.list_services(**self.arguments())
         return Response({"services": found.rows, "pagination": found.totals()})
 
     @registry_endpoint(serializers.ServiceIn, returns={201: serializers.ServiceOut}, errors=[ServiceExists, *TENANCY])
     def create(self, request: Request) -> Response:
         """Create a service. Its name must be unique in the tenant."""
-        fields = self.valid(serializers.ServiceIn)
-        made = actions.create_service(tenant_id=self.tenant(request), **fields)
-        return Response(serializers.service(made), status=201)
+        return Response(serializers.service(actions.create_service(**self.arguments())), status=201)
 
     @registry_endpoint(returns={200: serializers.ServiceOut}, errors=[ServiceNotFound, *TENANCY])
     def retrieve(self, request: Request, service_id: str) -> Response:
         """Return one service."""
-        tenant_id = self.tenant(request)
-        return Response(actions.read_service(tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound)))
+        return Response(actions.read_service(**self.arguments()))
 
     @registry_endpoint(
         serializers.ServiceChanges,
@@ -147,19 +147,14 @@ class ServiceViewSet(RegistryViewSet):
     )
     def update(self, request: Request, service_id: str) -> Response:
         """Change the given fields; metadata is replaced as a whole."""
-        changes = self.valid(serializers.ServiceChanges)
-        tenant_id = self.tenant(request)
-        changed = actions.update_service(
-            tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), changes=changes
-        )
-        return Response(serializers.service(changed))
+        return Response(serializers.service(actions.update_service(**self.changes())))
 
     @registry_endpoint(returns={200: serializers.ServiceRemovedOut}, errors=[ServiceNotFound, ServiceInUse, *TENANCY])
     def destroy(self, request: Request, service_id: str) -> Response:
         """Delete a service that has no active credentials."""
-        tenant_id, service = self.tenant(request), id_or(service_id, ServiceNotFound)
-        actions.delete_service(tenant_id=tenant_id, service_id=service)
-        return Response({"message": "The service was deleted.", "id": service})
+        named = self.arguments()
+        actions.delete_service(**named)
+        return Response({"message": "The service was deleted.", "id": named["service_id"]})
 
 
 class MayChangeCredentials(BasePermission):
@@ -185,12 +180,7 @@ class CredentialViewSet(RegistryViewSet):
     )
     def list(self, request: Request, service_id: str) -> Response:
         """List credentials of a service with their secrets. Each returned secret is one audit event."""
-        asked = self.valid_query(serializers.ServiceCredentialQuery)
-        tenant_id = self.tenant(request, asked.pop("tenant_id", None))
-        found = actions.read_credentials(
-            tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), status=asked["status"]
-        )
-        return Response(serializers.secrets(found), headers=NO_STORE)
+        return Response(serializers.secrets(actions.read_credentials(**self.arguments())), headers=NO_STORE)
 
     @registry_endpoint(
         returns={200: serializers.OneServiceSecretOut},
@@ -198,12 +188,7 @@ class CredentialViewSet(RegistryViewSet):
     )
     def retrieve(self, request: Request, service_id: str, credential_id: str) -> Response:
         """Return one credential with its secret, which is null unless the credential is active. Audited like the list."""
-        tenant_id = self.tenant(request)
-        found, secret = actions.read_credential(
-            tenant_id=tenant_id,
-            service_id=id_or(service_id, ServiceNotFound),
-            credential_id=id_or(credential_id, CredentialNotFound),
-        )
+        found, secret = actions.read_credential(**self.arguments())
         return Response(serializers.one_secret(found, secret, now()), headers=NO_STORE)
 
     @registry_endpoint(
@@ -213,9 +198,7 @@ class CredentialViewSet(RegistryViewSet):
     )
     def create(self, request: Request, service_id: str) -> Response:
         """Create a credential. The response does not repeat its secret."""
-        fields = self.valid(serializers.ServiceCredentialIn)
-        tenant_id = self.tenant(request)
-        made = actions.create_credential(tenant_id=tenant_id, service_id=id_or(service_id, ServiceNotFound), **fields)
+        made = actions.create_credential(**self.arguments())
         return Response(serializers.credential(made, now()), status=201)
 
     @registry_endpoint(
@@ -225,25 +208,16 @@ class CredentialViewSet(RegistryViewSet):
     )
     def update(self, request: Request, service_id: str, credential_id: str) -> Response:
         """Rotate a secret, revoke or activate a credential, change its expiry or metadata."""
-        changes = self.valid(serializers.ServiceCredentialChanges)
-        tenant_id = self.tenant(request)
-        changed = actions.update_credential(
-            tenant_id=tenant_id,
-            service_id=id_or(service_id, ServiceNotFound),
-            credential_id=id_or(credential_id, CredentialNotFound),
-            changes=changes,
-        )
-        return Response(serializers.credential(changed, now()))
+        return Response(serializers.credential(actions.update_credential(**self.changes()), now()))
 
     @registry_endpoint(
         returns={200: serializers.ServiceRemovedOut}, errors=[ServiceNotFound, CredentialNotFound, *TENANCY]
     )
     def destroy(self, request: Request, service_id: str, credential_id: str) -> Response:
         """Delete a credential with its secret."""
-        tenant_id, service = self.tenant(request), id_or(service_id, ServiceNotFound)
-        credential = id_or(credential_id, CredentialNotFound)
-        actions.delete_credential(tenant_id=tenant_id, service_id=service, credential_id=credential)
-        return Response({"message": "The credential was deleted.", "id": credential})
+        named = self.arguments()
+        actions.delete_credential(**named)
+        return Response({"message": "The credential was deleted.", "id": named["credential_id"]})
 
 
 class DebugViewSet(RegistryViewSet):

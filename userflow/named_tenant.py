@@ -4,7 +4,7 @@ Operators must send it; all other callers belong to a tenant. The serializers ha
 would use them as descriptions of all serializers that inherit them.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -39,7 +39,7 @@ class InTenantViewSet(ApiViewSet):
     # The error of an unknown or malformed id in the path.
     unknown: ClassVar[type[ApiError]]
 
-    def get_permissions(self) -> list[BasePermission]:
+    def get_permissions(self) -> Sequence[BasePermission]:
         return [needs(f"{self.area}:{'read' if self.action in self.reads else 'write'}")()]
 
     def tenant(self, stated: UUID | None) -> UUID | None:

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 from django.conf import settings
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -28,7 +30,7 @@ class DirectoryViewSet(InTenantViewSet):
     reads = ("list", "retrieve", "runs")
     unknown = UnknownDirectory
 
-    def get_permissions(self) -> list[BasePermission]:
+    def get_permissions(self) -> Sequence[BasePermission]:
         # Both send the stored secret.
         return [needs("directory:sync")()] if self.action in ("test", "sync") else super().get_permissions()
 
