@@ -23,7 +23,8 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, InvalidHeader, NewConnectionError
+from urllib3.util.retry import Retry
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -363,3 +364,11 @@ def post(session: GuardedSession, url: str, *, body: bytes, headers: Mapping[str
     except HTTPError as problem:
         # What urllib3 raises while the body is read.
         raise requests.ConnectionError(type(problem).__name__) from problem
+
+
+def retry_after_seconds(stated: str | None) -> float | None:
+    """Return the seconds of a Retry-After header (RFC 9110 section 10.2.3), or None without a valid one."""
+    try:
+        return None if stated is None else float(min(Retry().parse_retry_after(stated), 999_999_999))
+    except (InvalidHeader, ValueError, OverflowError):
+        return None

@@ -36,9 +36,9 @@ urlpatterns = [
     path("uflow/user/enduser/list", endusers.EndUserListViewSet.as_view({"get": "list", "post": "search"})),
     path("uflow/admin/enduser/list", endusers.EndUserListViewSet.as_view({"post": "by_project"})),
     path("uflow/user/clients/register", endusers.RegistrationViewSet.as_view({"post": "create"})),
-    path("uflow/admin/enduser/active", endusers.EndUserActivityViewSet.as_view({"post": "set_active"})),
-    path("uflow/user/enduser/delete", endusers.EndUserRemovalViewSet.as_view({"post": "deactivate"})),
-    path("uflow/user/enduser/delete_all", endusers.EndUserRemovalViewSet.as_view({"post": "erase"})),
+    path("uflow/admin/enduser/active", endusers.EndUserViewSet.as_view({"post": "set_active"})),
+    path("uflow/user/enduser/delete", endusers.EndUserViewSet.as_view({"post": "deactivate"})),
+    path("uflow/user/enduser/delete_all", endusers.EndUserViewSet.as_view({"post": "erase"})),
     path("uflow/user/enduser/databases", endusers.MappingViewSet.as_view({"get": "retrieve"})),
     path(
         "uflow/user/enduser/<str:tenant_id>/<str:user_id>",

@@ -1,14 +1,16 @@
 """Look up users: one admin user, or many end users of which all must exist."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
 from identity_platform.api.pagination import Page, offset
+from identity_platform.audit.writer import record_for_each_in_tenant
 from identity_platform.postgresql.row_errors import first_or
-from userflow.accounts.models import AdminUser, EndUser, GroupMembership, RoleBinding
+from userflow.accounts.models import AdminUser, EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.errors import UnknownUser, UnknownUsers
+from userflow.events.outbox import publish
 
 # More in one call would hold too many locks and build too large a statement for one request.
 MOST_AT_ONCE = 1000
@@ -24,6 +26,25 @@ def must_exist(user_ids: Iterable[UUID]) -> None:
     missing = wanted - set(found.values_list("pk", flat=True))
     if missing:
         raise UnknownUsers(details={"user_ids": [f"No user has the id {user_id}." for user_id in sorted(missing)]})
+
+
+def change_members(holder: Role | Group, user_ids: Collection[UUID], *, add: bool, audit: str, event: str) -> int:
+    """Add all of the users to a locked role or group, or remove them; return how many changed. Raises UnknownUsers."""
+    field = "role" if isinstance(holder, Role) else "group"
+    model: type[Model] = RoleBinding if isinstance(holder, Role) else GroupMembership
+    rows = model._default_manager
+    must_exist(user_ids)
+    members = rows.filter(**{field: holder}, user_id__in=user_ids)
+    changed = sorted(members.values_list("user_id", flat=True))
+    if add:
+        changed = sorted(set(user_ids) - set(changed))
+        rows.bulk_create(model(**{field: holder}, user_id=user_id) for user_id in changed)
+    else:
+        members.delete()
+    record_for_each_in_tenant(audit, kind="end_user", ids=changed, details={f"{field}_id": str(holder.pk)})
+    if changed:
+        publish(event, {f"{field}_id": holder.pk, "name": holder.name, "user_ids": changed})
+    return len(changed)
 
 
 def page_of_members(members: "QuerySet[GroupMembership] | QuerySet[RoleBinding]", *, page: int, limit: int) -> Page:

@@ -5,6 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
+from identity_platform.api.shapes import fields_of
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import UnknownTenant
 from userflow.accounts.lookups import find_admin_user
@@ -142,14 +143,8 @@ class AdminUserViewSet(ApiViewSet):
 
     def _activity(self, request: Request, user_id: UUID, *, active: bool) -> Response:
         user = actions.set_admin_active(user_id=user_id, active=active, by=principal_at(request))
-        return Response(
-            {
-                "message": "The admin user is active." if active else "The admin user is deactivated.",
-                "user_id": user.pk,
-                "active": user.active,
-                "updated_at": user.updated_at,
-            }
-        )
+        message = "The admin user is active." if active else "The admin user is deactivated."
+        return Response(fields_of(serializers.AdminActiveOut, user, user_id=user.pk, message=message))
 
 
 def _admin_at(request: Request) -> Principal:

@@ -7,8 +7,6 @@ environment. A link in a response must stay on the host that was asked, so the t
 
 import time
 from collections.abc import Generator, Iterator
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -16,7 +14,7 @@ import orjson
 import requests
 from django.conf import settings
 
-from identity_platform.outbound import GuardedSession, NotResolved, TargetRejected
+from identity_platform.outbound import GuardedSession, NotResolved, TargetRejected, retry_after_seconds
 from userflow.directory.connections import reach
 from userflow.directory.models import Target
 from userflow.directory.objects import BAD_STATUS, Found
@@ -202,7 +200,8 @@ class GraphReading:
             stated = orjson.loads(body) if body else {}
         except orjson.JSONDecodeError:
             stated = {}
-        retry_after = _seconds(response.headers.get("Retry-After"))
+        stated_wait = retry_after_seconds(response.headers.get("Retry-After"))
+        retry_after = 5.0 if stated_wait is None else max(1.0, stated_wait)
         return response.status_code, stated if isinstance(stated, dict) else {}, retry_after
 
     def _wait(self, seconds: float) -> None:
@@ -239,18 +238,6 @@ def _origin(link: str) -> tuple[str, str | None, int | None]:
         return parts.scheme, parts.hostname, parts.port
     except ValueError:
         return "", None, None
-
-
-def _seconds(stated: str | None) -> float:
-    """Return Retry-After in seconds (RFC 9110 section 10.2.3: a number or a date); 5 if it is invalid."""
-    if stated is None:
-        return 5.0
-    if stated.isascii() and stated.isdigit():
-        return max(1.0, float(stated[:6]))
-    try:
-        return max(1.0, (parsedate_to_datetime(stated).astimezone(UTC) - datetime.now(UTC)).total_seconds())
-    except ValueError:
-        return 5.0
 
 
 def _error(status: int, body: Json) -> str:

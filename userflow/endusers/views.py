@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import NotAllowed
+from identity_platform.api.shapes import fields_of
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantSuspended, UnknownTenant
 from userflow.accounts.principals import Principal
@@ -100,23 +101,21 @@ class RegistrationViewSet(ApiViewSet):
             tenant_at(request, fields["tenant_id"])
 
         user, ticket = actions.register_end_user(**fields, by=caller)
-        body = {
-            "user_id": user.pk,
-            "email": user.email,
-            "tenant_id": fields["tenant_id"],
-            "client_id": user.client_id,
-            "message": "The user is registered.",
-        }
+        stated = {"user_id": user.pk, "tenant_id": fields["tenant_id"], "message": "The user is registered."}
+        body = fields_of(serializers.RegisterOut, user, **stated)
         return Response(body, status=201, headers={**NO_STORE, **ticket_header(ticket)})
 
 
 class EndUserViewSet(ApiViewSet):
-    """One end user, identified in the path."""
+    """One end user, identified in the path or in the body."""
 
     def get_permissions(self) -> list[BasePermission]:
         kinds: dict[str, type[BasePermission]] = {
             "set_status": needs("endusers:write"),
+            "set_active": needs("endusers:write"),
             "destroy": needs("endusers:delete"),
+            "deactivate": needs("endusers:delete"),
+            "erase": needs("endusers:delete"),
         }
         return [kinds.get(self.action, SignedIn)()]
 
@@ -143,19 +142,10 @@ class EndUserViewSet(ApiViewSet):
         changed = actions.update_end_user(
             tenant_id=tenant, user_id=user, by=principal_at(request), changes=changes, **proof_of(request, asked)
         )
-        waits = changes.get("email", changed.email) != changed.email
-        body = {
-            "user_id": changed.pk,
-            "email": changed.email,
-            "name": changed.name,
-            "updated_at": changed.updated_at,
-            "message": (
-                "The profile is updated. The new address applies once it is verified; see the mail that was sent there."
-                if waits
-                else "The profile is updated."
-            ),
-        }
-        return Response(body)
+        message = "The profile is updated."
+        if changes.get("email", changed.email) != changed.email:
+            message += " The new address applies once it is verified; see the mail that was sent there."
+        return Response(fields_of(serializers.EndUserChangedOut, changed, user_id=changed.pk, message=message))
 
     @endpoint(
         serializers.StatusIn,
@@ -190,10 +180,6 @@ class EndUserViewSet(ApiViewSet):
         require(principal, permission)
         return tenant, id_or(user_id, UnknownUser)
 
-
-class EndUserActivityViewSet(ApiViewSet):
-    permission_classes = [needs("endusers:write")]
-
     @endpoint(
         serializers.EndUserActiveIn,
         returns={200: serializers.ActivityOut},
@@ -203,12 +189,7 @@ class EndUserActivityViewSet(ApiViewSet):
     def set_active(self, request: Request) -> Response:
         """Activate or deactivate an end user, identified in the body."""
         asked = self.valid(serializers.EndUserActiveIn)
-        tenant = tenant_at(request, asked["tenant_id"])
-        return _activity(request, tenant, asked["user_id"], active=asked["active"])
-
-
-class EndUserRemovalViewSet(ApiViewSet):
-    permission_classes = [needs("endusers:delete")]
+        return _activity(request, tenant_at(request, asked["tenant_id"]), asked["user_id"], active=asked["active"])
 
     @endpoint(
         serializers.UserInTenantIn,
@@ -232,12 +213,8 @@ class EndUserRemovalViewSet(ApiViewSet):
         asked = self.valid(serializers.UserInTenantIn)
         tenant = tenant_at(request, asked["tenant_id"])
         deleted = actions.erase_end_user(tenant_id=tenant, user_id=asked["user_id"], by=principal_at(request))
-        body = {
-            "message": "The user and all dependent records are deleted.",
-            "user_id": asked["user_id"],
-            "deleted": deleted,
-        }
-        return Response(body)
+        message = "The user and all dependent records are deleted."
+        return Response({"message": message, "user_id": asked["user_id"], "deleted": deleted})
 
 
 class MappingViewSet(ApiViewSet):

@@ -5,11 +5,11 @@ from typing import Any
 from uuid import UUID
 
 from identity_platform.api.pagination import Page, page_of
-from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
+from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
-from userflow.accounts.lookups import must_exist, page_of_members
+from userflow.accounts.lookups import change_members, page_of_members
 from userflow.accounts.models import Group, GroupMembership, Role
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import require_grantable, require_revocable
@@ -129,16 +129,7 @@ def add_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Col
         if roles := list(group.roles.all()):
             require_assurance(Action.GRANT_ROLES, by)
             require_grantable(by, _permissions(roles))
-        must_exist(user_ids)
-        already = set(
-            GroupMembership.objects.filter(group=group, user_id__in=user_ids).values_list("user_id", flat=True)
-        )
-        new = sorted(set(user_ids) - already)
-        GroupMembership.objects.bulk_create(GroupMembership(group=group, user_id=user_id) for user_id in new)
-        record_for_each_in_tenant("group.joined", kind="end_user", ids=new, details={"group_id": str(group_id)})
-        if new:
-            publish("group.members_added", {"group_id": group_id, "name": group.name, "user_ids": new})
-    return len(new)
+        return change_members(group, user_ids, add=True, audit="group.joined", event="group.members_added")
 
 
 def remove_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Collection[UUID]) -> int:
@@ -149,14 +140,7 @@ def remove_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: 
     with in_tenant(tenant_id), tenant_atomic():
         group = _found(group_id, lock=True)
         require_revocable(by, _permissions(group.roles.all()))
-        must_exist(user_ids)
-        members = GroupMembership.objects.filter(group=group, user_id__in=user_ids)
-        were = sorted(members.values_list("user_id", flat=True))
-        members.delete()
-        record_for_each_in_tenant("group.left", kind="end_user", ids=were, details={"group_id": str(group_id)})
-        if were:
-            publish("group.members_removed", {"group_id": group_id, "name": group.name, "user_ids": were})
-    return len(were)
+        return change_members(group, user_ids, add=False, audit="group.left", event="group.members_removed")
 
 
 def _found(group_id: UUID, *, lock: bool = False) -> Group:

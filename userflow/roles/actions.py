@@ -8,11 +8,11 @@ from django.db.models import Q
 from django.db.models.functions import Lower
 
 from identity_platform.api.pagination import Page, page_of
-from identity_platform.audit.writer import record_for_each_in_tenant, record_for_tenant
+from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
-from userflow.accounts.lookups import must_exist, page_of_members
+from userflow.accounts.lookups import change_members, page_of_members
 from userflow.accounts.models import Role, RoleBinding
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import require_grantable, require_revocable
@@ -134,14 +134,7 @@ def bind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Colle
         # The lock prevents a change of its permissions between this check and the binding.
         role = _found(role_id, lock=True)
         require_grantable(by, role.permissions)
-        must_exist(user_ids)
-        already = set(RoleBinding.objects.filter(role=role, user_id__in=user_ids).values_list("user_id", flat=True))
-        new = sorted(set(user_ids) - already)
-        RoleBinding.objects.bulk_create(RoleBinding(role=role, user_id=user_id) for user_id in new)
-        record_for_each_in_tenant("role.bound", kind="end_user", ids=new, details={"role_id": str(role_id)})
-        if new:
-            publish("role.assigned", {"role_id": role_id, "name": role.name, "user_ids": new})
-    return len(new)
+        return change_members(role, user_ids, add=True, audit="role.bound", event="role.assigned")
 
 
 def unbind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Collection[UUID]) -> int:
@@ -152,14 +145,7 @@ def unbind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Col
     with in_tenant(tenant_id), tenant_atomic():
         role = _found(role_id, lock=True)
         require_revocable(by, role.permissions)
-        must_exist(user_ids)
-        bound = RoleBinding.objects.filter(role=role, user_id__in=user_ids)
-        had = sorted(bound.values_list("user_id", flat=True))
-        bound.delete()
-        record_for_each_in_tenant("role.unbound", kind="end_user", ids=had, details={"role_id": str(role_id)})
-        if had:
-            publish("role.revoked", {"role_id": role_id, "name": role.name, "user_ids": had})
-    return len(had)
+        return change_members(role, user_ids, add=False, audit="role.unbound", event="role.revoked")
 
 
 def _data(role: Role, **more: object) -> dict[str, object]:

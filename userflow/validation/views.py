@@ -3,6 +3,7 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.shapes import fields_of
 from identity_platform.api.views import ApiViewSet, endpoint
 from userflow.accounts.principals import Principal, moment
 from userflow.errors import PermissionsMissing
@@ -18,18 +19,16 @@ class ValidationViewSet(ApiViewSet):
     def validate(self, request: Request) -> Response:
         """Return the subject of the token and its current permissions."""
         caller = principal_at(request)
-        body = {
-            "message": "The token is valid.",
-            "sub": caller.id,
-            "kind": caller.kind,
-            "tenant_id": caller.tenant_id,
-            "client_id": caller.client_id,
-            "roles": caller.roles,
-            "permissions": sorted(caller.permissions),
-            "scopes": sorted(caller.permissions),
-            "groups": caller.groups,
-            "expires_at": moment(caller.claims["exp"]),
-        }
+        held = sorted(caller.permissions)
+        body = fields_of(
+            serializers.ValidOut,
+            caller,
+            message="The token is valid.",
+            sub=caller.id,
+            permissions=held,
+            scopes=held,
+            expires_at=moment(caller.claims["exp"]),
+        )
         return Response(body, headers=NO_STORE)
 
     @endpoint(query=serializers.ScopeQuery, returns={200: serializers.HoldsOut}, errors=[PermissionsMissing])

@@ -7,7 +7,7 @@ import random
 import ssl
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
@@ -20,7 +20,7 @@ from prometheus_client import Counter, Histogram
 
 from identity_platform import outbound
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.outbound import GuardedSession, NotResolved, Reach, TargetRejected, TooSlow
+from identity_platform.outbound import GuardedSession, NotResolved, Reach, TargetRejected, TooSlow, retry_after_seconds
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.target import TENANT_ALIAS
 from userflow import mail
@@ -189,22 +189,8 @@ def _exchange(
         return None, "connection failed", None
     finally:
         SECONDS.observe(time.monotonic() - began)
-    wait = _retry_after(response.headers.get("Retry-After")) if response.status in ASKS_TO_WAIT else None
+    wait = retry_after_seconds(response.headers.get("Retry-After")) if response.status in ASKS_TO_WAIT else None
     return response.status, f"status {response.status}", wait
-
-
-def _retry_after(stated: str | None) -> float | None:
-    """Return the seconds of a Retry-After header (RFC 9110 section 10.2.3); a date becomes its distance from now."""
-    if stated is None:
-        return None
-    text = stated.strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    try:
-        moment = datetime.strptime(text, "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
-    except ValueError:
-        return None
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
 def _next_try(message: Message, asked_to_wait: float | None) -> float | None:
