@@ -5,7 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
-from identity_platform.api.shapes import fields_of
+from identity_platform.api.fields import fields_of
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import UnknownTenant
 from userflow.accounts.lookups import find_admin_user

@@ -3,7 +3,7 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.shapes import fields_of
+from identity_platform.api.fields import fields_of
 from identity_platform.api.views import ApiViewSet, endpoint
 from userflow.accounts.principals import Principal, moment
 from userflow.errors import PermissionsMissing
