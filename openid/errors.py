@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from identity_platform.api.errors import ApiError, OAuthError
+from identity_platform.api.errors import ApiError
 
 LOGIN_REQUIRED: Final = "login_required"
 CONSENT_REQUIRED: Final = "consent_required"
@@ -43,10 +43,3 @@ class StepRequired(Exception):
     def __init__(self, step: str):
         self.step = step
         super().__init__(step)
-
-
-class InvalidTarget(OAuthError):
-    """400 `invalid_target` (RFC 8707 section 2): a resource that the client may not ask for."""
-
-    error = "invalid_target"
-    message = "The client may not ask for this resource. Its field `audiences` lists those that it may ask for."

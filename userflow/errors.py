@@ -242,6 +242,13 @@ class InvalidScope(errors.OAuthError):
     message = "The scope is malformed or exceeds what was granted to the client."
 
 
+class InvalidTarget(errors.OAuthError):
+    """400 `invalid_target` (RFC 8707 section 2): a resource that the client may not ask for."""
+
+    error = "invalid_target"
+    message = "The client may not ask for this resource. Its field `audiences` lists those that it may ask for."
+
+
 class UnauthorizedClient(errors.OAuthError):
     """400 `unauthorized_client` (RFC 6749 section 5.2): the client is known but may not do this."""
 

@@ -20,16 +20,15 @@ from tenants.context import in_tenant
 from tenants.retention import purge
 from tests.mfa.people import code_to, new_user
 from tests.mfa.webauthn.passkeys import end_users_of, user_with_passkey
+from tests.openid.application_sessions import browser, open_application, session_of, sign_in
 from tests.parallel import run_concurrently
 from tests.world import PASSWORD, TestTenant
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserRefreshToken, EndUserSession
 from userflow.errors import InvalidGrant, NotSignedInByTicket, WrongCredentials
 from userflow.sessions.browser import (
-    ApplicationSession,
     browser_principal,
     find_browser_session,
-    open_child_session,
     opening_browser_session,
     rotate_cookie,
 )
@@ -37,31 +36,6 @@ from userflow.sessions.ending import end_sessions
 from userflow.signin.actions import sign_in_browser
 
 CALLER = Caller(user_agent="Browser")
-
-
-def sign_in(tenant: TestTenant, email: str, password: str = PASSWORD) -> tuple[str | None, str | None]:
-    """Return the cookie, or the ticket for the second step."""
-    with opening_browser_session() as opened:
-        result = sign_in_browser(tenant_id=tenant.id, email=email, password=password, user_agent="Browser")
-    return opened.cookie, result.mfa_token
-
-
-def session_of(tenant: TestTenant, cookie: str | None) -> EndUserSession:
-    assert cookie
-    with in_tenant(tenant.id):
-        found = find_browser_session(cookie)
-    assert found is not None
-    return found
-
-
-def browser(tenant: TestTenant, email: str | None = None) -> EndUserSession:
-    return session_of(tenant, sign_in(tenant, email or tenant.register().email)[0])
-
-
-def open_application(tenant: TestTenant, parent: EndUserSession, **how: Any) -> ApplicationSession:
-    values: dict[str, Any] = {"scopes": ("openid",), "audiences": ("identity-api",), "offline": True}
-    with in_tenant(tenant.id), END_USERS.atomic():
-        return open_child_session(parent, client_id=tenant.client_id, **{**values, **how})
 
 
 def is_active(tenant: TestTenant, session: EndUserSession) -> bool:

@@ -1,23 +1,28 @@
 """Each tenant signs its tokens with keys of its own, and no verifier set up for one tenant takes another's tokens."""
 
 import secrets
+import time
 from collections.abc import Callable
 from io import StringIO
 from typing import Any
+from uuid import uuid4
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from django.conf import settings
 from django.core.management import call_command
 from joserfc import jwt as jose
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
+from tenants import lookup
 from tenants.context import in_tenant
+from tenants.models import TenantDatabase
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import basic, form, make_client, own_token
 from tests.userflow.sessions.test_refresh import refresh
-from tests.world import Api, TestTenant
+from tests.world import Api, TestTenant, capture_statements
 from userflow.sessions import signing
 from userflow.sessions.models import SigningKey, TenantSigningKey
 
@@ -186,3 +191,44 @@ def test_introspection_names_the_tenants_issuer(tenant: TestTenant) -> None:
     for token in (pair["access_token"], pair["refresh_token"]):
         known = Api().post("/authmgr/token/introspect", **form(token=token), headers=basic(client)).json()
         assert (known["active"], known["iss"]) == (True, metadata(tenant)["issuer"])
+
+
+# --- forged tokens ---------------------------------------------------------------------------------------------------
+
+
+def forged(tenant_id: object, kid: str) -> str:
+    """A token that names a tenant, signed by nobody's key."""
+    claims = {"kind": "end_user", "tenant_id": str(tenant_id), "sub": str(uuid4()), "exp": time.time() + 60}
+    key = ec.generate_private_key(ec.SECP256R1())
+    return jwt.encode(claims, key, algorithm="ES256", headers={"kid": kid, "typ": "at+jwt"})
+
+
+def test_forged_key_ids_cause_few_look_ups(tenant: TestTenant) -> None:
+    user_token(tenant)
+    with capture_statements() as captured:
+        for _ in range(3 * signing.LOOKUPS):
+            assert Api(token=forged(tenant.id, secrets.token_urlsafe(32))).get(VALIDATE).status_code == 401
+    assert len(captured.tenant) <= signing.LOOKUPS
+    signing.forget(tenant.id)
+
+
+def test_known_unknown_key_id_is_looked_up_once(tenant: TestTenant) -> None:
+    user_token(tenant)
+    signing.forget(tenant.id)
+    token = forged(tenant.id, secrets.token_urlsafe(32))
+    Api(token=token).get(VALIDATE)
+    Api(token=token).get(VALIDATE)
+    with capture_statements() as captured:
+        Api(token=token).get(VALIDATE)
+    assert captured.tenant == []
+
+
+@pytest.mark.parametrize("status", ["provisioning", "deleting", "suspended"])
+def test_forged_token_does_not_tell_a_tenants_state(status: str, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    TenantDatabase.objects.filter(tenant_id=tenant.id).update(status=status)
+    lookup.forget()
+    named, unknown = (Api(token=forged(id_, secrets.token_urlsafe(32))).get(VALIDATE) for id_ in (tenant.id, uuid4()))
+    assert (named.status_code, named.json()) == (unknown.status_code, unknown.json()) == (401, unknown.json())
+    TenantDatabase.objects.filter(tenant_id=tenant.id).update(status="active")
+    lookup.forget()

@@ -14,7 +14,7 @@ class Claims(TypedDict, total=False):
     """Claims of an access token (RFC 9068, `docs/tokens.md`), or what stands for them in the console and at a refresh."""
 
     iss: str
-    aud: str
+    aud: str | list[str]
     sub: str
     jti: str
     typ: str
@@ -33,9 +33,12 @@ class Claims(TypedDict, total=False):
     roles: list[str]
     groups: list[str]
     permissions: list[str]
-    # Of a client's own token.
+    # Of a client's own token, and of a session that OpenID Connect has opened.
     scope: str
+    # Of a client's own token.
     gen: int
+    # The key that the token is bound to (RFC 9449 section 6.1).
+    cnf: dict[str, str]
 
 
 class UserFields(TypedDict, total=False):
@@ -46,6 +49,24 @@ class UserFields(TypedDict, total=False):
     name: str
     mfa_methods: list[str]
     project_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What OpenID Connect has granted to the application of a session, and how that application is treated."""
+
+    scopes: tuple[str, ...]
+    audiences: tuple[str, ...]
+    # Thumbprint of the key that the tokens are bound to; empty for bearer tokens.
+    dpop_jkt: str = ""
+    first_party: bool = False
+    # Lifetime of its access tokens; None is the tenant's setting.
+    access_token_seconds: int | None = None
+
+    def allowed(self, permissions: frozenset[str]) -> frozenset[str]:
+        """Return those of the user's permissions that the application may use: all if it is first-party, else those that
+        its scopes name."""
+        return permissions if self.first_party else permissions & frozenset(self.scopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +91,8 @@ class Principal:
     auth_time: datetime | None = None
     claims: Claims = field(default_factory=Claims)
     user: UserFields = field(default_factory=UserFields)
+    # Of a session that OpenID Connect has opened; `permissions` are limited by it.
+    grant: Grant | None = None
 
     is_authenticated = True
     is_anonymous = False

@@ -54,6 +54,10 @@ class KnownClient:
     confidential: bool
     scopes: tuple[str, ...]
     generation: int
+    # Of applications that sign users in by OpenID Connect.
+    first_party: bool
+    audiences: tuple[str, ...]
+    access_token_seconds: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,9 @@ class StoredClient:
     generation: int
     # Whether the time of its last use must be stored.
     stale: bool
+    first_party: bool
+    audiences: tuple[str, ...]
+    access_token_seconds: int | None
     type: str
     secret_digests: tuple[bytes | memoryview | None, ...]
 
@@ -81,10 +88,21 @@ def find_client(client_id: UUID) -> StoredClient | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    active, scopes, generation, stale, type_, *digests = row[lookup.WIDTH :]
+    active, scopes, generation, stale, first_party, audiences, seconds, type_, *digests = row[lookup.WIDTH :]
     tenant = lookup.from_row(row[: lookup.WIDTH])
     set_tenant(tenant.tenant_id, client_id)
-    return StoredClient(tenant, active, tuple(orjson.loads(scopes)), generation, stale, type_, tuple(digests))
+    return StoredClient(
+        tenant,
+        active,
+        tuple(orjson.loads(scopes)),
+        generation,
+        stale,
+        first_party,
+        tuple(orjson.loads(audiences)),
+        seconds,
+        type_,
+        tuple(digests),
+    )
 
 
 def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
@@ -106,7 +124,21 @@ def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
     lookup.remember(tenant)
     if client.stale and tenant.allows(Purpose.READ):
         note_use(id_)
-    return KnownClient(id_, tenant, client.type == CONFIDENTIAL, client.scopes, client.generation)
+    return known_client(id_, client)
+
+
+def known_client(client_id: UUID, client: StoredClient) -> KnownClient:
+    """Return a stored client that has authenticated."""
+    return KnownClient(
+        client_id,
+        client.tenant,
+        client.type == CONFIDENTIAL,
+        client.scopes,
+        client.generation,
+        client.first_party,
+        client.audiences,
+        client.access_token_seconds,
+    )
 
 
 def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryview | None) -> bool:

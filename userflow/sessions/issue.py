@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from identity_platform.crypto import hash_token, new_token
 from tenants import lookup
 from tenants.issuers import issuer_of
 from userflow.accounts import principals
-from userflow.accounts.principals import Principal
+from userflow.accounts.principals import Grant, Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, Session
 from userflow.accounts.session_policy import SessionLimits, acr_of, session_limits
@@ -67,6 +67,8 @@ class TokenSubject:
     roles: tuple[str, ...] = ()
     permissions: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    # Of a session that OpenID Connect has opened.
+    grant: Grant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,16 +190,25 @@ def access_token(
     tenant: lookup.TenantContext | None,
 ) -> tuple[str, int]:
     """Return an access token of a session that expires at `ends` unless it is used, and the token's lifetime in seconds."""
-    seconds = min(access_token_seconds(tenant), max(1, round((ends - now()).total_seconds())))
+    grant = subject.grant
+    longest = (grant.access_token_seconds if grant else None) or access_token_seconds(tenant)
+    seconds = min(longest, max(1, round((ends - now()).total_seconds())))
     access = _stamped(AccessToken(), subject, seconds, tenant)
     access["sid"] = str(session_id)
     access["amr"] = list(amr)
     access["acr"] = acr_of(amr)
     access["auth_time"] = int(auth_time.timestamp())
-    access["roles"] = list(subject.roles)
+    if grant is None or grant.first_party or ROLES_SCOPE in grant.scopes:
+        access["roles"] = list(subject.roles)
     access["permissions"] = list(subject.permissions)
-    if subject.kind == principals.END_USER:
+    if subject.kind == principals.END_USER and (grant is None or grant.first_party or GROUPS_SCOPE in grant.scopes):
         access.payload.update(_groups_claim(subject.groups))
+    if grant is not None:
+        access["aud"] = grant.audiences[0] if len(grant.audiences) == 1 else list(grant.audiences)
+        access["scope"] = " ".join(grant.scopes)
+        access["permissions"] = sorted(grant.allowed(frozenset(subject.permissions)))
+        if grant.dpop_jkt:
+            access["cnf"] = {"jkt": grant.dpop_jkt}  # RFC 9449 section 6.1
     return str(access), seconds
 
 
@@ -207,40 +218,32 @@ def application_access_token(
     *,
     tenant: lookup.TenantContext,
     first_party: bool,
-    scopes: tuple[str, ...] | None = None,
-    audiences: tuple[str, ...] | None = None,
     seconds: int | None = None,
 ) -> tuple[str, int]:
     """Return an access token of an application's session (RFC 9068), and its lifetime in seconds.
 
-    `scopes` and `audiences` are those asked for now (default: all that the session has; more is never granted), `seconds` is
-    the client's own lifetime. A first-party application gets the user's roles, groups and permissions. Another one gets the
-    permissions that its scopes name, and roles and groups with the scopes `roles` and `groups`.
+    `seconds` is the client's own lifetime. A first-party application gets the user's roles, groups and permissions. Another
+    one gets the permissions that its scopes name, and roles and groups with the scopes `roles` and `groups`.
     """
-    granted = tuple(scope for scope in session.scopes if scopes is None or scope in scopes)
-    aud = [audience for audience in session.audiences if audiences is None or audience in audiences]
-    lifetime = min(seconds or access_token_seconds(tenant), max(1, round((session.expires_at - now()).total_seconds())))
-    subject = TokenSubject(principals.END_USER, session.user_id, tenant.tenant_id, session.client_id)
-    access = _stamped(AccessToken(), subject, lifetime, tenant)
-    access["aud"] = aud[0] if len(aud) == 1 else aud
-    access["scope"] = " ".join(granted)
-    access["sid"] = str(session.pk)
-    access["amr"], access["acr"] = list(session.amr), session.acr
-    access["auth_time"] = int(session.auth_time.timestamp())
-    if first_party or ROLES_SCOPE in granted:
-        access["roles"] = list(rights.roles)
-    if first_party or GROUPS_SCOPE in granted:
-        access.payload.update(_groups_claim(rights.groups))
-    access["permissions"] = sorted(allowed_permissions(rights.permissions, granted, first_party=first_party))
-    if session.dpop_jkt:
-        access["cnf"] = {"jkt": session.dpop_jkt}  # RFC 9449 section 6.1
-    return str(access), lifetime
-
-
-def allowed_permissions(permissions: Iterable[str], scopes: Iterable[str], *, first_party: bool) -> frozenset[str]:
-    """Return those of a user's permissions that an application may use: all of them if it is first-party, else those
-    that its scopes name."""
-    return frozenset(permissions) if first_party else frozenset(permissions) & frozenset(scopes)
+    grant = Grant(tuple(session.scopes), tuple(session.audiences), session.dpop_jkt, first_party, seconds)
+    subject = TokenSubject(
+        principals.END_USER,
+        session.user_id,
+        tenant.tenant_id,
+        session.client_id,
+        rights.roles,
+        rights.permissions,
+        rights.groups,
+        grant,
+    )
+    return access_token(
+        subject,
+        session.pk,
+        amr=tuple(session.amr),
+        auth_time=session.auth_time,
+        ends=session.expires_at,
+        tenant=tenant,
+    )
 
 
 def id_token(
@@ -353,6 +356,7 @@ def subject_of(principal: Principal) -> TokenSubject:
         roles=principal.roles,
         permissions=tuple(sorted(principal.permissions)),
         groups=principal.groups,
+        grant=principal.grant,
     )
 
 

@@ -143,7 +143,7 @@ SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settin
   EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
   c.active, c.scopes::text, c.name, c.project_id, c.generation,
   c.id IS NOT NULL AND (c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute'),
-  EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s)
+  EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s), c.first_party, c.audiences::text, c.access_token_seconds
 FROM tenants_tenant t JOIN tenants_tenantdatabase d ON d.tenant_id = t.id
   JOIN tenants_databaseserver s ON s.id = d.server_id
   LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id
@@ -154,6 +154,7 @@ SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settin
   EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
   c.active, c.scopes::text, c.generation,
   c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute',
+  c.first_party, c.audiences::text, c.access_token_seconds,
   c.type, c.secret_digest, CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END
 FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id
   JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id
@@ -167,19 +168,20 @@ SELECT extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now()
       UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id
       WHERE m.user_id = u.id)),
   (SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m
-    JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = u.id)
+    JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = u.id),
+  n.parent_id IS NOT NULL, n.scopes::text, n.audiences::text, n.dpop_jkt
 FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id
 WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()
 """
 # A refresh token with its session, ended or not.
 END_USER_REFRESH_TOKEN = """
 SELECT l.used_at, l.issued_at, n.id, n.user_id, n.client_id, n.amr::text, n.acr, n.auth_time, n.created_at, n.expires_at,
-  %(tenant_id)s::uuid
+  n.dpop_jkt, %(tenant_id)s::uuid
 FROM userflow_enduserrefreshtoken l JOIN userflow_endusersession n ON n.id = l.session_id WHERE l.digest = %(digest)s
 """
 ADMIN_REFRESH_TOKEN = """
 SELECT l.used_at, l.issued_at, n.id, n.user_id, n.client_id, n.amr::text, n.acr, n.auth_time, n.created_at, n.expires_at,
-  u.tenant_id
+  '', u.tenant_id
 FROM userflow_adminrefreshtoken l JOIN userflow_adminsession n ON n.id = l.session_id
   JOIN userflow_adminuser u ON u.id = n.user_id WHERE l.digest = %(digest)s
 """

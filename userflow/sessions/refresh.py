@@ -1,7 +1,7 @@
 """Refreshing a session (RFC 6749 section 6) with rotation and detection of reuse (RFC 9700 section 4.14.2)."""
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -18,28 +18,41 @@ from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.issuers import issuer_of
 from tenants.states import Purpose
 from userflow.accounts import principals
-from userflow.accounts.principals import Claims, Principal
+from userflow.accounts.principals import Claims, Grant, Principal
 from userflow.accounts.realms import END_USERS
-from userflow.errors import EmailNotVerified, FactorRequired, InvalidGrant
+from userflow.errors import EmailNotVerified, FactorRequired, InvalidGrant, InvalidScope, InvalidTarget
 from userflow.sessions import issue, queries
 from userflow.sessions import verify as state
-from userflow.sessions.client_authentication import authenticate_client
+from userflow.sessions.client_authentication import KnownClient, authenticate_client
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
 from userflow.sessions.refresh_tokens import PresentedRefreshToken, new_refresh_token, parse_refresh_token
 from userflow.sessions.token_classes import InvalidToken
 
 
-def refresh_session(*, refresh_token: str, client_id: str | None = None, secret: str | None = None) -> TokenPair:
+def refresh_session(
+    *,
+    refresh_token: str,
+    client_id: str | None = None,
+    secret: str | None = None,
+    client: KnownClient | None = None,
+    scopes: tuple[str, ...] | None = None,
+    audiences: tuple[str, ...] | None = None,
+    dpop_jkt: str = "",
+) -> TokenPair:
     """Exchange a refresh token for its successor and a new access token.
 
     The token is bound to the client it was issued to: a confidential one must authenticate, a public one may send its id.
+    `client` is the client if it has authenticated in another way. For a session that OpenID Connect has opened, the access
+    token has no more than the session's scopes and audiences, fewer with `scopes` or `audiences`, and a session that is bound
+    to a key needs `dpop_jkt`, the thumbprint of a proof by that key (RFC 9449 section 5).
     The loser of a race within ten seconds gets the winner's response. Any other use of a used token, and its use after the
     successor was used, ends the session: one of the two holders has stolen it. The limits and the policy now in force
-    apply, not those of the sign-in. Raises InvalidClient, TenantBusy, and InvalidGrant, which says
-    that the tenant is suspended if the token is valid.
+    apply, not those of the sign-in. Raises InvalidClient, TenantBusy, InvalidScope, InvalidTarget, and InvalidGrant, which
+    says that the tenant is suspended if the token is valid.
     """
-    client = authenticate_client(client_id=client_id, secret=secret) if client_id else None
+    if client is None and client_id:
+        client = authenticate_client(client_id=client_id, secret=secret)
     try:
         presented = parse_refresh_token(refresh_token)
     except InvalidToken as problem:
@@ -53,6 +66,12 @@ def refresh_session(*, refresh_token: str, client_id: str | None = None, secret:
                 client = authenticate_client(client_id=str(token.client_id), secret=None)
             principal = state.principal_of(token.claims(), client=client)
             set_actor(principal.kind, str(principal.id), principal.client_id)
+            if token.dpop_jkt and token.dpop_jkt != dpop_jkt:
+                raise InvalidGrant(
+                    "The session is bound to a key. Send a DPoP proof by that key to the token endpoint."
+                )
+            if principal.grant is not None:
+                principal = replace(principal, grant=_narrowed(principal.grant, scopes, audiences))
             if not principal.meets_policy():
                 raise InvalidGrant((EmailNotVerified if principal.must_verify_email else FactorRequired).message)
             return _rotate(presented, token, principal)
@@ -60,6 +79,19 @@ def refresh_session(*, refresh_token: str, client_id: str | None = None, secret:
         raise InvalidGrant from problem
     except TenantSuspended as problem:
         raise InvalidGrant(problem.text if _is_valid(presented) else None) from problem
+
+
+def _narrowed(grant: Grant, scopes: tuple[str, ...] | None, audiences: tuple[str, ...] | None) -> Grant:
+    """Return the grant limited to what was asked for. Raises InvalidScope, InvalidTarget (RFC 8707 section 2.2)."""
+    if scopes is not None and not set(scopes) <= set(grant.scopes):
+        raise InvalidScope
+    if not grant.audiences or (audiences is not None and not set(audiences) <= set(grant.audiences)):
+        raise InvalidTarget
+    return replace(
+        grant,
+        scopes=grant.scopes if scopes is None else tuple(name for name in grant.scopes if name in scopes),
+        audiences=audiences or grant.audiences,
+    )
 
 
 def _is_valid(presented: PresentedRefreshToken) -> bool:
@@ -96,6 +128,7 @@ class StoredToken:
     auth_time: datetime
     session_created_at: datetime
     expires_at: datetime
+    dpop_jkt: str
     tenant_id: UUID | None
 
     def claims(self) -> Claims:
@@ -159,6 +192,9 @@ def _rotate(presented: PresentedRefreshToken, token: StoredToken, principal: Pri
         subject, token.session_id, amr=principal.amr, auth_time=token.auth_time, ends=ends, tenant=tenant
     )
     pair = TokenPair(access, new_refresh_token(realm, principal.tenant_id), seconds, token.session_id)
+    if principal.grant is not None:
+        token_type = "DPoP" if principal.grant.dpop_jkt else "Bearer"
+        pair = replace(pair, token_type=token_type, scope=" ".join(principal.grant.scopes))
     rotated = queries.rotate(
         realm,
         digest=presented.digest,

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Lock
@@ -31,6 +31,7 @@ from identity_platform.audit.writer import record_for_platform, record_for_tenan
 from identity_platform.crypto import SealContext, seal, unseal
 from tenants import keys
 from tenants.context import in_tenant
+from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.router import GLOBAL_ALIAS
 from tenants.settings import LONGEST_ACCESS_TOKEN_SECONDS
 from tenants.states import Purpose
@@ -55,6 +56,8 @@ MAKING_LOCK = 7_215_002
 THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 # The sets of the tenants that used them last are cached.
 KEPT = 2048
+# Anyone can send tokens with invented key ids: so many of one owner are looked up until its set is read again.
+LOOKUPS = 16
 _THUMBPRINT_FIELDS: Final = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n")}
 
 
@@ -82,6 +85,8 @@ class KeySet:
     verifiers: dict[str, Verifier]
     jwks: list[Jwk]
     read_at: float
+    # Key ids that were looked up since the set was read, and are of no valid key.
+    unknown: set[str] = field(default_factory=set)
 
 
 # By tenant; None is the platform.
@@ -103,17 +108,38 @@ def key_set(tenant_id: UUID | None = None, *, knowing: str | None = None) -> Key
         if found is not None:
             _sets.move_to_end(tenant_id)
     current = found if found is not None and time.monotonic() - found.read_at < FRESH_SECONDS else None
-    if current and (knowing is None or knowing in current.verifiers or not THUMBPRINT.fullmatch(knowing)):
+    if current and (knowing is None or knowing in current.verifiers or not _is_looked_up(knowing, current)):
         return current
     with _entered(tenant_id, Purpose.INSPECT):
         # Invented key ids cost a look-up by primary key, not the whole set.
-        if current and not _model(tenant_id).objects.filter(_is_valid(now()), pk=knowing).exists():
+        if current and knowing and not _model(tenant_id).objects.filter(_is_valid(now()), pk=knowing).exists():
+            current.unknown.add(knowing)
             return current
         fresh = _read(tenant_id, found)
         # Keys that this transaction has made may still be rolled back.
         if not connections[_alias(tenant_id)].in_atomic_block:
             _remember(tenant_id, fresh)
     return fresh
+
+
+def _is_looked_up(kid: str, current: KeySet) -> bool:
+    return THUMBPRINT.fullmatch(kid) is not None and kid not in current.unknown and len(current.unknown) < LOOKUPS
+
+
+def verifier(tenant_id: UUID | None, kid: str) -> Verifier | None:
+    """Return the key that verifies a token with this key id, or None if its owner has no such key.
+
+    The token is unverified: a tenant that does not exist, or whose database may not be read, gives None as well, unless this
+    process has read its keys before.
+    """
+    try:
+        return key_set(tenant_id, knowing=kid).verifiers.get(kid)
+    except UnknownTenant:
+        return None
+    except (TenantBusy, TenantSuspended):
+        with _lock:
+            found = _sets.get(tenant_id)
+        return found.verifiers.get(kid) if found else None
 
 
 def signer(tenant_id: UUID | None = None, algorithm: str = ES256) -> Signer:

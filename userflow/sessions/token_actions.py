@@ -19,8 +19,10 @@ from userflow.sessions.client_authentication import KnownClient, authenticate_cl
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
 from userflow.sessions.revocation import revoke_client_token
-from userflow.sessions.token_classes import InvalidToken, claims_of
+from userflow.sessions.token_classes import InvalidToken, claims_of, verified_claims
 
+# Claims that introspection returns as they are (RFC 7662 section 2.2, RFC 9449 section 6.2).
+_CLAIMS = ("exp", "iat", "nbf", "sub", "aud", "iss", "jti", "acr", "auth_time", "cnf")
 INACTIVE: dict[str, object] = {"active": False}
 
 
@@ -113,11 +115,11 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, ob
     user = principal.user
     fields = {
         "active": True,
-        "scope": " ".join(sorted(principal.permissions)),
+        "scope": " ".join(principal.grant.scopes if principal.grant else sorted(principal.permissions)),
         "client_id": principal.client_id,
         "username": user.get("username") or user.get("email"),
-        "token_type": "Bearer" if "jti" in claims else "refresh_token",
-        **{name: claims.get(name) for name in ("exp", "iat", "nbf", "sub", "aud", "iss", "jti", "acr", "auth_time")},
+        "token_type": _token_type(claims),
+        **{name: claims.get(name) for name in _CLAIMS},
         "kind": principal.kind,
         "tenant_id": principal.tenant_id,
         "sid": principal.session_id,
@@ -126,6 +128,12 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, ob
         "permissions": sorted(principal.permissions),
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _token_type(claims: Claims) -> str:
+    if "jti" not in claims:
+        return "refresh_token"
+    return "DPoP" if "cnf" in claims else "Bearer"
 
 
 def _may_know(by: KnownClient | Principal, claims: Claims) -> bool:
@@ -139,7 +147,7 @@ def _may_know(by: KnownClient | Principal, claims: Claims) -> bool:
 def _claims(token: str, *, unused: bool) -> Claims | None:
     """Return the claims of an access or refresh token, or None for any other string."""
     with suppress(InvalidToken):
-        return claims_of(token)
+        return verified_claims(token)
     with suppress(InvalidToken, UnknownTenant):
         return refresh.claims_of_refresh_token(token, unused=unused)
     return None

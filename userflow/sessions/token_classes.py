@@ -14,7 +14,6 @@ from rest_framework_simplejwt.backends import TokenBackend
 from rest_framework_simplejwt.exceptions import TokenBackendError, TokenError
 from rest_framework_simplejwt.tokens import Token
 
-from tenants.errors import UnknownTenant
 from tenants.issuers import issuer_of
 from userflow.accounts import principals
 from userflow.accounts.principals import Claims
@@ -47,19 +46,26 @@ class IssuerBackend(TokenBackend):
             if str(unverified["header"].get("typ")).lower().removeprefix("application/") != HEADER_TYPE:
                 raise ValueError("not an access token")
             tenant_id, kid = _tenant_of(unverified["payload"]), unverified["header"]["kid"]
-            verifier = signing.key_set(tenant_id, knowing=kid).verifiers[kid]
+            verifier = signing.verifier(tenant_id, kid)
+            if verifier is None:
+                raise ValueError("unknown key")
             claims: dict[str, object] = jwt.decode(
                 cast(str, token),
                 verifier.key,
                 algorithms=[verifier.algorithm],
-                audience=self.audience,
                 # The issuer of a tenant is compared where its row is read (`sessions.verify`): it changes with the slug.
                 issuer=None if tenant_id else issuer_of(None),
                 leeway=self.get_leeway(),
                 # `nbf` is checked instead; it is issued with room for clocks that differ.
-                options={"require": REQUIRED_CLAIMS, "verify_signature": verify, "verify_iat": False},
+                # The audience is checked by the callers: the platform's API is one of several.
+                options={
+                    "require": REQUIRED_CLAIMS,
+                    "verify_signature": verify,
+                    "verify_iat": False,
+                    "verify_aud": False,
+                },
             )
-        except (jwt.InvalidTokenError, UnknownTenant, KeyError, TypeError, ValueError) as problem:
+        except (jwt.InvalidTokenError, KeyError, TypeError, ValueError) as problem:
             raise TokenBackendError("The token is not valid.") from problem
         return claims
 
@@ -90,7 +96,21 @@ _lock = Lock()
 
 
 def claims_of(token: str) -> Claims:
-    """Return the verified claims of an access token. Raises InvalidToken.
+    """Return the verified claims of an access token for the platform's API. Raises InvalidToken."""
+    claims = verified_claims(token)
+    if not is_for_platform(claims):
+        raise InvalidToken
+    return claims
+
+
+def is_for_platform(claims: Claims) -> bool:
+    """Return whether the platform's API is an audience of a token with these claims."""
+    audience = claims.get("aud", ())
+    return settings.TOKEN_AUDIENCE in ([audience] if isinstance(audience, str) else audience)
+
+
+def verified_claims(token: str) -> Claims:
+    """Return the verified claims of an access token for any audience. Raises InvalidToken.
 
     Only the signature is cached: expiry and the validity of the key are checked on every call, and the caller reads the
     state of session, user and tenant from the database.
@@ -98,11 +118,9 @@ def claims_of(token: str) -> Claims:
     with _lock:
         known = _verified.get(token)
     if known is not None and known["exp"] > time():
-        try:
-            if known["kid"] in signing.key_set(_tenant_of(known)).verifiers:
-                return known
-        except UnknownTenant as problem:
-            raise InvalidToken from problem
+        if signing.verifier(_tenant_of(known), known["kid"]) is None:
+            raise InvalidToken
+        return known
     try:
         claims = cast(Claims, dict(AccessToken(token).payload))  # type: ignore[arg-type]  # simplejwt's stub wants its own Token
         claims["kid"] = jwt.get_unverified_header(token)["kid"]
@@ -124,6 +142,8 @@ def _well_formed(claims: Claims) -> bool:
         and all(
             claims.get(name) is None or FORM.fullmatch(str(claims[name])) for name in ("sid", "tenant_id", "client_id")
         )
-        and all(isinstance(claims[name], str) for name in ("jti", "kind", "typ", "iss", "aud"))
+        and all(isinstance(claims[name], str) for name in ("jti", "kind", "typ", "iss"))
+        and (isinstance(claims["aud"], str) or all(isinstance(name, str) for name in claims["aud"]))
+        and isinstance(claims.get("scope", ""), str)
         and (claims["kind"] == principals.CLIENT or claims.get("sid") is not None)
     )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 import orjson
+from django.conf import settings
 from django.db import connection, connections
 
 from tenants import lookup
@@ -19,13 +20,14 @@ from tenants.errors import TenantMismatch, TenantSuspended
 from tenants.issuers import issuer_of
 from tenants.states import Purpose
 from userflow.accounts import principals
-from userflow.accounts.principals import Claims, Principal, UserFields, moment
+from userflow.accounts.principals import Claims, Grant, Principal, UserFields, moment
 from userflow.accounts.session_policy import acr_of, required_acr, session_limits
 from userflow.credentials.email_verification import is_required
 from userflow.ids import FORM
 from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.client_usage import note_use
 from userflow.sessions.queries import ADMIN_STATE, END_USER_STATE, TENANT_AND_CLIENT, groups_in, roles_in
+from userflow.sessions.token_classes import is_for_platform
 
 
 class SessionInactive(Exception):
@@ -106,6 +108,9 @@ class ClientState(NamedTuple):
     # Whether the time of its last use must be stored, and whether this token was revoked.
     stale: bool
     revoked: bool
+    first_party: bool
+    audiences: str
+    access_token_seconds: int | None
 
 
 def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, ClientState]:
@@ -129,9 +134,12 @@ def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, ClientStat
 
 def _end_user(claims: Claims, client: KnownClient | None) -> Principal:
     if client is None:
-        tenant, _ = _tenant_and_client(claims)
+        tenant, stored = _tenant_and_client(claims)
+        first_party, seconds = stored.first_party, stored.access_token_seconds
+        client_audiences = tuple(orjson.loads(stored.audiences)) if stored.audiences else ()
     elif str(client.tenant.tenant_id) == claims.get("tenant_id"):
         tenant = client.tenant
+        first_party, seconds, client_audiences = client.first_party, client.access_token_seconds, client.audiences
     else:
         raise SessionInactive
     with in_tenant(tenant.tenant_id, Purpose.READ), connections["tenant"].cursor() as cursor:
@@ -139,9 +147,23 @@ def _end_user(claims: Claims, client: KnownClient | None) -> Principal:
         row = cursor.fetchone()
     if row is None:
         raise SessionInactive
-    age, unused, email, name, mfa_methods, verified_at, roles_text, groups_text = row
+    age, unused, email, name, mfa_methods, verified_at, roles_text, groups_text, granted, *columns = row
     _check_limits(principals.END_USER, tenant.settings, age=age, unused=unused)
     roles, permissions = roles_in(roles_text)
+    grant = None
+    if granted:
+        scopes, audiences, dpop_jkt = columns
+        grant = Grant(
+            _narrowed(orjson.loads(scopes), claims["scope"].split(" ") if "scope" in claims else None),
+            _still_allowed(orjson.loads(audiences), client_audiences),
+            dpop_jkt,
+            bool(first_party),
+            seconds,
+        )
+        permissions = grant.allowed(permissions)
+        # A token for the platform's API ends with the client's permission to ask for one.
+        if is_for_platform(claims) and settings.TOKEN_AUDIENCE not in grant.audiences:
+            raise SessionInactive
     return _principal(
         claims,
         roles,
@@ -150,13 +172,23 @@ def _end_user(claims: Claims, client: KnownClient | None) -> Principal:
         user={"email": email, "name": name, "mfa_methods": orjson.loads(mfa_methods)},
         groups=groups_in(groups_text),
         must_verify_email=is_required(tenant) and verified_at is None,
+        grant=grant,
     )
+
+
+def _narrowed(granted: list[str], asked: list[str] | None) -> tuple[str, ...]:
+    return tuple(scope for scope in granted if asked is None or scope in asked)
+
+
+def _still_allowed(audiences: list[str], of_client: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the audiences of a session without the platform's API, if its client may not ask for that any more."""
+    return tuple(name for name in audiences if name != settings.TOKEN_AUDIENCE or name in of_client)
 
 
 def _client(claims: Claims) -> Principal:
     if not claims.get("client_id") or claims["client_id"] != claims["sub"]:
         raise SessionInactive
-    tenant, (scopes, name, project_id, generation, stale, revoked) = _tenant_and_client(claims)
+    tenant, (scopes, name, project_id, generation, stale, revoked, *_) = _tenant_and_client(claims)
     if revoked or claims.get("gen") != generation:
         raise SessionInactive
     if stale:
@@ -173,6 +205,7 @@ def _principal(
     user: UserFields,
     groups: tuple[str, ...] = (),
     must_verify_email: bool = False,
+    grant: Grant | None = None,
 ) -> Principal:
     amr = tuple(claims.get("amr") or ())
     return Principal(
@@ -191,6 +224,7 @@ def _principal(
         auth_time=moment(claims.get("auth_time")),
         claims=claims,
         user=user,
+        grant=grant,
     )
 
 

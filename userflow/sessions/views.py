@@ -15,6 +15,7 @@ from userflow.errors import (
     InvalidGrant,
     InvalidRequest,
     InvalidScope,
+    InvalidTarget,
     UnauthorizedClient,
     UnsupportedGrant,
 )
@@ -67,6 +68,7 @@ class TokenViewSet(ApiViewSet):
             InvalidGrant,
             InvalidScope,
             UnauthorizedClient,
+            InvalidTarget,
             UnsupportedGrant,
             TooManyRequests,
         ],
@@ -86,9 +88,12 @@ class TokenViewSet(ApiViewSet):
             case "refresh_token":
                 if "refresh_token" not in asked:
                     raise InvalidRequest("refresh_token is missing.")
-                pair = refresh_session(refresh_token=asked["refresh_token"], client_id=client_id, secret=secret)
-                # The scope of a session is not narrowed; RFC 6749 section 3.3 then requires it in the response.
-                scope = {"scope": actions.granted_scope(pair)} if "scope" in asked else {}
+                wanted = tuple(str(asked["scope"]).split(" ")) if "scope" in asked else None
+                pair = refresh_session(
+                    refresh_token=asked["refresh_token"], client_id=client_id, secret=secret, scopes=wanted
+                )
+                # The scope of a session of the API is not narrowed; RFC 6749 section 3.3 then requires it in the response.
+                scope = {"scope": actions.granted_scope(pair)} if "scope" in asked and pair.scope is None else {}
                 return Response({**pair.fields(), **scope}, headers=NO_STORE)
             case _:
                 raise UnsupportedGrant

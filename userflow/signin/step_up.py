@@ -72,6 +72,7 @@ def proof_token_for(*, principal: Principal, verified: tuple[str, ...]) -> str:
 
 def access_token_for(*, principal: Principal, raised: StepUp) -> tuple[str, int]:
     """Return an access token of the raised session, and its lifetime in seconds."""
+    # With the limits of an application's session: its step-up never gives it more.
     subject = issue.subject_of(principal)
     tenant = lookup.find(principal.tenant_id) if principal.tenant_id else None
     return issue.access_token(

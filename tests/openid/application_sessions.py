@@ -1,0 +1,53 @@
+"""Sessions of browsers and of applications, opened by the platform's own actions."""
+
+from typing import Any
+
+from tenants.context import in_tenant
+from tests.world import PASSWORD, TestTenant
+from userflow.accounts.models import Client
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
+from userflow.sessions import issue
+from userflow.sessions.browser import (
+    ApplicationSession,
+    find_browser_session,
+    open_child_session,
+    opening_browser_session,
+)
+from userflow.signin.actions import sign_in_browser
+
+
+def sign_in(tenant: TestTenant, email: str, password: str = PASSWORD) -> tuple[str | None, str | None]:
+    """Return the cookie, or the ticket for the second step."""
+    with opening_browser_session() as opened:
+        result = sign_in_browser(tenant_id=tenant.id, email=email, password=password, user_agent="Browser")
+    return opened.cookie, result.mfa_token
+
+
+def session_of(tenant: TestTenant, cookie: str | None) -> EndUserSession:
+    assert cookie
+    with in_tenant(tenant.id):
+        found = find_browser_session(cookie)
+    assert found is not None
+    return found
+
+
+def browser(tenant: TestTenant, email: str | None = None) -> EndUserSession:
+    return session_of(tenant, sign_in(tenant, email or tenant.register().email)[0])
+
+
+def open_application(tenant: TestTenant, parent: EndUserSession, **how: Any) -> ApplicationSession:
+    values: dict[str, Any] = {"scopes": ("openid",), "audiences": ("identity-api",), "offline": True}
+    with in_tenant(tenant.id), END_USERS.atomic():
+        return open_child_session(parent, client_id=tenant.client_id, **{**values, **how})
+
+
+def allow(tenant: TestTenant, client_id: object = None, **fields: Any) -> None:
+    """Change columns of a client; by default of the default client."""
+    Client.objects.filter(pk=client_id or tenant.client_id).update(**fields)
+
+
+def access_token(tenant: TestTenant, opened: ApplicationSession, *, first_party: bool = False) -> str:
+    """Return an access token of an application's session, as the token endpoint issues it."""
+    with in_tenant(tenant.id) as entered:
+        return issue.application_access_token(opened.session, opened.rights, tenant=entered, first_party=first_party)[0]
