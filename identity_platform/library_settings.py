@@ -47,7 +47,7 @@ SPECTACULAR_SETTINGS: dict[str, object] = {
         "Interfaces: registry 1.0, user flow 4.0.0, MFA 2.0, token issuing 1.1.0, client management 0.4.0.\n\n"
         "Besides what each operation states: 404 for a path that is not here, 405 with `Allow` for a method that a path does "
         "not take, 413 for a body over 1 MiB; each in the envelope of its route group (`/exsvc/`: RegistryErrorBody, "
-        "`/authmgr/token*`: OAuthErrorBody, everywhere else: ErrorBody).\n\n"
+        "`/authmgr/token*` and the OAuth endpoints below `/t/{slug}`: OAuthErrorBody, everywhere else: ErrorBody).\n\n"
         "`null` for an optional field of a body counts as absent, unless the field states another meaning. Booleans in a query "
         "are `true`, `false`, `1` or `0`, in any case."
     ),

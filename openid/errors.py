@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from identity_platform.api.errors import ApiError
+from identity_platform.api.errors import ApiError, OAuthError
 
 LOGIN_REQUIRED: Final = "login_required"
 CONSENT_REQUIRED: Final = "consent_required"
@@ -43,3 +43,10 @@ class StepRequired(Exception):
     def __init__(self, step: str):
         self.step = step
         super().__init__(step)
+
+
+class UnsupportedGrantType(OAuthError):
+    """400 `unsupported_grant_type` (RFC 6749 section 5.2)."""
+
+    error = "unsupported_grant_type"
+    message = "grant_type must be one of `grant_types_supported` of the issuer's metadata."

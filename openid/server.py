@@ -6,7 +6,8 @@ allow, client authentication with its limits, and a code that is consumed by one
 """
 
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc6749 import AuthorizationServer, InvalidRequestError, OAuth2Request
@@ -14,10 +15,14 @@ from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant
 from authlib.oauth2.rfc6749.requests import OAuth2Payload
 from authlib.oauth2.rfc7636 import CodeChallenge
 
+from identity_platform.api.errors import OAuthError
 from openid.clients import ProtocolClient
 from openid.errors import RequestRejected
 from userflow.accounts.models import Client
+from userflow.clients.grant_types import AUTHORIZATION_CODE
+from userflow.errors import InvalidGrant, InvalidRequest, UnauthorizedClient
 
+_ERRORS = {error.error: error for error in (InvalidGrant, InvalidRequest, UnauthorizedClient)}
 # BASE64URL(SHA256(…)) without padding (RFC 7636 section 4.2).
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 
@@ -47,7 +52,9 @@ class _Request(OAuth2Request):  # type: ignore[misc]  # Authlib is not typed
         self.method = method
         self.headers: dict[str, str] = {}
         self.payload = _Payload(parameters)
-        self.client = self.auth_method = self.user = None
+        self.client: ProtocolClient | None = None
+        self.auth_method: str | None = None
+        self.user: Any = None
         self.authorization_code = self.refresh_token = self.credential = None
         self._scope = None
         self._parameters = parameters
@@ -73,23 +80,86 @@ class _S256(CodeChallenge):  # type: ignore[misc]  # Authlib is not typed
         return "S256"
 
 
+class StoredCode(Protocol):
+    """What Authlib compares of a stored code."""
+
+    redirect_uri: str
+    code_challenge: str
+
+
+Code = TypeVar("Code", bound=StoredCode)
+
+
+class CodeExchange(Protocol[Code]):
+    """What the code grant calls to use a code and to issue its tokens."""
+
+    def use_code(self, code: str) -> Code | None:
+        """Return the code if its client may use it now."""
+
+    def issue_tokens(self, code: Code) -> dict[str, object]:
+        """Return the response."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CodeInHand:
+    """A stored code in the form that Authlib asks for."""
+
+    row: Any
+
+    @property
+    def code_challenge(self) -> str:
+        return str(self.row.code_challenge)
+
+    def get_redirect_uri(self) -> str:
+        return str(self.row.redirect_uri)
+
+    def get_scope(self) -> str:
+        return ""
+
+
 class _CodeGrant(AuthorizationCodeGrant):  # type: ignore[misc]  # Authlib is not typed
     """The code flow (RFC 6749 section 4.1)."""
+
+    def authenticate_token_endpoint_client(self) -> ProtocolClient:
+        client: ProtocolClient = self.server.client
+        return client
+
+    def query_authorization_code(self, code: str, client: ProtocolClient) -> _CodeInHand | None:
+        row = self.server.exchange.use_code(code)
+        return None if row is None else _CodeInHand(row)
+
+    def authenticate_user(self, authorization_code: _CodeInHand) -> _CodeInHand:
+        # Whether the user and the session are active is checked when the tokens are issued.
+        return authorization_code
+
+    def generate_token(self, user: _CodeInHand, scope: str, include_refresh_token: bool) -> dict[str, object]:
+        response: dict[str, object] = self.server.exchange.issue_tokens(user.row)
+        return response
+
+    def save_token(self, token: dict[str, object]) -> None:
+        """Do nothing: the tokens are stored when they are issued."""
+
+    def delete_authorization_code(self, authorization_code: _CodeInHand) -> None:
+        """Do nothing: the code was used up when it was read."""
 
 
 class TenantServer(AuthorizationServer):  # type: ignore[misc]  # Authlib is not typed
     """The server for one request of a client that is known already."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, exchange: CodeExchange[Any] | None = None) -> None:
         super().__init__()
-        self._client = ProtocolClient(client)
+        self.client = ProtocolClient(client)
+        self.exchange = exchange
         self.register_grant(_CodeGrant, [_S256(required=True)])
 
     def query_client(self, client_id: str) -> ProtocolClient:
-        return self._client
+        return self.client
 
     def create_oauth2_request(self, request: _Request) -> _Request:
         return request
+
+    def handle_response(self, status: int, body: dict[str, object], headers: object) -> tuple[int, dict[str, object]]:
+        return status, dict(body)
 
     def send_signal(self, name: str, *args: object, **kwargs: object) -> None:
         """Send none."""
@@ -101,3 +171,19 @@ def check_authorization_request(client: Client, parameters: dict[str, str]) -> N
         TenantServer(client).get_consent_grant(_Request("GET", parameters))
     except OAuth2Error as problem:
         raise RequestRejected(problem.error, problem.description) from None
+
+
+def run_code_grant(
+    client: Client, parameters: dict[str, str], exchange: CodeExchange[Any]
+) -> dict[str, object] | OAuthError:
+    """Return the response to a token request with a code, or the error: invalid_grant, invalid_request, unauthorized_client.
+
+    The error is returned, so that a transaction around the call commits what was written with it.
+    """
+    request = _Request("POST", {**parameters, "grant_type": AUTHORIZATION_CODE})
+    request.client, request.auth_method = ProtocolClient(client), "none"
+    try:
+        status, body = TenantServer(client, exchange).create_token_response(request)
+    except OAuthError as problem:
+        return problem
+    return body if status == 200 else _ERRORS[str(body["error"])](str(body.get("error_description", "")) or None)

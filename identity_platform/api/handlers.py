@@ -1,5 +1,6 @@
 """Turn errors into responses: one envelope per route group, chosen by path."""
 
+import re
 import sys
 import traceback
 from collections import deque
@@ -36,6 +37,15 @@ DEEPEST_FRAMES = 40
 OAUTH_ERRORS = {401: "invalid_client", 403: "unauthorized_client", 429: "temporarily_unavailable", 500: "server_error"}
 
 
+# A tenant's OAuth endpoints, below its issuer.
+_OF_TENANT = re.compile(r"/t/[^/]+/(?:token|par|introspect|revoke|device_authorization)")
+
+
+def is_oauth(path: str) -> bool:
+    """Return whether errors at this path have the form of RFC 6749 section 5.2."""
+    return path.startswith("/authmgr/token") or _OF_TENANT.fullmatch(path) is not None
+
+
 def envelope(path: str, error: errors.ApiError) -> dict[str, object]:
     """Return the body of an error at `path`: the registry's, OAuth's (RFC 6749 section 5.2) or the common one."""
     if path.startswith("/exsvc/"):
@@ -43,7 +53,7 @@ def envelope(path: str, error: errors.ApiError) -> dict[str, object]:
         if error.details:
             inner["details"] = error.details
         return {"error": inner}
-    if path.startswith("/authmgr/token"):
+    if is_oauth(path):
         fallback = "temporarily_unavailable" if error.status == 503 else "invalid_request"
         name = getattr(error, "error", None) or OAUTH_ERRORS.get(error.status, fallback)
         # OAuth has no other field that could name the parameter.
@@ -159,7 +169,7 @@ def read_only(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespon
 
 
 def _headers(error: errors.ApiError, path: str) -> dict[str, str]:
-    if path.startswith("/authmgr/token"):
+    if is_oauth(path):
         return {"Cache-Control": "no-store", "Pragma": "no-cache", **error.headers}  # RFC 6749 section 5.1
     return error.headers
 

@@ -11,7 +11,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import IO, Any, NoReturn
 from urllib.parse import unquote_to_bytes
@@ -79,10 +79,40 @@ class StrictFormParser(BaseParser):
         """
         _require_type(media_type, self.media_type)
         try:
-            parameters = _parameters(_read(stream, parser_context))
-        except _Ambiguous as problem:
+            parameters = self._read_parameters(_read(stream, parser_context))
+        except Ambiguous as problem:
             raise MalformedBody(problem.text, details=problem.details) from None
         return {name: value for name, value in parameters.items() if value}
+
+    def _read_parameters(self, raw: bytes) -> dict[str, Any]:
+        return _parameters(raw)
+
+
+class OAuthFormParser(StrictFormParser):
+    """The same, with a list of resources: `resource` may be sent several times (RFC 8707 section 2)."""
+
+    def _read_parameters(self, raw: bytes) -> dict[str, Any]:
+        pairs = list(form_pairs(raw))
+        resources = [value for name, value in pairs if name == "resource" and value]
+        return {**_unique((name, value) for name, value in pairs if name != "resource"), "resource": resources}
+
+
+def form_pairs(raw: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of a form body or query string, in order.
+
+    Raises Ambiguous for broken percent signs, what is not UTF-8, NUL, and too many parameters.
+    """
+    if _BROKEN_ESCAPE.search(raw):
+        raise Ambiguous("A percent sign must stand before two hexadecimal digits; write the sign itself as %25.")
+    pieces = raw.split(b"&", MOST_PARAMETERS)
+    if len(pieces) > MOST_PARAMETERS:
+        raise Ambiguous(f"There are more than {MOST_PARAMETERS} parameters.")
+    for piece in pieces:
+        if not piece:
+            continue
+        encoded_name, _, encoded_value = piece.partition(b"=")
+        name = _text(encoded_name, "")
+        yield name, _text(encoded_value, name) if encoded_value else ""
 
 
 def query_parameters(request: Request | HttpRequest) -> dict[str, str]:
@@ -96,7 +126,7 @@ def query_parameters(request: Request | HttpRequest) -> dict[str, str]:
     try:
         # WSGI passes bytes as Latin-1 characters (PEP 3333).
         return _parameters(query.encode("latin-1", "replace"))
-    except _Ambiguous as problem:
+    except Ambiguous as problem:
         raise QueryInvalid(problem.text, details=problem.details) from None
 
 
@@ -236,7 +266,7 @@ def _read(stream: IO[bytes], parser_context: Mapping[str, object] | None) -> byt
     return raw
 
 
-class _Ambiguous(Exception):
+class Ambiguous(Exception):
     """Parameters are ambiguous. The callers turn it into their own error."""
 
     def __init__(self, text: str, name: str = "", advice: str = "") -> None:
@@ -246,21 +276,14 @@ class _Ambiguous(Exception):
 
 
 def _parameters(raw: bytes) -> dict[str, str]:
-    if _BROKEN_ESCAPE.search(raw):
-        raise _Ambiguous("A percent sign must stand before two hexadecimal digits; write the sign itself as %25.")
+    return _unique(form_pairs(raw))
+
+
+def _unique(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
-    pieces = raw.split(b"&", MOST_PARAMETERS)
-    if len(pieces) > MOST_PARAMETERS:
-        raise _Ambiguous(f"There are more than {MOST_PARAMETERS} parameters.")
-    for piece in pieces:
-        if not piece:
-            continue
-        encoded_name, _, encoded_value = piece.partition(b"=")
-        name, value = _text(encoded_name, ""), ""
-        if encoded_value:
-            value = _text(encoded_value, name)
+    for name, value in pairs:
         if name in found:
-            raise _Ambiguous(f"The parameter {_shown(name)!r} appears more than once.", name, "Send it once.")
+            raise Ambiguous(f"The parameter {_shown(name)!r} appears more than once.", name, "Send it once.")
         found[name] = value
     return found
 
@@ -273,7 +296,7 @@ def _text(encoded: bytes, name: str) -> str:
     try:
         text = encoded.decode()
     except UnicodeDecodeError:
-        raise _Ambiguous("A parameter is not valid UTF-8.", name, "Send UTF-8, percent-encoded.") from None
+        raise Ambiguous("A parameter is not valid UTF-8.", name, "Send UTF-8, percent-encoded.") from None
     if "\0" in text:
-        raise _Ambiguous("NUL characters are not allowed.", name, "NUL characters are not allowed.")
+        raise Ambiguous("NUL characters are not allowed.", name, "NUL characters are not allowed.")
     return text

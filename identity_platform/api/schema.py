@@ -9,7 +9,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
-from identity_platform.api import errors
+from identity_platform.api import errors, handlers
 from identity_platform.api.fields import StrictField
 from identity_platform.api.views import Contract, Shape
 
@@ -249,7 +249,7 @@ class ContractSchema(AutoSchema):
     def _envelope(self) -> type[serializers.Serializer[object]]:
         if self.path.startswith("/exsvc/"):
             return RegistryErrorBody
-        return OAuthErrorBody if self.path.startswith("/authmgr/token") else ErrorBody
+        return OAuthErrorBody if handlers.is_oauth(self.path) else ErrorBody
 
 
 def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:

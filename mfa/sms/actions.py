@@ -227,6 +227,12 @@ def _use_code(user: EndUser, row: SmsCode, phone: Phone) -> None:
     sending.convert(user.pk)
 
 
+def confirmed_number(user_id: UUID) -> str | None:
+    """Return the user's confirmed number in E.164 form, or None. Call it inside the tenant."""
+    phone = Phone.objects.filter(user_id=user_id).first()
+    return _unsealed(phone) if phone else None
+
+
 def _phone_of(email: str) -> Phone | None:
     # By the address, not by the user: the query also runs for unknown users, so that the time does not tell who exists.
     return Phone.objects.filter(user__email_key=email_key(email), user__active=True).first()

@@ -7,26 +7,17 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
-from urllib.parse import unquote_to_bytes
 
 from identity_platform.api.errors import MalformedBody
-from identity_platform.api.parsers import MOST_PARAMETERS, json_object
+from identity_platform.api.parsers import Ambiguous, form_pairs, json_object
+from openid.claims import CLAIMS, CLAIMS_OF_SCOPES
 from openid.errors import RequestRejected
 from userflow.accounts.models import Client
 from userflow.accounts.session_policy import AAL1, AAL2
 
 OPENID: Final = "openid"
 OFFLINE_ACCESS: Final = "offline_access"
-# Scopes of OpenID Connect Core section 5.4, and of groups and roles, with the claims that each stands for.
-CLAIMS_OF_SCOPES: Final[Mapping[str, tuple[str, ...]]] = {
-    "profile": ("name", "updated_at"),
-    "email": ("email", "email_verified"),
-    "phone": ("phone_number", "phone_number_verified"),
-    "groups": ("groups",),
-    "roles": ("roles",),
-}
 SCOPES: Final = (OPENID, *CLAIMS_OF_SCOPES, OFFLINE_ACCESS)
-CLAIMS: Final = tuple(name for names in CLAIMS_OF_SCOPES.values() for name in names)
 _SCOPE_OF_CLAIM: Final = {name: scope for scope, names in CLAIMS_OF_SCOPES.items() for name in names}
 
 NONE, LOGIN, CONSENT, SELECT_ACCOUNT = "none", "login", "consent", "select_account"
@@ -39,7 +30,6 @@ _REPEATABLE: Final = frozenset({"resource"})
 _NQ = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]*")
 _SCOPE_TOKENS = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*")
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
-_BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 _SECONDS = re.compile(r"[0-9]{1,9}")
 _LONGEST: Final = {"state": 2048, "nonce": 1024, "login_hint": 254, "ui_locales": 255, "claims": 4096, "scope": 4096}
@@ -59,12 +49,10 @@ class Sent:
     @classmethod
     def from_form(cls, encoded: bytes) -> "Sent":
         """Return the parameters of a query string or form body. Raises RequestRejected for what is not well-formed."""
-        pieces = encoded.split(b"&", MOST_PARAMETERS)
-        if len(pieces) > MOST_PARAMETERS or _BROKEN_ESCAPE.search(encoded):
-            raise RequestRejected("invalid_request", "The parameters are not well-formed.")
-        return cls(
-            (_decoded(name), _decoded(value)) for name, _, value in (piece.partition(b"=") for piece in pieces) if name
-        )
+        try:
+            return cls(form_pairs(encoded))
+        except Ambiguous as problem:
+            raise RequestRejected("invalid_request", problem.text) from None
 
     def get(self, name: str) -> str | None:
         """Return the value of a parameter that was sent once, else None."""
@@ -82,13 +70,6 @@ class Sent:
     def names(self) -> Collection[str]:
         """Return the names of the parameters."""
         return self._values.keys()
-
-
-def _decoded(text: bytes) -> str:
-    try:
-        return unquote_to_bytes(text.replace(b"+", b" ")).decode()
-    except UnicodeDecodeError:
-        raise RequestRejected("invalid_request", "The parameters are not UTF-8.") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +122,7 @@ class Parameters:
         return frozenset((*self.scopes, *named))
 
 
-def read_parameters(sent: Sent, *, client: Client, redirect_uri: str, issuer: str) -> Parameters:
+def read_parameters(sent: Sent, *, client: Client, redirect_uri: str) -> Parameters:
     """Return the validated parameters of a request of this client.
 
     Raises RequestRejected without a redirect URI; the caller knows it.
@@ -160,7 +141,7 @@ def read_parameters(sent: Sent, *, client: Client, redirect_uri: str, issuer: st
         state=sent.get("state"),
         nonce=sent.get("nonce") or "",
         scopes=granted_scopes(sent.get("scope"), client),
-        audiences=granted_audiences(sent.all("resource"), client, issuer),
+        audiences=granted_audiences(sent.all("resource"), client),
         dpop_jkt=_dpop_jkt(sent.get("dpop_jkt")),
         prompts=_prompts(sent.get("prompt")),
         max_age=client.default_max_age if max_age is None else max_age,
@@ -194,15 +175,14 @@ def granted_scopes(scope: str | None, client: Client) -> tuple[str, ...]:
     return granted
 
 
-def granted_audiences(resources: list[str], client: Client, issuer: str) -> tuple[str, ...]:
+def granted_audiences(resources: list[str], client: Client) -> tuple[str, ...]:
     """Return the audiences of access tokens: the requested resources (RFC 8707), else the client's first audience.
 
-    A client without audiences gets tokens for the issuer itself, that is for `/userinfo`. Raises RequestRejected
-    (`invalid_target`).
+    None for a client without audiences: its tokens are for `/userinfo` only. Raises RequestRejected (`invalid_target`).
     """
-    if len(resources) > _MOST_RESOURCES or not set(resources) <= {*client.audiences, issuer}:
+    if len(resources) > _MOST_RESOURCES or not set(resources) <= set(client.audiences):
         raise RequestRejected("invalid_target", "The client may not ask for this resource.")
-    return tuple(dict.fromkeys(resources)) or tuple(client.audiences[:1]) or (issuer,)
+    return tuple(dict.fromkeys(resources)) or tuple(client.audiences[:1])
 
 
 def _named(name: str, problem: str) -> str:

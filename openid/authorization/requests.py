@@ -103,7 +103,7 @@ def _read(tenant: TenantContext, client: Client, sent: Sent, redirect_uri: str) 
         raise RequestRejected("invalid_request", "response_type must be code.")
     names = ("client_id", "response_type", "redirect_uri", "code_challenge", "code_challenge_method")
     check_authorization_request(client, {name: value for name in names if (value := sent.get(name)) is not None})
-    return read_parameters(sent, client=client, redirect_uri=redirect_uri, issuer=issuer_of(tenant))
+    return read_parameters(sent, client=client, redirect_uri=redirect_uri)
 
 
 def _returned(problem: RequestRejected, redirect_uri: str, sent: Sent) -> RequestRejected:

@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from tests.world import Api, TestTenant, assert_created
+from openid.browser import SESSION, cookie_name
+from tests.userflow.sessions.clients import FORM
+from tests.world import Api, TestTenant, User, assert_created
 from userflow.accounts.models import Client
+from userflow.sessions.browser import opening_browser_session
+from userflow.signin.actions import sign_in_browser
 
 CALLBACK = "https://app.example.com/callback"
 
@@ -63,6 +67,37 @@ class Application:
         """Send the browser to the authorization endpoint."""
         query = urlencode(self.parameters(**changed), doseq=True)
         return self.browser.get(f"{self.issuer}/authorize?{query}")
+
+    def sign_in(self, user: User) -> None:
+        """Give the browser a session of the user."""
+        with opening_browser_session() as opened:
+            sign_in_browser(tenant_id=self.tenant.id, email=user.email, password=user.password)
+        assert opened.cookie
+        self.browser.client.cookies[cookie_name(SESSION, self.tenant.id)] = opened.cookie
+
+    def code(self, **changed: Any) -> str:
+        """Return a code for the user of the browser."""
+        response = self.authorize(**changed)
+        assert response.status_code == 303, response.content
+        return query_of(response.headers["Location"])["code"]
+
+    def exchange(self, code: str, **changed: Any) -> Any:
+        """Send a code to the token endpoint as the application does; None removes a parameter."""
+        sent = {"grant_type": "authorization_code", "code": code, "redirect_uri": CALLBACK}
+        return self.token(**{**sent, "code_verifier": self.verifier, **changed})
+
+    def token(self, headers: dict[str, str] | None = None, **parameters: Any) -> Any:
+        """Call the token endpoint: by client id, or with `headers` that authenticate the client."""
+        own = {} if headers else {"client_id": self.client["client_id"]}
+        sent = {name: value for name, value in {**own, **parameters}.items() if value is not None}
+        raw = urlencode(sent, doseq=True).encode()
+        return Api().post(f"{self.issuer}/token", raw=raw, content_type=FORM, headers=headers)
+
+    def tokens(self, **changed: Any) -> dict[str, Any]:
+        """Return the response for a new code."""
+        response = self.exchange(self.code(**changed))
+        assert response.status_code == 200, response.content
+        return dict(response.json())
 
 
 def query_of(address: str) -> dict[str, str]:

@@ -1,0 +1,45 @@
+"""Authentication of clients at the OpenID endpoints of their tenant: one function for all of them (RFC 6749 section 2.3)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rest_framework.request import Request
+
+from openid.clients import find_client
+from tenants.lookup import TenantContext
+from userflow.accounts.models import Client
+from userflow.errors import InvalidClient, InvalidRequest
+from userflow.sessions.client_authentication import KnownClient, authenticate_client
+from userflow.sessions.views import stated_client
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticatedClient:
+    """An active client of the tenant that has authenticated as it is registered to; a public one by its id."""
+
+    row: Client
+    known: KnownClient
+
+
+def authenticate_at(request: Request, body: Mapping[str, object], tenant: TenantContext) -> AuthenticatedClient:
+    """Return the client of a call to an endpoint of this tenant.
+
+    Raises InvalidClient (also for a client of another tenant, and for a method other than the registered one),
+    InvalidRequest (two methods at once), TooManyFromAddress.
+    """
+    if body.get("client_assertion") is not None or body.get("client_assertion_type") is not None:
+        raise InvalidRequest("This server does not support client assertions.")
+    client_id, secret = stated_client(request, body)
+    if client_id is None:
+        raise InvalidClient
+    known = authenticate_client(client_id=client_id, secret=secret)
+    row = find_client(tenant, known.id)
+    if row is None or row.token_endpoint_auth_method not in ("", _method(request, secret)):
+        raise InvalidClient
+    return AuthenticatedClient(row, known)
+
+
+def _method(request: Request, secret: str | None) -> str:
+    if secret is None:
+        return "none"
+    return "client_secret_basic" if "HTTP_AUTHORIZATION" in request.META else "client_secret_post"

@@ -1,0 +1,33 @@
+"""Refresh tokens at a tenant's token endpoint (RFC 6749 section 6)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from openid.client_authentication import AuthenticatedClient
+from tenants.lookup import TenantContext
+from userflow.errors import InvalidGrant, InvalidRequest
+from userflow.sessions.refresh import refresh_session
+from userflow.sessions.refresh_tokens import parse_refresh_token
+from userflow.sessions.token_classes import InvalidToken
+
+
+def refresh(*, tenant: TenantContext, client: AuthenticatedClient, sent: Mapping[str, Any]) -> dict[str, object]:
+    """Return the response with the successor of a refresh token that this tenant has issued to the client.
+
+    Raises InvalidRequest, InvalidGrant (also for a token of another tenant), InvalidScope, InvalidTarget, TenantBusy.
+    """
+    if "refresh_token" not in sent:
+        raise InvalidRequest("refresh_token is missing.")
+    try:
+        presented = parse_refresh_token(sent["refresh_token"])
+    except InvalidToken as problem:
+        raise InvalidGrant from problem
+    if presented.tenant_id != tenant.tenant_id:
+        raise InvalidGrant
+    pair = refresh_session(
+        refresh_token=sent["refresh_token"],
+        client=client.known,
+        scopes=tuple(sent["scope"].split(" ")) if "scope" in sent else None,
+        audiences=tuple(sent.get("resource", ())) or None,
+    )
+    return dict(pair.fields())

@@ -1,0 +1,274 @@
+"""Codes at the token endpoint: what they are bound to, single use, reuse, and the tokens."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import jwt
+import pytest
+from django.conf import settings
+from django.utils.timezone import now
+
+from identity_platform.crypto import hash_token
+from openid.authorization.consents import grant_consent
+from openid.models import AuthorizationCode
+from tenants.context import in_tenant
+from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
+from tests.parallel import run_concurrently
+from tests.userflow.sessions.clients import basic
+from tests.world import Api, TestTenant, User
+from userflow.accounts.session_models import EndUserSession
+
+
+@pytest.fixture
+def user(tenant: TestTenant) -> User:
+    return tenant.register()
+
+
+def application(tenant: TestTenant, user: User, **fields: Any) -> Application:
+    app = Application(tenant, register_application(tenant, **{"first_party": True, **fields}))
+    app.sign_in(user)
+    return app
+
+
+@pytest.fixture
+def app(tenant: TestTenant, user: User) -> Application:
+    return application(tenant, user)
+
+
+def claims_of(app: Application, token: str, audience: str | None = None) -> dict[str, Any]:
+    """Return the claims of a token, verified with the tenant's keys."""
+    keys = jwt.PyJWKSet.from_dict(Api().get(f"{app.issuer}/jwks").json())
+    header = jwt.get_unverified_header(token)
+    issuer = f"{settings.BASE_URL}{app.issuer}"
+    algorithms = [header["alg"]]
+    return jwt.decode(token, keys[header["kid"]], algorithms=algorithms, audience=audience, issuer=issuer)
+
+
+def error_of(response: Any) -> str:
+    assert response.status_code in (400, 401), response.content
+    assert response.headers["Cache-Control"] == "no-store"
+    return str(response.json()["error"])
+
+
+def is_active(app: Application, tokens: dict[str, Any]) -> bool:
+    sid = jwt.decode(tokens["access_token"], options={"verify_signature": False})["sid"]
+    with in_tenant(app.tenant.id):
+        return EndUserSession.objects.filter(pk=sid, ended_at=None).exists()
+
+
+# --- tokens ----------------------------------------------------------------------------------------------------------
+
+
+def test_code_gives_id_access_and_refresh_token(app: Application, user: User) -> None:
+    location = app.authorize(scope="openid email profile").headers["Location"]
+    fields = query_of(location)
+    assert location.startswith(f"{CALLBACK}?")
+    assert set(fields) == {"code", "state", "iss"}
+    response = app.exchange(fields["code"])
+    assert response.status_code == 200, response.content
+    assert response.headers["Cache-Control"] == "no-store"
+    tokens = response.json()
+    assert set(tokens) == {"access_token", "token_type", "expires_in", "refresh_token", "id_token", "scope"}
+    assert (tokens["token_type"], tokens["scope"]) == ("Bearer", "openid email profile")
+    identity = claims_of(app, tokens["id_token"], app.client["client_id"])
+    assert (identity["sub"], identity["nonce"], identity["azp"]) == (str(user.id), "a nonce", app.client["client_id"])
+    assert (identity["email"], identity["email_verified"], identity["name"]) == (user.email, False, "Some One")
+    assert (identity["amr"], identity["acr"]) == (["pwd"], "aal1")
+    access = claims_of(app, tokens["access_token"], f"{settings.BASE_URL}{app.issuer}/userinfo")
+    assert access["sid"] == identity["sid"]
+    assert jwt.get_unverified_header(tokens["access_token"])["typ"] == "at+jwt"
+
+
+def test_id_token_has_only_claims_of_granted_scopes(app: Application) -> None:
+    identity = claims_of(app, app.tokens()["id_token"], app.client["client_id"])
+    assert not {"email", "name", "groups", "roles", "phone_number"} & set(identity)
+    claims = '{"id_token": {"email": null}, "userinfo": {"name": {"essential": true}}}'
+    identity = claims_of(app, app.tokens(claims=claims)["id_token"], app.client["client_id"])
+    assert "email" in identity
+    assert "name" not in identity
+
+
+def test_request_without_openid_gets_no_id_token(app: Application) -> None:
+    assert "id_token" not in app.tokens(scope="email")
+    assert app.tokens(scope=None)["scope"] == ""
+
+
+def test_id_token_is_signed_with_the_clients_algorithm(tenant: TestTenant, user: User) -> None:
+    app = application(tenant, user, id_token_signed_response_alg="RS256")
+    token = app.tokens()["id_token"]
+    assert jwt.get_unverified_header(token)["alg"] == "RS256"
+    assert claims_of(app, token, app.client["client_id"])["sub"] == str(user.id)
+
+
+def test_refresh_token_needs_offline_access_or_first_party(tenant: TestTenant, user: User) -> None:
+    app = application(tenant, user, first_party=False)
+    with in_tenant(tenant.id):
+        scopes = ("openid", "offline_access")
+        grant_consent(user_id=user.id, client_id=app.client["client_id"], scopes=scopes)
+    assert "refresh_token" not in app.tokens()
+    assert "refresh_token" in app.tokens(scope="openid offline_access")
+    no_refresh = application(tenant, user, grant_types=["authorization_code"])
+    assert "refresh_token" not in no_refresh.tokens(scope="openid offline_access")
+
+
+def test_access_token_is_for_requested_resources(tenant: TestTenant, user: User) -> None:
+    audiences = ["https://orders.example.com", "https://stock.example.com", "identity-api"]
+    app = application(tenant, user, audiences=audiences)
+
+    def audience(token: str) -> Any:
+        return jwt.decode(token, options={"verify_signature": False})["aud"]
+
+    assert audience(app.tokens()["access_token"]) == audiences[0]
+    assert audience(app.tokens(resource=audiences[:2])["access_token"]) == audiences[:2]
+    narrowed = app.exchange(app.code(resource=audiences[:2]), resource=audiences[1])
+    assert audience(narrowed.json()["access_token"]) == audiences[1]
+    assert error_of(app.exchange(app.code(resource=audiences[0]), resource=audiences[1])) == "invalid_target"
+
+
+def test_client_sets_lifetime_of_access_tokens(tenant: TestTenant, user: User) -> None:
+    assert application(tenant, user, access_token_seconds=120).tokens()["expires_in"] == 120
+
+
+# --- binding ---------------------------------------------------------------------------------------------------------
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"code_verifier": None}, "invalid_request"),
+    ({"code_verifier": "x" * 43}, "invalid_grant"),
+    ({"code_verifier": "short"}, "invalid_request"),
+    ({"redirect_uri": None}, "invalid_grant"),
+    ({"redirect_uri": f"{CALLBACK}/other"}, "invalid_grant"),
+]
+
+
+@pytest.mark.parametrize(("changed", "error"), WRONG, ids=str)
+def test_wrong_exchange_uses_the_code_up(app: Application, changed: dict[str, Any], error: str) -> None:
+    code = app.code()
+    assert error_of(app.exchange(code, **changed)) == error
+    assert error_of(app.exchange(code)) == "invalid_grant"
+
+
+def test_code_is_useless_to_another_client(app: Application, tenant: TestTenant, user: User) -> None:
+    code = app.code()
+    thief = application(tenant, user)
+    thief.verifier = app.verifier
+    assert error_of(thief.exchange(code)) == "invalid_grant"
+    assert app.exchange(code).status_code == 200
+
+
+def test_code_is_useless_at_another_tenant(app: Application, other_tenant: TestTenant) -> None:
+    code = app.code()
+    elsewhere = Application(other_tenant, register_application(other_tenant), verifier=app.verifier)
+    assert error_of(elsewhere.exchange(code)) == "invalid_grant"
+    elsewhere.client = app.client
+    assert error_of(elsewhere.exchange(code)) == "invalid_client"
+    assert app.exchange(code).status_code == 200
+
+
+def test_expired_code_is_rejected(app: Application) -> None:
+    code = app.code()
+    with in_tenant(app.tenant.id):
+        found = AuthorizationCode.objects.filter(digest=hash_token(code))
+        assert found.get().expires_at - found.get().created_at < timedelta(seconds=61)
+        found.update(expires_at=now())
+    assert error_of(app.exchange(code)) == "invalid_grant"
+
+
+def test_code_of_an_ended_session_is_rejected(app: Application, user: User) -> None:
+    code = app.code()
+    with in_tenant(app.tenant.id):
+        EndUserSession.objects.filter(user_id=user.id).update(ended_at=now())
+    assert error_of(app.exchange(code)) == "invalid_grant"
+
+
+def test_code_is_stored_as_a_hash(app: Application) -> None:
+    code = app.code()
+    assert len(code) >= 43
+    with in_tenant(app.tenant.id):
+        row = AuthorizationCode.objects.get(digest=hash_token(code))
+    assert code not in str(row.__dict__)
+
+
+# --- reuse -----------------------------------------------------------------------------------------------------------
+
+
+def test_reused_code_ends_what_was_issued(app: Application, user: User, tenant: TestTenant) -> None:
+    code = app.code()
+    tokens, bystander = app.exchange(code).json(), app.tokens()
+    assert error_of(app.exchange(code)) == "invalid_grant"
+    assert (is_active(app, tokens), is_active(app, bystander)) == (False, True)
+    refreshed = app.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"])
+    assert error_of(refreshed) == "invalid_grant"
+    events = tenant.api.get("/uflow/admin/audit", {"action": "authorization_code.reused", "limit": 100}).json()
+    assert str(user.id) in str(events)
+
+
+def test_reuse_by_another_client_ends_nothing(app: Application, tenant: TestTenant, user: User) -> None:
+    code = app.code()
+    tokens = app.exchange(code).json()
+    assert error_of(application(tenant, user).exchange(code)) == "invalid_grant"
+    assert is_active(app, tokens)
+
+
+def test_concurrent_exchanges_have_one_winner(app: Application) -> None:
+    code = app.code()
+    responses = run_concurrently([lambda: app.exchange(code) for _ in range(6)])
+    assert sorted(response.status_code for response in responses) == [200] + [400] * 5
+    won = next(response for response in responses if response.status_code == 200)
+    assert not is_active(app, won.json())
+
+
+# --- clients ---------------------------------------------------------------------------------------------------------
+
+
+def test_confidential_client_must_authenticate(tenant: TestTenant, user: User) -> None:
+    app = application(tenant, user, type="confidential", scopes=["services:read"])
+    assert error_of(app.exchange(app.code())) == "invalid_client"
+    assert error_of(app.exchange(app.code(), client_secret="wrong")) == "invalid_client"
+    assert app.exchange(app.code(), client_secret=app.client["client_secret"]).status_code == 200
+    assert app.exchange(app.code(), headers=basic(app.client)).status_code == 200
+    both = app.exchange(app.code(), headers=basic(app.client), client_secret=app.client["client_secret"])
+    assert error_of(both) == "invalid_request"
+
+
+def test_client_uses_its_registered_method_only(tenant: TestTenant, user: User) -> None:
+    fields = {"type": "confidential", "token_endpoint_auth_method": "client_secret_basic"}
+    app = application(tenant, user, **fields)
+    assert error_of(app.exchange(app.code(), client_secret=app.client["client_secret"])) == "invalid_client"
+    assert app.exchange(app.code(), headers=basic(app.client)).status_code == 200
+
+
+def test_grant_type_must_be_registered(tenant: TestTenant, user: User) -> None:
+    app = application(tenant, user, grant_types=["client_credentials"])
+    assert query_of(app.authorize().headers["Location"])["error"] == "unauthorized_client"
+    assert error_of(app.token(grant_type="authorization_code", code="x")) == "unauthorized_client"
+    assert error_of(app.token(grant_type="password")) == "unsupported_grant_type"
+    assert error_of(app.token(grant_type='"\\é')) == "unsupported_grant_type"
+
+
+def test_client_credentials_of_a_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    app = Application(tenant, register_application(tenant, type="confidential", scopes=["services:read"]))
+    response = app.token(headers=basic(app.client), grant_type="client_credentials")
+    assert claims_of(app, response.json()["access_token"], "identity-api")["scope"] == "services:read"
+    elsewhere = Application(other_tenant, app.client)
+    assert error_of(elsewhere.token(headers=basic(app.client), grant_type="client_credentials")) == "invalid_client"
+
+
+# --- refresh ---------------------------------------------------------------------------------------------------------
+
+
+def test_refresh_token_of_another_tenant_is_rejected(app: Application, other_tenant: TestTenant) -> None:
+    tokens = app.tokens()
+    elsewhere = Application(other_tenant, register_application(other_tenant))
+    refused = elsewhere.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"])
+    assert error_of(refused) == "invalid_grant"
+    assert app.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"]).status_code == 200
+
+
+def test_suspended_tenant_issues_no_tokens(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
+    own = new_tenant()
+    app = application(own, own.register())
+    code = app.code()
+    operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "suspended"})
+    assert app.exchange(code).status_code in (400, 403)
+    assert app.authorize().status_code == 403
