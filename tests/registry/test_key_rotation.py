@@ -11,14 +11,20 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextvars import Context
+from dataclasses import dataclass
+from io import StringIO
 from uuid import uuid4
 
 import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
 from django.db import connection, transaction
+from django.test.utils import override_settings
 
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.crypto import new_data_key, wrap_data_key
+from identity_platform.crypto.keyring import reload_key_ring
 from tenants.models import DataKey
 from tests.registry.conftest import Registry, credentials_of
 from tests.registry.processes import ROOT, Server, environment
@@ -27,16 +33,29 @@ from tests.world import TestTenant
 CROWD = 300
 
 
-def command(*arguments: str, ring: str) -> subprocess.CompletedProcess[str]:
-    """Run rotate_encryption_keys as a process of its own with this ring."""
-    return subprocess.run(
-        [sys.executable, "-P", str(ROOT / "manage.py"), "rotate_encryption_keys", *arguments],
-        env=environment(ENCRYPTION_KEYS=ring),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def command(*arguments: str, ring: str) -> Outcome:
+    """Run rotate_encryption_keys with this ring."""
+    stdout, stderr = StringIO(), StringIO()
+    try:
+        with override_settings(ENCRYPTION_KEYS=ring):
+            reload_key_ring()
+            # Without the context of the last request, whose caller would be the actor in the audit log.
+            streams = {"stdout": stdout, "stderr": stderr}
+            Context().run(call_command, "rotate_encryption_keys", *arguments, **streams, no_color=True)
+    except CommandError as error:
+        return Outcome(error.returncode, stdout.getvalue(), f"{stderr.getvalue()}{error}")
+    finally:
+        reload_key_ring()
+    return Outcome(0, stdout.getvalue(), stderr.getvalue())
 
 
 def under(key_id: str) -> int:
