@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
 from rest_framework import serializers
 
 from identity_platform.api.fields import QueryInteger
+
+Row = TypeVar("Row", bound=Model)
 
 LARGEST_PAGE = 100
 # OFFSET is a bigint. A page beyond it is past the end of every list.
@@ -35,6 +37,11 @@ class Page:
 def offset(page: int, limit: int) -> int:
     """Return how many rows precede the page, bounded so that no page number overflows bigint."""
     return min((page - 1) * limit, LARGEST_OFFSET)
+
+
+def filtered(rows: "QuerySet[Row]", **stated: object) -> "QuerySet[Row]":
+    """Filter by the look-ups that are stated, not None."""
+    return rows.filter(**{lookup: value for lookup, value in stated.items() if value is not None})
 
 
 def page_of(ordered: "QuerySet[Model]", page: int, limit: int) -> Page:

@@ -1,9 +1,10 @@
-"""The payload of events about end users: the fields that the API shows, never a hash or a secret."""
+"""The payload of events about end users, roles and groups: the fields that the API shows, never a hash or a secret."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from userflow.accounts.models import EndUser
+    from userflow.accounts.models import EndUser, Group, Role
 
 
 def person(user: "EndUser", **more: object) -> dict[str, object]:
@@ -22,3 +23,15 @@ def person(user: "EndUser", **more: object) -> dict[str, object]:
         "last_login": user.last_login,
         **more,
     }
+
+
+def role_payload(role: "Role", **more: object) -> dict[str, object]:
+    """Return a role, with `more`."""
+    fields = {"role_id": role.pk, "name": role.name, "description": role.description}
+    return {**fields, "permissions": role.permissions, **more}
+
+
+def group_payload(group: "Group", roles: Iterable[str], **more: object) -> dict[str, object]:
+    """Return a group with the names of its roles, and `more`."""
+    fields = {"group_id": group.pk, "name": group.name, "description": group.description}
+    return {**fields, "roles": sorted(roles), **more}

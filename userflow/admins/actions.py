@@ -9,7 +9,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key, key_of_spelling
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.pagination import Page, page_of
+from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import unique_or
 from tenants import lookup
@@ -121,9 +121,7 @@ def list_admin_users(
 
     `username` matches exactly, `email` a part of the address, both case-insensitively.
     """
-    found = AdminUser.objects.prefetch_related("roles")
-    if tenant_id is not None:
-        found = found.filter(tenant_id=tenant_id)
+    found = filtered(AdminUser.objects.prefetch_related("roles"), tenant_id=tenant_id)
     if username is not None:
         found = found.filter(username_is(username))
     if email is not None:

@@ -15,7 +15,7 @@ from django.db.models.functions import Lower
 from django.utils.timezone import now
 
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.pagination import Page, offset
+from identity_platform.api.pagination import Page, offset, page_of
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants.context import in_tenant
 from tenants.models import Tenant
@@ -202,9 +202,7 @@ def list_runs(*, tenant_id: UUID, config_id: UUID, page: int, limit: int) -> Pag
     """Return one page of a directory's runs, newest first. Raises UnknownDirectory."""
     if not DirectoryConfig.objects.filter(pk=config_id, tenant_id=tenant_id).exists():
         raise UnknownDirectory
-    found = DirectoryRun.objects.filter(config_id=config_id)
-    start = offset(page, limit)
-    return Page(list(found.order_by("-started_at", "-id")[start : start + limit]), page, limit, found.count())
+    return page_of(DirectoryRun.objects.filter(config_id=config_id).order_by("-started_at", "-id"), page, limit)
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------

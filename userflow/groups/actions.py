@@ -4,11 +4,12 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from identity_platform.api.pagination import Page, page_of
+from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
+from userflow.accounts.event_payloads import group_payload
 from userflow.accounts.lookups import change_members, page_of_members
 from userflow.accounts.models import Group, GroupMembership, Role
 from userflow.accounts.principals import Principal
@@ -27,11 +28,7 @@ def list_groups(
     `name` matches a part of the name, case-insensitively; `user_id` is a member of the groups.
     """
     with in_tenant(tenant_id, Purpose.READ):
-        found = Group.objects.all()
-        if name is not None:
-            found = found.filter(name__icontains=name)
-        if user_id is not None:
-            found = found.filter(memberships__user_id=user_id)
+        found = filtered(Group.objects.all(), name__icontains=name, memberships__user_id=user_id)
         return page_of(found.prefetch_related("roles").order_by("-created_at", "-id"), page, limit)
 
 
@@ -58,7 +55,7 @@ def create_group(
             group.save(force_insert=True)
             group.roles.set(carried)
             record_for_tenant("group.created", target=("group", group.pk), details=_ids(carried))
-            publish("group.created", _data(group, carried))
+            publish("group.created", group_payload(group, _names(carried)))
         return _with_roles(group)
 
 
@@ -93,7 +90,7 @@ def update_group(*, tenant_id: UUID, by: Principal, group_id: UUID, changes: dic
             group.save(update_fields=[*changes, "updated_at"])
             record_for_tenant("group.updated", target=("group", group.pk), details=details)
             if current_tenant().has_webhooks:
-                publish("group.updated", _data(group, group.roles.all(), changed=details["changed"]))
+                publish("group.updated", group_payload(group, _names(group.roles.all()), changed=details["changed"]))
         return _with_roles(group)
 
 
@@ -157,10 +154,8 @@ def _permissions(roles: Iterable[Role]) -> set[str]:
     return {permission for role in roles for permission in role.permissions}
 
 
-def _data(group: Group, roles: Iterable[Role], **more: object) -> dict[str, object]:
-    """Return the event payload of a group."""
-    names = sorted(role.name for role in roles)
-    return {"group_id": group.pk, "name": group.name, "description": group.description, "roles": names, **more}
+def _names(roles: Iterable[Role]) -> list[str]:
+    return [role.name for role in roles]
 
 
 def _ids(roles: list[Role]) -> dict[str, list[str]]:

@@ -7,11 +7,12 @@ from uuid import UUID
 from django.db.models import Q
 from django.db.models.functions import Lower
 
-from identity_platform.api.pagination import Page, page_of
+from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
+from userflow.accounts.event_payloads import role_payload
 from userflow.accounts.lookups import change_members, page_of_members
 from userflow.accounts.models import Role, RoleBinding
 from userflow.accounts.principals import Principal
@@ -41,9 +42,7 @@ def list_roles(*, tenant_id: UUID, page: int, limit: int, name: str | None = Non
     `name` matches a part of the name, case-insensitively; `user_id` is a user who has the roles directly or by a group.
     """
     with in_tenant(tenant_id, Purpose.READ):
-        found = Role.objects.all()
-        if name is not None:
-            found = found.filter(name__icontains=name)
+        found = filtered(Role.objects.all(), name__icontains=name)
         if user_id is not None:
             bound = RoleBinding.objects.filter(user_id=user_id).values("role_id")
             found = found.filter(Q(pk__in=bound) | Q(pk__in=Role.objects.filter(groups__memberships__user_id=user_id)))
@@ -65,7 +64,7 @@ def create_role(
     with in_tenant(tenant_id), unique_or(RoleNameTaken), tenant_atomic():
         role.save(force_insert=True)
         record_for_tenant("role.created", target=("role", role.pk), details={"permissions": role.permissions})
-        publish("role.created", _data(role))
+        publish("role.created", role_payload(role))
     return role
 
 
@@ -99,7 +98,7 @@ def update_role(*, tenant_id: UUID, by: Principal, role_id: UUID, changes: dict[
             setattr(role, field, value)
         role.save(update_fields=[*changes, "updated_at"])
         record_for_tenant("role.updated", target=("role", role.pk), details=details)
-        publish("role.updated", _data(role, changed=details["changed"]))
+        publish("role.updated", role_payload(role, changed=details["changed"]))
     return role
 
 
@@ -146,17 +145,6 @@ def unbind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Col
         role = _found(role_id, lock=True)
         require_revocable(by, role.permissions)
         return change_members(role, user_ids, add=False, audit="role.unbound", event="role.revoked")
-
-
-def _data(role: Role, **more: object) -> dict[str, object]:
-    """Return the event payload of a role."""
-    return {
-        "role_id": role.pk,
-        "name": role.name,
-        "description": role.description,
-        "permissions": role.permissions,
-        **more,
-    }
 
 
 def _found(role_id: UUID, *, lock: bool = False) -> Role:

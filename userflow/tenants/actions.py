@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
-from identity_platform.api.pagination import Page, page_of
+from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants import lookup, provisioning
@@ -97,14 +97,9 @@ def list_tenants(
     `name` matches a part of the name, `slug` the whole slug, both case-insensitively; `status` is a state of the tenant's
     database.
     """
-    found = _existing()
-    if name is not None:
-        found = found.filter(name__icontains=name)
-    if slug is not None:
-        # Slugs are lower-case.
-        found = found.filter(slug=slug.lower())
-    if status is not None:
-        found = found.filter(database__status=status)
+    # Slugs are lower-case.
+    exact = slug.lower() if slug is not None else None
+    found = filtered(_existing(), name__icontains=name, slug=exact, database__status=status)
     return page_of(found.order_by("-created_at", "id"), page, limit)
 
 

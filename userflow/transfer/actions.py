@@ -49,36 +49,43 @@ def import_end_users(
 ) -> tuple[Tally, Report]:
     """Import the end users of a file; return the counts and the report.
 
-    Each batch is one transaction together with the position in the file, so a killed import continues where it was.
+    Each batch is one transaction together with its position in the file, its audit event and its reported faults, so a
+    killed import continues where it was. A dry run makes the same checks and writes only its own staging table.
     `open_report` gets the line after which it begins. With `default_client`, users of unknown clients get the tenant's
     default client. Raises FileUnusable, ImportRunning, ImportTakenOver, NothingToResume,
     UnknownTenant, TenantSuspended, TenantBusy.
     """
     known = KNOWN_IN_CSV if form == CSV else KNOWN_IN_JSON
     rules = batches.Rules(tenant_id, options, form == CSV, default_client, planned=set() if options.dry_run else None)
-    rows = rows_of(stream, form=form, known=known)
-    judge = partial(batches.judge, rules=rules)
-    if options.dry_run:
-        report = open_report(0)
-        size = options.batch_size
-        return runs.take_all(rows, size=size, judge=judge, apply=_trying(rules, report), seen=seen), report
     # Checked before a run is created, so that an unreadable file leaves none behind.
-    next(rows, None)
-    run = _begin(tenant_id, digest_of(stream), options)
-    report = open_report(run.line)
-    rows = rows_of(stream, form=form, known=known, after=(run.line, run.offset))
+    next(rows_of(stream, form=form, known=known), None)
+    run = None if options.dry_run else _begin(tenant_id, digest_of(stream), options)
+    report = open_report(run.line if run else 0)
+
+    def apply(rows: list[Row], judged: Judged) -> Batch:
+        def save_progress(done: Batch) -> None:
+            if run is not None:
+                runs.advance(EndUserImport.objects.all(), run, last=rows[-1], tally=done.tally)
+                details = {"first_line": rows[0].line, "last_line": rows[-1].line, **done.tally.counts()}
+                record_for_tenant("end_user_import.batch", target=(IMPORT, run.pk), details=details)
+            report.take(done.faults)
+
+        with in_tenant(tenant_id):
+            return batches.apply_batch(judged, rules, before_commit=save_progress)
+
     tally = runs.take_all(
-        rows,
+        rows_of(stream, form=form, known=known, after=(run.line, run.offset) if run else (0, 0)),
         size=options.batch_size,
-        judge=judge,
-        apply=_committing(rules, report, run),
+        judge=partial(batches.judge, rules=rules),
+        apply=apply,
         seen=seen,
-        tally=run.tally(),
+        tally=run.tally() if run else None,
     )
-    with in_tenant(tenant_id), tenant_atomic():
-        runs.finish(EndUserImport.objects.all(), run)
-        record_for_tenant("end_user_import.finished", target=(IMPORT, run.pk), details=tally.counts())
-        staging.publish_finished(run.pk, tally)
+    if run is not None:
+        with in_tenant(tenant_id), tenant_atomic():
+            runs.finish(EndUserImport.objects.all(), run)
+            record_for_tenant("end_user_import.finished", target=(IMPORT, run.pk), details=tally.counts())
+            staging.publish_finished(run.pk, tally)
     return tally, report
 
 
@@ -144,32 +151,3 @@ def _import_few(
     report = Report(most=MOST_FAULTS)
     report.take(done.faults)
     return done.tally, report
-
-
-def _trying(rules: batches.Rules, report: Report) -> Callable[[list[Row], Judged], Batch]:
-    """Return `apply` for a dry run: the same checks in a transaction that writes only its own staging table."""
-
-    def apply(rows: list[Row], judged: Judged) -> Batch:
-        with in_tenant(rules.tenant_id):
-            done = batches.apply_batch(judged, rules)
-        report.take(done.faults)
-        return done
-
-    return apply
-
-
-def _committing(rules: batches.Rules, report: Report, run: EndUserImport) -> Callable[[list[Row], Judged], Batch]:
-    """Return `apply` for an import: a batch with its position, audit event and reported faults, all or nothing."""
-
-    def apply(rows: list[Row], judged: Judged) -> Batch:
-        with in_tenant(rules.tenant_id):
-
-            def save_progress(done: Batch) -> None:
-                runs.advance(EndUserImport.objects.all(), run, last=rows[-1], tally=done.tally)
-                details = {"first_line": rows[0].line, "last_line": rows[-1].line, **done.tally.counts()}
-                record_for_tenant("end_user_import.batch", target=(IMPORT, run.pk), details=details)
-                report.take(done.faults)
-
-            return batches.apply_batch(judged, rules, before_commit=save_progress)
-
-    return apply

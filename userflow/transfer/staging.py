@@ -16,7 +16,7 @@ from django.db import connections
 
 from identity_platform.transfer.report import Tally
 from tenants.target import TENANT_ALIAS
-from userflow.accounts.event_payloads import person
+from userflow.accounts.event_payloads import group_payload, person, role_payload
 from userflow.accounts.models import DEFAULT_ROLE, EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.credentials import unused_registrations as yielding
 from userflow.events.outbox import publish, publish_for_each
@@ -287,29 +287,12 @@ def _members(member: str, pairs: Iterable[tuple[UUID, UUID]], known: Mapping[UUI
 
 def publish_roles(roles: Iterable[Role]) -> None:
     """Publish `role.created` for each role."""
-    publish_for_each(
-        "role.created",
-        (
-            {"role_id": one.pk, "name": one.name, "description": one.description, "permissions": one.permissions}
-            for one in roles
-        ),
-    )
+    publish_for_each("role.created", map(role_payload, roles))
 
 
 def publish_groups(groups: Iterable[Group], carried: Mapping[str, Iterable[str]]) -> None:
     """Publish `group.created` for each group, with the names of its roles."""
-    publish_for_each(
-        "group.created",
-        (
-            {
-                "group_id": one.pk,
-                "name": one.name,
-                "description": one.description,
-                "roles": sorted(carried[one.name]),
-            }
-            for one in groups
-        ),
-    )
+    publish_for_each("group.created", (group_payload(one, carried[one.name]) for one in groups))
 
 
 def publish_finished(import_id: UUID, tally: Tally) -> None:

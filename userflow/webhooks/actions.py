@@ -8,6 +8,7 @@ from django.conf import settings
 from django.utils.timezone import now
 
 from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.pagination import filtered
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import TargetRejected, check_url
 from identity_platform.postgresql.row_errors import first_or
@@ -189,11 +190,7 @@ def list_messages(
     """
     with in_tenant(tenant_id, purpose):
         _found(endpoint_id)
-        found = WebhookMessage.objects.filter(endpoint_id=endpoint_id)
-        if status is not None:
-            found = found.filter(status=status)
-        if before is not None:
-            found = found.filter(pk__lt=before)
+        found = filtered(WebhookMessage.objects.filter(endpoint_id=endpoint_id), status=status, pk__lt=before)
         rows = list(found.order_by("-pk").values(*_SHOWN)[: limit + 1])
     more = len(rows) > limit
     return rows[:limit], rows[limit - 1]["id"] if more else None
@@ -216,13 +213,8 @@ def replay(
         endpoint = _found(endpoint_id, lock=True)
         if not endpoint.enabled:
             raise EndpointOff
-        found = WebhookMessage.objects.filter(endpoint_id=endpoint_id)
-        if message_ids is not None:
-            found = found.filter(message_id__in=list(message_ids))
-        if since is not None:
-            found = found.filter(created_at__gte=since)
-        if status is not None:
-            found = found.filter(status=status)
+        messages = WebhookMessage.objects.filter(endpoint_id=endpoint_id)
+        found = filtered(messages, message_id__in=message_ids, created_at__gte=since, status=status)
         # Messages that an earlier call has queued are not queued again.
         chosen = list(
             found.exclude(status=PENDING, attempts=0)
