@@ -7,10 +7,12 @@ from uuid import UUID, uuid4
 from identity_platform.audit.writer import record_for_each_in_tenant
 from identity_platform.transfer.rows import RowError
 from identity_platform.transfer.runs import Batch
+from userflow.accounts.event_payloads import group_payload, role_payload
 from userflow.accounts.models import Group, Role
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import require_grantable
 from userflow.errors import GrantsMoreThanHeld
+from userflow.events.outbox import publish_for_each
 from userflow.transfer import staging
 from userflow.transfer.row_fields import GROUP, ROLE
 from userflow.transfer.staging import Named, Staged
@@ -137,7 +139,7 @@ def _create_roles(stated: Iterable[Definition]) -> None:
         # If the same role is created at the same moment, that one is used.
         Role.objects.bulk_create(new, ignore_conflicts=True)
         record_for_each_in_tenant("role.imported", kind="role", ids=[role.pk for role in new])
-        staging.publish_roles(new)
+        publish_for_each("role.created", map(role_payload, new))
 
 
 def _create_groups(stated: Iterable[Definition]) -> None:
@@ -159,4 +161,4 @@ def _create_groups(stated: Iterable[Definition]) -> None:
         [links(group_id=group, role_id=role) for group, role in sorted(pairs)], ignore_conflicts=True
     )
     record_for_each_in_tenant("group.imported", kind="group", ids=[group.pk for group in new])
-    staging.publish_groups(new, carried)
+    publish_for_each("group.created", (group_payload(one, carried[one.name]) for one in new))

@@ -16,7 +16,7 @@ from django.db import connections
 
 from identity_platform.transfer.report import Tally
 from tenants.target import TENANT_ALIAS
-from userflow.accounts.event_payloads import group_payload, person, role_payload
+from userflow.accounts.event_payloads import person
 from userflow.accounts.models import DEFAULT_ROLE, EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.credentials import unused_registrations as yielding
 from userflow.events.outbox import publish, publish_for_each
@@ -283,16 +283,6 @@ def _members(member: str, pairs: Iterable[tuple[UUID, UUID]], known: Mapping[UUI
     for other, users in sorted(people.items()):
         for start in range(0, len(users), MOST_IDS):
             yield {member: other, "name": known[other], "user_ids": users[start : start + MOST_IDS]}
-
-
-def publish_roles(roles: Iterable[Role]) -> None:
-    """Publish `role.created` for each role."""
-    publish_for_each("role.created", map(role_payload, roles))
-
-
-def publish_groups(groups: Iterable[Group], carried: Mapping[str, Iterable[str]]) -> None:
-    """Publish `group.created` for each group, with the names of its roles."""
-    publish_for_each("group.created", (group_payload(one, carried[one.name]) for one in groups))
 
 
 def publish_finished(import_id: UUID, tally: Tally) -> None:
