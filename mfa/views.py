@@ -114,8 +114,6 @@ def verified_code(done: Verified, *, tenant_id: UUID | None) -> Response:
 
 
 class FactorListViewSet(ApiViewSet):
-    """The caller's own factors."""
-
     permission_classes = [SignedIn]
 
     @endpoint(returns={200: serializers.FactorListOut}, errors=[UnknownUser], any_level=True)

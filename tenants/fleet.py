@@ -54,8 +54,6 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of a run."""
-
     outcomes: tuple[Outcome, ...]
     # Tenants that were not tried because the canary failed.
     not_tried: int = 0

@@ -20,8 +20,6 @@ from tenants.states import State
 
 
 class Kind(StrEnum):
-    """Kinds of problems."""
-
     SERVER = "server unreachable"
     PROVISIONING = "interrupted provisioning"
     MIGRATING = "interrupted migration"

@@ -13,8 +13,6 @@ from userflow.accounts.models import EndUser
 
 
 class PushDevice(TenantModel):
-    """A push device of an end user."""
-
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="push_devices")
     platform = models.CharField(max_length=16)
@@ -26,8 +24,6 @@ class PushDevice(TenantModel):
 
 
 class PushAuthenticationRequest(TenantModel):
-    """One authentication request to a device."""
-
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="push_authentication_requests")
     device = models.ForeignKey(PushDevice, on_delete=models.CASCADE, related_name="requests")

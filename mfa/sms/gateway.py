@@ -33,8 +33,6 @@ class NotSent(Exception):
 
 
 class SmsGateway(ABC):
-    """A way to send a message."""
-
     @abstractmethod
     def send(self, *, to: str, body: str, key: str) -> None:
         """Send one message. `key` identifies it, so that a gateway can tell a retry from a second message.

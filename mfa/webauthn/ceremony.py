@@ -66,8 +66,6 @@ class KeyHandle:
 
 @dataclass(frozen=True, slots=True)
 class NewPasskey:
-    """A verified registration."""
-
     credential_id: bytes
     public_key: bytes
     sign_count: int

@@ -46,8 +46,6 @@ def enrolled(done: Enrolled) -> Response:
 
 
 class EndUserPasskeyViewSet(FactorViewSet):
-    """Passkeys of end users, in the tenant's database."""
-
     @enrollment_endpoint(
         serializers.EndUserRegistrationIn,
         returns={200: serializers.CreationOptionsOut},
@@ -101,8 +99,6 @@ class EndUserPasskeyViewSet(FactorViewSet):
 
 
 class AdminPasskeyViewSet(EndUserPasskeyViewSet):
-    """Passkeys of admin users, in the global database."""
-
     realm = ADMINS
 
     begin_registration = for_admins(

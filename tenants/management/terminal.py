@@ -41,8 +41,6 @@ class OperatorCommand(BaseCommand):
 
 
 class TenantCommand(OperatorCommand):
-    """A command for one tenant."""
-
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("slug", help="The tenant's slug (see list_tenants).")
 

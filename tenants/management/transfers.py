@@ -25,8 +25,6 @@ SOME_REJECTED = 1
 
 
 class Importer(Protocol):
-    """The action of an import."""
-
     def __call__(
         self,
         *,

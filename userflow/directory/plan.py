@@ -50,8 +50,6 @@ class Change:
 
 @dataclass(slots=True)
 class Plan:
-    """The decisions about one page."""
-
     new: list[Entry] = field(default_factory=list)
     changed: list[Change] = field(default_factory=list)
     # Deactivated by an earlier run, and active in the directory again.

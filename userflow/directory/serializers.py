@@ -35,8 +35,6 @@ _CLOUD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
 class Matching(Text):
-    """A text that matches a pattern."""
-
     default_error_messages = {"form": "{says}"}
 
     def __init__(self, form: re.Pattern[str], says: str, **options: Unpack[TextOptions]) -> None:
@@ -68,8 +66,6 @@ class Filter(Text):
 
 
 class Certificates(Text):
-    """CA certificates in PEM."""
-
     default_error_messages = {"pem": "Send certificates in PEM, beginning with -----BEGIN CERTIFICATE-----."}
 
     def to_internal_value(self, data: object) -> str:

@@ -7,8 +7,6 @@ from tenants.models import TenantModel
 
 
 class EndUserImport(ImportRun, TenantModel):
-    """One import of a file of end users."""
-
     class Meta:
         constraints = [
             models.UniqueConstraint(

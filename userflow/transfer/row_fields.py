@@ -39,8 +39,6 @@ class PasswordHash(Text):
 
 
 class Names(StrictField, serializers.ListField):
-    """A list of names."""
-
     default_error_messages = {
         "not_a_list": "Send a list of names.",
         "max_length": "Send at most {max_length} names.",
