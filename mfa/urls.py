@@ -9,12 +9,7 @@ from mfa.sms.views import SmsViewSet
 from mfa.stepup.views import StepUpViewSet
 from mfa.totp.views import AdminTotpViewSet, TotpViewSet
 from mfa.views import AdminFactorRecoveryViewSet, FactorListViewSet, FactorRecoveryViewSet
-from mfa.webauthn.views import (
-    AdminPasskeyViewSet,
-    EndUserPasskeyViewSet,
-    PasskeySignUpViewSet,
-    RelatedOriginsViewSet,
-)
+from mfa.webauthn.views import AdminPasskeyViewSet, EndUserPasskeyViewSet, PasskeySignUpViewSet, RelatedOriginsViewSet
 
 _webauthn = [
     # TOTP

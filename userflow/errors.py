@@ -68,8 +68,6 @@ class AttemptsLocked(errors.TooManyRequests):
 
 
 class TooManyFromAddress(errors.TooManyRequests):
-    """429: rate limit of this network address."""
-
     message = "Too many requests from your IP address. Retry after the time in `Retry-After`."
 
 

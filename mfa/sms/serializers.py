@@ -1,10 +1,9 @@
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
-from mfa.fields import SixDigits
 from mfa.serializers import EnrollmentIn
 from mfa.totp.serializers import COMPLETES, LoginTokens
-from userflow.signin.proof_fields import ProofFields
+from userflow.signin.proof_fields import ProofFields, SixDigits
 
 
 class SmsUser(serializers.Serializer[object]):

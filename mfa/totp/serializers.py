@@ -1,11 +1,29 @@
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
-from mfa.fields import BackupCodeText, SixDigits
 from mfa.serializers import EnrollmentIn
-from userflow.signin.proof_fields import ProofFields
+from mfa.totp import backup_codes
+from userflow.signin.proof_fields import ProofFields, SixDigits
 
 COMPLETES = "Ticket of the login that must enroll first: the new factor completes it."
+
+
+class BackupCodeText(Text):
+    """A backup code, with or without dashes and in any case; validated to its normalised form.
+
+    One of the wrong form is a bad request (400), not an attempt.
+    """
+
+    default_error_messages = {"invalid": "Send a backup code as xxxx-xxxx-xxxx-xxxx."}
+
+    def to_internal_value(self, data: object) -> str:
+        code = backup_codes.normalised(data) if isinstance(data, str) else None
+        if code is None:
+            self.fail("invalid")
+        return code
+
+    def openapi(self) -> dict[str, object]:
+        return {"type": "string", "pattern": "^[0-9A-TV-Za-tv-z]{4}(-?[0-9A-TV-Za-tv-z]{4}){3}$"}
 
 
 class AdminTotpBegin(serializers.Serializer[object]):

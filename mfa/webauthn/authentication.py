@@ -1,6 +1,6 @@
 """Authenticate with passkeys: sign-ins, second steps and verifications, for end users and admin users."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from uuid import UUID
 
@@ -110,9 +110,9 @@ def _finish_named(
     realm: Realm, email: str | None, response: Mapping[str, object], caller: Caller, mfa_token: str | None
 ) -> Verified:
     user = None
-    challenge = _challenge(response)
+    challenge = _stated(responses.challenge_of, response)
     assertion = StatedAssertion(
-        credential_id=_credential_id(response),
+        credential_id=_stated(responses.credential_id_of, response),
         challenge_digest=responses.digest_of(challenge) if challenge is not None else None,
         # A passkey sign-in may name its user nevertheless.
         may_sign_in=realm is END_USERS and mfa_token is None and email is not None,
@@ -141,7 +141,7 @@ def _finish_unnamed(realm: Realm, response: Mapping[str, object], caller: Caller
     # The user is not locked here: a signature cannot be guessed, and everyone who knows a credential id could lock its owner
     # out.
     user = None
-    credential_id = _credential_id(response)
+    credential_id = _stated(responses.credential_id_of, response)
     inner = response.get("response")
     if credential_id is None or not isinstance(inner, Mapping) or not isinstance(inner.get("userHandle"), str):
         # Neither the address nor the authenticator names a user, so the request lacks a field.
@@ -161,15 +161,9 @@ def _finish_unnamed(realm: Realm, response: Mapping[str, object], caller: Caller
         raise _rejected(realm, user, problem) from problem
 
 
-def _credential_id(response: Mapping[str, object]) -> bytes | None:
+def _stated(read: Callable[[Mapping[str, object]], bytes], response: Mapping[str, object]) -> bytes | None:
     with suppress(CeremonyFailed):
-        return responses.credential_id_of(response)
-    return None
-
-
-def _challenge(response: Mapping[str, object]) -> bytes | None:
-    with suppress(CeremonyFailed):
-        return responses.challenge_of(response)
+        return read(response)
     return None
 
 

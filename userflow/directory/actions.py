@@ -27,13 +27,7 @@ from userflow.directory import configs, ldap, runs
 from userflow.directory.configs import client_of, config_of, record, reject_beyond
 from userflow.directory.connections import reject_plainly_forbidden
 from userflow.directory.graph import clouds
-from userflow.directory.models import (
-    ACTIVE_DIRECTORY,
-    ENTRA_ID,
-    DirectoryConfig,
-    DirectoryRun,
-    Target,
-)
+from userflow.directory.models import ACTIVE_DIRECTORY, ENTRA_ID, DirectoryConfig, DirectoryRun, Target
 from userflow.directory.objects import DEFAULT_MAPPING, AttributeMapping
 from userflow.errors import (
     DirectoryAddressRejected,

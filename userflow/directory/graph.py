@@ -94,17 +94,15 @@ class GraphReading:
         return ((group, page) for group in self.groups for page in self._ids_in(group))
 
     def _ids_in(self, group: str) -> Iterator[set[str]]:
+        members = f"{self.graph}/v1.0/groups/{quote(group, safe='')}/transitiveMembers?$select=id&$top={PAGE}"
         try:
-            for rows, _ in self._lists(self._members_of(group)):
+            for rows, _ in self._lists(members):
                 yield {_identity(row) for row in rows}
         except _LinkTooOld:
             raise DirectoryFailed("The directory rejects its own links during the read. Try again.") from None
 
     def _everything(self) -> str:
         return f"{self.graph}/v1.0/users/delta?$select={quote(self.select, safe=',')}"
-
-    def _members_of(self, group: str) -> str:
-        return f"{self.graph}/v1.0/groups/{quote(group, safe='')}/transitiveMembers?$select=id&$top={PAGE}"
 
     def _following(self, link: str) -> Iterator[list[Found]]:
         for rows, delta_link in self._lists(link):

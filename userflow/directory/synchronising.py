@@ -26,14 +26,7 @@ from userflow.directory import configs, ldap, runs
 from userflow.directory.configs import client_of, config_of, record, reject_beyond
 from userflow.directory.engine import Synchronisation
 from userflow.directory.graph import GraphReading
-from userflow.directory.models import (
-    ACTIVE_DIRECTORY,
-    BY_REQUEST,
-    FAILED,
-    INTERRUPTED,
-    DirectoryConfig,
-    DirectoryRun,
-)
+from userflow.directory.models import ACTIVE_DIRECTORY, BY_REQUEST, FAILED, INTERRUPTED, DirectoryConfig, DirectoryRun
 from userflow.directory.objects import Entry, Reading, attributes_read, to_entry
 from userflow.directory.runs import RunLost, Tally
 from userflow.errors import DirectoriesBusy, DirectoryBusy, DirectorySecretLocked, UnknownDirectory
