@@ -292,6 +292,8 @@ CLIENT_ALLOWED_NETWORKS = networks("CLIENT_ALLOWED_NETWORKS", ["127.0.0.0/8", ":
 # Whether http:// is taken too; into those networks only.
 CLIENT_PLAIN_HTTP = boolean("CLIENT_PLAIN_HTTP", EMBEDDED)
 TOKEN_ISSUER = (text("TOKEN_ISSUER") or BASE_URL).rstrip("/")
+# Whether DPoP proofs must contain a nonce of this server (RFC 9449 section 8).
+DPOP_NONCES = boolean("DPOP_NONCES", False)
 TOKEN_AUDIENCE = text("TOKEN_AUDIENCE", "identity-api")
 ACCESS_TOKEN_SECONDS = integer("ACCESS_TOKEN_SECONDS", 3600, least=60, most=86400)
 # A session ends when it was not used for its idle limit, and after its absolute limit at the latest; a refresh extends the

@@ -32,7 +32,7 @@ from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.ids import id_or
 from userflow.named_tenant import InTenantViewSet, NamedTenant
-from userflow.sessions.authentication import bearer_token
+from userflow.sessions.authentication import presented_token
 from userflow.sessions.permissions import (
     ADMIN,
     CLIENT,
@@ -230,7 +230,7 @@ class DebugViewSet(RegistryViewSet):
     def auth(self, request: Request) -> Response:
         """Return the claims of the presented token and its owner's present permissions, never the token itself."""
         caller = principal_at(request)
-        token = bearer_token(request) or ""
+        _, token = presented_token(request) or ("", "")
         answer = {
             # `kid` belongs to the header; the key look-up has put it beside the claims.
             "claims": {name: value for name, value in caller.claims.items() if name != "kid"},

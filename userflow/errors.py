@@ -247,6 +247,33 @@ class InvalidTarget(errors.OAuthError):
     message = "The client may not ask for this resource. Its field `audiences` lists those that it may ask for."
 
 
+class DpopProofInvalid(errors.OAuthError):
+    """400 `invalid_dpop_proof` (RFC 9449 section 5); resources show it with 401 (section 7.1)."""
+
+    error = "invalid_dpop_proof"
+    message = "The DPoP proof is malformed, by another key, for another request, too old, or was used before."
+
+
+class DpopNonceRequired(errors.OAuthError):
+    """400 `use_dpop_nonce` (RFC 9449 section 8): the header DPoP-Nonce has the nonce for the next proof."""
+
+    error = "use_dpop_nonce"
+    message = "Send a DPoP proof with the nonce of the header DPoP-Nonce."
+
+    def __init__(self, *, nonce: str) -> None:
+        super().__init__(headers={"DPoP-Nonce": nonce})
+
+
+class DpopRejected(errors.NotSignedIn):
+    """401: a resource rejects the DPoP proof of an access token (RFC 9449 section 7.1)."""
+
+    message = "The DPoP proof of this access token is not valid."
+
+    def __init__(self, problem: errors.OAuthError) -> None:
+        challenge = f'DPoP error="{problem.error}", algs="ES256 RS256 EdDSA"'
+        super().__init__(problem.text, headers={**problem.headers, "WWW-Authenticate": challenge})
+
+
 class UnauthorizedClient(errors.OAuthError):
     """400 `unauthorized_client` (RFC 6749 section 5.2): the client is known but may not do this."""
 

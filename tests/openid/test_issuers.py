@@ -197,7 +197,7 @@ def test_introspection_names_the_tenants_issuer(tenant: TestTenant) -> None:
 
 
 def forged(tenant_id: object, kid: str) -> str:
-    """A token that names a tenant, signed by nobody's key."""
+    """A token that names a tenant, signed by an unknown key."""
     claims = {"kind": "end_user", "tenant_id": str(tenant_id), "sub": str(uuid4()), "exp": time.time() + 60}
     key = ec.generate_private_key(ec.SECP256R1())
     return jwt.encode(claims, key, algorithm="ES256", headers={"kid": kid, "typ": "at+jwt"})

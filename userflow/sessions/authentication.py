@@ -1,41 +1,55 @@
-"""Authenticate requests by Bearer token (RFC 6750)."""
+"""Authenticate requests by access token: Bearer (RFC 6750) or bound to a key (DPoP, RFC 9449)."""
 
+from django.http import HttpRequest
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from identity_platform.api.errors import AccessTokenInvalid, NotSignedIn
 from identity_platform.audit.origin import set_actor
 from userflow.accounts.principals import Claims, Principal
-from userflow.errors import EmailNotVerified, FactorRequired
+from userflow.errors import DpopNonceRequired, DpopProofInvalid, DpopRejected, EmailNotVerified, FactorRequired
+from userflow.sessions.dpop import check_bound_token
 from userflow.sessions.token_classes import InvalidToken, claims_of
 from userflow.sessions.verify import SessionInactive, principal_of
 
 
-def bearer_token(request: Request) -> str | None:
-    """Return the token of the Authorization header, or None without the header.
+def presented_token(request: HttpRequest | Request) -> tuple[str, str] | None:
+    """Return the scheme (`bearer` or `dpop`) and the token of the Authorization header, or None without the header.
 
-    Raises NotSignedIn when the header has no Bearer token, AccessTokenInvalid when the token is malformed.
+    Raises NotSignedIn when the header has no access token, AccessTokenInvalid when the token is malformed.
     """
-    header = request.META.get("HTTP_AUTHORIZATION")
+    header: str | None = request.META.get("HTTP_AUTHORIZATION")
     if header is None:
         return None
     scheme, _, token = header.partition(" ")
-    if scheme.lower() != "bearer" or not token:
+    if scheme.lower() not in ("bearer", "dpop") or not token:
         raise NotSignedIn
     if " " in token:
         raise AccessTokenInvalid
-    return token  # type: ignore[no-any-return]  # META is untyped
+    return scheme.lower(), token
+
+
+def check_binding(request: HttpRequest | Request, scheme: str, token: str, claims: Claims) -> None:
+    """Require the proof of a token that is bound to a key. Raises AccessTokenInvalid, DpopRejected (401), Unavailable."""
+    if scheme == "bearer" and "cnf" not in claims:
+        return
+    try:
+        check_bound_token(request, token, claims, scheme=scheme)
+    except (DpopProofInvalid, DpopNonceRequired) as problem:
+        raise DpopRejected(problem) from problem
 
 
 class BearerAuthentication(BaseAuthentication):
-    """DRF authentication: `request.user` becomes a Principal, `request.auth` the claims."""
+    """DRF authentication by Bearer or DPoP: `request.user` becomes a Principal, `request.auth` the claims."""
 
     def authenticate(self, request: Request) -> tuple[Principal, Claims] | None:
-        token = bearer_token(request)
-        if token is None:
+        presented = presented_token(request)
+        if presented is None:
             return None
+        scheme, token = presented
         try:
             claims = claims_of(token)
+            check_binding(request, scheme, token, claims)
             principal = principal_of(claims)
         except (InvalidToken, SessionInactive, ValueError) as problem:
             raise AccessTokenInvalid from problem

@@ -270,7 +270,7 @@ def make_key(tenant_id: UUID | None, algorithm: str, *, signs_from: datetime) ->
         jwk = ECAlgorithm.to_jwk(private.public_key(), as_dict=True)
     # PyJWT adds `key_ops`, which RFC 7517 section 4.3 advises against beside `use`.
     public = {name: str(jwk[name]) for name in _THUMBPRINT_FIELDS[jwk["kty"]]}
-    kid = _thumbprint(public)
+    kid = thumbprint(public)
     raw = private.private_bytes(
         serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -282,8 +282,8 @@ def make_key(tenant_id: UUID | None, algorithm: str, *, signs_from: datetime) ->
     )
 
 
-def _thumbprint(public: Jwk) -> str:
-    """RFC 7638 section 3: SHA-256 over the required fields in lexicographic order."""
+def thumbprint(public: Jwk) -> str:
+    """Return the thumbprint of a key (RFC 7638 section 3): SHA-256 over its required fields in lexicographic order."""
     canonical = orjson.dumps(public, option=orjson.OPT_SORT_KEYS)
     return base64.urlsafe_b64encode(hashlib.sha256(canonical).digest()).rstrip(b"=").decode()
 

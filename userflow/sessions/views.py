@@ -127,7 +127,7 @@ class TokenViewSet(ApiViewSet):
 
     def _caller(self, request: Request, asked: Mapping[str, object]) -> KnownClient | Principal:
         header = request.META.get("HTTP_AUTHORIZATION", "")
-        if header.partition(" ")[0].lower() == "bearer":
+        if header.partition(" ")[0].lower() in ("bearer", "dpop"):
             signed_in = BearerAuthentication().authenticate(request)
             if signed_in is not None:
                 return signed_in[0]
