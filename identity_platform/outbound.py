@@ -372,3 +372,20 @@ def retry_after_seconds(stated: str | None) -> float | None:
         return None if stated is None else float(min(Retry().parse_retry_after(stated), 999_999_999))
     except (InvalidHeader, ValueError, OverflowError):
         return None
+
+
+def get(session: GuardedSession, url: str, *, headers: Mapping[str, str], seconds: float, most: int) -> Answer:
+    """GET a document of at most `most` bytes within `seconds`.
+
+    Raises TargetRejected and `requests.RequestException`, also for a longer document.
+    """
+    limits = (min(CONNECT_SECONDS, seconds), seconds)
+    plain = {**headers, "Accept-Encoding": "identity"}
+    try:
+        with session.within(seconds), session.get(url, headers=plain, timeout=limits, stream=True) as answer:
+            body = answer.raw.read(most + 1, decode_content=False)
+    except HTTPError as problem:
+        raise requests.ConnectionError(type(problem).__name__) from problem
+    if len(body) > most:
+        raise requests.exceptions.ContentDecodingError("The answer is too long.")
+    return Answer(answer.status_code, answer.headers, body)

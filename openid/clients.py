@@ -5,8 +5,8 @@ from uuid import UUID
 from authlib.oauth2.rfc6749 import ClientMixin
 
 from tenants.lookup import TenantContext
+from userflow.accounts.grant_types import AUTHORIZATION_CODE, grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, Client
-from userflow.clients.grant_types import AUTHORIZATION_CODE, grant_types_in_force
 from userflow.clients.redirects import matches
 from userflow.ids import FORM
 

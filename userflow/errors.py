@@ -61,6 +61,14 @@ class HashersBusy(errors.Unavailable):
     message = "The server is busy checking passwords. Try again in a moment."
 
 
+class ClientKeysBusy(errors.Unavailable):
+    message = "The server is busy fetching keys of clients. Try again in a moment."
+
+
+class AssertionsUnavailable(errors.Unavailable):
+    message = "Client assertions cannot be checked at the moment. Try again soon."
+
+
 class AttemptsLocked(errors.TooManyRequests):
     """429: too many failed attempts at this factor of this user; other users and factors are not locked."""
 

@@ -9,8 +9,8 @@ from django.conf import settings
 
 from identity_platform.api.errors import ValidationFailed
 from tenants import lookup
+from userflow.accounts.grant_types import CLIENT_CREDENTIALS, GRANT_TYPES
 from userflow.accounts.models import CONFIDENTIAL, Client
-from userflow.clients.grant_types import CLIENT_CREDENTIALS, GRANT_TYPES
 from userflow.clients.redirects import LOOPBACK, problem_of_redirect_uri
 from userflow.sessions.client_authentication import METHODS_OF_TYPE, PRIVATE_KEY_JWT
 from userflow.sessions.client_keys import KeySetInvalid, problem_of_server_address, read_key_set

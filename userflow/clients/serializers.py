@@ -4,8 +4,8 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, Choice, Integer, Items, JsonObject, QueryBoolean, Text
 from identity_platform.api.pagination import PageQuery, PaginationOut
+from userflow.accounts.grant_types import GRANT_TYPES, grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
-from userflow.clients.grant_types import GRANT_TYPES, grant_types_in_force
 from userflow.clients.registration import ID_TOKEN_ALGORITHMS, LONGEST_MAX_AGE
 from userflow.sessions.client_authentication import METHODS, NONE
 from userflow.sessions.client_keys import LONGEST_SET

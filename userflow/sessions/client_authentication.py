@@ -1,4 +1,4 @@
-"""Authenticate clients: a confidential one by its secret, a public one by its id alone."""
+"""Authenticate clients: a confidential one by its secret or key, a public one by its id alone."""
 
 import base64
 import binascii
@@ -16,10 +16,12 @@ from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, same
 from tenants import lookup
 from tenants.states import Purpose
+from userflow.accounts.grant_types import grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC
 from userflow.credentials import attempts
-from userflow.errors import ClientNotAuthenticated, InvalidClient
+from userflow.errors import ClientNotAuthenticated, InvalidClient, UnauthorizedClient
 from userflow.ids import FORM
+from userflow.sessions import client_assertions
 from userflow.sessions.client_usage import note_use
 from userflow.sessions.queries import CLIENT_AND_TENANT
 
@@ -43,6 +45,14 @@ def basic_credentials(header: str) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Credential:
+    """What a client authenticates with, and how it was sent: BASIC, POST or PRIVATE_KEY_JWT."""
+
+    method: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class KnownClient:
     """An active client of an existing tenant that has authenticated as its type requires.
 
@@ -58,6 +68,14 @@ class KnownClient:
     first_party: bool
     audiences: tuple[str, ...]
     access_token_seconds: int | None
+    grant_types: tuple[str, ...]
+
+    def check_grant_type(self, grant_type: str) -> None:
+        """Raise UnauthorizedClient (RFC 6749 section 5.2) if the client may not use this grant type."""
+        if grant_type not in self.grant_types:
+            raise UnauthorizedClient(
+                "The client may not use this grant type. Its field `grant_types` lists those it may use."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +92,38 @@ class StoredClient:
     audiences: tuple[str, ...]
     access_token_seconds: int | None
     type: str
+    # As stored: empty for either form of the secret.
+    method: str
+    jwks: str
+    jwks_uri: str
+    grant_types: tuple[str, ...]
     secret_digests: tuple[bytes | memoryview | None, ...]
 
     def accepts(self, secret: str | None) -> bool:
-        """Return whether the client authenticates with this secret, or without one."""
+        """Return whether the client signs users in with this secret, or without one. One with a key has no secret."""
         return is_authenticated(secret, self.type, *self.secret_digests)
+
+    def authenticates(self, client_id: UUID, credential: Credential | None) -> bool:
+        """Return whether the client authenticates with this credential, sent in this way, or without one.
+
+        Raises AssertionsUnavailable, ClientKeysBusy.
+        """
+        if credential is None or credential.method != PRIVATE_KEY_JWT:
+            as_registered = credential is None or self.method in ("", credential.method)
+            return as_registered and self.accepts(credential.text if credential else None)
+        if self.type != CONFIDENTIAL or self.method != PRIVATE_KEY_JWT:
+            return False
+        try:
+            client_assertions.check_assertion(
+                credential.text,
+                client_id=client_id,
+                tenant=self.tenant,
+                jwks=orjson.loads(self.jwks),
+                jwks_uri=self.jwks_uri,
+            )
+        except client_assertions.AssertionInvalid:
+            return False
+        return True
 
 
 def find_client(client_id: UUID) -> StoredClient | None:
@@ -88,27 +133,46 @@ def find_client(client_id: UUID) -> StoredClient | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    active, scopes, generation, stale, first_party, audiences, seconds, type_, *digests = row[lookup.WIDTH :]
-    tenant = lookup.from_row(row[: lookup.WIDTH])
-    set_tenant(tenant.tenant_id, client_id)
-    return StoredClient(
-        tenant,
+    (
         active,
-        tuple(orjson.loads(scopes)),
+        scopes,
         generation,
         stale,
         first_party,
-        tuple(orjson.loads(audiences)),
+        audiences,
         seconds,
         type_,
-        tuple(digests),
+        method,
+        jwks,
+        jwks_uri,
+        grant_types,
+        *digests,
+    ) = row[lookup.WIDTH :]
+    tenant = lookup.from_row(row[: lookup.WIDTH])
+    set_tenant(tenant.tenant_id, client_id)
+    return StoredClient(
+        tenant=tenant,
+        active=active,
+        scopes=tuple(orjson.loads(scopes)),
+        generation=generation,
+        stale=stale,
+        first_party=first_party,
+        audiences=tuple(orjson.loads(audiences)),
+        access_token_seconds=seconds,
+        type=type_,
+        method=method,
+        jwks=jwks,
+        jwks_uri=jwks_uri,
+        grant_types=tuple(orjson.loads(grant_types)),
+        secret_digests=tuple(digests),
     )
 
 
-def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
-    """Return the client of this id (RFC 6749 section 2.3.1): a confidential one by its secret, a public one without.
+def authenticate_client(*, client_id: str, credential: Credential | None) -> KnownClient:
+    """Return the client of this id (RFC 6749 section 2.3): a confidential one by its secret or key, a public one without.
 
-    Raises InvalidClient (unknown, inactive, wrong or missing secret, deleted tenant: all alike), TooManyFromAddress.
+    Raises InvalidClient (unknown, inactive, wrong or missing credential, one sent in another way than the client has
+    registered, deleted tenant: all alike), TooManyFromAddress, AssertionsUnavailable, ClientKeysBusy.
     """
     attempts.reject_guessing_address()
     client = find_client(UUID(client_id)) if FORM.fullmatch(client_id) else None
@@ -116,7 +180,7 @@ def authenticate_client(*, client_id: str, secret: str | None) -> KnownClient:
         attempts.count_wrong_secret()
         raise InvalidClient
     tenant, id_ = client.tenant, UUID(client_id)
-    if not client.active or not client.accepts(secret):
+    if not client.active or not client.authenticates(id_, credential):
         _count_rejected(tenant.tenant_id, client_id)
         raise InvalidClient
     if tenant.status in lookup.GONE:
@@ -138,6 +202,7 @@ def known_client(client_id: UUID, client: StoredClient) -> KnownClient:
         client.first_party,
         client.audiences,
         client.access_token_seconds,
+        grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes),
     )
 
 

@@ -3,6 +3,8 @@
 from django.conf import settings
 
 from userflow.accounts.permissions_catalogue import CLIENT_SCOPES
+from userflow.sessions.client_authentication import BASIC, NONE, POST, PRIVATE_KEY_JWT
+from userflow.sessions.client_keys import SIGNING_ALGORITHMS
 
 
 def metadata_of(issuer: str, *, jwks_uri: str) -> dict[str, object]:
@@ -10,7 +12,8 @@ def metadata_of(issuer: str, *, jwks_uri: str) -> dict[str, object]:
 
     Addresses come from BASE_URL, never from the Host header: a forged one must not send clients' secrets elsewhere.
     """
-    secret = ["client_secret_basic", "client_secret_post"]
+    confidential = [BASIC, POST, PRIVATE_KEY_JWT]
+    algorithms = list(SIGNING_ALGORITHMS)
     return {
         "issuer": issuer,
         "token_endpoint": f"{settings.BASE_URL}/authmgr/token",
@@ -22,7 +25,10 @@ def metadata_of(issuer: str, *, jwks_uri: str) -> dict[str, object]:
         "response_types_supported": ["none"],
         "grant_types_supported": ["client_credentials", "refresh_token"],
         "scopes_supported": list(CLIENT_SCOPES),
-        "token_endpoint_auth_methods_supported": [*secret, "none"],
-        "revocation_endpoint_auth_methods_supported": [*secret, "none"],
-        "introspection_endpoint_auth_methods_supported": secret,
+        "token_endpoint_auth_methods_supported": [*confidential, NONE],
+        "revocation_endpoint_auth_methods_supported": [*confidential, NONE],
+        "introspection_endpoint_auth_methods_supported": confidential,
+        "token_endpoint_auth_signing_alg_values_supported": algorithms,
+        "revocation_endpoint_auth_signing_alg_values_supported": algorithms,
+        "introspection_endpoint_auth_signing_alg_values_supported": algorithms,
     }

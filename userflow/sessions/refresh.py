@@ -18,12 +18,13 @@ from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.issuers import issuer_of
 from tenants.states import Purpose
 from userflow.accounts import principals
+from userflow.accounts.grant_types import REFRESH_TOKEN
 from userflow.accounts.principals import Claims, Grant, Principal
 from userflow.accounts.realms import END_USERS
 from userflow.errors import EmailNotVerified, FactorRequired, InvalidGrant, InvalidScope, InvalidTarget
 from userflow.sessions import issue, queries
 from userflow.sessions import verify as state
-from userflow.sessions.client_authentication import KnownClient, authenticate_client
+from userflow.sessions.client_authentication import Credential, KnownClient, authenticate_client
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
 from userflow.sessions.refresh_tokens import PresentedRefreshToken, new_refresh_token, parse_refresh_token
@@ -34,7 +35,7 @@ def refresh_session(
     *,
     refresh_token: str,
     client_id: str | None = None,
-    secret: str | None = None,
+    credential: Credential | None = None,
     client: KnownClient | None = None,
     scopes: tuple[str, ...] | None = None,
     audiences: tuple[str, ...] | None = None,
@@ -48,11 +49,11 @@ def refresh_session(
     to a key needs `dpop_jkt`, the thumbprint of a proof by that key (RFC 9449 section 5).
     The loser of a race within ten seconds gets the winner's response. Any other use of a used token, and its use after the
     successor was used, ends the session: one of the two holders has stolen it. The limits and the policy now in force
-    apply, not those of the sign-in. Raises InvalidClient, TenantBusy, InvalidScope, InvalidTarget, and InvalidGrant, which
-    says that the tenant is suspended if the token is valid.
+    apply, not those of the sign-in. Raises InvalidClient, UnauthorizedClient (no such grant type), TenantBusy, InvalidScope,
+    InvalidTarget, and InvalidGrant, which says that the tenant is suspended if the token is valid.
     """
     if client is None and client_id:
-        client = authenticate_client(client_id=client_id, secret=secret)
+        client = authenticate_client(client_id=client_id, credential=credential)
     try:
         presented = parse_refresh_token(refresh_token)
     except InvalidToken as problem:
@@ -63,7 +64,9 @@ def refresh_session(
             if client is not None and client.id != token.client_id:
                 raise InvalidGrant
             if client is None and token.client_id:
-                client = authenticate_client(client_id=str(token.client_id), secret=None)
+                client = authenticate_client(client_id=str(token.client_id), credential=None)
+            if client is not None:
+                client.check_grant_type(REFRESH_TOKEN)
             principal = state.principal_of(token.claims(), client=client)
             set_actor(principal.kind, str(principal.id), principal.client_id)
             if token.dpop_jkt and token.dpop_jkt != dpop_jkt:

@@ -3,13 +3,17 @@
 from rest_framework import serializers
 
 from identity_platform.api.fields import Text
+from userflow.sessions.client_assertions import LONGEST as LONGEST_ASSERTION
+from userflow.sessions.client_assertions import TYPE as ASSERTION_TYPE
 
 
 class ClientProof(serializers.Serializer[object]):
-    """RFC 6749 section 2.3.1, second form; the first one is HTTP Basic."""
+    """RFC 6749 section 2.3.1, second form, and RFC 7521 section 4.2; another way is HTTP Basic."""
 
     client_id = Text(max_length=255, required=False)
     client_secret = Text(max_length=255, required=False)
+    client_assertion_type = Text(max_length=255, required=False, help_text=ASSERTION_TYPE)
+    client_assertion = Text(max_length=LONGEST_ASSERTION, required=False, help_text="private_key_jwt (RFC 7523).")
 
 
 class TokenIn(ClientProof):
@@ -78,3 +82,6 @@ class MetadataOut(serializers.Serializer[object]):
     token_endpoint_auth_methods_supported = serializers.ListField(child=serializers.CharField())
     revocation_endpoint_auth_methods_supported = serializers.ListField(child=serializers.CharField())
     introspection_endpoint_auth_methods_supported = serializers.ListField(child=serializers.CharField())
+    token_endpoint_auth_signing_alg_values_supported = serializers.ListField(child=serializers.CharField())
+    revocation_endpoint_auth_signing_alg_values_supported = serializers.ListField(child=serializers.CharField())
+    introspection_endpoint_auth_signing_alg_values_supported = serializers.ListField(child=serializers.CharField())

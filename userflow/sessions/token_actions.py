@@ -11,11 +11,12 @@ from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts import principals
+from userflow.accounts.grant_types import CLIENT_CREDENTIALS
 from userflow.accounts.principals import Claims, Principal
 from userflow.errors import InvalidScope, UnauthorizedClient
 from userflow.sessions import issue, refresh
 from userflow.sessions import verify as state
-from userflow.sessions.client_authentication import KnownClient, authenticate_client
+from userflow.sessions.client_authentication import Credential, KnownClient, authenticate_client
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
 from userflow.sessions.revocation import revoke_client_token
@@ -30,10 +31,12 @@ def issue_client_token(*, client: KnownClient, scope: str | None) -> dict[str, o
     """Return the response with a confidential client's own access token (RFC 6749 section 4.4).
 
     `scope` is separated by blanks; without it the token has all scopes of the client. Raises UnauthorizedClient (a public
-    client, or a suspended tenant: the client has authenticated, so it may know), InvalidScope, TenantBusy.
+    client, one without this grant type, or a suspended tenant: the client has authenticated, so it may know), InvalidScope,
+    TenantBusy.
     """
     if not client.confidential:
         raise UnauthorizedClient("A public client cannot speak for itself: only confidential ones have this grant.")
+    client.check_grant_type(CLIENT_CREDENTIALS)
     with _suspension_told():
         client.tenant.check(Purpose.READ)
     wanted = client.scopes if scope is None else tuple(dict.fromkeys(scope.split(" ")))
@@ -61,19 +64,19 @@ def granted_scope(pair: TokenPair) -> str:
     return " ".join(claims_of(pair.access_token)["permissions"])
 
 
-def revoke_token(*, token: str, client_id: str | None, secret: str | None) -> None:
+def revoke_token(*, token: str, client_id: str | None, credential: Credential | None) -> None:
     """Revoke a token (RFC 7009). A user's token ends the whole session, a client's own only itself.
 
     A token that is unknown, expired or revoked is no error. Raises InvalidClient, UnauthorizedClient (another
     client's token, a suspended tenant), TenantBusy.
     """
-    client = authenticate_client(client_id=client_id, secret=secret) if client_id else None
+    client = authenticate_client(client_id=client_id, credential=credential) if client_id else None
     claims = _claims(token, unused=False)
     if claims is None:
         return
     bound = claims.get("client_id")
     if client is None and bound:
-        authenticate_client(client_id=bound, secret=None)
+        authenticate_client(client_id=bound, credential=None)
     elif client is not None and str(client.id) != bound:
         raise UnauthorizedClient("This token was not issued to this client.")
     set_actor(claims["kind"], claims["sub"])

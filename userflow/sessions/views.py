@@ -19,39 +19,59 @@ from userflow.errors import (
     UnauthorizedClient,
     UnsupportedGrant,
 )
-from userflow.sessions import serializers, signing
+from userflow.sessions import client_assertions, serializers, signing
 from userflow.sessions import token_actions as actions
 from userflow.sessions.authentication import BearerAuthentication
-from userflow.sessions.client_authentication import KnownClient, authenticate_client, basic_credentials
+from userflow.sessions.client_authentication import (
+    BASIC,
+    POST,
+    PRIVATE_KEY_JWT,
+    Credential,
+    KnownClient,
+    authenticate_client,
+    basic_credentials,
+)
 from userflow.sessions.metadata import metadata_of
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.refresh import refresh_session
 
 NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}  # RFC 6749 section 5.1
 PUBLIC = {"Cache-Control": "public, max-age=300"}
-BASIC = {"Authorization": "`Basic`: client id and secret, each form-encoded (RFC 6749 section 2.3.1)."}
+BASIC_HEADER = {"Authorization": "`Basic`: client id and secret, each form-encoded (RFC 6749 section 2.3.1)."}
 BASIC_OR_BEARER = {"Authorization": "`Basic` of a client, or `Bearer` of an admin or a client of the token's tenant."}
 
 
-def stated_client(request: Request, body: Mapping[str, object]) -> tuple[str | None, str | None]:
-    """Return client id and secret of the call, from HTTP Basic or the body; None if there is none.
+def stated_client(request: Request, body: Mapping[str, object]) -> tuple[str | None, Credential | None]:
+    """Return client id and credential of the call, from HTTP Basic or the body; None if there is none.
 
-    Raises InvalidClient (a header of another form), InvalidRequest (two ways at once, RFC 6749 section 2.3).
+    Raises InvalidClient (a header of another form, an assertion of another type), InvalidRequest (two ways at once, RFC
+    6749 section 2.3).
     """
     header: str | None = request.META.get("HTTP_AUTHORIZATION")
-    client_id, secret = (None if body.get(name) is None else str(body[name]) for name in ("client_id", "client_secret"))
+    client_id, secret, assertion = (
+        None if body.get(name) is None else str(body[name])
+        for name in ("client_id", "client_secret", "client_assertion")
+    )
+    if (header is not None) + (secret is not None) + (assertion is not None) > 1:
+        raise InvalidRequest(
+            "Authenticate the client in one way only: by HTTP Basic, client_secret or client_assertion."
+        )
+    if assertion is not None:
+        if body.get("client_assertion_type") != client_assertions.TYPE:
+            raise InvalidClient
+        return client_id or client_assertions.subject_of_assertion(assertion), Credential(PRIVATE_KEY_JWT, assertion)
     if header is None:
         if secret is not None and client_id is None:
             raise InvalidRequest("client_secret needs client_id.")
-        return client_id, secret
+        return client_id, None if secret is None else Credential(POST, secret)
     stated = basic_credentials(header)
     if stated is None:
         raise InvalidClient
     name, key = stated
-    if secret is not None or client_id not in (None, name):
-        raise InvalidRequest("State the client in one way only: by HTTP Basic or in the body.")
+    if client_id not in (None, name):
+        raise InvalidRequest("HTTP Basic and client_id name different clients.")
     # A public client that sends its id by Basic has an empty password there.
-    return name, key or None
+    return name, Credential(BASIC, key) if key else None
 
 
 class TokenViewSet(ApiViewSet):
@@ -73,24 +93,24 @@ class TokenViewSet(ApiViewSet):
             TooManyRequests,
         ],
         token="none",
-        headers=BASIC,
+        headers=BASIC_HEADER,
     )
     def token(self, request: Request) -> Response:
         """Get a token: for a confidential client itself, or for a refresh token (RFC 6749 sections 4.4 and 6)."""
         asked = self.valid(serializers.TokenIn)
-        client_id, secret = stated_client(request, asked)
+        client_id, credential = stated_client(request, asked)
         match asked["grant_type"]:
             case "client_credentials":
                 if client_id is None:
                     raise InvalidClient
-                client = authenticate_client(client_id=client_id, secret=secret)
+                client = authenticate_client(client_id=client_id, credential=credential)
                 return Response(actions.issue_client_token(client=client, scope=asked.get("scope")), headers=NO_STORE)
             case "refresh_token":
                 if "refresh_token" not in asked:
                     raise InvalidRequest("refresh_token is missing.")
                 wanted = tuple(str(asked["scope"]).split(" ")) if "scope" in asked else None
                 pair = refresh_session(
-                    refresh_token=asked["refresh_token"], client_id=client_id, secret=secret, scopes=wanted
+                    refresh_token=asked["refresh_token"], client_id=client_id, credential=credential, scopes=wanted
                 )
                 # The scope of a session of the API is not narrowed; RFC 6749 section 3.3 then requires it in the response.
                 scope = {"scope": actions.granted_scope(pair)} if "scope" in asked and pair.scope is None else {}
@@ -103,13 +123,13 @@ class TokenViewSet(ApiViewSet):
         returns={200: serializers.RevokedOut},
         errors=[InvalidRequest, InvalidClient, UnauthorizedClient, TooManyRequests],
         token="none",
-        headers=BASIC,
+        headers=BASIC_HEADER,
     )
     def revoke(self, request: Request) -> Response:
         """Revoke a token (RFC 7009); of a user's session both tokens end. Unknown tokens are no error."""
         asked = self.valid(serializers.TokenNamed)
-        client_id, secret = stated_client(request, asked)
-        actions.revoke_token(token=asked["token"], client_id=client_id, secret=secret)
+        client_id, credential = stated_client(request, asked)
+        actions.revoke_token(token=asked["token"], client_id=client_id, credential=credential)
         return Response({}, headers=NO_STORE)
 
     @endpoint(
@@ -131,11 +151,11 @@ class TokenViewSet(ApiViewSet):
             signed_in = BearerAuthentication().authenticate(request)
             if signed_in is not None:
                 return signed_in[0]
-        client_id, secret = stated_client(request, asked)
+        client_id, credential = stated_client(request, asked)
         # A public client is not authenticated: anyone could try tokens (RFC 7662 section 2.1).
-        if client_id is None or secret is None:
+        if client_id is None or credential is None:
             raise InvalidClient
-        return authenticate_client(client_id=client_id, secret=secret)
+        return authenticate_client(client_id=client_id, credential=credential)
 
 
 class WellKnownViewSet(ApiViewSet):

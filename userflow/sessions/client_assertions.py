@@ -1,0 +1,113 @@
+"""private_key_jwt: clients that authenticate with a JWT signed by their key (RFC 7523 section 3, RFC 7521 section 4.2).
+
+Raw PyJWT is narrowed here to: one audience, which is this issuer (CVE-2025-27370: an assertion for several servers could be
+used by one of them at another); a lifetime of minutes; and a `jti` that Valkey has not seen.
+"""
+
+import hashlib
+import time
+from typing import Final, cast
+from uuid import UUID
+
+import jwt
+import redis
+from django.conf import settings
+
+from identity_platform.api import valkey
+from tenants.issuers import issuer_of
+from tenants.lookup import TenantContext
+from userflow.errors import AssertionsUnavailable
+from userflow.sessions.client_keys import SIGNING_ALGORITHMS, ClientKey, KeySetInvalid, read_key_set
+from userflow.sessions.published_keys import published_keys
+
+TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+LONGEST: Final = 8192
+LONGEST_SECONDS: Final = 300
+# Clocks of clients may differ by this much.
+LEEWAY: Final = 30
+_LONGEST_JTI: Final = 1024
+
+
+class AssertionInvalid(Exception):
+    """The assertion does not authenticate the client. Callers tell no reason."""
+
+
+def subject_of_assertion(assertion: str) -> str | None:
+    """Return the client that an assertion names, unverified: RFC 7521 section 4.2 allows to omit `client_id`."""
+    try:
+        subject = jwt.decode(assertion, options={"verify_signature": False}).get("sub")
+    except (jwt.InvalidTokenError, ValueError):
+        return None
+    return subject if isinstance(subject, str) else None
+
+
+def check_assertion(
+    assertion: str, *, client_id: UUID, tenant: TenantContext, jwks: dict[str, object], jwks_uri: str
+) -> None:
+    """Check an assertion of a client, and use it up.
+
+    Raises AssertionInvalid, AssertionsUnavailable (Valkey does not answer, so a replay could not be seen),
+    ClientKeysBusy.
+    """
+    try:
+        header = jwt.get_unverified_header(assertion)
+    except (jwt.InvalidTokenError, ValueError) as problem:
+        raise AssertionInvalid from problem
+    algorithm, kid = header.get("alg"), header.get("kid")
+    if algorithm not in SIGNING_ALGORITHMS or not isinstance(kid, str | None) or "crit" in header:
+        raise AssertionInvalid
+    claims = _verified(assertion, _keys(client_id, jwks, jwks_uri, kid), str(algorithm), kid, str(client_id), tenant)
+    _use(client_id, claims)
+
+
+def _keys(client_id: UUID, jwks: dict[str, object], jwks_uri: str, kid: str | None) -> tuple[ClientKey, ...]:
+    if not jwks:
+        return published_keys(client_id, jwks_uri, kid) if jwks_uri else ()
+    try:
+        return read_key_set(jwks)
+    except KeySetInvalid as problem:
+        raise AssertionInvalid from problem
+
+
+def _verified(
+    assertion: str, keys: tuple[ClientKey, ...], algorithm: str, kid: str | None, client_id: str, tenant: TenantContext
+) -> dict[str, object]:
+    for key in keys:
+        if algorithm not in key.algorithms or (kid is not None and key.kid != kid):
+            continue
+        try:
+            claims: dict[str, object] = jwt.decode(
+                assertion,
+                key.key.key,
+                algorithms=[algorithm],
+                issuer=client_id,
+                subject=client_id,
+                leeway=LEEWAY,
+                options={"require": ["iss", "sub", "aud", "exp", "jti"], "verify_aud": False},
+            )
+        except (jwt.InvalidTokenError, ValueError, TypeError):
+            continue
+        if _is_for(tenant, claims["aud"]) and cast(int, claims["exp"]) <= time.time() + LONGEST_SECONDS + LEEWAY:
+            return claims
+    raise AssertionInvalid
+
+
+def _is_for(tenant: TenantContext, audience: object) -> bool:
+    """Return whether the audience is the tenant's issuer, or its token endpoint (RFC 7523 section 3), and nothing else."""
+    if isinstance(audience, list) and len(audience) == 1:
+        audience = audience[0]
+    here = f"{settings.BASE_URL}/t/{tenant.slug}"
+    return audience in (issuer_of(tenant), f"{here}/token", f"{settings.BASE_URL}/authmgr/token")
+
+
+def _use(client_id: UUID, claims: dict[str, object]) -> None:
+    jti = claims["jti"]
+    if not isinstance(jti, str) or not 0 < len(jti) <= _LONGEST_JTI:
+        raise AssertionInvalid
+    name = f"assertion:{client_id}:{hashlib.sha256(jti.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    try:
+        first = valkey.client().set(name, 1, nx=True, ex=LONGEST_SECONDS + 2 * LEEWAY + 1)
+    except (redis.RedisError, OSError) as problem:
+        raise AssertionsUnavailable from problem
+    if not first:
+        raise AssertionInvalid
