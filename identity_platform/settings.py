@@ -190,6 +190,7 @@ MIDDLEWARE = [
     "identity_platform.api.middleware.SecurityMiddleware",
     "tenants.rejections.RejectedCalls",
     "identity_platform.api.middleware.CrossOrigin",
+    "openid.cors.TenantCrossOrigin",
     "console.frame.middleware.ConsoleStaticFiles",
     "console.frame.middleware.ConsoleLanguage",
     "console.frame.middleware.ConsoleSessions",

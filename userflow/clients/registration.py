@@ -44,7 +44,7 @@ def check_metadata(client: Client, before: Client | None = None) -> None:
             held.post_logout_redirect_uris,
         ),
         **_of_entries("audiences", client.audiences, _problem_of_audience),
-        **_of_entries("allowed_origins", client.allowed_origins, _problem_of_origin),
+        **_of_entries("allowed_origins", client.allowed_origins, problem_of_origin),
         **_of_grant_types(client),
         **_of_credentials(client),
         **_of_pages(client),
@@ -118,8 +118,8 @@ def _problem_of_audience(audience: str) -> str | None:
     return f"Send an absolute URI without a fragment, or {settings.TOKEN_AUDIENCE} for this platform's API."
 
 
-def _problem_of_origin(origin: str) -> str | None:
-    """RFC 6454 section 6.2, as browsers send it."""
+def problem_of_origin(origin: str) -> str | None:
+    """Return why a client may not have this origin (RFC 6454 section 6.2, as browsers send it), or None."""
     parts = _ORIGIN.fullmatch(origin)
     if parts is None or int(parts["port"] or 1) > 65535 or parts["port"] == _DEFAULT_PORTS[parts["scheme"]]:
         return "Send an origin as browsers do: https://app.example, in lower case, without a path or a default port."

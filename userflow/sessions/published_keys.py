@@ -57,7 +57,7 @@ _lock = threading.Lock()
 def published_keys(client_id: UUID, uri: str, kid: str | None) -> tuple[ClientKey, ...]:
     """Return the keys at the `jwks_uri` of a client; none if they cannot be fetched.
 
-    They are fetched anew after an hour, or for a `kid` that is not among them. Raises ClientKeysBusy.
+    They are fetched again after an hour, or for a `kid` that is not among them. Raises ClientKeysBusy.
     """
     entry = _entry(client_id, uri)
     if entry.knows(kid, time.monotonic()) or not entry.lock.acquire(timeout=FETCH_SECONDS):

@@ -1,0 +1,55 @@
+"""Cross-origin requests to the OpenID endpoints that applications in a browser call.
+
+Origins are those of the tenant's clients, read for each request, so a change needs no restart. Other paths are passed on
+without a look-up; `identity_platform.api.middleware` covers those for the whole platform.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.cache import patch_vary_headers
+
+from userflow.accounts.models import Client
+from userflow.clients.registration import problem_of_origin
+
+METHODS: Final = {"token": "POST", "par": "POST", "revoke": "POST", "userinfo": "GET, POST"}
+_PATH = re.compile(rf"/t/(?P<slug>[^/]+)/(?P<endpoint>{'|'.join(METHODS)})")
+_HEADERS: Final = "Authorization, Content-Type, DPoP"
+_EXPOSED: Final = "DPoP-Nonce, Retry-After, WWW-Authenticate"
+# Of a preflight, so that a removed origin is not served from a browser's cache for long.
+_SECONDS: Final = "600"
+
+
+class TenantCrossOrigin:
+    """Let pages of the tenant's clients call its OpenID endpoints (Fetch Standard section 3.3); without cookies."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        place = _PATH.fullmatch(request.path) if request.path.startswith("/t/") else None
+        if place is None:
+            return self.get_response(request)
+        preflight = request.method == "OPTIONS" and "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in request.META
+        origin = request.META.get("HTTP_ORIGIN", "")
+        allowed = bool(origin) and _is_allowed(place["slug"], origin)
+        response = HttpResponse(status=204) if preflight else self.get_response(request)
+        patch_vary_headers(response, ["Origin"])
+        if allowed:
+            response.headers["Access-Control-Allow-Origin"] = origin
+            if preflight:
+                response.headers["Access-Control-Allow-Methods"] = METHODS[place["endpoint"]]
+                response.headers["Access-Control-Allow-Headers"] = _HEADERS
+                response.headers["Access-Control-Max-Age"] = _SECONDS
+            else:
+                response.headers["Access-Control-Expose-Headers"] = _EXPOSED
+        return response
+
+
+def _is_allowed(slug: str, origin: str) -> bool:
+    """Return whether an active client of the tenant has the origin."""
+    if problem_of_origin(origin) is not None:
+        return False
+    return Client.objects.filter(tenant__slug=slug, active=True, allowed_origins__contains=[origin]).exists()
