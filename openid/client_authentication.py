@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from openid.clients import find_client
 from tenants.lookup import TenantContext
 from userflow.accounts.models import Client
-from userflow.errors import InvalidClient, InvalidRequest
+from userflow.errors import InvalidClient
 from userflow.sessions.client_authentication import KnownClient, authenticate_client
 from userflow.sessions.views import stated_client
 
@@ -25,21 +25,13 @@ def authenticate_at(request: Request, body: Mapping[str, object], tenant: Tenant
     """Return the client of a call to an endpoint of this tenant.
 
     Raises InvalidClient (also for a client of another tenant, and for a method other than the registered one),
-    InvalidRequest (two methods at once), TooManyFromAddress.
+    InvalidRequest (two methods at once), TooManyFromAddress, AssertionsUnavailable, ClientKeysBusy.
     """
-    if body.get("client_assertion") is not None or body.get("client_assertion_type") is not None:
-        raise InvalidRequest("This server does not support client assertions.")
-    client_id, secret = stated_client(request, body)
+    client_id, credential = stated_client(request, body)
     if client_id is None:
         raise InvalidClient
-    known = authenticate_client(client_id=client_id, secret=secret)
+    known = authenticate_client(client_id=client_id, credential=credential)
     row = find_client(tenant, known.id)
-    if row is None or row.token_endpoint_auth_method not in ("", _method(request, secret)):
+    if row is None:
         raise InvalidClient
     return AuthenticatedClient(row, known)
-
-
-def _method(request: Request, secret: str | None) -> str:
-    if secret is None:
-        return "none"
-    return "client_secret_basic" if "HTTP_AUTHORIZATION" in request.META else "client_secret_post"

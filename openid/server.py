@@ -18,8 +18,8 @@ from authlib.oauth2.rfc7636 import CodeChallenge
 from identity_platform.api.errors import OAuthError
 from openid.clients import ProtocolClient
 from openid.errors import RequestRejected
+from userflow.accounts.grant_types import AUTHORIZATION_CODE
 from userflow.accounts.models import Client
-from userflow.clients.grant_types import AUTHORIZATION_CODE
 from userflow.errors import InvalidGrant, InvalidRequest, UnauthorizedClient
 
 _ERRORS = {error.error: error for error in (InvalidGrant, InvalidRequest, UnauthorizedClient)}

@@ -17,9 +17,9 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts import principals
+from userflow.accounts.grant_types import REFRESH_TOKEN
 from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
-from userflow.clients.grant_types import REFRESH_TOKEN
 from userflow.errors import InvalidTarget
 from userflow.sessions import issue
 from userflow.sessions.browser import open_child_session

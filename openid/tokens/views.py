@@ -14,7 +14,7 @@ from openid.tokens.codes import exchange_code
 from openid.tokens.refreshing import refresh
 from openid.tokens.serializers import OpenIDTokenIn, OpenIDTokenOut
 from tenants.errors import TenantBusy, UnknownTenant
-from userflow.clients.grant_types import GRANT_TYPES
+from userflow.accounts.grant_types import GRANT_TYPES
 from userflow.errors import (
     InvalidClient,
     InvalidGrant,
@@ -25,7 +25,7 @@ from userflow.errors import (
 )
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.token_actions import issue_client_token
-from userflow.sessions.views import BASIC, NO_STORE
+from userflow.sessions.views import BASIC_HEADER, NO_STORE
 
 
 class OpenIDTokenViewSet(ApiViewSet):
@@ -49,7 +49,7 @@ class OpenIDTokenViewSet(ApiViewSet):
             TooManyRequests,
         ],
         token="none",
-        headers=BASIC,
+        headers=BASIC_HEADER,
     )
     def token(self, request: Request, slug: str) -> Response:
         """Get tokens for an authorization code, a refresh token, or the client itself (RFC 6749 sections 4.1.3, 4.4 and 6).

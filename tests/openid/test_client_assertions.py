@@ -1,0 +1,37 @@
+"""Clients authenticate with a key at their tenant's token endpoint too, and only there."""
+
+from typing import Any
+
+from tests.userflow.clients.keys import assertion, new_key, public_jwk
+from tests.userflow.clients.test_assertions import TYPE, issuer, key_client
+from tests.userflow.sessions.clients import form, make_client
+from tests.world import Api, TestTenant
+
+
+def token(tenant: TestTenant, stated: str, **parameters: str) -> Any:
+    proof = {"client_assertion_type": TYPE, "client_assertion": stated, "grant_type": "client_credentials"}
+    return Api().post(f"/t/{tenant.slug}/token", **form(**{**proof, **parameters}))
+
+
+def test_token_endpoint_accepts_an_assertion_once(tenant: TestTenant) -> None:
+    key = new_key()
+    client = key_client(tenant, public_jwk(key))
+    stated = assertion(key, client["id"], issuer(tenant))
+    assert token(tenant, stated).status_code == 200
+    replayed = token(tenant, stated)
+    assert (replayed.status_code, replayed.json()["error"]) == (401, "invalid_client")
+
+
+def test_assertion_at_another_tenants_endpoint_is_rejected(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    key = new_key()
+    client = key_client(tenant, public_jwk(key))
+    for audience in (issuer(tenant), issuer(other_tenant)):
+        rejected = token(other_tenant, assertion(key, client["id"], audience), client_id=client["id"])
+        assert (rejected.status_code, rejected.json()["error"]) == (401, "invalid_client")
+
+
+def test_token_endpoint_enforces_the_registered_method(tenant: TestTenant) -> None:
+    for method, expected in (("client_secret_basic", 401), ("client_secret_post", 200)):
+        client = make_client(tenant, token_endpoint_auth_method=method)
+        sent = form(grant_type="client_credentials", client_id=client["id"], client_secret=client["client_secret"])
+        assert Api().post(f"/t/{tenant.slug}/token", **sent).status_code == expected
