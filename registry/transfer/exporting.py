@@ -10,20 +10,11 @@ from django.db import connection, transaction
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
 from registry import actions
 from registry.models import ACTIVE, Secret, Service, ServiceCredential
-from registry.transfer.importing import CREDENTIAL
+from registry.transfer.importing import CREDENTIAL, SERVICES
 
 AT_ONCE = 200
-COLUMNS: Final = (
-    "id",
-    "name",
-    "description",
-    "type",
-    "status",
-    "base_url",
-    "api_version",
-    "metadata",
-    "created_at",
-)
+# What an import reads.
+COLUMNS: Final = tuple(name for name in SERVICES.fields if name != "kind")
 
 
 def export_services(*, tenant_id: UUID, credentials: bool, secrets: bool) -> Iterator[dict[str, object]]:

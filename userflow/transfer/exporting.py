@@ -24,25 +24,12 @@ from userflow.accounts.principals import ADMIN, OPERATOR, Principal
 from userflow.credentials import attempts
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.permissions import reading, require
-from userflow.transfer.row_fields import GROUP, ROLE
+from userflow.transfer.row_fields import END_USERS, GROUP, ROLE
 
 AT_ONCE = 1000
 _KINDS: Final = {OPERATOR: "operator", ADMIN: "admin user"}
-COLUMNS: Final = (
-    "id",
-    "email",
-    "name",
-    "active",
-    "provider",
-    "client_id",
-    "password_hash",
-    "metadata",
-    "groups",
-    "roles",
-    "email_verified",
-    "created_at",
-    "last_login",
-)
+# What an import reads.
+COLUMNS: Final = tuple(name for name in END_USERS.fields if name != "kind")
 NO_CLIENT = UUID(int=0)
 # PostgreSQL makes the JSON, one statement per page. The default client is left out, as another tenant has its own.
 _PAGE = """
