@@ -1,5 +1,6 @@
 """One client of the chosen tenant: the record, and the pages that change it. A secret is shown once."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from django.forms import Form
@@ -11,10 +12,14 @@ from console.frame.access import Arguments, Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView, SecretView
 from console.frame.records import NOTHING, Button, Cell, Record, Text, Tone, buttons_to, moment, record_page
 from console.frame.scope import tenant_at
+from console.platform.client_configuration import configuration_of
 from console.platform.forms import ClientChangesForm, ClientForm, OverlapForm
+from tenants.issuers import issuer_at
+from userflow.accounts.grant_types import grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients import actions
 from userflow.sessions.assurance import Action
+from userflow.sessions.client_authentication import NONE
 
 LIST = "admin:userflow_client_changelist"
 PAGE = "admin:userflow_client_change"
@@ -34,15 +39,41 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         (_("Type"), Cell(client.type)),
         (_("Default client"), client.is_default),
         (_("Self-registration"), client.self_registration),
-        (_("Scopes"), Cell(", ".join(client.scopes) or NOTHING)),
-        (_("Redirect URIs"), Cell(", ".join(client.redirect_uris) or NOTHING)),
-        (_("Tags"), Cell(", ".join(client.tags) or NOTHING)),
+        (_("Scopes"), _list(client.scopes)),
+        (_("Redirect URIs"), _list(client.redirect_uris)),
+        (_("Redirect URIs after logout"), _list(client.post_logout_redirect_uris)),
+        (_("Grant types"), _list(grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes))),
+        (_("Authenticates by"), Cell(_method(client))),
+        (_("Keys"), Cell(client.jwks_uri or (len(client.jwks["keys"]) if client.jwks else NOTHING))),  # type: ignore[arg-type]  # checked when stored
+        (_("Audiences"), _list(client.audiences)),
+        (_("Allowed origins"), _list(client.allowed_origins)),
+        (_("First-party"), client.first_party),
+        (_("Requires pushed requests"), client.require_par),
+        (_("Requires DPoP"), client.dpop_bound_access_tokens),
+        (_("Logout address"), Cell(client.backchannel_logout_uri or NOTHING)),
+        (_("Tags"), _list(client.tags)),
         (_("Previous secret expires"), Cell(moment(client.previous_secret_until))),
         (_("Last used"), Cell(moment(client.last_used_at))),
         (_("Created"), Cell(moment(client.created_at))),
     )
-    record = Record(title=client.name, facts=facts, buttons=_buttons(staff_at(request), client), back=reverse(LIST))
-    return record_page(request, record)
+    record = Record(
+        title=client.name,
+        facts=facts,
+        buttons=_buttons(staff_at(request), client),
+        back=reverse(LIST),
+        more={"configuration": configuration_of(client, issuer_at(tenant_at(request).slug))},
+    )
+    return record_page(request, record, template="console/platform/client.html")
+
+
+def _list(entries: Sequence[str]) -> Cell:
+    return Cell(", ".join(entries) or NOTHING)
+
+
+def _method(client: Client) -> Text:
+    if client.type != CONFIDENTIAL:
+        return NONE
+    return client.token_endpoint_auth_method or _("its secret, in either form")
 
 
 def _buttons(staff: Staff, client: Client) -> list[Button]:
@@ -50,7 +81,7 @@ def _buttons(staff: Staff, client: Client) -> list[Button]:
         return []
     titles: dict[str, Text] = {"edit": _("Edit")}
     titles |= {"deactivate": _("Deactivate")} if client.active else {"activate": _("Activate")}
-    if client.type == CONFIDENTIAL:
+    if actions.has_secret(client):
         titles["rotate"] = _("Rotate secret")
     delete = [] if client.is_default else buttons_to("userflow_client", client.pk, delete=_("Delete"))
     return buttons_to("client", client.pk, **titles) + delete

@@ -14,6 +14,7 @@ from console.frame.forms import (
     ApiForm,
     Boxes,
     FormOptions,
+    JsonObject,
     Line,
     Lines,
     NewPassword,
@@ -25,13 +26,16 @@ from console.frame.forms import (
 from console.frame.records import Text
 from console.signin.forms import ProofForm
 from tenants.models import Tenant
+from userflow.accounts.grant_types import GRANT_TYPES
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, AdminRole
 from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS
 from userflow.admins.serializers import AdminUserChanges, AdminUserIn
+from userflow.clients.registration import ID_TOKEN_ALGORITHMS
 from userflow.clients.serializers import ClientIn
 from userflow.directory.serializers import DirectoryChanges
 from userflow.events.catalogue import FILTERS
 from userflow.invitations.serializers import InvitationIn
+from userflow.sessions.client_authentication import METHODS
 from userflow.webhooks.serializers import STATUSES, WebhookEndpointChanges, WebhookEndpointIn
 
 PLATFORM = "platform"
@@ -159,6 +163,58 @@ class ClientForm(ApiForm):
     scopes = Lines(label=_("Scopes"), required=False, help_text=_("One per line, such as services:read."))
     tags = Lines(label=_("Tags"), required=False, help_text=_("One per line."))
     self_registration = Tick(label=_("End users can register through it"))
+    first_party = Tick(label=_("First-party: users are not asked for consent"))
+    grant_types = Boxes(
+        label=_("Grant types"),
+        required=False,
+        choices=[(name, name) for name in GRANT_TYPES],
+        help_text=_("None selected: the default of the type."),
+    )
+    token_endpoint_auth_method = Pick(
+        label=_("Authenticates by"),
+        required=False,
+        choices=[
+            ("", _("the default of the type: nothing, or its secret in either form")),
+            *zip(METHODS, METHODS, strict=True),
+        ],
+    )
+    jwks = JsonObject(
+        label=_("Public keys"),
+        required=False,
+        help_text=_('For private_key_jwt: {"keys": [...]}, or an address below.'),
+    )
+    jwks_uri = Line(label=_("Address of the public keys"), required=False)
+    allowed_origins = Lines(
+        label=_("Allowed origins"),
+        required=False,
+        help_text=_("One per line, such as https://app.example: web pages that call the OpenID endpoints."),
+    )
+    post_logout_redirect_uris = Lines(
+        label=_("Redirect URIs after logout"), required=False, help_text=_("One per line.")
+    )
+    backchannel_logout_uri = Line(label=_("Logout address"), required=False, help_text=_("Gets logout tokens."))
+    audiences = Lines(label=_("Audiences"), required=False, help_text=_("One per line: resources that it may ask for."))
+    id_token_signed_response_alg = Pick(
+        label=_("Algorithm of ID tokens"),
+        required=False,
+        choices=[(name, name) for name in ID_TOKEN_ALGORITHMS],
+        initial=ID_TOKEN_ALGORITHMS[0],
+    )
+    require_par = Tick(label=_("Accept pushed authorization requests only"))
+    dpop_bound_access_tokens = Tick(label=_("Require DPoP"))
+    access_token_seconds = Number(
+        label=_("Access token lifetime (seconds)"), required=False, help_text=_("Empty: the setting of the tenant.")
+    )
+    default_max_age = Number(
+        label=_("Sign in again after (seconds)"), required=False, help_text=_("Empty: no limit of its own.")
+    )
+    logo_uri = Line(label=_("Logo"), required=False)
+    client_uri = Line(label=_("Home page"), required=False)
+    policy_uri = Line(label=_("Privacy policy"), required=False)
+    tos_uri = Line(label=_("Terms of service"), required=False)
+
+    def body(self) -> Context:
+        return {name: None if value in ("", {}) else value for name, value in self.cleaned_data.items()}
 
 
 class ClientChangesForm(ClientForm):

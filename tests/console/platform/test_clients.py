@@ -1,12 +1,15 @@
 """Clients of the chosen tenant in the console."""
 
+import json
 import secrets
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from identity_platform.audit.models import PlatformEvent
 from tests.console.staff import Staff, new_operator, new_tenant_admin
+from tests.userflow.clients.keys import new_key, public_jwk
 from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.models import Client
 
@@ -70,6 +73,59 @@ def test_client_is_edited_deactivated_and_deleted(head: Staff) -> None:
         client.refresh_from_db()
         assert client.active is active
     assert head.post(at(client, "delete")).headers["Location"] == LIST
+
+
+def test_openid_metadata_is_edited(head: Staff) -> None:
+    client, _ = made(head, scopes="")
+    keys = {"keys": [public_jwk(new_key(), kid="a")]}
+    body = {
+        "name": client.name,
+        "token_endpoint_auth_method": "private_key_jwt",
+        "jwks": json.dumps(keys),
+        "allowed_origins": "https://app.example\nhttp://localhost:3000",
+        "grant_types": ["authorization_code"],
+        "id_token_signed_response_alg": "RS256",
+        "first_party": "on",
+        "access_token_seconds": "300",
+        "policy_uri": "https://app.example/privacy",
+    }
+    assert head.post(at(client, "edit"), body).status_code == 302
+    client.refresh_from_db()
+    assert (client.jwks, client.grant_types, client.first_party) == (keys, ["authorization_code"], True)
+    assert client.allowed_origins == ["https://app.example", "http://localhost:3000"]
+    assert (client.id_token_signed_response_alg, client.access_token_seconds) == ("RS256", 300)
+    page = head.get(at(client)).text
+    assert "private_key_jwt" in page
+    assert "rotate" not in page
+    assert head.post(at(client, "edit"), {**body, "policy_uri": "", "access_token_seconds": ""}).status_code == 302
+    client.refresh_from_db()
+    assert (client.policy_uri, client.access_token_seconds) == ("", None)
+
+
+def test_edit_names_the_field_of_invalid_metadata(head: Staff) -> None:
+    client, _ = made(head, scopes="")
+    for field, value in (
+        ("allowed_origins", "*"),
+        ("jwks", '{"keys": []}'),
+        ("jwks_uri", "https://10.0.0.1/"),
+        ("token_endpoint_auth_method", "none"),
+        ("access_token_seconds", "1"),
+        ("logo_uri", "x"),
+    ):
+        response = head.post(at(client, "edit"), {"name": client.name, field: value})
+        assert (response.status_code, list(response.context["form"].errors)) == (400, [field])
+
+
+def test_client_page_shows_a_configuration_to_copy(head: Staff, tenant: TestTenant) -> None:
+    client, _ = made(head, redirect_uris="https://a.example.com/back")
+    issuer = f"{settings.TOKEN_ISSUER}/t/{tenant.slug}"
+    confidential, public = head.get(at(client)), head.get(at(Client.objects.get(pk=tenant.client_id)))
+    shown = dict(confidential.context["configuration"])
+    assert f"OIDC_DISCOVERY_URL={issuer}/.well-known/openid-configuration" in shown["OpenID Connect"]
+    assert {"Authlib (Python)", "Auth.js (Next.js)"} < shown.keys()
+    assert all(str(client.pk) in text for text in shown.values())
+    assert issuer in public.text
+    assert "client secret" not in public.text
 
 
 def test_validation_errors_are_shown_at_the_field(head: Staff, tenant: TestTenant) -> None:
