@@ -37,7 +37,7 @@ class Responder(http.server.BaseHTTPRequestHandler):
 def port() -> Iterator[int]:
     """The port of a small HTTP server."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Responder) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
 

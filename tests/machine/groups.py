@@ -10,6 +10,7 @@ import importlib.util
 import os
 import shutil
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,8 @@ PACKAGES = {
 OPTIONAL = {"python-ldap": ("ldap", "requirements-ldap.txt")}
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
+QUIET = "quiet_machine"
+
 _left_out = pytest.StashKey[Counter[str]]()
 
 
@@ -37,6 +40,13 @@ def program(name: str) -> str | None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(program): left out where the program is not installed")
     config.stash[_left_out] = Counter()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files without a test of the quiet group when only that group runs: collecting takes a core seconds."""
+    if config.getoption("markexpr") == QUIET and collection_path.suffix == ".py" and collection_path.is_file():
+        return QUIET not in collection_path.read_text(encoding="utf-8") or None
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
