@@ -50,6 +50,8 @@ STOP_ACCEPTING_SECONDS = 0.3
 
 def main() -> None:
     """Serve until a signal ends it. Exits with 1 and one line on standard error when it cannot start."""
+    # What a start loads stays: garbage is collected from `load_before_forking` on.
+    gc.disable()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "identity_platform.settings")
     # Until granian takes the signals over: an orderly end, so that embedded servers are stopped.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -184,6 +186,7 @@ def load_before_forking() -> None:
     # Objects that the collector never touches again stay shared between the workers.
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 class _WakeupQueue:
