@@ -12,6 +12,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from identity_platform.api.views import ApiViewSet, Contract
 from openid.pages.page import Page
+from tests.machine.order import LONGEST
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ["identity_platform", "tenants", "userflow", "registry", "mfa", "openid", "console"]
@@ -48,6 +49,10 @@ OURS = [
 def test_module_names_have_a_meaning() -> None:
     nameless = [path for path in modules() if {path.stem, *path.parent.parts} & MEANINGLESS]
     assert set(nameless) == GIVEN_BY_DJANGO
+
+
+def test_files_that_start_first_exist() -> None:
+    assert [path for path in LONGEST if not (ROOT / path).is_file()] == []
 
 
 def test_imports_go_downwards_only() -> None:

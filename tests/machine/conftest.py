@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import fcntl
 import os
 import secrets
 import shutil
@@ -13,12 +15,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import psutil
 import pytest
+
+from identity_platform.serving.embedded.temporary import TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
     from tests.machine.proxy import Nginx
@@ -162,14 +167,45 @@ def home() -> Iterator[Path]:
     shutil.rmtree(place, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
-def settled_home() -> Iterator[Path]:
-    """A home whose databases are made and migrated, so that a start is a second start."""
+@contextlib.contextmanager
+def prepared_home() -> Iterator[Path]:
+    """A home whose databases are made and migrated: a copy, because the first of a run takes seconds of two cores."""
     place = Path(tempfile.mkdtemp(prefix="identity-home-"))
-    subprocess.run([sys.executable, str(ROOT / "manage.py"), "prepare"], env=environment(place), check=True)
+    subprocess.run(["cp", "-a", f"{_original_home()}/.", str(place)], check=True)
     yield place
     kill_servers(place)
     shutil.rmtree(place, ignore_errors=True)
+
+
+@cache
+def _original_home() -> Path:
+    """The home that all test processes of a run copy; the first that needs it prepares it."""
+    run = _folder_of_run()
+    original, draft = run / "prepared", run / "prepared.new"
+    with (run / "prepared.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not original.exists():
+            shutil.rmtree(draft, ignore_errors=True)
+            command = [sys.executable, str(ROOT / "manage.py"), "prepare"]
+            subprocess.run(command, env=environment(draft), check=True, stdout=subprocess.DEVNULL)
+            draft.rename(original)
+    return original
+
+
+def _folder_of_run() -> Path:
+    var = Path(os.environ.get("IDENTITY_VAR", ""))
+    if var.name.startswith(TEMPORARY_PREFIX):
+        return var
+    own = Path(tempfile.mkdtemp(prefix="identity-home-"))
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return own
+
+
+@pytest.fixture(scope="module")
+def settled_home() -> Iterator[Path]:
+    """A home whose databases are made and migrated, so that a start is a second start."""
+    with prepared_home() as place:
+        yield place
 
 
 @pytest.fixture

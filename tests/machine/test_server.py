@@ -3,8 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,26 +13,10 @@ import psycopg
 import pytest
 
 from identity_platform.serving.workers import FIRST_PAUSE, WORKER_COMMANDS
-from tests.machine.conftest import ROOT, Holder, Platform, environment, free_port, running, within
+from tests.machine.conftest import Holder, Platform, free_port, running, within
+from tests.machine.requests import LOGIN, answer, request
 
 Serve = Callable[..., Platform]
-LOGIN = b'{"username": "no-user", "password": "wrong"}'
-
-
-def request(*headers: str, path: str = "/uflow/admin/auth/login") -> bytes:
-    lines = [
-        f"POST {path} HTTP/1.1",
-        "Host: localhost",
-        "Content-Type: application/json",
-        "Connection: close",
-        *headers,
-    ]
-    return "\r\n".join([*lines, "", ""]).encode()
-
-
-def answer(connection: socket.socket) -> str:
-    with connection.makefile("rb") as stream:
-        return stream.read().decode()
 
 
 def begin(connection: socket.socket, length: int) -> None:
@@ -96,7 +78,6 @@ def test_sigterm_finishes_the_request_in_flight_and_ends_with_zero(
     assert running(settled_home) == []
 
 
-@pytest.mark.quiet_machine
 def test_a_request_that_never_ends_holds_the_stop_up_for_ten_seconds_at_most(
     platform: Platform, connection: socket.socket
 ) -> None:
@@ -221,56 +202,11 @@ def test_ended_worker_is_restarted_with_growing_delay(platform: Platform) -> Non
     assert platform.end() == 0
 
 
-def test_a_taken_port_is_said_in_one_line_and_the_first_server_goes_on(settled_home: Path, platform: Platform) -> None:
-    second = subprocess.run(
-        [sys.executable, "-P", "-m", "identity_platform.serving.server"],
-        env=environment(settled_home, PORT=str(platform.port)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert second.returncode == 1
-    assert f"cannot listen on 127.0.0.1:{platform.port}" in second.stderr
-    assert len(second.stderr.splitlines()) == 1
-    assert within(60, platform.is_ready)
-
-
 def test_two_homes_and_two_ports_run_side_by_side(home: Path, settled_home: Path, serve: Serve) -> None:
     one, two = serve(settled_home), serve(home)
     assert two.end() == 0
     assert within(60, one.is_ready)
     assert one.end() == 0
-
-
-def test_commands_work_beside_the_server_and_leave_it_its_servers(settled_home: Path, platform: Platform) -> None:
-    command = [sys.executable, str(ROOT / "manage.py"), "prepare"]
-    assert subprocess.run(command, env=environment(settled_home), check=True, capture_output=True).returncode == 0
-    assert within(60, platform.is_ready)
-
-
-def test_a_chunked_body_arrives(connection: socket.socket) -> None:
-    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (LOGIN[:7], LOGIN[7:]))
-    connection.sendall(request("Transfer-Encoding: chunked") + chunks + b"0\r\n\r\n")
-    assert answer(connection).startswith("HTTP/1.1 401")
-
-
-@pytest.mark.parametrize(("size", "status"), [(1024 * 1024, 400), (1024 * 1024 + 1, 413), (3_000_000, 413)])
-def test_a_chunked_body_is_read_up_to_one_mebibyte(connection: socket.socket, size: int, status: int) -> None:
-    body = b'"' + b"x" * (size - 2) + b'"'
-    connection.sendall(request("Transfer-Encoding: chunked") + b"%x\r\n%s\r\n0\r\n\r\n" % (size, body))
-    assert answer(connection).startswith(f"HTTP/1.1 {status}")
-
-
-def test_who_sends_far_too_much_gets_to_the_answer(connection: socket.socket) -> None:
-    # Closed on, a client that is still sending has no answer to read.
-    connection.sendall(request("Content-Length: 8000000") + b"x" * 8_000_000)
-    assert answer(connection).startswith("HTTP/1.1 413")
-
-
-def test_a_broken_chunked_body_is_refused(connection: socket.socket) -> None:
-    connection.sendall(request("Transfer-Encoding: chunked") + b'5\r\n{"use\r\nzz\r\n')
-    connection.shutdown(socket.SHUT_WR)
-    assert not answer(connection).startswith(("HTTP/1.1 2", "HTTP/1.1 401", "HTTP/1.1 5"))
 
 
 def test_orphaned_servers_of_a_killed_platform_are_used_again(settled_home: Path, serve: Serve) -> None:
@@ -280,10 +216,3 @@ def test_orphaned_servers_of_a_killed_platform_are_used_again(settled_home: Path
     assert running(settled_home) == ["postgres", "valkey-server"]
     assert serve(settled_home).end() == 0
     assert running(settled_home) == []
-
-
-def test_an_answer_goes_out_in_one_piece(platform: Platform) -> None:
-    # In chunks each answer would cost three times the CPU and, on a kept-alive connection, wait for a delayed ACK.
-    response = platform.get("/uflow/live")
-    assert response.headers["Content-Length"] == str(len(response.read()))
-    assert "Transfer-Encoding" not in response.headers

@@ -2,10 +2,8 @@
 
 import json
 import secrets
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ from selenium import webdriver
 
 from tests.console.browser.pictures import Camera
 from tests.console.browser.visitor import PASSWORD, Visitor
-from tests.machine.conftest import ROOT, Platform, environment, free_port, kill_servers, within
+from tests.machine.conftest import ROOT, Platform, environment, free_port, prepared_home, within
 from tests.mfa.browser.demo import totp
 
 WANTING = {"OPERATORS_REQUIRE_FACTOR": "true", "WEB_WORKERS": "1", "LOG_LEVEL": "WARNING"}
@@ -120,20 +118,11 @@ def address_of(name: str) -> str:
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Start a platform as bin/serve does, with its own state folder."""
-    home = Path(tempfile.mkdtemp(prefix="identity-home-"))
-    subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), "prepare"],
-        env=environment(home),
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    with (tmp_path_factory.mktemp("console") / "log").open("w") as log:
+    with prepared_home() as home, (tmp_path_factory.mktemp("console") / "log").open("w") as log:
         running = Platform(home, free_port(), log, **WANTING)
         assert within(150, running.is_up)
         yield Place(home, running)
         running.end()
-    kill_servers(home)
-    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture

@@ -1,39 +1,29 @@
 """A platform in a process of its own, and its demo page in a browser."""
 
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from selenium import webdriver
 
-from tests.machine.conftest import ROOT, Platform, environment, free_port, kill_servers, within
+from tests.machine.conftest import ROOT, Platform, environment, free_port, prepared_home, within
 from tests.mfa.browser.demo import Demo
 from tests.mfa.browser.operator import Operator
 
 
 @pytest.fixture(scope="session")
 def place() -> Iterator[Path]:
-    """An empty home for the platform."""
-    home = Path(tempfile.mkdtemp(prefix="identity-home-"))
-    yield home
-    kill_servers(home)
-    shutil.rmtree(home, ignore_errors=True)
+    """A home for the platform, with the demo tenant."""
+    with prepared_home() as home:
+        yield home
 
 
 @pytest.fixture(scope="session")
 def platform(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """What bin/serve starts."""
-    subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), "prepare"],
-        env=environment(place),
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
     with (tmp_path_factory.mktemp("platform") / "log").open("w") as log:
         running = Platform(place, free_port(), log, WEB_WORKERS="1", LIMIT_SMS_PER_USER_MINUTE="5")
         assert within(150, running.is_up)
