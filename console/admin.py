@@ -1,5 +1,3 @@
-"""Registers the lists of the console."""
-
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Group

@@ -1,5 +1,3 @@
-"""Re-exports the models of the console."""
-
 from console.jobs.models import Job
 from console.metrics.models import PlatformDay, TenantDay, TenantFigures
 from console.signin.models import BrowserSession

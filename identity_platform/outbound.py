@@ -251,13 +251,11 @@ class Watch:
             timer.cancel()
 
     def expire(self) -> None:
-        """End the connection now."""
         with self._lock:
             self.over = True
             self._end()
 
     def close(self) -> None:
-        """Watch no longer."""
         with self._lock:
             self._drop()
 

@@ -79,12 +79,6 @@ TENANT_WARM_POOL = integer("TENANT_WARM_POOL", 4, most=1000)
 TENANT_STATEMENT_TIMEOUT_MS = integer("TENANT_STATEMENT_TIMEOUT_MS", 2000, least=100)
 
 _default = database(_database_url, "DATABASE_URL")
-_common = {
-    "TIME_ZONE": None,
-    "AUTOCOMMIT": True,
-    "ATOMIC_REQUESTS": False,
-    "DISABLE_SERVER_SIDE_CURSORS": True,
-}
 _options = {
     "connect_timeout": 2,
     # A server that is gone from the network (power, partition, firewall) closes no connection: without this the kernel retries
@@ -96,25 +90,19 @@ _options = {
     "server_side_binding": not PGBOUNCER,
     "application_name": "identity",
 }
+_common = {
+    **_default,
+    "TIME_ZONE": None,
+    "AUTOCOMMIT": True,
+    "ATOMIC_REQUESTS": False,
+    "DISABLE_SERVER_SIDE_CURSORS": True,
+    "CONN_MAX_AGE": None,
+    "OPTIONS": {**_options, **_default["OPTIONS"]},
+}
 DATABASES: dict[str, dict[str, object]] = {
-    "default": {
-        **_default,
-        **_common,
-        "ENGINE": "identity_platform.postgresql",
-        "CONN_MAX_AGE": None,
-        "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {**_options, **_default["OPTIONS"]},
-    },
+    "default": {**_common, "ENGINE": "identity_platform.postgresql", "CONN_HEALTH_CHECKS": True},
     # The one alias of all tenant databases: `tenants.backend` decides which database it is at the moment.
-    "tenant": {
-        **_default,
-        **_common,
-        "ENGINE": "tenants.backend",
-        "NAME": "no_tenant_entered",
-        "CONN_MAX_AGE": None,
-        "CONN_HEALTH_CHECKS": False,
-        "OPTIONS": {**_options, **_default["OPTIONS"]},
-    },
+    "tenant": {**_common, "ENGINE": "tenants.backend", "NAME": "no_tenant_entered", "CONN_HEALTH_CHECKS": False},
 }
 # CREATE DATABASE and migrations cannot go through a pooler; this connection goes straight to the server.
 _admin = database(text("DATABASE_ADMIN_URL") or _database_url, "DATABASE_ADMIN_URL")

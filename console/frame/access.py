@@ -126,7 +126,6 @@ def _standing(request: HttpRequest) -> Staff | None:
 
 
 def needed(permission: str) -> str:
-    """Return the message for a missing permission."""
     return _("This page needs the permission %(permission)s.") % {"permission": permission}
 
 

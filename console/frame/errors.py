@@ -1,5 +1,3 @@
-"""Error pages in the console's frame."""
-
 from functools import wraps
 
 from django.core.exceptions import PermissionDenied

@@ -47,7 +47,6 @@ class ApiForm(forms.Form):
     serializer: ClassVar[type[Serializer[object]]]
 
     def body(self) -> Context:
-        """Return the body of the API for the fields."""
         return self.cleaned_data
 
     def clean(self) -> Context:
@@ -153,8 +152,6 @@ def as_sent(value: datetime | None) -> str | None:
 
 
 class Number(forms.IntegerField):
-    """A whole number."""
-
     widget = UnfoldAdminIntegerFieldWidget
 
 
@@ -200,7 +197,6 @@ class EventSearch(forms.Form):
     before = forms.IntegerField(required=False, min_value=1, max_value=2**62, widget=forms.HiddenInput)
 
     def filters(self) -> Filters:
-        """Return the filters of the action."""
         return Filters(**{name: self.cleaned_data.get(name) or None for name in Filters.__slots__})
 
     def asked(self) -> dict[str, str]:

@@ -4,7 +4,7 @@ Facts and rows hold the values themselves; `cell_of` says how each kind of value
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -103,25 +103,6 @@ class Table:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A page. `facts` are pairs of a label and a value; `warning` is shown at the top."""
-
-    title: Text
-    facts: Sequence[tuple[Text, object]] = ()
-    tables: Sequence[Table] = ()
-    buttons: Sequence[Button] = ()
-    text: Text = ""
-    warning: Text = ""
-    back: str = ""
-    more: Context = field(default_factory=dict)
-
-    @property
-    def cells(self) -> list[tuple[Text, Cell]]:
-        """Return the facts for the template."""
-        return [(label, cell_of(value)) for label, value in self.facts]
-
-
 def render_page(
     request: HttpRequest, template: str, title: Text, context: Context, *, status: int = 200
 ) -> TemplateResponse:
@@ -130,9 +111,21 @@ def render_page(
     return TemplateResponse(request, template, context, status=status)
 
 
-def record_page(request: HttpRequest, record: Record, *, template: str = "console/record.html") -> TemplateResponse:
-    """Return the page of a record."""
-    return render_page(request, template, record.title, {"record": record, **record.more})
+def record_page(
+    request: HttpRequest,
+    title: Text,
+    *,
+    facts: Sequence[tuple[Text, object]] = (),
+    template: str = "console/record.html",
+    **context: object,
+) -> TemplateResponse:
+    """Return the page of an object.
+
+    `facts` are pairs of a label and a value. The template also takes `tables` and `buttons`, a `text`, a `warning` at the
+    top, and `back`, the page of the Back button.
+    """
+    cells = [(label, cell_of(value)) for label, value in facts]
+    return render_page(request, template, title, {"cells": cells, **context})
 
 
 def never_stored(response: TemplateResponse) -> TemplateResponse:
@@ -146,8 +139,10 @@ def secret_page(
 ) -> TemplateResponse:
     """Return the page that shows a secret once."""
     title = title or _("Secret of %(name)s") % {"name": of}
-    record = Record(title=title, text=text, back=back, more={"secret": secret, "label": "" if of else _("Pass")})
-    return never_stored(record_page(request, record, template="console/secret.html"))
+    label = "" if of else _("Pass")
+    return never_stored(
+        record_page(request, title, text=text, back=back, secret=secret, label=label, template="console/secret.html")
+    )
 
 
 def moment(value: object) -> str:

@@ -43,7 +43,6 @@ def find_job(text: str) -> Job:
 
 
 def name_of(job: Job) -> str:
-    """Return the name of the job's kind."""
     return str(KIND_NAMES.get(job.kind, job.kind))
 
 
@@ -102,7 +101,6 @@ class JobAdmin(ConsoleModelAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Context | None = None
     ) -> HttpResponse:
-        """The page of one job."""
         return TemplateResponse(request, "console/tenants/job.html", self._about(request, object_id))
 
     def state_view(self, request: HttpRequest, job_id: str) -> HttpResponse:

@@ -1,5 +1,3 @@
-"""Jobs that were started in the console."""
-
 import uuid
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -51,7 +49,6 @@ class Job(models.Model):
 
     @property
     def lock(self) -> str:
-        """Return the lock of this job in the queue."""
         return f"job-{self.pk}"
 
     @property
@@ -63,5 +60,4 @@ class Job(models.Model):
 
     @property
     def is_over(self) -> bool:
-        """Return whether the job has ended."""
         return self.status not in self.LIVING

@@ -1,7 +1,7 @@
 """The context of the dashboard: a fixed number of statements in the global database."""
 
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -18,7 +18,6 @@ from console.tenants.labels import STATE_COLOURS, state_label
 from tenants.models import TenantDatabase
 from tenants.states import State
 
-DAYS: Final = 30
 # Older metrics are marked as stale: the worker collects every five minutes.
 STALE: Final = timedelta(minutes=30)
 
@@ -104,24 +103,13 @@ def _freshness(newest: datetime | None) -> Context:
 
 def _days(scope: Scope) -> QuerySet[PlatformDay] | QuerySet[TenantDay]:
     if scope.tenant_id is None:
-        return PlatformDay.objects.filter(day__gte=_first_day())
-    return TenantDay.objects.filter(tenant_id=scope.tenant_id, day__gte=_first_day())
-
-
-def _first_day() -> date:
-    return now().date() - timedelta(days=DAYS - 1)
+        return PlatformDay.objects.filter(day__gte=plots.first_day())
+    return TenantDay.objects.filter(tenant_id=scope.tenant_id, day__gte=plots.first_day())
 
 
 def _sign_ins(scope: Scope) -> plots.Plot:
     found = {day: (good, bad) for day, good, bad in _days(scope).values_list("day", "sign_ins", "failures")}
-    return plots.by_day(
-        _("Sign-ins of end users"),
-        first=_first_day(),
-        days=DAYS,
-        found=found,
-        good=_("Signed in"),
-        bad=_("Rejected"),
-    )
+    return plots.by_day(_("Sign-ins of end users"), found, good=_("Signed in"), bad=_("Rejected"))
 
 
 def _registry(scope: Scope) -> plots.Plot:
@@ -131,14 +119,7 @@ def _registry(scope: Scope) -> plots.Plot:
     for day, calls, refused, *operators in _days(scope).values_list(*columns, *own):
         every, limited = calls + sum(operators[:1]), refused + sum(operators[1:])
         found[day] = (max(0, every - limited), limited)
-    return plots.by_day(
-        _("Registry calls"),
-        first=_first_day(),
-        days=DAYS,
-        found=found,
-        good=_("Served"),
-        bad=_("Over the limit (429)"),
-    )
+    return plots.by_day(_("Registry calls"), found, good=_("Served"), bad=_("Over the limit (429)"))
 
 
 def _adoption(scope: Scope, active: int, protected: int) -> list[Context]:

@@ -7,10 +7,12 @@ from datetime import date, timedelta
 from typing import Final
 
 from django.utils.formats import date_format
+from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
 from console.frame.access import Context
 
+DAYS: Final = 30
 BLUE: Final = "var(--color-primary-500)"
 RED: Final = "var(--color-red-500)"
 
@@ -77,10 +79,15 @@ class Plot:
         return {"headers": self.headers, "rows": [row for row in reversed(self.rows) if any(row[1:])]}
 
 
-def by_day(title: str, *, first: date, days: int, found: dict[date, tuple[int, int]], good: str, bad: str) -> Plot:
+def first_day() -> date:
+    """Return the first day of the plots."""
+    return now().date() - timedelta(days=DAYS - 1)
+
+
+def by_day(title: str, found: dict[date, tuple[int, int]], *, good: str, bad: str) -> Plot:
     """Return a plot of two counts per day. Days that are missing in `found` count as zero."""
     rows = []
-    for each in (first + timedelta(days=number) for number in range(days)):
+    for each in (first_day() + timedelta(days=number) for number in range(DAYS)):
         counts = found.get(each, (0, 0))
         rows.append((date_format(each, "M j"), counts[0], counts[1]))
     summary = _("In the last %(days)s days: %(good)s %(first)s, %(bad)s %(second)s.") % {
@@ -88,6 +95,6 @@ def by_day(title: str, *, first: date, days: int, found: dict[date, tuple[int, i
         "first": f"{sum(row[1] for row in rows):,}",
         "bad": bad.lower(),
         "second": f"{sum(row[2] for row in rows):,}",
-        "days": days,
+        "days": DAYS,
     }
     return Plot(title, summary, (_("Day"), good, bad), rows)

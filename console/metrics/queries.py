@@ -1,5 +1,3 @@
-"""The statements behind the metrics."""
-
 import json
 import time
 from collections.abc import Mapping
@@ -117,7 +115,6 @@ class Collected:
     counted_from: date
 
     def by_day(self) -> dict[str, dict[str, int]]:
-        """Return all counts by day."""
         joined = {day: {"new_users": total} for day, total in self.new_users.items()}
         return {day: {**self.days.get(day, {}), **joined.get(day, {})} for day in self.days | joined}
 

@@ -1,5 +1,3 @@
-"""The audit log of the chosen tenant."""
-
 from typing import Final
 from urllib.parse import urlencode
 

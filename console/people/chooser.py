@@ -23,8 +23,6 @@ GONE: Final = (State.DELETED, State.DELETING)
 
 
 class Search(forms.Form):
-    """The search words."""
-
     q = forms.CharField(max_length=255, required=False, strip=True)
 
 

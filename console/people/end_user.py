@@ -1,5 +1,3 @@
-"""The page of one end user."""
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -78,16 +76,18 @@ def record_of(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) 
     """Return all that the reader may see of a user of the entered tenant."""
     client = Client.objects.filter(tenant_id=tenant.pk, pk__in=[user.client_id] if user.client_id else []).first()
     proof = EmailProof.objects.filter(user=user).exclude(email_key=user.email_key).first()
+    memberships = GroupMembership.objects.filter(user=user).select_related("group").order_by("group__name")
+    active = EndUserSession.objects.filter(user=user, ended_at=None, expires_at__gt=now()).order_by("-created_at")
     roles = held_roles(user) if staff.may("roles:read") else None
     return Record(
         user=user,
         client=client.name if client is not None else "",
         pending_email=proof.email if proof is not None else "",
         factors=factors.list_factors(realm=END_USERS, tenant_id=tenant.pk, user_id=user.pk, purpose=purpose),
-        groups=_groups(user) if staff.may("groups:read") else None,
+        groups=list(memberships[:SHOWN_GROUPS]) if staff.may("groups:read") else None,
         roles=roles,
         permissions=None if roles is None else effective(roles),
-        sessions=active_sessions(user) if staff.may("sessions:read") else None,
+        sessions=list(active[:SHOWN_SESSIONS]) if staff.may("sessions:read") else None,
         events=_events(user, staff) if staff.may("audit:read") else None,
     )
 
@@ -113,18 +113,6 @@ def effective(roles: Iterable[HeldRole]) -> list[tuple[str, list[str], bool]]:
         for permission in role.permissions:
             given.setdefault(permission, []).append(role.name)
     return [(permission, given[permission], permission in EVERY_PERMISSION) for permission in sorted(given)]
-
-
-def active_sessions(user: EndUser) -> list[EndUserSession]:
-    """Return the newest active sessions of the user."""
-    active = EndUserSession.objects.filter(user=user, ended_at=None, expires_at__gt=now())
-    return list(active.order_by("-created_at")[:SHOWN_SESSIONS])
-
-
-def _groups(user: EndUser) -> list[GroupMembership]:
-    return list(
-        GroupMembership.objects.filter(user=user).select_related("group").order_by("group__name")[:SHOWN_GROUPS]
-    )
 
 
 def _events(user: EndUser, staff: Staff) -> list[Context]:

@@ -1,5 +1,3 @@
-"""Forms of the pages inside a tenant."""
-
 from typing import Final, Unpack
 from uuid import UUID
 

@@ -38,12 +38,10 @@ PROVIDERS_SHOWN: Final = 50
 
 
 def link(page: str, key: object, text: str) -> SafeString:
-    """A link to the page of one record."""
     return format_html('<a href="{}" class="people-link">{}</a>', reverse(page, args=[key]), text)
 
 
 def tag(text: str | Promise, kind: str) -> SafeString:
-    """A highlighted word."""
     return format_html('<span class="people-tag {}">{}</span>', kind, text)
 
 

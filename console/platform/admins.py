@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 
 from console.frame.access import Arguments, Context, Staff, needs, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView
-from console.frame.records import Button, Cell, Record, Table, Text, Tone, buttons_to, mono, record_page
+from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
 from console.frame.scope import chosen_tenant
 from console.platform.audit_logs import of_target
 from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, RecordForm, roles_for
@@ -39,7 +39,6 @@ def _find(staff: Staff, user_id: UUID) -> AdminUser:
 
 @needs("admins:read")
 def show(request: HttpRequest, user_id: UUID) -> HttpResponse:
-    """An admin user."""
     staff = staff_at(request)
     user = _find(staff, user_id)
     roles = sorted(role.name for role in user.roles.all())
@@ -58,9 +57,7 @@ def show(request: HttpRequest, user_id: UUID) -> HttpResponse:
     if staff.may("audit:read"):
         tables.append(of_target(user.pk, within=staff.user.tenant_id))
     buttons = _buttons(staff, user)
-    return record_page(
-        request, Record(title=user.username, facts=facts, tables=tables, buttons=buttons, back=reverse(LIST))
-    )
+    return record_page(request, user.username, facts=facts, tables=tables, buttons=buttons, back=reverse(LIST))
 
 
 def _buttons(staff: Staff, user: AdminUser) -> list[Button]:
@@ -148,7 +145,6 @@ class EditAdmin(EditRecord):
     form_class = AdminForm
 
     def roles(self) -> list[str]:
-        """Return the names of the user's roles."""
         return sorted(role.name for role in self.row.roles.all())
 
     def get_initial(self) -> Context:

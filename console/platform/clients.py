@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Arguments, Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView, SecretView
-from console.frame.records import NOTHING, Button, Cell, Record, Text, Tone, buttons_to, moment, record_page
+from console.frame.records import NOTHING, Button, Cell, Text, Tone, buttons_to, moment, record_page
 from console.frame.scope import tenant_at
 from console.platform.client_configuration import configuration_of
 from console.platform.forms import ClientChangesForm, ClientForm, OverlapForm
@@ -56,14 +56,15 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         (_("Last used"), Cell(moment(client.last_used_at))),
         (_("Created"), Cell(moment(client.created_at))),
     )
-    record = Record(
-        title=client.name,
+    return record_page(
+        request,
+        client.name,
         facts=facts,
         buttons=_buttons(staff_at(request), client),
         back=reverse(LIST),
-        more={"configuration": configuration_of(client, issuer_at(tenant_at(request).slug))},
+        configuration=configuration_of(client, issuer_at(tenant_at(request).slug)),
+        template="console/platform/client.html",
     )
-    return record_page(request, record, template="console/platform/client.html")
 
 
 def _list(entries: Sequence[str]) -> Cell:

@@ -16,7 +16,6 @@ from console.frame.confirm import ChosenTenantConfirmView, DeleteView, EditView,
 from console.frame.records import (
     Button,
     Cell,
-    Record,
     Table,
     Text,
     Tone,
@@ -80,7 +79,6 @@ def _run_state(run: DirectoryRun | None) -> Cell:
 
 @needs("directory:read")
 def listed(request: HttpRequest) -> HttpResponse:
-    """The directories of the tenant."""
     found = actions.list_directories(tenant_id=tenant_at(request).pk, page=1, limit=MOST_SHOWN)
     table = Table(
         title=_("Directories"),
@@ -99,7 +97,7 @@ def listed(request: HttpRequest) -> HttpResponse:
         empty=_("No directory yet. The API adds one (POST on /uflow/directory/configs); then try it out here."),
         note=_("The newest %(most)d are shown.") % {"most": MOST_SHOWN} if found.total > MOST_SHOWN else "",
     )
-    return record_page(request, Record(title=_("Directories"), tables=[table]))
+    return record_page(request, _("Directories"), tables=[table])
 
 
 @needs("directory:read")
@@ -119,9 +117,7 @@ def show(request: HttpRequest, config_id: UUID) -> HttpResponse:
         (_("Next run"), config.next_run_at),
     ]
     buttons = _buttons(staff_at(request), config.pk)
-    return record_page(
-        request, Record(title=config.name, facts=facts, tables=[_runs(config)], buttons=buttons, back=reverse(LIST))
-    )
+    return record_page(request, config.name, facts=facts, tables=[_runs(config)], buttons=buttons, back=reverse(LIST))
 
 
 def _runs(config: DirectoryConfig) -> Table:
@@ -191,8 +187,8 @@ def _run_page(
     )
     tables = [skipped, _preview(run, preview)] if run.dry_run else [skipped]
     back = reverse(PAGE, args=[run.config_id])
-    record = Record(title=_("Run of %(name)s") % {"name": name}, facts=facts, tables=tables, back=back)
-    return never_stored(record_page(request, record))
+    title = _("Run of %(name)s") % {"name": name}
+    return never_stored(record_page(request, title, facts=facts, tables=tables, back=back))
 
 
 def _preview(run: DirectoryRun, rows: Sequence[Mapping[str, object]]) -> Table:
@@ -208,8 +204,6 @@ def _preview(run: DirectoryRun, rows: Sequence[Mapping[str, object]]) -> Table:
 
 
 class DirectoryConfirmView(RowView[DirectoryConfig], ChosenTenantConfirmView):
-    """A page about one directory."""
-
     page = PAGE
     list_page = LIST
     key = "config_id"
@@ -272,13 +266,14 @@ class TestDirectory(DirectoryConfirmView):
             rows=[(entry.email, entry.name) for entry in self.tried.sample],
             empty=_("The directory returned no users. Check the filter and the permissions of the account."),
         )
-        record = Record(
-            title=_("Test of %(name)s") % self.names(),
+        page = record_page(
+            self.request,
+            _("Test of %(name)s") % self.names(),
             warning=self.tried.problem,
             tables=[] if self.tried.problem else [sample],
             back=self.get_back_url(),
         )
-        return never_stored(record_page(self.request, record))
+        return never_stored(page)
 
 
 class EditDirectory(EditView[DirectoryConfig], DirectoryConfirmView):

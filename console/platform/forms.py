@@ -1,5 +1,3 @@
-"""Forms of admin users, invitations, clients, webhooks, directories and the platform."""
-
 from collections.abc import Sequence
 from typing import ClassVar, Unpack
 from uuid import UUID

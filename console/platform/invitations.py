@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from console.frame import labels
 from console.frame.access import Arguments, Context, needs, staff_at
 from console.frame.confirm import ConfirmView, RowView
-from console.frame.records import Cell, Record, Tone, buttons_to, mono, record_page
+from console.frame.records import Cell, Tone, buttons_to, mono, record_page
 from console.frame.scope import chosen_tenant
 from console.platform.forms import InvitationForm
 from userflow.invitations import actions
@@ -36,7 +36,6 @@ def _find(request: HttpRequest, invitation_id: UUID) -> AdminInvitation:
 
 @needs("invitations:read")
 def show(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
-    """An invitation and its status."""
     row = _find(request, invitation_id)
     status = row.status(now())
     buttons = []
@@ -52,7 +51,7 @@ def show(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
         (_("Cancelled"), row.cancelled_at),
         (_("Invited by"), mono(row.invited_by_id)),
     ]
-    return record_page(request, Record(title=row.email, facts=facts, buttons=buttons, back=reverse(LIST)))
+    return record_page(request, row.email, facts=facts, buttons=buttons, back=reverse(LIST))
 
 
 class Invite(ConfirmView):
@@ -72,8 +71,6 @@ class Invite(ConfirmView):
 
 
 class InvitationView(RowView[AdminInvitation | EndUserInvitation]):
-    """A page that changes one invitation."""
-
     permissions: ClassVar[tuple[str, ...]] = ("invitations:write",)
     page = "admin:userflow_admininvitation_change"
     key = "invitation_id"

@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 from console.frame import labels
 from console.frame.access import Context, needs, staff_at
 from console.frame.confirm import ConfirmView
-from console.frame.records import Button, Cell, Record, Table, Text, Tone, buttons_to, moment, mono, record_page
+from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, moment, mono, record_page
 from console.platform.forms import AtOnceForm
 from identity_platform.crypto import key_ring
 from tenants import keys
@@ -44,7 +44,7 @@ def signing_keys(request: HttpRequest) -> HttpResponse:
         empty=_("No key is valid at the moment. The next issued token creates one."),
     )
     text = _("One key signs. Earlier keys verify until their last tokens have expired. A rotation signs no one out.")
-    return record_page(request, Record(title=_("Signing keys"), text=text, tables=[table]))
+    return record_page(request, _("Signing keys"), text=text, tables=[table])
 
 
 def _days(days: int) -> str:
@@ -52,8 +52,6 @@ def _days(days: int) -> str:
 
 
 class SigningKeyView(ConfirmView):
-    """A page that changes the signing keys."""
-
     permissions = ("tenants:write",)
     operators_only = True
     action = Action.ROTATE_KEYS
@@ -108,14 +106,13 @@ def encryption_keys(request: HttpRequest) -> HttpResponse:
         "Data keys are wrapped under %(names)s, which ENCRYPTION_KEYS does not hold: their secrets do not open. Put that "
         "key back behind the first one."
     ) % {"names": ", ".join(missing)}
+    waiting = sum(number for name, number in counted.items() if name != ring.primary_id)
     return record_page(
         request,
-        Record(
-            title=_("Encryption keys"),
-            text=_next_step(sum(number for name, number in counted.items() if name != ring.primary_id), counted),
-            warning=warning if missing else "",
-            tables=[table],
-        ),
+        _("Encryption keys"),
+        text=_next_step(waiting, counted),
+        warning=warning if missing else "",
+        tables=[table],
     )
 
 

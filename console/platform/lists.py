@@ -1,5 +1,3 @@
-"""Lists of admin users, invitations, admin roles and clients."""
-
 from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse

@@ -6,7 +6,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.frame.access import needs, staff_at
-from console.frame.records import Cell, Record, Table, mono, record_page
+from console.frame.records import Cell, Table, mono, record_page
 from userflow.accounts.models import AdminRole, AdminUser
 from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS
 
@@ -25,7 +25,6 @@ def visible_roles(request: HttpRequest) -> QuerySet[AdminRole]:
 
 @needs("admins:read")
 def show(request: HttpRequest, role_id: str) -> HttpResponse:
-    """A role."""
     # No number of the table has more digits, and int() rejects very many of them.
     known = role_id.isascii() and role_id.isdigit() and len(role_id) < 19
     role = visible_roles(request).filter(pk=int(role_id)).first() if known else None
@@ -56,4 +55,4 @@ def show(request: HttpRequest, role_id: str) -> HttpResponse:
         empty=_("No holders. Roles are given on the page of an admin user."),
     )
     back = reverse("admin:userflow_adminrole_changelist")
-    return record_page(request, Record(title=role.name, tables=[permissions, who], back=back))
+    return record_page(request, role.name, tables=[permissions, who], back=back)

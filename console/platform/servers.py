@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Arguments, Context, needs, staff_at
 from console.frame.confirm import RowView
-from console.frame.records import Button, Cell, Record, Table, Tone, mono, record_page
+from console.frame.records import Button, Cell, Table, Tone, mono, record_page
 from console.platform.forms import ServerForm
 from console.tenants.labels import state_label
 from tenants import servers
@@ -87,7 +87,6 @@ def _use(connections: Connections | None) -> Cell:
 
 @needs("tenants:read", operators_only=True)
 def listed(request: HttpRequest) -> HttpResponse:
-    """All servers."""
     rows = list(_found().order_by("name"))
     table = Table(
         title=_("Servers"),
@@ -106,7 +105,7 @@ def listed(request: HttpRequest) -> HttpResponse:
         empty=_("No servers yet. Add one with the command add_database_server."),
     )
     text = _("New tenants go to the accepting server with the most room.")
-    return record_page(request, Record(title=_("Database servers"), text=text, tables=[table]))
+    return record_page(request, _("Database servers"), text=text, tables=[table])
 
 
 def _server(server_id: int) -> "CountedServer":
@@ -138,7 +137,7 @@ def show(request: HttpRequest, server_id: int) -> HttpResponse:
     )
     buttons = [edit] if staff_at(request).may("tenants:write") else []
     back = reverse("admin:servers")
-    return record_page(request, Record(title=server.name, facts=facts, tables=[table], buttons=buttons, back=back))
+    return record_page(request, server.name, facts=facts, tables=[table], buttons=buttons, back=back)
 
 
 class ChangeServer(RowView[DatabaseServer]):

@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 from console.frame import labels
 from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView, SecretView
-from console.frame.records import Button, Cell, Record, Table, Text, Tone, buttons_to, mono, record_page
+from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import reading_purpose
 from console.platform.forms import EndpointChangesForm, EndpointForm, MessageSearch
@@ -41,7 +41,6 @@ def _state(endpoint: WebhookEndpoint) -> Cell:
 
 @needs("webhooks:read")
 def listed(request: HttpRequest) -> HttpResponse:
-    """The endpoints of the tenant."""
     staff, tenant = staff_at(request), tenant_at(request)
     found = actions.list_endpoints(tenant_id=tenant.pk, purpose=reading_purpose(request))
     add = Button(_("Add endpoint"), reverse("admin:webhook_add"), "primary")
@@ -61,7 +60,7 @@ def listed(request: HttpRequest) -> HttpResponse:
         buttons=[add] if staff.may("webhooks:write") else (),
         empty=_("No endpoint yet. Add one to send events to the systems of %(tenant)s.") % {"tenant": tenant.name},
     )
-    return record_page(request, Record(title=_("Webhooks"), tables=[table]))
+    return record_page(request, _("Webhooks"), tables=[table])
 
 
 @needs("webhooks:read")
@@ -80,9 +79,7 @@ def show(request: HttpRequest, endpoint_id: UUID) -> HttpResponse:
     )
     tables = [_messages(request, endpoint)]
     buttons = _buttons(staff_at(request), endpoint)
-    return record_page(
-        request, Record(title=endpoint.url, facts=facts, tables=tables, buttons=buttons, back=reverse(LIST))
-    )
+    return record_page(request, endpoint.url, facts=facts, tables=tables, buttons=buttons, back=reverse(LIST))
 
 
 def _messages(request: HttpRequest, endpoint: WebhookEndpoint) -> Table:
@@ -132,8 +129,6 @@ def _buttons(staff: Staff, endpoint: WebhookEndpoint) -> list[Button]:
 
 
 class EndpointConfirmView(RowView[WebhookEndpoint], ChosenTenantConfirmView):
-    """A page that changes one endpoint."""
-
     permissions = ("webhooks:write",)
     page = PAGE
     list_page = LIST

@@ -1,1 +1,0 @@
-"""Services of the chosen tenant and their credentials."""

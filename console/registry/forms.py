@@ -1,5 +1,3 @@
-"""Forms of services and credentials."""
-
 from typing import ClassVar
 
 from django import forms
@@ -18,8 +16,6 @@ _STATUS_NAMES = {"active": _("active"), "inactive": _("inactive")}
 
 
 class ServiceForm(ApiForm):
-    """A service's record."""
-
     serializer = ServiceIn
 
     name = Line(label=_("Name"), help_text=_("Unique among the services of this tenant."))
@@ -40,8 +36,6 @@ class SecretArea(UnfoldAdminTextareaWidget):  # type: ignore[misc]  # unfold has
 
 
 class SecretForm(ApiForm):
-    """A new secret."""
-
     serializer: ClassVar[type[Serializer[object]]] = ServiceCredentialChanges
 
     secret = Paragraph(
@@ -65,8 +59,6 @@ class SecretForm(ApiForm):
 
 
 class CredentialForm(SecretForm):
-    """A new credential of a service."""
-
     serializer = ServiceCredentialIn
     field_order = ("name", "type", "secret", "is_object", "expires_at")
 

@@ -1,5 +1,3 @@
-"""The list of the chosen tenant's services."""
-
 from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
 from django.db.models import QuerySet, Sum

@@ -11,7 +11,7 @@ from django.utils.translation import ngettext
 from console.frame import labels
 from console.frame.access import Arguments, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView
-from console.frame.records import Button, Cell, Record, Tone, mono, record_page
+from console.frame.records import Button, Cell, Tone, mono, record_page
 from console.registry.credential_pages import (
     LIST,
     SERVICE,
@@ -46,9 +46,7 @@ def show(request: HttpRequest, service_id: UUID) -> HttpResponse:
         (_("Updated"), service.updated_at),
     )
     tables = [credentials_table(staff, service)]
-    return record_page(
-        request, Record(title=service.name, facts=facts, tables=tables, buttons=buttons, back=reverse(LIST))
-    )
+    return record_page(request, service.name, facts=facts, tables=tables, buttons=buttons, back=reverse(LIST))
 
 
 class CreateService(CreateView[Service], ChosenTenantConfirmView):

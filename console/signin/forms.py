@@ -32,8 +32,6 @@ class Password(forms.CharField):
 
 
 class SignInForm(forms.Form):
-    """Name and password."""
-
     username = forms.CharField(
         label=_("Username or e-mail address"),
         max_length=LONGEST_TYPED,
@@ -85,8 +83,6 @@ class BackupCodeForm(forms.Form):
 
 
 class PasswordForm(forms.Form):
-    """The own password."""
-
     password = Password(label=_("Your password"), autocomplete="current-password", autofocus=True)
 
 

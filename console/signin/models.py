@@ -1,5 +1,3 @@
-"""Sessions of the console's browsers."""
-
 from datetime import datetime
 
 from django.contrib.sessions.base_session import AbstractBaseSession

@@ -1,5 +1,3 @@
-"""Forms about tenants."""
-
 from typing import Final, Unpack
 
 from django import forms

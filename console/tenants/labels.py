@@ -1,5 +1,3 @@
-"""Labels and colours of tenant states."""
-
 from typing import Final
 
 from django.utils.translation import gettext_lazy as _

@@ -1,9 +1,10 @@
-"""Normalize e-mail addresses for storage and for comparison."""
+"""Normalize e-mail addresses and domain names for storage and for comparison."""
 
 import re
 
-from identity_platform.api.domains import DomainInvalid, a_labels
+import idna
 
+_DOTS = re.compile("[.\u3002\uff0e\uff61]")
 LONGEST_ADDRESS = 254  # RFC 5321 section 4.5.3.1.3, without the angle brackets
 
 _ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -11,6 +12,25 @@ _LOCAL_PART = re.compile(rf"{_ATEXT}(?:\.{_ATEXT})*")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 # At least two labels, and the last one is no number: `a@localhost` and `a@10.0.0.1` are not deliverable to a person.
 _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?![0-9]+\Z){_LABEL}")
+
+
+class DomainInvalid(ValueError):
+    """IDNA does not allow this domain name."""
+
+
+def a_labels(text: str) -> str:
+    """Return the domain name in lower-case A-labels (RFC 5891, UTS #46). Raises DomainInvalid."""
+    try:
+        domain = idna.encode(text, uts46=True, std3_rules=True).decode("ascii")
+    except (idna.IDNAError, UnicodeError):
+        raise DomainInvalid from None
+    labels, encoded = _DOTS.split(text), domain.split(".")
+    # A label that folds to plain ASCII, by full-width letters or the Kelvin sign, only imitates the plain one.
+    if len(labels) != len(encoded) or any(
+        not label.isascii() and not known.startswith("xn--") for label, known in zip(labels, encoded, strict=True)
+    ):
+        raise DomainInvalid
+    return domain
 
 
 class AddressInvalid(ValueError):

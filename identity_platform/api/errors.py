@@ -32,7 +32,6 @@ class ApiError(Exception):
         super().__init__(self.text)
 
     def own_headers(self) -> dict[str, str]:
-        """Return the headers that every error of the class has."""
         return {}
 
     @property

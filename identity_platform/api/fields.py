@@ -39,8 +39,6 @@ _RFC_3339 = re.compile(
 
 
 class FieldOptions(TypedDict, total=False):
-    """Options of every field."""
-
     required: bool
     allow_null: bool
     read_only: bool

@@ -1,5 +1,3 @@
-"""Rate limits over django-ratelimit."""
-
 import time
 from dataclasses import dataclass
 

@@ -13,7 +13,6 @@ OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
 
 
 def as_json(data: object) -> bytes:
-    """Return `data` as UTF-8 JSON."""
     try:
         return orjson.dumps(data, default=str, option=OPTIONS)
     except TypeError:
@@ -39,8 +38,6 @@ def _within_64_bits(data: object) -> object:
 
 
 class OrjsonRenderer(BaseRenderer):
-    """application/json by orjson."""
-
     media_type = "application/json"
     format = "json"
     charset = None

@@ -1,10 +1,8 @@
-"""The serializer field of http(s) URLs."""
-
 import ipaddress
 import re
 from typing import Unpack
 
-from identity_platform.api.domains import DomainInvalid, a_labels
+from identity_platform.api.email_addresses import DomainInvalid, a_labels
 from identity_platform.api.fields import FieldOptions, Text
 
 LONGEST_URL = 2048

@@ -1,5 +1,3 @@
-"""Verify an audit trail against its hash chain."""
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -1,6 +1,5 @@
 """Key ring, envelope encryption, seals and tokens; knows no table and no request."""
 
-from identity_platform.crypto.framing import SealBroken
 from identity_platform.crypto.keyring import (
     KeyRing,
     RingKeyMissing,
@@ -12,7 +11,7 @@ from identity_platform.crypto.keyring import (
     unwrap_data_key,
     wrap_data_key,
 )
-from identity_platform.crypto.sealing import SealContext, derive_key, keyed_digest, seal, unseal
+from identity_platform.crypto.sealing import SealBroken, SealContext, derive_key, keyed_digest, seal, unseal
 from identity_platform.crypto.streams import SealingWriter, unseal_file
 from identity_platform.crypto.tokens import hash_token, new_token, same
 

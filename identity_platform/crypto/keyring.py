@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from identity_platform.crypto.framing import KEY_BYTES, NONCE_BYTES, TAG_BYTES, SealBroken, frame
+from identity_platform.crypto.sealing import KEY_BYTES, NONCE_BYTES, TAG_BYTES, SealBroken, frame
 
 _WRAP_VERSION = b"\x01"
 _WRAPPED_BYTES = len(_WRAP_VERSION) + NONCE_BYTES + KEY_BYTES + TAG_BYTES
@@ -163,7 +163,6 @@ def reload_key_ring() -> KeyRing:
 
 
 def new_data_key() -> bytes:
-    """A fresh data key of 256 random bits."""
     return os.urandom(KEY_BYTES)
 
 

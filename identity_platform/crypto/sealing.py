@@ -12,11 +12,32 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from identity_platform.crypto.framing import KEY_BYTES, NONCE_BYTES, TAG_BYTES, SealBroken, frame
-
+KEY_BYTES = 32
+NONCE_BYTES = 12
+TAG_BYTES = 16
 # Names the format, the cipher and the derivation of the key at once; it is authenticated with everything else.
 _SEAL_VERSION = b"\x01"
 _SHORTEST_SEAL = len(_SEAL_VERSION) + NONCE_BYTES + TAG_BYTES
+
+
+class SealBroken(Exception):
+    """Something sealed does not open: altered, truncated, moved to another place, or under another key.
+
+    Its message never holds the sealed bytes or the plaintext.
+    """
+
+
+def frame(*parts: str, version: bytes) -> bytes:
+    """Join parts so that no two lists of parts give the same bytes: each stands behind its length.
+
+    Without the lengths tenant "a", table "bc" and tenant "ab", table "c" would authenticate as one place.
+    """
+    framed = [version]
+    for part in parts:
+        encoded = part.encode()
+        framed.append(len(encoded).to_bytes(4, "big"))
+        framed.append(encoded)
+    return b"".join(framed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from typing import IO, TYPE_CHECKING, Self
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from identity_platform.crypto.framing import NONCE_BYTES, TAG_BYTES, SealBroken
-from identity_platform.crypto.sealing import derive_key
+from identity_platform.crypto.sealing import NONCE_BYTES, TAG_BYTES, SealBroken, derive_key
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

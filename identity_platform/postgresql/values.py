@@ -1,5 +1,3 @@
-"""The types of values that statements take as parameters."""
-
 from datetime import date
 from decimal import Decimal
 from uuid import UUID

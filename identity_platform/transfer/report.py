@@ -26,7 +26,6 @@ class Tally:
     failed: int = 0
 
     def add(self, other: "Tally") -> None:
-        """Count another batch in."""
         for name, number in other.counts().items():
             setattr(self, name, getattr(self, name) + number)
 
@@ -112,5 +111,4 @@ class ReportFile:
         self.stream.flush()
 
     def close(self) -> None:
-        """Done."""
         self.stream.close()

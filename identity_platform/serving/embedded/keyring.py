@@ -1,5 +1,3 @@
-"""The keys of the embedded mode."""
-
 from __future__ import annotations
 
 import base64

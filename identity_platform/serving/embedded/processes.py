@@ -31,7 +31,6 @@ def processes_like(ours: Callable[[Sequence[str]], bool]) -> list[psutil.Process
 
 
 def alive(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """Give those that still run."""
     import psutil
 
     running = []

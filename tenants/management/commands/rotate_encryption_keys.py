@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import KeyRing, key_ring
-from identity_platform.crypto.framing import KEY_BYTES
+from identity_platform.crypto.sealing import KEY_BYTES
 from tenants import keys
 from tenants.management import terminal
 

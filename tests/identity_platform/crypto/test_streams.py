@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from identity_platform.crypto import SealBroken, SealingWriter, new_data_key, unseal_file
-from identity_platform.crypto.framing import TAG_BYTES
+from identity_platform.crypto.sealing import TAG_BYTES
 
 KEY = new_data_key()
 CHUNK = 1 << 20
