@@ -6,9 +6,7 @@ from django.contrib.admin import AdminSite
 from django.urls import URLPattern, path
 
 from console.frame.access import Page
-from console.people import audit_logs as tenant_audit_logs
 from console.people import chooser, end_user, groups_and_roles, invitations
-from console.people import end_user_changes as changes
 from console.platform import audit_logs, directories, keys, servers, webhooks
 from console.signin import own_account, own_factors, views
 
@@ -36,15 +34,15 @@ SIGNED_IN: Final[Paths] = (
     ("my-sign-in/sessions/end-others/", "end_my_other_sessions", own_account.end_other_sessions),
     ("my-sign-in/sessions/<str:session_id>/end/", "end_my_session", own_account.end_session),
     ("inside/", "choose_tenant", chooser.chooser),
-    ("inside/people/register/", "register_person", changes.Register.as_view()),
+    ("inside/people/register/", "register_person", end_user.Register.as_view()),
     (_USER, "person", end_user.show),
-    (f"{_USER}edit/", "edit_person", changes.Edit.as_view()),
-    (f"{_USER}activity/", "person_activity", changes.SetActive.as_view()),
-    (f"{_USER}erase/", "erase_person", changes.Erase.as_view()),
-    (f"{_USER}factors/reset/", "reset_person_factors", changes.ResetFactors.as_view()),
-    (f"{_USER}enrollment-pass/", "issue_person_pass", changes.IssuePass.as_view()),
-    (f"{_USER}sessions/end/", "end_person_sessions", changes.EndSessions.as_view()),
-    (f"{_USER}sessions/<uuid:session_id>/end/", "end_person_session", changes.EndSession.as_view()),
+    (f"{_USER}edit/", "edit_person", end_user.Edit.as_view()),
+    (f"{_USER}activity/", "person_activity", end_user.SetActive.as_view()),
+    (f"{_USER}erase/", "erase_person", end_user.Erase.as_view()),
+    (f"{_USER}factors/reset/", "reset_person_factors", end_user.ResetFactors.as_view()),
+    (f"{_USER}enrollment-pass/", "issue_person_pass", end_user.IssuePass.as_view()),
+    (f"{_USER}sessions/end/", "end_person_sessions", end_user.EndSessions.as_view()),
+    (f"{_USER}sessions/<uuid:session_id>/end/", "end_person_session", end_user.EndSession.as_view()),
     (f"{_USER}groups/", "person_groups", groups_and_roles.EndUserGroups.as_view()),
     (f"{_USER}roles/", "person_roles", groups_and_roles.EndUserRoles.as_view()),
     (f"{_USER}groups/<uuid:group_id>/leave/", "leave_group", groups_and_roles.RemoveMember.as_view()),
@@ -63,7 +61,7 @@ SIGNED_IN: Final[Paths] = (
     ("inside/invitations/new/", "invite_person", invitations.Invite.as_view()),
     (f"{_INVITATION}resend/", "resend_invitation", invitations.Resend.as_view()),
     (f"{_INVITATION}cancel/", "cancel_invitation", invitations.Cancel.as_view()),
-    ("inside/trail/", "tenant_trail", tenant_audit_logs.listed),
+    ("inside/trail/", "tenant_trail", audit_logs.of_tenant),
     ("platform/signing-keys/", "signing_keys", keys.signing_keys),
     ("platform/signing-keys/rotate/", "signing_keys_rotate", keys.Rotate.as_view()),
     ("platform/signing-keys/<str:kid>/withdraw/", "signing_key_withdraw", keys.Withdraw.as_view()),

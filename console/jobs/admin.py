@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Arguments, Context, must_grant_tenant_admin, staff_at
 from console.frame.confirm import ConfirmView
+from console.frame.labels import state as state_label
 from console.frame.lists import ConsoleModelAdmin, column, uuid_or_none
 from console.frame.records import NOTHING
 from console.jobs.actions import run_job_again
@@ -21,13 +22,6 @@ from tenants.models import Tenant
 from tenants.states import State
 from userflow.sessions.assurance import Action
 
-STATE_NAMES = {
-    WAITING: _("waiting"),
-    RUNNING: _("running"),
-    DONE: _("done"),
-    FAILED: _("failed"),
-    INTERRUPTED: _("interrupted"),
-}
 # The rows of the assurance table for kinds of jobs.
 _ACTIONS = {job_kinds.PROVISION: Action.GRANT_ROLES, job_kinds.DELETE: Action.CHANGE_TENANT_STATE}
 STATE_COLOURS = {WAITING: "", RUNNING: "info", DONE: "success", FAILED: "danger", INTERRUPTED: "warning"}
@@ -96,7 +90,7 @@ class JobAdmin(ConsoleModelAdmin):
 
     shown_kind = column(_("Kind"), name_of)
     shown_about = column(_("Tenant"), lambda job: str(job.params.get("slug") or job.tenant_id or NOTHING))
-    shown_state = column(_("State"), lambda job: (job.status, str(STATE_NAMES[job.status])), badges=STATE_COLOURS)
+    shown_state = column(_("State"), lambda job: (job.status, state_label(job.status)), badges=STATE_COLOURS)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Context | None = None
@@ -119,7 +113,7 @@ class JobAdmin(ConsoleModelAdmin):
             "title": f"{name_of(job)}{f': {tenant.slug}' if tenant else ''}",
             "job": job,
             "state": state,
-            "state_name": STATE_NAMES[state],
+            "state_name": state_label(state),
             "has_workers": task_queue.has_workers(),
             "begun": ago(job.created_at),
             "colour": STATE_COLOURS[state],

@@ -12,9 +12,10 @@ from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
 from console.frame.access import Context, Staff, staff_at
+from console.frame.labels import state as state_label
 from console.metrics import plots, queries, tables
 from console.metrics.models import PlatformDay, TenantDay, TenantFigures
-from console.tenants.labels import STATE_COLOURS, state_label
+from console.tenants.labels import STATE_COLOURS
 from tenants.models import TenantDatabase
 from tenants.states import State
 

@@ -1,4 +1,4 @@
-"""The platform's audit log: searched page by page, and exported as a file.
+"""The audit logs of the platform and of the chosen tenant: searched page by page; the platform's is exported as a file too.
 
 Every page costs the same: it begins after an event's number and nothing is counted. Operators see the whole trail, tenant
 admins the events of their tenant.
@@ -25,7 +25,11 @@ from console.frame.access import Context, needs, staff_at
 from console.frame.confirm import ConfirmView
 from console.frame.forms import EventSearch, FormOptions, Line, Pick
 from console.frame.records import Cell, Table, Text, Tone, mono, render_page
-from userflow.audit.actions import PLATFORM, Filters, export_events, page_of_events
+from console.frame.tenant_pages import reading_purpose, tenant_page
+from console.people.end_user import with_actors
+from identity_platform.audit.writer import record_for_tenant
+from tenants.models import Tenant
+from userflow.audit.actions import PLATFORM, TENANT, Filters, export_events, page_of_events
 
 Event = Context
 
@@ -217,3 +221,35 @@ def _harmless(value: object) -> str:
         value = value.isoformat()
     text = "" if value is None else str(value)
     return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+@tenant_page("audit:read")
+def of_tenant(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    """Events that match the filters, newest first. Every page costs the same."""
+    form = EventSearch(request.GET)
+    asked = form.asked() if form.is_valid() else {}
+    record_for_tenant("audit.viewed", details={"console": True, "filters": sorted(asked)})
+    before = form.cleaned_data.get("before")
+    rows, following = page_of_events(
+        tenant_id=tenant.pk,
+        trail=TENANT,
+        limit=PAGE,
+        filters=form.filters(),
+        before=before,
+        purpose=reading_purpose(request),
+    )
+    return render_page(
+        request,
+        "console/people/audit_logs.html",
+        _("Audit log"),
+        {
+            "form": form,
+            "filtered": bool(asked),
+            "events": with_actors(rows, staff_at(request)),
+            "first": before is None,
+            "next": urlencode({**asked, "before": following}) if following else "",
+            "newest": urlencode(asked),
+            "sees_people": staff_at(request).may("endusers:read"),
+            "tenant": tenant,
+        },
+    )

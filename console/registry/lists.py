@@ -9,7 +9,7 @@ from console.frame.labels import STATES, labelled
 from console.frame.lists import BoundedPaginator, ChoiceFilter, ChosenTenantModelAdmin, Pages, column
 from console.frame.records import Text
 from console.frame.scope import tenant_at
-from console.registry import credential_pages, service_pages
+from console.registry import pages
 from registry.models import STATUSES, Service, ServiceCount
 
 _CREDENTIAL = "credentials/<uuid:credential_id>"
@@ -64,20 +64,20 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     sortable_by = ("name",)
     ordering = ("-created_at", "-id")
     own_pages = Pages(
-        show=service_pages.show,
-        add=service_pages.CreateService.as_view(),
+        show=pages.show,
+        add=pages.CreateService.as_view(),
         add_needs=("services:write",),
-        delete=service_pages.DeleteService.as_view(),
+        delete=pages.DeleteService.as_view(),
         key="service_id",
         of_one=(
-            ("service_edit", "edit", service_pages.EditService.as_view()),
-            ("credential_add", "credentials/add", credential_pages.AddCredential.as_view()),
-            ("credential_rotate", f"{_CREDENTIAL}/rotate", credential_pages.Rotate.as_view()),
-            ("credential_revoke", f"{_CREDENTIAL}/revoke", credential_pages.Revoke.as_view()),
-            ("credential_activate", f"{_CREDENTIAL}/activate", credential_pages.Activate.as_view()),
-            ("credential_expiry", f"{_CREDENTIAL}/expiry", credential_pages.Expiry.as_view()),
-            ("credential_delete", f"{_CREDENTIAL}/delete", credential_pages.DeleteCredential.as_view()),
-            ("credential_reveal", f"{_CREDENTIAL}/reveal", credential_pages.Reveal.as_view()),
+            ("service_edit", "edit", pages.EditService.as_view()),
+            ("credential_add", "credentials/add", pages.AddCredential.as_view()),
+            ("credential_rotate", f"{_CREDENTIAL}/rotate", pages.Rotate.as_view()),
+            ("credential_revoke", f"{_CREDENTIAL}/revoke", pages.Revoke.as_view()),
+            ("credential_activate", f"{_CREDENTIAL}/activate", pages.Activate.as_view()),
+            ("credential_expiry", f"{_CREDENTIAL}/expiry", pages.Expiry.as_view()),
+            ("credential_delete", f"{_CREDENTIAL}/delete", pages.DeleteCredential.as_view()),
+            ("credential_reveal", f"{_CREDENTIAL}/reveal", pages.Reveal.as_view()),
         ),
     )
 

@@ -10,10 +10,12 @@ from unfold.contrib.filters.admin import DropdownFilter
 from unfold.decorators import display
 
 from console.frame.access import Context, staff_at, staff_or_none
+from console.frame.labels import STATES
+from console.frame.labels import state as state_label
 from console.frame.lists import ChoiceFilter, ConsoleModelAdmin, column, uuid_or_none
 from console.frame.records import NOTHING, Text
 from console.tenants import changes, pages
-from console.tenants.labels import STATE_COLOURS, STATE_NAMES, is_current, size_label, state_label
+from console.tenants.labels import STATE_COLOURS, is_current, size_label
 from tenants.models import DatabaseServer, Tenant
 from tenants.schema import schema_version
 from tenants.states import State
@@ -23,7 +25,7 @@ class StateFilter(ChoiceFilter, DropdownFilter):  # type: ignore[misc]  # unfold
     title = _("state")
     parameter_name = "state"
     column = "database__status"
-    options = tuple((state.value, name) for state, name in STATE_NAMES.items() if state != State.DELETED)
+    options = tuple((state.value, STATES[state]) for state in State if state != State.DELETED)
 
 
 class ServerFilter(ChoiceFilter, DropdownFilter):  # type: ignore[misc]  # unfold has no types

@@ -1,7 +1,5 @@
 from typing import Final
 
-from django.utils.translation import gettext_lazy as _
-
 from tenants.models import Tenant
 from tenants.schema import schema_version
 from tenants.states import State
@@ -16,21 +14,6 @@ STATE_COLOURS: Final[dict[str, str]] = {
     State.FAILED: "danger",
     State.DELETING: "danger",
 }
-STATE_NAMES: Final = {
-    State.PROVISIONING: _("provisioning"),
-    State.ACTIVE: _("active"),
-    State.SUSPENDED: _("suspended"),
-    State.MIGRATING: _("migrating"),
-    State.MOVING: _("moving"),
-    State.FAILED: _("failed"),
-    State.DELETING: _("deleting"),
-    State.DELETED: _("deleted"),
-}
-
-
-def state_label(state: str) -> str:
-    """Return the translated label of a state."""
-    return str(STATE_NAMES[State(state)])
 
 
 def is_current(tenant: Tenant) -> bool:

@@ -9,13 +9,14 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from console.frame.access import Context, Staff, staff_at
+from console.frame.labels import state as state_label
 from console.frame.lists import uuid_or_none
 from console.frame.records import Button, render_page
 from console.frame.scope import chosen_tenant, may_see_tenant
 from console.jobs.models import Job
 from console.metrics.tables import linked, recent_events, when
 from console.tenants.job_kinds import KIND_NAMES
-from console.tenants.labels import STATE_COLOURS, is_current, size_label, state_label
+from console.tenants.labels import STATE_COLOURS, is_current, size_label
 from registry.models import Service, ServiceCount
 from tenants.fleet import MIGRATED
 from tenants.models import Tenant
