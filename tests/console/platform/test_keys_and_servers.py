@@ -63,7 +63,7 @@ def test_encryption_keys_page_shows_next_step(operator: Staff) -> None:
     stray = DataKey.objects.create(owner="00000000-0000-0000-0000-00000000c0de", ring_key_id="lost", wrapped=b"x")
     try:
         page = operator.get(ENCRYPTION)
-        assert page.context["record"].warning.startswith("Data keys are wrapped under lost")
+        assert page.context["warning"].startswith("Data keys are wrapped under lost")
         assert "would wrap 1 data key under" in page.text
     finally:
         stray.delete()
@@ -82,7 +82,7 @@ def test_servers_show_capacity_and_connections(operator: Staff, spare_server: Da
     page = operator.get(SERVERS).text
     assert ("main" in page, "db9.example.com" in page, "0 of 1000" in page) == (True, True, True)
     shown = operator.get(f"{SERVERS}{DatabaseServer.objects.get(name='main').pk}/")
-    used = next(cell.text for label, cell in shown.context["record"].facts if label == "Connections")
+    used = next(cell.text for label, cell in shown.context["cells"] if label == "Connections")
     assert int(used.split(" of ")[0]) >= 1
     assert "active" in shown.text
 

@@ -81,10 +81,10 @@ def test_send_test_delivers_event(head: Staff, home: TestTenant, endpoint: Webho
 def test_dead_letters_are_shown_and_replayed(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
     give_up(home, endpoint, 60)
     first = head.get(f"{at(endpoint)}?status=dead")
-    (table,) = first.context["record"].tables
+    (table,) = first.context["tables"]
     assert (len(table.rows), "refused" in first.text) == (50, True)
     older = next(button.link for button in table.buttons if "before" in button.link)
-    assert len(head.get(at(endpoint) + older).context["record"].tables[0].rows) == 10
+    assert len(head.get(at(endpoint) + older).context["tables"][0].rows) == 10
     assert send(head, home, at(endpoint, "replay/")).status_code == 302
     assert "60 messages are sent again." in head.get(at(endpoint)).text
     with in_tenant(home.id):

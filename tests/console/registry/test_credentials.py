@@ -79,11 +79,11 @@ def test_a_secret_may_be_an_object_or_have_several_lines(keeper: Staff, service:
     secret = {"user": "till", "password": 'pä"ss <b>'}
     add(keeper, service, name="object", secret=json.dumps(secret), is_object="on")
     page = revealed(keeper, service.credentials.get(name="object"))
-    assert json.loads(page.context["record"].more["secret"]) == secret
+    assert json.loads(page.context["secret"]) == secret
     assert "<b>" not in page.text
     add(keeper, service, name="lines", secret="-----BEGIN-----\r\nabc\r\n-----END-----\r\n")
     page = revealed(keeper, service.credentials.get(name="lines"))
-    assert page.context["record"].more["secret"] == "-----BEGIN-----\nabc\n-----END-----\n"
+    assert page.context["secret"] == "-----BEGIN-----\nabc\n-----END-----\n"
 
 
 @pytest.mark.parametrize(
