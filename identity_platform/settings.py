@@ -274,6 +274,8 @@ PASSWORD_RESET_URL = text("PASSWORD_RESET_URL", f"{BASE_URL}/password/reset")
 EMAIL_VERIFICATION_URL = text("EMAIL_VERIFICATION_URL", f"{BASE_URL}/email/verify")
 EMAIL_UNDO_URL = f"{BASE_URL}/email/undo"
 INVITATION_URL = text("INVITATION_URL", f"{BASE_URL}/invitations/accept")
+# The pages above for end users, where the operator has set one; else each tenant's hosted pages.
+END_USER_PAGES = {name: text(name) for name in ("PASSWORD_RESET_URL", "EMAIL_VERIFICATION_URL", "INVITATION_URL")}
 # How long the secret before the last one still works after a rotation.
 CLIENT_SECRET_OVERLAP_SECONDS = integer("CLIENT_SECRET_OVERLAP_SECONDS", 86400, most=30 * 86400)
 # Private networks that keys of clients (`jwks_uri`) are fetched from and logout tokens are sent to, comma-separated.

@@ -46,7 +46,7 @@ class TenantContext:
     @property
     def effective(self) -> EffectiveSettings:
         """The values of the settings that apply in this tenant."""
-        return effective(self.settings, tenant_name=self.name)
+        return effective(self.settings, tenant_name=self.name, slug=self.slug)
 
     def allows(self, purpose: Purpose) -> bool:
         """Return whether the state allows this."""

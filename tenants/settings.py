@@ -88,20 +88,30 @@ class EffectiveSettings(TypedDict):
 class Default(NamedTuple):
     """The value that applies while the tenant has not set one."""
 
-    # Takes what the tenant has set and the tenant's name.
-    of: Callable[[Mapping[str, object], str], object]
+    # Takes what the tenant has set, the tenant's name and its slug.
+    of: Callable[[Mapping[str, object], str, str], object]
     text: str
 
 
 def _fixed(value: object) -> Default:
-    return Default(lambda _own, _name: value, f"`{value if isinstance(value, str) else json.dumps(value)}`")
+    return Default(lambda _own, _name, _slug: value, f"`{value if isinstance(value, str) else json.dumps(value)}`")
 
 
 def _platform(variable: str) -> Default:
-    return Default(lambda _own, _name: getattr(platform, variable), f"the platform's `{variable}`")
+    return Default(lambda _own, _name, _slug: getattr(platform, variable), f"the platform's `{variable}`")
 
 
-def _origins(own: Mapping[str, object], _name: str) -> list[str]:
+def _hosted(variable: str, page: str) -> Default:
+    """The operator's page for end users of all tenants if there is one, else the hosted page of the tenant."""
+
+    def address(_own: Mapping[str, object], _name: str, slug: str) -> object:
+        # Without a tenant, in the API document, there is no address.
+        return platform.END_USER_PAGES[variable] or (f"{platform.BASE_URL}/t/{slug}/{page}" if slug else None)
+
+    return Default(address, f"the platform's `{variable}` if it is set, else the tenant's hosted page `/{page}`")
+
+
+def _origins(own: Mapping[str, object], _name: str, _slug: str) -> list[str]:
     rp_id = own.get("webauthn_rp_id")
     # The platform's origins cannot use a tenant's own RP ID.
     return [f"https://{rp_id}"] if rp_id and rp_id != platform.WEBAUTHN_RP_ID else list(platform.WEBAUTHN_ORIGINS)
@@ -144,7 +154,7 @@ _country = Pattern(COUNTRY, "Send a list of ISO 3166 two-letter codes.", max_len
 SETTINGS: Final[Mapping[str, Setting]] = {
     "issuer_name": Setting(
         Text(max_length=64, trim=True),
-        Default(lambda _own, name: name or None, "the tenant's name"),
+        Default(lambda _own, name, _slug: name or None, "the tenant's name"),
         _("Display name"),
         _("Name shown to users in mails, on the invitation page and in authenticator apps."),
     ),
@@ -246,25 +256,25 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "password_reset_url": Setting(
         _page(),
-        _platform("PASSWORD_RESET_URL"),
+        _hosted("PASSWORD_RESET_URL", "reset"),
         _("Password reset page"),
         _("Page of the tenant's application where end users set a new password. The token follows the #."),
     ),
     "email_verification_url": Setting(
         _page(),
-        _platform("EMAIL_VERIFICATION_URL"),
+        _hosted("EMAIL_VERIFICATION_URL", "verify-email"),
         _("Email verification page"),
         _("Page of the tenant's application where end users verify an email address. The token follows the #."),
     ),
     "invitation_url": Setting(
         _page(),
-        _platform("INVITATION_URL"),
+        _hosted("INVITATION_URL", "invitation"),
         _("Invitation page"),
         _("Page of the tenant's application where end users accept an invitation. The token follows the #."),
     ),
     "sms_countries": Setting(
         DistinctItems(_country, most=250),
-        Default(lambda _own, _name: list(platform.SMS_COUNTRIES) or None, "the platform's `SMS_COUNTRIES`"),
+        Default(lambda _own, _name, _slug: list(platform.SMS_COUNTRIES) or None, "the platform's `SMS_COUNTRIES`"),
         _("SMS countries"),
         _(
             "Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the "
@@ -276,10 +286,10 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 }
 
 
-def effective(own: Mapping[str, object], *, tenant_name: str = "") -> EffectiveSettings:
+def effective(own: Mapping[str, object], *, tenant_name: str = "", slug: str = "") -> EffectiveSettings:
     """Return every setting with the value that applies: `own`, what the tenant has set, or the default."""
     found = {
-        name: setting.default.of(own, tenant_name) if own.get(name) is None else own[name]
+        name: setting.default.of(own, tenant_name, slug) if own.get(name) is None else own[name]
         for name, setting in SETTINGS.items()
     }
     return cast(EffectiveSettings, found)
@@ -362,5 +372,5 @@ def _property(setting: Setting, *, nullable: bool) -> dict[str, object]:
         found["type"] = [found["type"], "null"]
         if isinstance(setting.field, Choice):
             found["enum"] = [*setting.field.choices, None]
-    default = setting.default.of({}, "")
+    default = setting.default.of({}, "", "")
     return found | {"description": str(setting.meaning)} | ({} if default is None else {"default": default})

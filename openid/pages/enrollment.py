@@ -83,7 +83,8 @@ class ChooseFactorPage(EnrollmentPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Show the kinds."""
-        return self.page("enroll", _("Protect your account"), {**self.application(), "who": self.who.email})
+        context = {**self.application(), "who": self.who.email, "waits": self.waits or bool(self.handle)}
+        return self.page("enroll", _("Protect your account"), context)
 
 
 class NewAppPage(EnrollmentPage):

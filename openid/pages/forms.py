@@ -196,7 +196,15 @@ class NameForm(PageForm):
     name = Line(label=_("Your name"), required=False, max_length=255, widget=forms.TextInput({"autocomplete": "name"}))
 
 
-class RegisterForm(NewPasswordForm, NameForm):
+class FirstPasswordForm(NewPasswordForm):
+    """The password of a new account."""
+
+    def __init__(self, *arguments: Any, least: int, **options: Any) -> None:
+        super().__init__(*arguments, least=least, **options)
+        self.fields["password"].label = _("Password")
+
+
+class RegisterForm(FirstPasswordForm, NameForm):
     """A new account."""
 
     email = EmailField()
@@ -228,7 +236,7 @@ class ResetForm(NewPasswordForm):
     field_order = ["token", "password"]
 
 
-class InvitationForm(NewPasswordForm, NameForm):
+class InvitationForm(FirstPasswordForm, NameForm):
     """An account for an invited user."""
 
     token = MailedTokenField()

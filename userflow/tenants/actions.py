@@ -124,7 +124,7 @@ def _existing() -> "QuerySet[Tenant]":
 def read_settings(*, tenant_id: UUID) -> tuple[dict[str, object], EffectiveSettings]:
     """Return the tenant's own settings, and every setting with its effective value. Raises UnknownTenant."""
     tenant = lookup.find(tenant_id)
-    return tenant.settings, effective(tenant.settings, tenant_name=tenant.name)
+    return tenant.settings, effective(tenant.settings, tenant_name=tenant.name, slug=tenant.slug)
 
 
 def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) -> Tenant:

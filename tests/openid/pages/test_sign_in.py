@@ -1,27 +1,7 @@
 """Sign-in at the hosted pages over HTTP, as a browser without a script does it."""
 
-from typing import Any
-
-from tests.openid.pages.visitor import Visitor
-from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
+from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.world import TestTenant
-
-
-def begin(visitor: Visitor, **asked: Any) -> Application:
-    """Send the browser to the authorization endpoint as an application does."""
-    fields = asked.pop("client", {"first_party": True})
-    app = Application(visitor.tenant, register_application(visitor.tenant, **fields))
-    app.browser.client, app.browser.address = visitor.client, visitor.address
-    visitor.page = app.authorize(**asked)
-    visitor._follow()
-    return app
-
-
-def code_of(page: Any) -> str:
-    """Return the code that the application gets."""
-    assert page.status_code == 303, page.content
-    assert page.headers["Location"].startswith(CALLBACK)
-    return query_of(page.headers["Location"])["code"]
 
 
 def test_password_leads_to_application(tenant: TestTenant) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from django.test import Client
 
 from openid.browser import SESSION, cookie_name
+from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
 from tests.world import PASSWORD, TestTenant, User, new_client, unique_ip
 
 _TOKEN = re.compile(r'name="form_token" value="([^"]+)"')
@@ -79,3 +80,20 @@ class Visitor:
         self.sends(email=user.email)
         assert self.at == "signin/password", self.text
         return self.sends(password=password)
+
+
+def begin(visitor: Visitor, **asked: Any) -> Application:
+    """Send the browser to the authorization endpoint as an application does."""
+    fields = asked.pop("client", {"first_party": True})
+    app = Application(visitor.tenant, register_application(visitor.tenant, **fields))
+    app.browser.client, app.browser.address = visitor.client, visitor.address
+    visitor.page = app.authorize(**asked)
+    visitor._follow()
+    return app
+
+
+def code_of(page: Any) -> str:
+    """Return the code that the application gets."""
+    assert page.status_code == 303, page.content
+    assert page.headers["Location"].startswith(CALLBACK)
+    return query_of(page.headers["Location"])["code"]

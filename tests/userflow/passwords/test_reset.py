@@ -72,7 +72,7 @@ def test_reset_mail_has_link_and_token_stored_hashed(tenant: TestTenant) -> None
     person = tenant.register()
     token = ask(tenant, person)
     sent = mails_to(person.email)[-1]
-    assert f"http://localhost:8000/password/reset#realm=enduser&token={token}" in sent.body
+    assert f"http://localhost:8000/t/{tenant.slug}/reset#realm=enduser&token={token}" in sent.body
     assert sent.extra_headers["Auto-Submitted"] == "auto-generated"
     with in_tenant(tenant.id):
         ticket = EndUserTicket.objects.get(user_id=person.id, purpose="password_reset")

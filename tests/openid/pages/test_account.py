@@ -1,0 +1,223 @@
+"""Account pages over HTTP: changes obey the proof policy, and act on the own account only."""
+
+import re
+from typing import Any
+from uuid import uuid4
+
+from tenants.context import in_tenant
+from tenants.models import Tenant
+from tests.mfa.people import TestUser, new_user
+from tests.openid.pages.visitor import Visitor, begin, code_of
+from tests.userflow.mailbox import mails_to
+from tests.world import PASSWORD, TestTenant, User
+from userflow.accounts.models import EndUser
+from userflow.accounts.session_models import EndUserSession
+
+NEW = "another horse 8 battery"
+
+
+def signed_in(tenant: TestTenant, user: User | None = None) -> Visitor:
+    visitor = Visitor(tenant)
+    visitor.signs_in(user or tenant.register())
+    assert visitor.at == "account"
+    return visitor
+
+
+def row_of(user: User, tenant: TestTenant) -> EndUser:
+    with in_tenant(tenant.id):
+        return EndUser.objects.get(pk=user.id)
+
+
+def test_account_needs_a_session(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    for path in (
+        "account",
+        "account/security",
+        "account/data",
+        "account/devices",
+        f"account/remove/{uuid4()}",
+        "signout",
+    ):
+        visitor.opens(path)
+        assert visitor.at == "signin"
+
+
+def test_name_is_changed(tenant: TestTenant) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    visitor.sends(name="Nina New")
+    assert "Your changes are saved." in visitor.words
+    assert row_of(user, tenant).name == "Nina New"
+
+
+def test_password_change_asks_for_a_proof(tenant: TestTenant) -> None:
+    user = tenant.register()
+    elsewhere, visitor = signed_in(tenant, user), signed_in(tenant, user)
+    visitor.opens("account/password")
+    assert visitor.at == "step-up"
+    visitor.sends(password="wrong password 1")
+    assert visitor.page.status_code == 400
+    visitor.sends(password=PASSWORD)
+    assert visitor.at == "account/password"
+    visitor.sends(password="short")
+    assert visitor.page.status_code == 400
+    visitor.sends(password=NEW)
+    assert visitor.at == "account/security"
+    elsewhere.opens("account")
+    assert elsewhere.at == "signin"
+    assert tenant.sign_in(User(user.id, user.email, password=NEW))
+
+
+def test_proof_works_once(tenant: TestTenant) -> None:
+    visitor = signed_in(tenant)
+    visitor.opens("account/password")
+    visitor.sends(password=PASSWORD)
+    visitor.sends(password=NEW)
+    visitor.opens("account/password")
+    assert visitor.at == "step-up"
+
+
+def test_new_address_gets_a_mail(tenant: TestTenant) -> None:
+    user = tenant.register()
+    visitor, new = signed_in(tenant, user), f"new-{user.email}"
+    visitor.opens("account/email")
+    visitor.sends(password=PASSWORD)
+    visitor.sends(email=new)
+    assert visitor.at == "account"
+    assert mails_to(new, "verify")
+
+
+def with_app(tenant: TestTenant) -> tuple[Visitor, TestUser]:
+    person, visitor = new_user(tenant).enrol_totp(), Visitor(tenant)
+    visitor.opens("signin")
+    visitor.sends(email=person.email)
+    visitor.sends(password=PASSWORD)
+    visitor.sends(code=person.code(1))
+    assert visitor.at == "account"
+    return visitor, person
+
+
+def test_factor_is_removed_after_a_step_up(tenant: TestTenant) -> None:
+    visitor, person = with_app(tenant)
+    visitor.opens("account/security")
+    link = re.search(r"account/remove/[0-9a-f-]{36}", visitor.text)
+    assert link
+    visitor.opens(link[0])
+    assert visitor.at == "step-up"
+    visitor.opens(f"step-up?next={link[0].removeprefix('account/')}&method=backup_code")
+    visitor.sends(backup_code=person.backup_codes[0])
+    assert visitor.at == link[0]
+    visitor.sends()
+    assert visitor.at == "account/security"
+    assert person.row().mfa_methods == []
+
+
+def test_new_backup_codes_replace_the_old_ones(tenant: TestTenant) -> None:
+    visitor, person = with_app(tenant)
+    visitor.opens("account/security")
+    visitor.sends("account/backup-codes")
+    new = re.findall(r"<code>([^<]+)</code>", visitor.text)
+    assert len(new) == 10
+    assert set(new).isdisjoint(person.backup_codes)
+
+
+def test_devices_are_signed_out(tenant: TestTenant) -> None:
+    user = tenant.register()
+    other, visitor = signed_in(tenant, user), signed_in(tenant, user)
+    visitor.opens("account/devices")
+    (session,) = re.findall(r'name="session" value="([^"]+)"', visitor.text)
+    visitor.sends(session=session)
+    other.opens("account")
+    assert other.at == "signin"
+    assert visitor.opens("account").status_code == 200
+    assert visitor.at == "account"
+
+
+def test_session_of_another_user_cannot_be_ended(tenant: TestTenant) -> None:
+    victim, attacker = tenant.register(), tenant.register()
+    other, _, visitor = signed_in(tenant, victim), signed_in(tenant, attacker), signed_in(tenant, attacker)
+    with in_tenant(tenant.id):
+        session = EndUserSession.objects.get(user_id=victim.id, ended_at=None)
+    visitor.opens("account/devices")
+    visitor.sends(session=str(session.pk))
+    assert visitor.page.status_code == 404
+    other.opens("account")
+    assert other.at == "account"
+
+
+def test_consent_is_asked_once_and_revoked(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    app = begin(visitor, client={}, scope="openid profile email")
+    visitor.sends(email=user.email)
+    visitor.sends(password=PASSWORD)
+    assert visitor.at == "consent"
+    assert "See your e-mail address" in visitor.words
+    assert code_of(visitor.sends(allow="1"))
+    visitor.page = app.authorize(scope="openid profile email")
+    assert code_of(visitor.page)
+    visitor.opens("account/applications")
+    assert "Shop" in visitor.words
+    visitor.sends(client=app.client["client_id"])
+    assert "No application has access" in visitor.words
+    visitor.page = app.authorize(scope="openid profile email")
+    visitor._follow()
+    assert visitor.at == "consent"
+
+
+def test_denied_consent_returns_an_error(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    begin(visitor, client={})
+    visitor.sends(email=user.email)
+    visitor.sends(password=PASSWORD)
+    response = visitor.sends(deny="1")
+    assert "error=access_denied" in response.headers["Location"]
+
+
+def test_select_account_offers_another_one(tenant: TestTenant) -> None:
+    user, second = tenant.register(), tenant.register()
+    visitor = signed_in(tenant, user)
+    begin(visitor, prompt="select_account")
+    assert visitor.at == "select-account"
+    assert user.email in visitor.words
+    query = visitor.page.request["QUERY_STRING"]
+    assert code_of(visitor.sends())
+    begin(visitor, prompt="select_account")
+    query = visitor.page.request["QUERY_STRING"]
+    visitor.opens(f"signin?another=1&{query}")
+    visitor.sends(email=second.email)
+    assert code_of(visitor.sends(password=PASSWORD))
+
+
+def test_data_is_a_file(tenant: TestTenant) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    response = visitor.opens("account/data")
+    assert "attachment" in response.headers["Content-Disposition"]
+    data: dict[str, Any] = response.json()
+    assert data["profile"]["email"] == user.email
+    assert [one["client_id"] for one in data["sessions"]] == [None]
+
+
+def test_account_is_deleted_where_the_tenant_allows_it(new_tenant: Any) -> None:
+    tenant = new_tenant()
+    tenant.register()
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    assert visitor.opens("account/delete").status_code == 404
+    Tenant.objects.filter(pk=tenant.id).update(settings={"account_deletion": "on"})
+    visitor.opens("account/delete")
+    visitor.sends(password=PASSWORD)
+    assert visitor.at == "account/delete"
+    visitor.sends()
+    assert "Your account is deleted." in visitor.words
+    with in_tenant(tenant.id):
+        assert not EndUser.objects.filter(pk=user.id).exists()
+
+
+def test_sign_out_ends_the_session(tenant: TestTenant) -> None:
+    visitor = signed_in(tenant)
+    visitor.opens("signout")
+    visitor.sends()
+    assert visitor.at == "signin"
+    assert "You are signed out." in visitor.words
+    assert visitor.session is None

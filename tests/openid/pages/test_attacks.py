@@ -1,0 +1,176 @@
+"""Attacks on the hosted pages: forged forms, foreign cookies and handles, frames, open redirects."""
+
+from collections.abc import Callable
+
+from django.test import override_settings
+
+from openid.browser import BROWSER, SESSION, STEPS, cookie_name
+from tenants.models import TenantDatabase
+from tests.openid.pages.visitor import Visitor, begin, code_of
+from tests.world import PASSWORD, TestTenant
+
+
+def policy(visitor: Visitor) -> dict[str, str]:
+    text = visitor.page.headers["Content-Security-Policy"]
+    return dict(part.strip().split(" ", 1) for part in text.split(";"))
+
+
+def test_every_page_keeps_frames_scripts_and_caches_out(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    for path in ("signin", "register", "forgot", "reset", "verify-email", "invitation", "consent", "/t/none/signin"):
+        visitor.opens(path)
+        headers, rules = visitor.page.headers, policy(visitor)
+        assert rules["default-src"] == "'none'"
+        assert rules["frame-ancestors"] == "'none'"
+        assert rules["base-uri"] == "'none'"
+        assert rules["form-action"] == "'self'"
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert headers["X-Frame-Options"] == "DENY"
+        assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Cache-Control"] == "no-store"
+
+
+def test_nonce_is_new_for_every_response(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    rules = []
+    for _ in range(2):
+        visitor.opens("signin")
+        rules.append(policy(visitor)["script-src"])
+        assert rules[-1].removeprefix("'nonce-").removesuffix("'") in visitor.text
+    assert rules[0] != rules[1]
+
+
+def test_form_may_lead_to_the_application_only(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    begin(visitor)
+    assert policy(visitor)["form-action"] == "'self' https://app.example.com"
+
+
+def test_login_csrf_is_rejected(tenant: TestTenant) -> None:
+    attacker, victim, user = Visitor(tenant), Visitor(tenant), tenant.register()
+    attacker.opens("signin")
+    attacker.sends(email=user.email)
+    victim.opens("signin")
+    # The attacker's own form, sent by the victim's browser.
+    victim.page = attacker.page
+    victim.sends("signin/password", password=PASSWORD)
+    assert victim.page.status_code == 403
+    assert victim.session is None
+    assert "Open it again." in victim.words
+
+
+def test_form_of_another_site_is_rejected(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    visitor.opens("signin")
+    visitor.client.defaults["HTTP_SEC_FETCH_SITE"] = "cross-site"
+    visitor.sends(email="a@example.com")
+    assert visitor.page.status_code == 403
+
+
+def test_form_without_cookies_is_rejected(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    visitor.opens("signin")
+    visitor.client.cookies.clear()
+    visitor.sends(email="a@example.com")
+    assert visitor.page.status_code == 403
+
+
+def test_form_from_before_sign_in_is_rejected_after_it(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    visitor.opens("signin")
+    before = visitor.page
+    visitor.signs_in(user)
+    visitor.page = before
+    assert visitor.sends(email="a@example.com").status_code == 403
+
+
+def test_session_cookie_is_new_at_every_sign_in(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    fixed = "A" * 43
+    visitor.client.cookies[cookie_name(SESSION, tenant.id)] = fixed
+    visitor.signs_in(user)
+    first = visitor.session
+    assert first not in (None, fixed)
+    visitor.opens("signin?another=1")
+    visitor.sends(email=user.email)
+    visitor.sends(password=PASSWORD)
+    assert visitor.session not in (None, first)
+    # The earlier session has ended.
+    other = Visitor(tenant)
+    other.client.cookies[cookie_name(SESSION, tenant.id)] = first or ""
+    other.opens("account")
+    assert other.at == "signin"
+
+
+def test_cookies_of_another_tenant_mean_nothing(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    visitor.opens("signin")
+    visitor.sends(email=user.email)
+    steps = visitor.client.cookies[cookie_name(STEPS, tenant.id)].value
+    visitor.sends(password=PASSWORD)
+    elsewhere = Visitor(other_tenant)
+    for kind, value in ((SESSION, visitor.session or ""), (STEPS, steps)):
+        elsewhere.client.cookies[cookie_name(kind, other_tenant.id)] = value
+    elsewhere.opens("account")
+    assert elsewhere.at == "signin"
+    elsewhere.opens("signin/password")
+    assert elsewhere.at == "signin"
+
+
+def test_handle_of_another_browser_is_rejected(tenant: TestTenant) -> None:
+    attacker, victim, user = Visitor(tenant), Visitor(tenant), tenant.register()
+    begin(attacker)
+    query = attacker.page.request["QUERY_STRING"]
+    victim.signs_in(user)
+    for path in ("signin", "continue", "consent", "select-account"):
+        victim.opens(f"{path}?{query}")
+        assert victim.page.status_code == 400, path
+        assert "Location" not in victim.page.headers
+
+
+def test_no_parameter_redirects_elsewhere(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    visitor.signs_in(user)
+    for query in ("next=https://evil.example.com", "next=//evil.example.com", "redirect_uri=https://evil.example.com"):
+        visitor.opens(f"step-up?{query}")
+        visitor.sends(password=PASSWORD)
+        assert visitor.at == "account"
+
+
+def test_cookies_are_host_only_secure_and_unreadable(tenant: TestTenant) -> None:
+    with override_settings(COOKIE_PREFIX="__Host-", SESSION_COOKIE_SECURE=True):
+        visitor, user = Visitor(tenant), tenant.register()
+        visitor.signs_in(user)
+        visitor.sends(name="A name")
+        visitor.opens("signin?another=1")
+        visitor.sends(email=user.email)
+        for kind in (SESSION, BROWSER, STEPS):
+            name = cookie_name(kind, tenant.id)
+            assert name.startswith("__Host-")
+            morsel = visitor.client.cookies[name]
+            assert (morsel["secure"], morsel["httponly"], morsel["path"], morsel["domain"]) == (True, True, "/", "")
+            assert morsel["samesite"] == "Lax"
+
+
+def test_code_needs_the_browser_of_the_request(tenant: TestTenant) -> None:
+    first, second, user = Visitor(tenant), Visitor(tenant), tenant.register()
+    begin(first)
+    query = first.page.request["QUERY_STRING"]
+    second.signs_in(user)
+    assert second.opens(f"continue?{query}").status_code == 400
+    first.sends(email=user.email)
+    assert code_of(first.sends(password=PASSWORD))
+
+
+def test_unknown_and_suspended_tenants_say_so(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    visitor = Visitor(tenant)
+    visitor.opens("/t/not-there/signin")
+    assert visitor.page.status_code == 404
+    assert "There is no sign-in page at this address." in visitor.words
+    user = tenant.register()
+    TenantDatabase.objects.filter(pk=tenant.id).update(status="suspended")
+    visitor.signs_in(user)
+    assert visitor.page.status_code == 403
+    assert "Signing in is paused here" in visitor.words

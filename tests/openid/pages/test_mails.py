@@ -1,0 +1,128 @@
+"""Pages that mails lead to, and registration: the user ends where the application asked."""
+
+import secrets
+from collections.abc import Callable
+
+from tenants.models import Tenant
+from tests.openid.pages.visitor import Visitor, begin, code_of
+from tests.userflow.invitations.test_invitations import invite
+from tests.userflow.mailbox import code_in, mails_to, token_in
+from tests.userflow.passwords.test_reset import mails_to as reset_mails_to
+from tests.userflow.passwords.test_reset import token_in as reset_token_in
+from tests.world import PASSWORD, TestTenant
+
+NEW = "another horse 8 battery"
+
+
+def new_address() -> str:
+    return f"new-{secrets.token_hex(6)}@example.com"
+
+
+def test_register_leads_to_application(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    begin(visitor)
+    visitor.opens(f"register?{visitor.page.request['QUERY_STRING']}")
+    form = {"name": "Nora", "email": new_address()}
+    visitor.sends(**form, password="short")
+    assert visitor.page.status_code == 400
+    assert 'id="id_password_error"' in visitor.text
+    assert code_of(visitor.sends(**form, password=PASSWORD))
+
+
+def test_register_of_taken_address_is_rejected(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    tenant.sign_in(user)
+    visitor.opens("register")
+    visitor.sends(email=user.email, password=PASSWORD)
+    assert visitor.page.status_code == 409
+    assert "already an account" in visitor.words
+
+
+def test_closed_registration_shows_an_error(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    Tenant.objects.filter(pk=tenant.id).update(settings={"self_registration": False})
+    visitor = Visitor(tenant)
+    visitor.opens("signin")
+    assert "Create an account" not in visitor.words
+    visitor.opens("register")
+    assert visitor.page.status_code == 400
+    assert "Ask for an invitation" in visitor.words
+
+
+def test_reset_leads_to_application(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    begin(visitor)
+    visitor.sends(email=user.email)
+    visitor.opens(f"forgot?{visitor.page.request['QUERY_STRING']}")
+    visitor.sends(email=user.email)
+    assert "a mail with a link is on its way" in visitor.words
+    (sent,) = reset_mails_to(user.email)
+    assert f"/t/{tenant.slug}/reset#" in sent.body
+    # The link of the mail does not carry the request.
+    visitor.opens("reset")
+    visitor.sends(token=reset_token_in(sent), password="short")
+    assert visitor.page.status_code == 400
+    visitor.sends(token=f"https://id.example.com/x#realm=enduser&token={reset_token_in(sent)}", password=NEW)
+    assert visitor.at == "signin/password"
+    assert "Your new password is saved." in visitor.words
+    assert code_of(visitor.sends(password=NEW))
+
+
+def test_forgot_of_unknown_address_gets_the_same_page(tenant: TestTenant) -> None:
+    visitor, email = Visitor(tenant), new_address()
+    visitor.opens("forgot")
+    visitor.sends(email=email)
+    assert "a mail with a link is on its way" in visitor.words
+    assert reset_mails_to(email) == []
+
+
+def test_required_verification_by_code_leads_to_application(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    visitor, email = Visitor(tenant), new_address()
+    begin(visitor)
+    visitor.opens(f"register?{visitor.page.request['QUERY_STRING']}")
+    visitor.sends(email=email, password=PASSWORD)
+    assert visitor.at == "verify-email"
+    assert visitor.session is None
+    (sent,) = mails_to(email, "verify")
+    assert f"/t/{tenant.slug}/verify-email#token={token_in(sent)}" in sent.body
+    visitor.sends(email=email, code="000000" if code_in(sent) != "000000" else "111111")
+    assert "invalid or has expired" in visitor.words
+    visitor.sends(email=email, code=code_in(sent))
+    assert visitor.at == "signin/password"
+    assert code_of(visitor.sends(password=PASSWORD))
+
+
+def test_link_verifies_address_of_signed_in_user(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    visitor.signs_in(user)
+    (sent,) = mails_to(user.email, "verify")
+    visitor.opens("verify-email")
+    visitor.sends(token=token_in(sent))
+    assert visitor.at == "account"
+    assert "Your e-mail address is verified." in visitor.words
+
+
+def test_invitation_creates_user_and_signs_in(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    invitation = invite(tenant, "end_user")
+    (sent,) = mails_to(invitation["email"], "invited")
+    assert f"/t/{tenant.slug}/invitation#token=" in sent.body
+    elsewhere = Visitor(other_tenant)
+    elsewhere.opens("invitation")
+    elsewhere.sends(token=token_in(sent), password=PASSWORD)
+    assert elsewhere.page.status_code == 400
+    visitor = Visitor(tenant)
+    visitor.opens("invitation")
+    visitor.sends(token=token_in(sent), name="Ina", password=PASSWORD)
+    assert visitor.at == "account"
+    assert "Ina" in visitor.text
+
+
+def test_tenants_own_page_stays_in_mails(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    own = "https://shop.example.com/verify"
+    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification_url": own})
+    user = tenant.register()
+    (sent,) = mails_to(user.email, "verify")
+    assert f"{own}#token=" in sent.body
