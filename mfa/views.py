@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial, wraps
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 from uuid import UUID
 
 from django.http.response import HttpResponseBase
@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import ApiError, NotAllowed, ValidationFailed
-from identity_platform.api.views import ApiViewSet, Contract, Shape, View, endpoint
+from identity_platform.api.views import ApiViewSet, Arguments, Contract, Shape, View, endpoint
 from mfa import factors, passes, serializers
 from mfa.caller import Caller
 from mfa.completion import Verified
@@ -52,7 +52,7 @@ class FactorViewSet(ApiViewSet):
 
     def arguments(
         self, *, proof: bool = False, but: str = "", unknown_tenant: type[ApiError] = UnknownTenant
-    ) -> dict[str, Any]:
+    ) -> Arguments:
         """Return the arguments of the use case: the fields of the body, the tenant (None for admin users) and the caller.
 
         With `proof` its fields are the caller's, except `but`, which means something else there. Raises TenantMismatch (403)
@@ -143,7 +143,7 @@ class FactorRecoveryViewSet(ApiViewSet):
     permission_classes = [needs(FACTORS, OPERATOR, ADMIN)]
     realm: ClassVar[Realm] = END_USERS
 
-    def _arguments(self, request: Request) -> dict[str, Any]:
+    def _arguments(self, request: Request) -> Arguments:
         asked = self.asked()
         tenant_id = tenant_at(request, asked.pop("tenant_id")) if self.realm is END_USERS else None
         return {"realm": self.realm, "tenant_id": tenant_id, "by": principal_at(request), **asked}

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from django.contrib import messages
@@ -37,8 +37,6 @@ SEEN_EVERY_SECONDS: Final = 60
 Page = Callable[..., HttpResponse]
 # The context of a template, or other named values of a page.
 Context = dict[str, object]
-# Of an action, which checks them.
-Arguments = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

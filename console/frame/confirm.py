@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.generic import FormView
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from console.frame.access import Arguments, Context, Page, Staff, require
+from console.frame.access import Context, Page, Staff, require
 from console.frame.forms import FormOptions
 from console.frame.records import Text, secret_page
 from console.frame.scope import tenant_at
@@ -21,6 +21,7 @@ from console.frame.step_up import step_up_first, to_step_up
 from console.frame.tenant_pages import form_of_another_tenant, render_in_tenant
 from identity_platform.api.errors import ApiError
 from identity_platform.api.handlers import note_rejection
+from identity_platform.api.views import Arguments
 from tenants.models import Tenant
 from userflow.errors import InsufficientAuthentication
 from userflow.sessions.assurance import Action

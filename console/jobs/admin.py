@@ -7,7 +7,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Arguments, Context, must_grant_tenant_admin, staff_at
+from console.frame.access import Context, must_grant_tenant_admin, staff_at
 from console.frame.confirm import ConfirmView
 from console.frame.labels import state as state_label
 from console.frame.lists import ConsoleModelAdmin, column, uuid_or_none
@@ -18,6 +18,7 @@ from console.metrics.tables import ago
 from console.tenants import job_kinds
 from console.tenants.job_kinds import KIND_NAMES
 from identity_platform import task_queue
+from identity_platform.api.views import Arguments
 from tenants.models import Tenant
 from tenants.states import State
 from userflow.sessions.assurance import Action

@@ -13,12 +13,13 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from console.frame.access import Arguments, Context, Staff, staff_at
+from console.frame.access import Context, Staff, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView, TenantConfirmView, TypedDeleteView
 from console.frame.records import Text, render_page
 from console.frame.tenant_pages import reading_purpose, tenant_page
 from console.people import forms
 from console.signin.lost_factors import IssuePassView, ResetFactorsView
+from identity_platform.api.views import Arguments
 from identity_platform.audit.models import TenantEvent
 from identity_platform.audit.writer import record_for_tenant
 from mfa import factors

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from console.frame.access import Arguments, Context, staff_at
+from console.frame.access import Context, staff_at
 from console.frame.confirm import CreateView, EditView, RowView, TenantConfirmView, TypedDeleteView
 from console.frame.records import Text, render_page
 from console.frame.tenant_pages import tenant_page
@@ -21,6 +21,7 @@ from console.people.end_user import EndUserConfirmView
 from console.people.lists import found as found_in
 from console.people.lists import matching
 from identity_platform.api.errors import NotFound
+from identity_platform.api.views import Arguments
 from identity_platform.audit.writer import record_for_tenant
 from tenants.context import tenant_atomic
 from tenants.models import Tenant

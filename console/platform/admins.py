@@ -10,7 +10,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from console.frame.access import Arguments, Context, Staff, needs, staff_at
+from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView
 from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
 from console.frame.scope import chosen_tenant
@@ -19,6 +19,7 @@ from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, Recor
 from console.signin.lost_factors import IssuePassView, ResetFactorsView
 from console.signin.proofs import ProofConfirmView, proof_in
 from console.signin.views import agent
+from identity_platform.api.views import Arguments
 from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import AdminUser
 from userflow.accounts.realms import ADMINS

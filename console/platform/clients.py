@@ -8,12 +8,13 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Arguments, Staff, needs, staff_at
+from console.frame.access import Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView, SecretView
 from console.frame.records import NOTHING, Button, Cell, Text, Tone, buttons_to, moment, record_page
 from console.frame.scope import tenant_at
 from console.platform.client_configuration import configuration_of
 from console.platform.forms import ClientChangesForm, ClientForm, OverlapForm
+from identity_platform.api.views import Arguments
 from tenants.issuers import issuer_at
 from userflow.accounts.grant_types import grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, Client

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from console.frame import labels
-from console.frame.access import Arguments, Context, Staff, needs, staff_at
+from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, DeleteView, EditView, RowView
 from console.frame.records import (
     Button,
@@ -27,6 +27,7 @@ from console.frame.records import (
 )
 from console.frame.scope import tenant_at
 from console.platform.forms import ScheduleForm, SyncForm
+from identity_platform.api.views import Arguments
 from userflow.directory import actions, synchronising
 from userflow.directory.models import (
     FAILED,

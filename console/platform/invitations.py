@@ -10,11 +10,12 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from console.frame import labels
-from console.frame.access import Arguments, Context, needs, staff_at
+from console.frame.access import Context, needs, staff_at
 from console.frame.confirm import ConfirmView, RowView
 from console.frame.records import Cell, Tone, buttons_to, mono, record_page
 from console.frame.scope import chosen_tenant
 from console.platform.forms import InvitationForm
+from identity_platform.api.views import Arguments
 from userflow.invitations import actions
 from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation, EndUserInvitation
 from userflow.sessions.assurance import Action

@@ -10,11 +10,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Arguments, Context, needs, staff_at
+from console.frame.access import Context, needs, staff_at
 from console.frame.confirm import RowView
 from console.frame.labels import state as state_label
 from console.frame.records import Button, Cell, Table, Tone, mono, record_page
 from console.platform.forms import ServerForm
+from identity_platform.api.views import Arguments
 from tenants import servers
 from tenants.capacity import change_database_server
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase

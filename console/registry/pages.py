@@ -17,12 +17,13 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from console.frame import labels
-from console.frame.access import Arguments, Context, Staff, needs, staff_at
+from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView
 from console.frame.forms import Reason
 from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page, secret_page
 from console.frame.scope import tenant_at
 from console.registry.forms import CredentialForm, ExpiryForm, SecretForm, ServiceForm
+from identity_platform.api.views import Arguments
 from registry import actions
 from registry.models import ACTIVE, EXPIRED, REVOKED, Service, ServiceCredential
 from tenants import lookup

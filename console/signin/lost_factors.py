@@ -7,10 +7,11 @@ from django.forms import Form
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Arguments, Context
+from console.frame.access import Context
 from console.frame.confirm import RowView
 from console.frame.forms import Pick, Reason
 from console.frame.records import moment, secret_page
+from identity_platform.api.views import Arguments
 from mfa.factors import reset_factors
 from mfa.passes import EnrollmentPass, issue_enrollment_pass
 from userflow.accounts.models import AdminUser, EndUser

@@ -7,7 +7,7 @@ from django.forms import Form
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Arguments, Context, must_grant_tenant_admin
+from console.frame.access import Context, must_grant_tenant_admin
 from console.frame.confirm import ConfirmView, EditView, RowView, TypedName
 from console.frame.records import Text
 from console.jobs.actions import begin_job
@@ -16,6 +16,7 @@ from console.tenants import job_kinds
 from console.tenants.forms import DeletionForm, ProvisionForm, SettingsForm
 from console.tenants.pages import tenant_at
 from identity_platform.api.errors import ValidationFailed
+from identity_platform.api.views import Arguments
 from tenants.errors import RelyingPartyTaken
 from tenants.models import Tenant
 from tenants.settings import SETTINGS

@@ -14,6 +14,8 @@ from identity_platform.api.parsers import query_parameters
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
 Shape = type[serializers.Serializer[object]]
+# Validated fields as the arguments of an action, which checks them.
+Arguments = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -75,18 +77,18 @@ class ApiViewSet(ViewSet):
     def http_method_not_allowed(self, request: object, *args: object, **kwargs: object) -> NoReturn:
         raise MethodNotAllowed(headers={"Allow": ", ".join(self.allowed_methods)})
 
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> Arguments:
         """Return the validated fields of the body, or else of the query, that the contract of the action declares."""
         contract: Contract = getattr(self, self.action).contract
         return (
             self.valid(contract.body) if contract.body else self.valid_query(contract.query or serializers.Serializer)
         )
 
-    def valid(self, shape: Shape) -> dict[str, Any]:
+    def valid(self, shape: Shape) -> Arguments:
         """Validate the body and return its fields. Raises ValidationFailed, which names every invalid field."""
         return self._checked(shape, self.request.data)
 
-    def valid_query(self, shape: Shape) -> dict[str, Any]:
+    def valid_query(self, shape: Shape) -> Arguments:
         """Validate the query string, likewise."""
         return self._checked(shape, query_parameters(self.request))
 
