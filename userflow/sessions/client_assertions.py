@@ -1,7 +1,7 @@
 """private_key_jwt: clients that authenticate with a JWT signed by their key (RFC 7523 section 3, RFC 7521 section 4.2).
 
 Raw PyJWT is narrowed here to: one audience, which is this issuer (CVE-2025-27370: an assertion for several servers could be
-used by one of them at another); a lifetime of minutes; and a `jti` that Valkey has not seen.
+used by one of them at another); a lifetime of an hour at most; and a `jti` that Valkey has not seen.
 """
 
 import hashlib
@@ -22,7 +22,8 @@ from userflow.sessions.published_keys import published_keys
 
 TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 LONGEST: Final = 8192
-LONGEST_SECONDS: Final = 300
+# Authlib signs for an hour, without a way to change it that also renews the `jti`. Each works once for all that time.
+LONGEST_SECONDS: Final = 3600
 # Clocks of clients may differ by this much.
 LEEWAY: Final = 30
 _LONGEST_JTI: Final = 1024

@@ -1,0 +1,158 @@
+"""Unchanged OpenID client libraries against a running server: openid-client and oauth4webapi on Node.js, and Authlib."""
+
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+from authlib.integrations.requests_client import OAuth2Session
+from authlib.oauth2.rfc7523 import PrivateKeyJWT
+from authlib.oidc.core import CodeIDToken
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from joserfc import jwt as jose
+from joserfc.jwk import ECKey, KeySet
+
+from tests.openid.node_client import install_packages, run_flow
+from tests.openid.relying_party import CALLBACK, Application
+from tests.userflow.clients.keys import key_set, new_key, public_jwk
+from tests.userflow.sessions.clients import make_client
+from tests.userflow.sessions.test_oauth_libraries import place
+from tests.world import TestTenant
+
+__all__ = ["place"]
+LIBRARIES = ("openid-client", "oauth4webapi")
+METHODS = ("client_secret_basic", "client_secret_post", "private_key_jwt")
+
+
+@pytest.fixture
+def base(place: str, settings: Any) -> str:
+    """The address of a running server, whose issuers begin with it."""
+    settings.TOKEN_ISSUER = place
+    return place
+
+
+@pytest.fixture(scope="module")
+def node() -> None:
+    install_packages()
+
+
+def server_of(base: str, tenant: TestTenant) -> dict[str, Any]:
+    """The endpoints of the tenant's issuer."""
+    issuer = f"{base}/t/{tenant.slug}"
+    return {
+        "issuer": issuer,
+        "authorization_endpoint": f"{issuer}/authorize",
+        "token_endpoint": f"{issuer}/token",
+        "jwks_uri": f"{issuer}/jwks",
+        "authorization_response_iss_parameter_supported": True,
+        "id_token_signing_alg_values_supported": ["ES256", "RS256"],
+    }
+
+
+def authenticated_client(tenant: TestTenant, method: str, **fields: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A client that authenticates in this way, and what a flow states about it."""
+    key = new_key()
+    if method == "private_key_jwt":
+        fields["jwks"] = key_set(public_jwk(key, kid="k1"))
+    client = make_client(tenant, token_endpoint_auth_method=method, redirect_uris=[CALLBACK], **fields)
+    stated = {"client_id": client["client_id"], "method": method, "secret": client.get("client_secret")}
+    if method == "private_key_jwt":
+        stated["key"] = {**ECKey.import_key(key).as_dict(private=True), "kid": "k1"}
+    return client, stated
+
+
+def browser_of(tenant: TestTenant, client: dict[str, Any]) -> Any:
+    """A browser in which a user of the tenant is signed in: takes an address, returns where it is sent back to."""
+    application = Application(tenant, client)
+    application.sign_in(tenant.register())
+
+    def browse(address: str) -> str:
+        parts = urlsplit(address)
+        response = application.browser.get(f"{parts.path}?{parts.query}")
+        assert response.status_code == 303, response.content
+        return str(response.headers["Location"])
+
+    return browse
+
+
+# --- Node.js ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs("node")
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_node_client_gets_its_own_token(base: str, tenant: TestTenant, node: None, library: str, method: str) -> None:
+    _, stated = authenticated_client(tenant, method)
+    flow = {"library": library, "grant": "client_credentials", "scope": "services:read", **stated}
+    result = run_flow({**flow, "server": server_of(base, tenant)})
+    assert result.get("result", result)["scope"] == "services:read", result
+
+
+@pytest.mark.needs("node")
+@pytest.mark.parametrize("method", METHODS)
+def test_openid_client_signs_a_user_in(base: str, tenant: TestTenant, node: None, method: str) -> None:
+    client, stated = authenticated_client(tenant, method, first_party=True)
+    flow = {"library": "openid-client", "grant": "authorization_code", "redirect_uri": CALLBACK, **stated}
+    flow |= {"scope": "openid offline_access", "server": server_of(base, tenant)}
+    said = run_flow(flow, browser_of(tenant, client))
+    result = said.get("result")
+    assert result, said
+    assert (result["claims"]["aud"], result["claims"]["iss"]) == (client["client_id"], flow["server"]["issuer"])
+    assert result["refreshed"]["access_token"] != result["access_token"]
+
+
+@pytest.mark.needs("node")
+def test_openid_client_reads_the_error_of_a_wrong_secret(base: str, tenant: TestTenant, node: None) -> None:
+    _, stated = authenticated_client(tenant, "client_secret_basic")
+    flow = {"library": "openid-client", "grant": "client_credentials", "scope": "services:read", **stated}
+    said = run_flow({**flow, "secret": "ics_wrong", "server": server_of(base, tenant)})
+    # What the library makes of 401 with WWW-Authenticate.
+    assert said["error"] == "OAUTH_WWW_AUTHENTICATE_CHALLENGE"
+
+
+# --- Authlib ---------------------------------------------------------------------------------------------------------
+
+
+def test_authlib_authenticates_with_a_key(base: str, tenant: TestTenant) -> None:
+    # Authlib signs with RSA keys only.
+    key, endpoint = rsa.generate_private_key(65537, 2048), server_of(base, tenant)["token_endpoint"]
+    client = make_client(tenant, token_endpoint_auth_method="private_key_jwt", jwks=key_set(public_jwk(key)))
+    with OAuth2Session(client["client_id"], _pem(key), token_endpoint_auth_method="private_key_jwt") as session:
+        session.register_client_auth_method(PrivateKeyJWT(endpoint, alg="RS256"))
+        token = session.fetch_token(endpoint, grant_type="client_credentials", scope="services:read")
+    assert token["scope"] == "services:read"
+
+
+def _pem(key: rsa.RSAPrivateKey) -> str:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def test_authlib_signs_a_user_in(base: str, tenant: TestTenant) -> None:
+    client, _ = authenticated_client(tenant, "client_secret_basic", first_party=True)
+    server, verifier, nonce = server_of(base, tenant), "v" * 64, "a nonce of the application"
+    session = OAuth2Session(
+        client["client_id"],
+        client["client_secret"],
+        scope="openid",
+        redirect_uri=CALLBACK,
+        code_challenge_method="S256",
+    )
+    with session:
+        address, state = session.create_authorization_url(
+            server["authorization_endpoint"], code_verifier=verifier, nonce=nonce
+        )
+        back = browser_of(tenant, client)(address)
+        token = session.fetch_token(
+            server["token_endpoint"], authorization_response=back, state=state, code_verifier=verifier
+        )
+    keys = KeySet.import_key_set(requests.get(server["jwks_uri"], timeout=60).json())
+    claims = CodeIDToken(
+        jose.decode(token["id_token"], keys, algorithms=["ES256"]).claims,
+        {"alg": "ES256"},
+        {"iss": {"essential": True, "value": server["issuer"]}},
+        {"nonce": nonce, "client_id": client["client_id"], "access_token": token["access_token"]},
+    )
+    claims.validate(now=int(time.time()), leeway=5)
+    assert claims["aud"] == client["client_id"]
