@@ -1,5 +1,6 @@
 """Pages on the way to a session: what they share of the application's request, the browser's session and the steps."""
 
+import re
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import BrowserSignIn
 
 NO_STEPS: Final = Steps()
+_HOST: Final = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?")
 
 
 class JourneyPage(Page):
@@ -154,10 +156,10 @@ class JourneyPage(Page):
         client = pending.client
         # The application may send the browser on to another address of its own.
         known = [pending.parameters.redirect_uri, *client.redirect_uris, *client.allowed_origins, client.client_uri]
-        return tuple(dict.fromkeys(source for source in map(_source, known) if source))
+        return tuple(dict.fromkeys(source for source in map(source_of, known) if source))
 
 
-def _source(uri: str) -> str:
+def source_of(uri: str) -> str:
     """Return the origin of an address as a source of a content security policy, or the scheme of an app's own."""
     split = urlsplit(uri)
     if split.scheme not in ("https", "http"):
@@ -165,7 +167,8 @@ def _source(uri: str) -> str:
     # The grammar of sources has no IPv6 addresses (CSP Level 3 section 2.3.1), and native apps listen on any port.
     if split.hostname in ("127.0.0.1", "::1", "localhost"):
         return "http:" if split.hostname == "::1" else f"http://{split.hostname}:*"
-    return f"{split.scheme}://{split.netloc}"
+    # Anything else could end the directive in the header.
+    return f"{split.scheme}://{split.netloc}" if _HOST.fullmatch(split.netloc) else ""
 
 
 class SignedInPage(JourneyPage):

@@ -69,19 +69,17 @@ class Page(View):
         return response
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
-        handler = getattr(self, (request.method or "").lower(), None)
-        if handler is None or (request.method or "").lower() not in self.http_method_names:
-            raise MethodNotAllowed
+        # HEAD is answered as GET; Django sends no body.
+        method = {"HEAD": "get", "GET": "get", "POST": "post"}.get(request.method or "")
+        handler = getattr(self, method, None) if method else None
+        if handler is None:
+            allowed = [name for name in ("GET", "HEAD", "POST") if hasattr(self, "post" if name == "POST" else "get")]
+            raise MethodNotAllowed(headers={"Allow": ", ".join(allowed)})
         try:
             response: HttpResponse = handler(request, **kwargs)
         except ApiError as error:
             # Here, so that the cookies are written also with an error page.
             response = self._error_page(error)
-        return response
-
-    def head(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
-        """Respond as to GET."""
-        response: HttpResponse = self.get(request, **kwargs)  # type: ignore[attr-defined]  # each page has it, or the URL answers 405
         return response
 
     def _check_form(self, request: HttpRequest) -> None:
@@ -181,8 +179,9 @@ class Page(View):
             again = self.request.get_full_path() if isinstance(error, errors.FormExpired) else ""
             values = {**self._frame(_("That did not work")), "text": errors.in_words(error), "again": again}
             response = render(self.request, "openid/error.html", values, status=status)
-        if "Retry-After" in error.headers:
-            response.headers["Retry-After"] = error.headers["Retry-After"]
+        for name in ("Allow", "Retry-After"):
+            if name in error.headers:
+                response.headers[name] = error.headers[name]
         return response
 
     @property

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+import pytest
 from django.test import override_settings
 
 from openid.browser import BROWSER, SESSION, STEPS, cookie_name
+from openid.pages.journey import source_of
 from tenants.models import TenantDatabase
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.world import PASSWORD, TestTenant
@@ -174,3 +176,27 @@ def test_unknown_and_suspended_tenants_say_so(new_tenant: Callable[[], TestTenan
     visitor.signs_in(user)
     assert visitor.page.status_code == 403
     assert "Signing in is paused here" in visitor.words
+
+
+def test_unsupported_methods_are_405(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    for method, path, allowed in (("PUT", "signin", "GET, HEAD, POST"), ("HEAD", "passkey-options", "POST")):
+        response = visitor.client.generic(method, f"{visitor.root}/{path}", REMOTE_ADDR=visitor.address)
+        assert (response.status_code, response.headers["Allow"]) == (405, allowed)
+    assert visitor.client.head(f"{visitor.root}/signin").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("uri", "source"),
+    [
+        ("https://app.example.com/cb", "https://app.example.com"),
+        ("https://app.example.com:8443/cb", "https://app.example.com:8443"),
+        ("http://127.0.0.1/cb", "http://127.0.0.1:*"),
+        ("http://[::1]:8080/cb", "http:"),
+        ("com.example.app:/cb", "com.example.app:"),
+        ("https://a;script-src/cb", ""),
+        ("", ""),
+    ],
+)
+def test_source_of_redirect_uri(uri: str, source: str) -> None:
+    assert source_of(uri) == source

@@ -15,7 +15,6 @@ from selenium.webdriver.common.keys import Keys
 from tests.console.browser.conftest import Place
 from tests.console.browser.conftest import place as place
 from tests.console.browser.visitor import FAULTS, PASSWORD, Visitor
-from tests.mfa.browser.conftest import browser as browser
 from tests.mfa.browser.demo import totp
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
