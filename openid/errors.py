@@ -50,3 +50,13 @@ class UnsupportedGrantType(OAuthError):
 
     error = "unsupported_grant_type"
     message = "grant_type must be one of `grant_types_supported` of the issuer's metadata."
+
+
+class PushedRequestRejected(OAuthError):
+    """400: a pushed request is rejected with the error that the authorization endpoint has for it (RFC 9126 section 2.3)."""
+
+    message = "The authorization request is invalid. `error` is that of the authorization endpoint."
+
+    def __init__(self, problem: RequestRejected) -> None:
+        super().__init__(problem.description)
+        self.error = problem.error  # type: ignore[misc]  # a class variable of errors with one code

@@ -3,6 +3,7 @@
 from django.urls import include, path
 from django.views.decorators.http import conditional_page
 
+from openid.authorization.pushing import PushedRequestViewSet
 from openid.authorization.views import Authorize
 from openid.metadata.views import IssuerViewSet
 from openid.tokens.views import OpenIDTokenViewSet
@@ -10,6 +11,8 @@ from openid.tokens.views import OpenIDTokenViewSet
 urlpatterns = [
     path("t/<str:slug>/jwks", conditional_page(IssuerViewSet.as_view({"get": "jwks"}))),
     path("t/<str:slug>/token", OpenIDTokenViewSet.as_view({"post": "token"})),
+    path("t/<str:slug>/par", PushedRequestViewSet.as_view({"post": "push"})),
+    path("t/<str:slug>/.well-known/openid-configuration", IssuerViewSet.as_view({"get": "metadata"})),
     path("t/<str:slug>/authorize", Authorize.as_view(), name="openid_authorize"),
     path("t/<str:slug>/", include("openid.pages.urls")),
     # RFC 8414 section 3.1: the path of the issuer follows the well-known part.

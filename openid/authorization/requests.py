@@ -101,8 +101,9 @@ def _read(tenant: TenantContext, client: Client, sent: Sent, redirect_uri: str) 
     response_type = sent.get("response_type")
     if response_type is None or not is_plain(response_type):
         raise RequestRejected("invalid_request", "response_type must be code.")
-    names = ("client_id", "response_type", "redirect_uri", "code_challenge", "code_challenge_method")
-    check_authorization_request(client, {name: value for name in names if (value := sent.get(name)) is not None})
+    names = ("response_type", "redirect_uri", "code_challenge", "code_challenge_method")
+    checked = {name: value for name in names if (value := sent.get(name)) is not None}
+    check_authorization_request(client, {**checked, "client_id": str(client.pk)})
     return read_parameters(sent, client=client, redirect_uri=redirect_uri)
 
 

@@ -1,0 +1,86 @@
+"""The endpoint for pushed authorization requests (RFC 9126)."""
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.errors import TooManyRequests
+from identity_platform.api.fields import Text
+from identity_platform.api.parsers import OAuthFormParser
+from identity_platform.api.views import ApiViewSet, endpoint
+from openid.authorization.parameters import Sent
+from openid.authorization.requests import PUSHED_SECONDS, push_request
+from openid.client_authentication import authenticate_at
+from openid.errors import PushedRequestRejected, RequestRejected
+from openid.tenant_of_request import tenant_of_request
+from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from userflow.errors import InvalidClient, InvalidRequest
+from userflow.sessions.permissions import Anyone
+from userflow.sessions.serializers import ClientProof
+from userflow.sessions.views import BASIC, NO_STORE
+
+
+class PushedRequestIn(ClientProof):
+    """The parameters of an authorization request (OpenID Connect Core section 3.1.2.1) and the client's authentication."""
+
+    response_type = Text(max_length=64, required=False, help_text="Required: code")
+    redirect_uri = Text(max_length=2048, required=False, help_text="Required: a registered one.")
+    code_challenge = Text(max_length=128, required=False, help_text="Required (PKCE).")
+    code_challenge_method = Text(max_length=16, required=False, help_text="Required: S256")
+    scope = Text(max_length=4096, required=False, help_text="Separated by blanks; `openid` for an ID token.")
+    state = Text(max_length=2048, required=False, help_text="Returned unchanged.")
+    nonce = Text(max_length=1024, required=False, help_text="A claim of the ID token.")
+    prompt = Text(max_length=64, required=False, help_text="none, login, consent or select_account")
+    max_age = Text(max_length=9, required=False, help_text="Seconds since the user was last verified.")
+    acr_values = Text(max_length=255, required=False, help_text="aal1 or aal2, preferred first")
+    login_hint = Text(max_length=254, required=False, help_text="E-mail address of the user.")
+    ui_locales = Text(max_length=255, required=False, help_text="Language tags, preferred first.")
+    claims = Text(max_length=4096, required=False, help_text="JSON (OpenID Connect Core section 5.5).")
+    dpop_jkt = Text(max_length=43, required=False, help_text="Key that the code is bound to (RFC 9449 section 10).")
+    resource = serializers.ListField(
+        child=Text(max_length=2048), required=False, help_text="Audiences of the access token; may be repeated."
+    )
+
+
+class PushedRequestOut(serializers.Serializer[object]):
+    """RFC 9126 section 2.2."""
+
+    request_uri = serializers.CharField(help_text="For the authorization endpoint, with `client_id`.")
+    expires_in = serializers.IntegerField()
+
+
+class PushedRequestViewSet(ApiViewSet):
+    permission_classes = [Anyone]
+    authentication_classes = []
+    parser_classes = [OAuthFormParser]
+
+    @endpoint(
+        PushedRequestIn,
+        returns={201: PushedRequestOut},
+        errors=[
+            InvalidRequest,
+            InvalidClient,
+            PushedRequestRejected,
+            UnknownTenant,
+            TenantSuspended,
+            TenantBusy,
+            TooManyRequests,
+        ],
+        token="none",
+        headers=BASIC,
+    )
+    def push(self, request: Request, slug: str) -> Response:
+        """Push an authorization request; its `request_uri` is valid for 90 seconds and used once (RFC 9126)."""
+        tenant = tenant_of_request(request._request)
+        stated = self.valid(PushedRequestIn)
+        client = authenticate_at(request, stated, tenant)
+        # Also parameters that the serializer does not know: `request` is an error.
+        body: dict[str, str | list[str]] = dict(request.data)
+        sent = Sent(
+            (name, each) for name, value in body.items() for each in ([value] if isinstance(value, str) else value)
+        )
+        try:
+            request_uri = push_request(tenant=tenant, client=client.row, sent=sent)
+        except RequestRejected as problem:
+            raise PushedRequestRejected(problem) from problem
+        return Response({"request_uri": request_uri, "expires_in": PUSHED_SECONDS}, status=201, headers=NO_STORE)

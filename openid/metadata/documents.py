@@ -1,0 +1,56 @@
+"""The metadata of a tenant's issuer: only what works is listed (OpenID Connect Discovery section 3, RFC 8414 section 2)."""
+
+from typing import Final
+
+from django.conf import settings
+
+from openid.authorization.parameters import PROMPTS, SCOPES
+from openid.claims import CLAIMS
+from openid.pages.languages import LANGUAGES
+from tenants.issuers import issuer_of
+from tenants.lookup import TenantContext
+from userflow.accounts.permissions_catalogue import CLIENT_SCOPES
+from userflow.accounts.session_policy import AAL1, AAL2
+from userflow.clients.grant_types import AUTHORIZATION_CODE, CLIENT_CREDENTIALS, REFRESH_TOKEN
+from userflow.sessions.signing import ALGORITHMS
+
+_SECRETS: Final = ["client_secret_basic", "client_secret_post"]
+# Claims that every ID token has.
+_ALWAYS: Final = ("sub", "auth_time", "nonce", "acr", "amr", "azp", "at_hash", "sid")
+
+
+def provider_metadata(tenant: TenantContext) -> dict[str, object]:
+    """Return the document that client libraries read.
+
+    Addresses come from BASE_URL, never from the Host header: a forged one must not send clients' secrets elsewhere.
+    """
+    root = f"{settings.BASE_URL}/t/{tenant.slug}"
+    return {
+        "issuer": issuer_of(tenant),
+        "authorization_endpoint": f"{root}/authorize",
+        "token_endpoint": f"{root}/token",
+        "pushed_authorization_request_endpoint": f"{root}/par",
+        "revocation_endpoint": f"{settings.BASE_URL}/authmgr/token/revoke",
+        "introspection_endpoint": f"{settings.BASE_URL}/authmgr/token/introspect",
+        "jwks_uri": f"{root}/jwks",
+        "service_documentation": f"{settings.BASE_URL}/docs/",
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": [AUTHORIZATION_CODE, REFRESH_TOKEN, CLIENT_CREDENTIALS],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": list(ALGORITHMS),
+        "scopes_supported": [*SCOPES, *CLIENT_SCOPES],
+        "claims_supported": [*_ALWAYS, *CLAIMS],
+        "acr_values_supported": [AAL1, AAL2],
+        "prompt_values_supported": list(PROMPTS),
+        "ui_locales_supported": list(LANGUAGES),
+        "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": [*_SECRETS, "none"],
+        "revocation_endpoint_auth_methods_supported": [*_SECRETS, "none"],
+        "introspection_endpoint_auth_methods_supported": _SECRETS,
+        "authorization_response_iss_parameter_supported": True,
+        "claims_parameter_supported": True,
+        "request_parameter_supported": False,
+        "request_uri_parameter_supported": False,
+        "require_pushed_authorization_requests": False,
+    }

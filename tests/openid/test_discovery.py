@@ -1,0 +1,68 @@
+"""The metadata of a tenant's issuer: both documents, and that everything listed works."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
+from authlib.oidc.discovery import OpenIDProviderMetadata
+from django.conf import settings
+from django.test.utils import override_settings
+
+from tests.openid.relying_party import Application, query_of, register_application
+from tests.world import Api, TestTenant
+
+DOCUMENTS = ["/t/{}/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/t/{}"]
+
+
+def document(tenant: TestTenant, path: str = DOCUMENTS[0]) -> dict[str, Any]:
+    response = Api().get(path.format(tenant.slug))
+    assert response.status_code == 200, response.content
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
+    assert response.headers["Cache-Control"] == "public, max-age=300"
+    return dict(response.json())
+
+
+def test_both_documents_are_one(tenant: TestTenant) -> None:
+    assert document(tenant, DOCUMENTS[0]) == document(tenant, DOCUMENTS[1])
+
+
+@override_settings(BASE_URL="https://id.example.com", TOKEN_ISSUER="https://id.example.com")
+def test_documents_satisfy_authlib(tenant: TestTenant) -> None:
+    AuthorizationServerMetadata(document(tenant)).validate()
+    OpenIDProviderMetadata(document(tenant)).validate()
+
+
+def test_every_listed_endpoint_exists(tenant: TestTenant) -> None:
+    listed = document(tenant)
+    assert listed["issuer"] == f"{settings.BASE_URL}/t/{tenant.slug}"
+    endpoints = {name: value for name, value in listed.items() if name.endswith("_endpoint") or name == "jwks_uri"}
+    assert len(endpoints) >= 6
+    for name, address in endpoints.items():
+        assert address.startswith(f"{settings.BASE_URL}/"), name
+        path = urlsplit(address).path
+        statuses = {Api().get(path).status_code, Api().post(path, raw=b"", content_type="application/json").status_code}
+        assert statuses != {404}, name
+
+
+def test_every_listed_grant_type_is_known(tenant: TestTenant) -> None:
+    app = Application(tenant, register_application(tenant, grant_types=document(tenant)["grant_types_supported"]))
+    for grant_type in document(tenant)["grant_types_supported"]:
+        assert app.token(grant_type=grant_type).json()["error"] != "unsupported_grant_type"
+
+
+def test_every_listed_prompt_and_level_is_accepted(tenant: TestTenant) -> None:
+    app, listed = Application(tenant, register_application(tenant)), document(tenant)
+    values = [("prompt", value) for value in listed["prompt_values_supported"]]
+    values += [("acr_values", value) for value in listed["acr_values_supported"]]
+    values += [("scope", value) for value in listed["scopes_supported"] if ":" not in value]
+    for name, value in values:
+        fields = query_of(app.authorize(**{name: value}).headers["Location"])
+        assert fields.get("error") in (None, "login_required"), (name, value)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_forged_host_changes_no_address(tenant: TestTenant, path: str) -> None:
+    response = Api().get(path.format(tenant.slug), headers={"Host": "localhost:666"})
+    assert "666" not in response.content.decode()
+    assert Api().get(path.format("unknown")).status_code == 404

@@ -1,0 +1,127 @@
+"""Pushed authorization requests (RFC 9126): single use, one client, and clients that have to push."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from django.utils.timezone import now
+
+from openid.models import AuthorizationRequest
+from tenants.context import in_tenant
+from tests.openid.relying_party import Application, query_of, register_application
+from tests.parallel import run_concurrently
+from tests.userflow.sessions.clients import FORM, basic
+from tests.world import Api, TestTenant
+
+
+@pytest.fixture
+def app(tenant: TestTenant) -> Application:
+    app = Application(tenant, register_application(tenant, first_party=True))
+    app.sign_in(tenant.register())
+    return app
+
+
+def push(app: Application, headers: dict[str, str] | None = None, **changed: Any) -> Any:
+    raw = urlencode(app.parameters(**changed), doseq=True).encode()
+    return Api().post(f"{app.issuer}/par", raw=raw, content_type=FORM, headers=headers)
+
+
+def pushed(app: Application, **changed: Any) -> str:
+    response = push(app, **changed)
+    assert response.status_code == 201, response.content
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.json()["expires_in"] == 90
+    return str(response.json()["request_uri"])
+
+
+def bring(app: Application, request_uri: str, client_id: str | None = None) -> Any:
+    query = urlencode({"client_id": client_id or app.client["client_id"], "request_uri": request_uri})
+    return app.browser.get(f"{app.issuer}/authorize?{query}")
+
+
+def test_pushed_request_gives_a_code_once(app: Application) -> None:
+    request_uri = pushed(app, scope="openid email")
+    fields = query_of(bring(app, request_uri).headers["Location"])
+    assert fields["state"] == "a state"
+    assert app.exchange(fields["code"]).json()["scope"] == "openid email"
+    assert bring(app, request_uri).status_code == 400
+
+
+def test_parameters_beside_request_uri_are_ignored(app: Application) -> None:
+    query = app.parameters(scope="openid email", state="forged", request_uri=pushed(app))
+    response = app.browser.get(f"{app.issuer}/authorize?{urlencode(query)}")
+    fields = query_of(response.headers["Location"])
+    assert fields["state"] == "a state"
+    assert app.exchange(fields["code"]).json()["scope"] == "openid"
+
+
+def test_concurrent_browsers_get_one_code(app: Application) -> None:
+    request_uri = pushed(app)
+    responses = run_concurrently([lambda: bring(app, request_uri) for _ in range(6)])
+    assert sorted(response.status_code for response in responses) == [303] + [400] * 5
+
+
+def test_request_uri_of_another_client_is_unknown(app: Application, tenant: TestTenant) -> None:
+    other = register_application(tenant)
+    request_uri = pushed(app)
+    assert bring(app, request_uri, other["client_id"]).status_code == 400
+    assert "code=" in bring(app, request_uri).headers["Location"]
+
+
+def test_expired_or_invented_request_uri_is_unknown(app: Application, other_tenant: TestTenant) -> None:
+    request_uri = pushed(app)
+    with in_tenant(app.tenant.id):
+        AuthorizationRequest.objects.filter(pushed=True, client_id=app.client["client_id"]).update(expires_at=now())
+    assert bring(app, request_uri).status_code == 400
+    assert bring(app, "urn:ietf:params:oauth:request_uri:x").status_code == 400
+    elsewhere = Application(other_tenant, app.client, browser=app.browser)
+    assert bring(elsewhere, pushed(app)).status_code == 400
+
+
+def test_handle_of_a_page_is_no_request_uri(app: Application) -> None:
+    app.browser = Api()
+    handle = query_of(app.authorize().headers["Location"])["request"]
+    assert bring(app, f"urn:ietf:params:oauth:request_uri:{handle}").status_code == 400
+
+
+def test_client_that_must_push_is_rejected_otherwise(tenant: TestTenant) -> None:
+    app = Application(tenant, register_application(tenant, first_party=True, require_par=True))
+    app.sign_in(tenant.register())
+    assert query_of(app.authorize().headers["Location"])["error"] == "invalid_request"
+    assert "code=" in bring(app, pushed(app)).headers["Location"]
+
+
+def test_push_authenticates_confidential_client(tenant: TestTenant) -> None:
+    app = Application(tenant, register_application(tenant, type="confidential"))
+    rejected = push(app)
+    assert (rejected.status_code, rejected.json()["error"]) == (401, "invalid_client")
+    assert push(app, headers=basic(app.client)).status_code == 201
+    assert push(app, headers=basic(app.client), client_id=None).status_code == 201
+
+
+REJECTED: list[tuple[dict[str, Any], str]] = [
+    ({"redirect_uri": "https://evil.example.com"}, "invalid_request"),
+    ({"redirect_uri": None}, "invalid_request"),
+    ({"response_type": "token"}, "unsupported_response_type"),
+    ({"code_challenge_method": "plain"}, "invalid_request"),
+    ({"resource": "https://api.example.com"}, "invalid_target"),
+    ({"request_uri": "urn:ietf:params:oauth:request_uri:x"}, "invalid_request"),
+    ({"request": "x.y.z"}, "request_not_supported"),
+    ({"state": ["a", "b"]}, "invalid_request"),
+    ({"client_id": None}, "invalid_client"),
+    ({"client_id": "00000000-0000-4000-8000-000000000000"}, "invalid_client"),
+]
+
+
+@pytest.mark.parametrize(("changed", "error"), REJECTED, ids=str)
+def test_rejected_push_is_an_oauth_error(app: Application, changed: dict[str, Any], error: str) -> None:
+    response = push(app, **changed)
+    assert response.status_code in (400, 401)
+    assert response.json()["error"] == error
+
+
+def test_push_stores_the_handle_as_a_hash(app: Application) -> None:
+    handle = pushed(app).rpartition(":")[2]
+    assert len(handle) >= 43
+    with in_tenant(app.tenant.id):
+        assert handle not in str(list(AuthorizationRequest.objects.values()))
