@@ -17,7 +17,7 @@ from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.errors import InvalidClient, InvalidRequest
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.serializers import ClientProof
-from userflow.sessions.views import BASIC, NO_STORE
+from userflow.sessions.views import BASIC_HEADER, NO_STORE
 
 
 class PushedRequestIn(ClientProof):
@@ -67,7 +67,7 @@ class PushedRequestViewSet(ApiViewSet):
             TooManyRequests,
         ],
         token="none",
-        headers=BASIC,
+        headers=BASIC_HEADER,
     )
     def push(self, request: Request, slug: str) -> Response:
         """Push an authorization request; its `request_uri` is valid for 90 seconds and used once (RFC 9126)."""

@@ -30,6 +30,8 @@ class ProviderMetadataOut(serializers.Serializer[object]):
     ui_locales_supported = _list()
     code_challenge_methods_supported = _list()
     token_endpoint_auth_methods_supported = _list()
+    token_endpoint_auth_signing_alg_values_supported = _list()
+    dpop_signing_alg_values_supported = _list()
     revocation_endpoint_auth_methods_supported = _list()
     introspection_endpoint_auth_methods_supported = _list()
     authorization_response_iss_parameter_supported = serializers.BooleanField()

@@ -20,23 +20,29 @@ from userflow.accounts import principals
 from userflow.accounts.grant_types import REFRESH_TOKEN
 from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
-from userflow.errors import InvalidTarget
+from userflow.errors import InvalidGrant, InvalidTarget
 from userflow.sessions import issue
 from userflow.sessions.browser import open_child_session
 from userflow.sessions.ending import end_sessions
 
 
 def exchange_code(
-    *, tenant: TenantContext, client: Client, parameters: Mapping[str, str], resources: Sequence[str]
+    *,
+    tenant: TenantContext,
+    client: Client,
+    parameters: Mapping[str, str],
+    resources: Sequence[str],
+    dpop_jkt: str = "",
 ) -> dict[str, object]:
     """Return the response with the tokens of an authorization code.
 
-    The code is used up by the first try of its client, right or wrong. A later one ends what was issued for it. Raises
+    The code is used up by the first try of its client, right or wrong. A later one ends what was issued for it. With the
+    thumbprint `dpop_jkt` of a proof the tokens are bound to its key (RFC 9449 section 5). Raises
     InvalidGrant, InvalidRequest, InvalidTarget, UnauthorizedClient, TenantSuspended, TenantBusy.
     """
     with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
         with tenant_atomic():
-            result = run_code_grant(client, dict(parameters), _Exchange(tenant, client, resources))
+            result = run_code_grant(client, dict(parameters), _Exchange(tenant, client, resources, dpop_jkt))
         # After the commit: that the code is used, or what its reuse has ended, stays.
         if isinstance(result, OAuthError):
             raise result
@@ -46,10 +52,11 @@ def exchange_code(
 class _Exchange:
     """What Authlib calls to use a code and to issue its tokens."""
 
-    def __init__(self, tenant: TenantContext, client: Client, resources: Sequence[str]) -> None:
+    def __init__(self, tenant: TenantContext, client: Client, resources: Sequence[str], dpop_jkt: str) -> None:
         self._tenant = tenant
         self._client = client
         self._resources = resources
+        self._dpop_jkt = dpop_jkt
 
     def use_code(self, code: str) -> AuthorizationCode | None:
         """Return the code if this client may use it now, and none has before."""
@@ -79,6 +86,8 @@ class _Exchange:
         audiences = tuple(code.audiences)
         if not set(self._resources) <= set(audiences):
             raise InvalidTarget
+        if code.dpop_jkt not in ("", self._dpop_jkt):
+            raise InvalidGrant("The code is bound to a key. Send a DPoP proof by that key.")
         set_actor(principals.END_USER, str(code.user_id), self._client.pk)
         opened = open_child_session(
             code.session,
@@ -86,7 +95,7 @@ class _Exchange:
             scopes=tuple(code.scopes),
             audiences=audiences,
             userinfo_claims=tuple(code.userinfo_claims),
-            dpop_jkt=code.dpop_jkt,
+            dpop_jkt=self._dpop_jkt,
             offline=self._is_offline(code),
         )
         AuthorizationCode.objects.filter(pk=code.pk).update(opened_id=opened.session.pk)
@@ -102,7 +111,7 @@ class _Exchange:
         )
         response: dict[str, object] = {
             "access_token": access,
-            "token_type": "DPoP" if code.dpop_jkt else "Bearer",
+            "token_type": "DPoP" if self._dpop_jkt else "Bearer",
             "expires_in": seconds,
             "scope": " ".join(code.scopes),
         }

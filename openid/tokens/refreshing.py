@@ -11,7 +11,9 @@ from userflow.sessions.refresh_tokens import parse_refresh_token
 from userflow.sessions.token_classes import InvalidToken
 
 
-def refresh(*, tenant: TenantContext, client: AuthenticatedClient, sent: Mapping[str, Any]) -> dict[str, object]:
+def refresh(
+    *, tenant: TenantContext, client: AuthenticatedClient, sent: Mapping[str, Any], dpop_jkt: str
+) -> dict[str, object]:
     """Return the response with the successor of a refresh token that this tenant has issued to the client.
 
     Raises InvalidRequest, InvalidGrant (also for a token of another tenant), InvalidScope, InvalidTarget, TenantBusy.
@@ -29,5 +31,6 @@ def refresh(*, tenant: TenantContext, client: AuthenticatedClient, sent: Mapping
         client=client.known,
         scopes=tuple(sent["scope"].split(" ")) if "scope" in sent else None,
         audiences=tuple(sent.get("resource", ())) or None,
+        dpop_jkt=dpop_jkt,
     )
     return dict(pair.fields())

@@ -8,6 +8,7 @@ from identity_platform.api.parsers import OAuthFormParser
 from identity_platform.api.views import ApiViewSet, endpoint
 from openid.client_authentication import authenticate_at
 from openid.clients import may_use
+from openid.dpop import check_proof
 from openid.errors import UnsupportedGrantType
 from openid.tenant_of_request import tenant_of_request
 from openid.tokens.codes import exchange_code
@@ -16,6 +17,8 @@ from openid.tokens.serializers import OpenIDTokenIn, OpenIDTokenOut
 from tenants.errors import TenantBusy, UnknownTenant
 from userflow.accounts.grant_types import GRANT_TYPES
 from userflow.errors import (
+    DpopNonceRequired,
+    DpopProofInvalid,
     InvalidClient,
     InvalidGrant,
     InvalidRequest,
@@ -44,18 +47,20 @@ class OpenIDTokenViewSet(ApiViewSet):
             InvalidTarget,
             UnauthorizedClient,
             UnsupportedGrantType,
+            DpopProofInvalid,
+            DpopNonceRequired,
             UnknownTenant,
             TenantBusy,
             TooManyRequests,
         ],
         token="none",
-        headers=BASIC_HEADER,
+        headers={**BASIC_HEADER, "DPoP": "A proof of possession that binds the tokens to its key (RFC 9449)."},
     )
     def token(self, request: Request, slug: str) -> Response:
         """Get tokens for an authorization code, a refresh token, or the client itself (RFC 6749 sections 4.1.3, 4.4 and 6).
 
         The code needs the `redirect_uri` of its authorization request and the `code_verifier` of its challenge (PKCE). Its
-        second use ends the session that the first one has opened.
+        second use ends the session that the first one has opened. With a DPoP proof the tokens are bound to its key.
         """
         tenant = tenant_of_request(request._request)
         sent = self.valid(OpenIDTokenIn)
@@ -65,17 +70,25 @@ class OpenIDTokenViewSet(ApiViewSet):
             raise UnsupportedGrantType
         if not may_use(client.row, grant_type):
             raise UnauthorizedClient("The client is not registered for this grant type.")
+        jkt = check_proof(request) or ""
+        if client.row.dpop_bound_access_tokens and not jkt:
+            raise DpopProofInvalid("This client gets tokens that are bound to a key only. Send a DPoP proof.")
         response: dict[str, object]
         match grant_type:
             case "authorization_code":
                 names = ("code", "redirect_uri", "code_verifier")
                 parameters = {name: sent[name] for name in names if name in sent}
-                resources = sent.get("resource", [])
-                response = exchange_code(tenant=tenant, client=client.row, parameters=parameters, resources=resources)
+                response = exchange_code(
+                    tenant=tenant,
+                    client=client.row,
+                    parameters=parameters,
+                    resources=sent.get("resource", []),
+                    dpop_jkt=jkt,
+                )
             case "refresh_token":
-                response = refresh(tenant=tenant, client=client, sent=sent)
+                response = refresh(tenant=tenant, client=client, sent=sent, dpop_jkt=jkt)
             case "client_credentials":
-                response = issue_client_token(client=client.known, scope=sent.get("scope"))
+                response = issue_client_token(client=client.known, scope=sent.get("scope"), dpop_jkt=jkt)
             case _:
                 raise UnsupportedGrantType
         return Response(response, headers=NO_STORE)

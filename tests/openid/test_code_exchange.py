@@ -13,6 +13,7 @@ from identity_platform.crypto import hash_token
 from openid.authorization.consents import grant_consent
 from openid.models import AuthorizationCode
 from tenants.context import in_tenant
+from tests.openid.dpop_keys import DpopKey
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import basic
@@ -187,6 +188,52 @@ def test_code_is_stored_as_a_hash(app: Application) -> None:
     with in_tenant(app.tenant.id):
         row = AuthorizationCode.objects.get(digest=hash_token(code))
     assert code not in str(row.__dict__)
+
+
+# --- DPoP ------------------------------------------------------------------------------------------------------------
+
+
+def by_key(app: Application, key: DpopKey) -> dict[str, str]:
+    return {"DPoP": key.proof("POST", f"{app.issuer}/token")}
+
+
+def test_proof_binds_tokens_to_its_key(app: Application) -> None:
+    key, own = DpopKey(), {"client_id": app.client["client_id"]}
+    tokens = app.exchange(app.code(), headers=by_key(app, key), **own).json()
+    assert tokens["token_type"] == "DPoP"
+    assert jwt.decode(tokens["access_token"], options={"verify_signature": False})["cnf"] == {"jkt": key.jkt}
+    sent = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"], **own}
+    assert error_of(app.token(**sent)) == "invalid_grant"
+    assert error_of(app.token(headers=by_key(app, DpopKey()), **sent)) == "invalid_grant"
+    assert app.token(headers=by_key(app, key), **sent).json()["token_type"] == "DPoP"
+
+
+def test_code_is_bound_to_the_requested_key(app: Application) -> None:
+    key, own = DpopKey(), {"client_id": app.client["client_id"]}
+    assert error_of(app.exchange(app.code(dpop_jkt=key.jkt))) == "invalid_grant"
+    another = app.exchange(app.code(dpop_jkt=key.jkt), headers=by_key(app, DpopKey()), **own)
+    assert error_of(another) == "invalid_grant"
+    assert app.exchange(app.code(dpop_jkt=key.jkt), headers=by_key(app, key), **own).status_code == 200
+
+
+def test_client_with_bound_tokens_must_send_a_proof(tenant: TestTenant, user: User) -> None:
+    app = application(tenant, user, dpop_bound_access_tokens=True)
+    code = app.code()
+    assert error_of(app.exchange(code)) == "invalid_dpop_proof"
+    own = {"client_id": app.client["client_id"]}
+    assert app.exchange(code, headers=by_key(app, DpopKey()), **own).status_code == 200
+    broken = app.exchange(app.code(), headers={"DPoP": "x"}, **own)
+    assert error_of(broken) == "invalid_dpop_proof"
+
+
+def test_clients_own_token_is_bound_to_its_key(tenant: TestTenant) -> None:
+    app = Application(tenant, register_application(tenant, type="confidential", scopes=["services:read"]))
+    key = DpopKey()
+    headers = {**basic(app.client), **by_key(app, key)}
+    token = app.token(headers=headers, grant_type="client_credentials").json()["access_token"]
+    path = "/exsvc/api/v1/services"
+    assert Api(token=token).get(path).status_code == 401
+    assert Api().get(path, headers=key.headers("GET", path, token)).status_code == 200
 
 
 # --- reuse -----------------------------------------------------------------------------------------------------------

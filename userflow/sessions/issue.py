@@ -319,7 +319,7 @@ def _groups_claim(groups: tuple[str, ...]) -> dict[str, object]:
 
 
 def client_token(
-    *, client_id: UUID, generation: int, scopes: tuple[str, ...], tenant: lookup.TenantContext
+    *, client_id: UUID, generation: int, scopes: tuple[str, ...], tenant: lookup.TenantContext, dpop_jkt: str = ""
 ) -> tuple[str, int]:
     """Return a client's own access token (RFC 6749 section 4.4), and its lifetime in seconds."""
     seconds = access_token_seconds(tenant)
@@ -329,6 +329,8 @@ def client_token(
     access["gen"] = generation
     access["roles"] = []
     access["permissions"] = list(scopes)
+    if dpop_jkt:
+        access["cnf"] = {"jkt": dpop_jkt}
     return str(access), seconds
 
 
