@@ -59,7 +59,7 @@ class _Exchange:
         self._dpop_jkt = dpop_jkt
 
     def use_code(self, code: str) -> AuthorizationCode | None:
-        """Return the code if this client may use it now, and none has before."""
+        """Return the code if this client may use it now and it was not used before."""
         digest = hash_token(code)
         own = AuthorizationCode.objects.filter(digest=digest, client_id=self._client.pk)
         if own.filter(used_at=None, expires_at__gt=now()).update(used_at=now()):
