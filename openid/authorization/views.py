@@ -2,6 +2,7 @@
 
 from django.http import HttpRequest, HttpResponse
 
+from identity_platform.api.errors import MethodNotAllowed
 from openid.authorization import flow
 from openid.authorization.parameters import Sent
 from openid.authorization.requests import begin_request, read_request, response_url
@@ -17,7 +18,10 @@ class Authorize(JourneyPage):
     """Send the browser back to the application, or to the pages where its user signs in and consents."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Read the request from the query."""
+        """Read the request from the query. Raises MethodNotAllowed, AuthorizationRejected."""
+        if request.method == "HEAD":
+            # A look at an address must not use a pushed request up or issue a code.
+            raise MethodNotAllowed(headers={"Allow": "GET, POST"})
         # WSGI passes bytes as Latin-1 characters (PEP 3333).
         return self._begin(request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
 

@@ -147,5 +147,9 @@ def test_authorize_by_post(app: Application) -> None:
     assert app.browser.post(path, app.parameters()).status_code == 400
 
 
+def test_head_issues_nothing(app: Application) -> None:
+    assert app.browser.call("HEAD", f"{app.issuer}/authorize?{urlencode(app.parameters())}").status_code == 405
+
+
 def test_unknown_tenant_is_404(app: Application) -> None:
     assert app.browser.get("/t/unknown/authorize").status_code == 404

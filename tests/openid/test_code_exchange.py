@@ -17,7 +17,7 @@ from tests.openid.dpop_keys import DpopKey
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import basic
-from tests.world import Api, TestTenant, User
+from tests.world import Api, TestTenant, User, capture_statements
 from userflow.accounts.session_models import EndUserSession
 
 
@@ -129,6 +129,15 @@ def test_access_token_is_for_requested_resources(tenant: TestTenant, user: User)
 
 def test_client_sets_lifetime_of_access_tokens(tenant: TestTenant, user: User) -> None:
     assert application(tenant, user, access_token_seconds=120).tokens()["expires_in"] == 120
+
+
+def test_code_flow_needs_few_statements(app: Application) -> None:
+    app.tokens()
+    with capture_statements() as authorizing:
+        code = app.code()
+    with capture_statements() as exchanging:
+        assert app.exchange(code).status_code == 200
+    assert (authorizing.counts, exchanging.counts) == ((2, 2), (3, 4))
 
 
 # --- binding ---------------------------------------------------------------------------------------------------------
