@@ -16,9 +16,15 @@ from tests.console.browser.conftest import Place
 from tests.console.browser.conftest import place as place
 from tests.console.browser.visitor import FAULTS, PASSWORD, Visitor
 from tests.mfa.browser.demo import totp
+from tests.openid.node_client import PACKAGES, install_packages
 
-pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.needs("chromium", "chromedriver", "node"), pytest.mark.timeout(300)]
 SIZES = {"phone": (320, 640), "laptop": (1280, 800)}
+# The id of each rule that the page violates, and the elements.
+VIOLATIONS = """
+const done = arguments[0];
+axe.run().then((found) => done(found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)])));
+"""
 PICTURES = os.environ.get("PICTURES")
 
 
@@ -70,6 +76,8 @@ class Person(Visitor):
                 command("Emulation.setDeviceMetricsOverride", shown)
                 command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
                 assert self.browser.execute_script(FAULTS) == []
+                self.browser.execute_script((PACKAGES / "axe-core" / "axe.min.js").read_text())
+                assert self.browser.execute_async_script(VIOLATIONS) == []
                 scrolls = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
                 assert self.browser.execute_script(scrolls) <= 0, f"{name} is too wide at {width}"
                 if PICTURES:
@@ -82,6 +90,7 @@ class Person(Visitor):
 @pytest.fixture
 def person(browser: webdriver.Chrome, place: Place, shop: dict[str, Any]) -> Person:
     browser.implicitly_wait(10)
+    install_packages()
     visitor = Person(browser, place.url, "")
     visitor.shop = shop
     return visitor
