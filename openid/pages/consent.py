@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from identity_platform.api.errors import ApiError
+from identity_platform.api.errors import ApiError, MethodNotAllowed
 from openid.authorization.flow import Step, choose_account, complete, deny, record_consent
 from openid.authorization.requests import Pending
 from openid.errors import ACCESS_DENIED, StepRequired
@@ -36,7 +36,10 @@ class ContinuePage(JourneyPage):
     """Go on to the next step of the application's request, or back to the application."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Redirect. Without a request the user goes to the account page."""
+        """Redirect. Without a request the user goes to the account page. Raises MethodNotAllowed."""
+        if request.method == "HEAD":
+            # A look at an address must not issue a code.
+            raise MethodNotAllowed(headers={"Allow": "GET"})
         if self.pending is None:
             return self.to("account" if self.session is not None else "signin")
         step = self.next_step()

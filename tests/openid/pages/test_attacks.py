@@ -180,7 +180,11 @@ def test_unknown_and_suspended_tenants_say_so(new_tenant: Callable[[], TestTenan
 
 def test_unsupported_methods_are_405(tenant: TestTenant) -> None:
     visitor = Visitor(tenant)
-    for method, path, allowed in (("PUT", "signin", "GET, HEAD, POST"), ("HEAD", "passkey-options", "POST")):
+    for method, path, allowed in (
+        ("PUT", "signin", "GET, HEAD, POST"),
+        ("HEAD", "passkey-options", "POST"),
+        ("HEAD", "continue", "GET"),
+    ):
         response = visitor.client.generic(method, f"{visitor.root}/{path}", REMOTE_ADDR=visitor.address)
         assert (response.status_code, response.headers["Allow"]) == (405, allowed)
     assert visitor.client.head(f"{visitor.root}/signin").status_code == 200
