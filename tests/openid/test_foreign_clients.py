@@ -38,17 +38,14 @@ def node() -> None:
     install_packages()
 
 
-def server_of(base: str, tenant: TestTenant) -> dict[str, Any]:
-    """The endpoints of the tenant's issuer."""
-    issuer = f"{base}/t/{tenant.slug}"
-    return {
-        "issuer": issuer,
-        "authorization_endpoint": f"{issuer}/authorize",
-        "token_endpoint": f"{issuer}/token",
-        "jwks_uri": f"{issuer}/jwks",
-        "authorization_response_iss_parameter_supported": True,
-        "id_token_signing_alg_values_supported": ["ES256", "RS256"],
-    }
+def issuer_of(base: str, tenant: TestTenant) -> str:
+    """The issuer of the tenant at the running server."""
+    return f"{base}/t/{tenant.slug}"
+
+
+def discovered(base: str, tenant: TestTenant) -> dict[str, Any]:
+    """The metadata of the issuer."""
+    return dict(requests.get(issuer_of(base, tenant) + "/.well-known/openid-configuration", timeout=60).json())
 
 
 def authenticated_client(tenant: TestTenant, method: str, **fields: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -86,20 +83,21 @@ def browser_of(tenant: TestTenant, client: dict[str, Any]) -> Any:
 def test_node_client_gets_its_own_token(base: str, tenant: TestTenant, node: None, library: str, method: str) -> None:
     _, stated = authenticated_client(tenant, method)
     flow = {"library": library, "grant": "client_credentials", "scope": "services:read", **stated}
-    result = run_flow({**flow, "server": server_of(base, tenant)})
+    result = run_flow({**flow, "issuer": issuer_of(base, tenant)})
     assert result.get("result", result)["scope"] == "services:read", result
 
 
 @pytest.mark.needs("node")
+@pytest.mark.parametrize("par", [False, True])
 @pytest.mark.parametrize("method", METHODS)
-def test_openid_client_signs_a_user_in(base: str, tenant: TestTenant, node: None, method: str) -> None:
-    client, stated = authenticated_client(tenant, method, first_party=True)
-    flow = {"library": "openid-client", "grant": "authorization_code", "redirect_uri": CALLBACK, **stated}
-    flow |= {"scope": "openid offline_access", "server": server_of(base, tenant)}
+def test_openid_client_signs_a_user_in(base: str, tenant: TestTenant, node: None, method: str, par: bool) -> None:
+    client, stated = authenticated_client(tenant, method, first_party=True, require_par=par)
+    flow = {"library": "openid-client", "grant": "authorization_code", "redirect_uri": CALLBACK, "par": par, **stated}
+    flow |= {"scope": "openid offline_access", "issuer": issuer_of(base, tenant)}
     said = run_flow(flow, browser_of(tenant, client))
     result = said.get("result")
     assert result, said
-    assert (result["claims"]["aud"], result["claims"]["iss"]) == (client["client_id"], flow["server"]["issuer"])
+    assert (result["claims"]["aud"], result["claims"]["iss"]) == (client["client_id"], flow["issuer"])
     assert result["refreshed"]["access_token"] != result["access_token"]
 
 
@@ -107,7 +105,7 @@ def test_openid_client_signs_a_user_in(base: str, tenant: TestTenant, node: None
 def test_openid_client_reads_the_error_of_a_wrong_secret(base: str, tenant: TestTenant, node: None) -> None:
     _, stated = authenticated_client(tenant, "client_secret_basic")
     flow = {"library": "openid-client", "grant": "client_credentials", "scope": "services:read", **stated}
-    said = run_flow({**flow, "secret": "ics_wrong", "server": server_of(base, tenant)})
+    said = run_flow({**flow, "secret": "ics_wrong", "issuer": issuer_of(base, tenant)})
     # What the library makes of 401 with WWW-Authenticate.
     assert said["error"] == "OAUTH_WWW_AUTHENTICATE_CHALLENGE"
 
@@ -117,7 +115,7 @@ def test_openid_client_reads_the_error_of_a_wrong_secret(base: str, tenant: Test
 
 def test_authlib_authenticates_with_a_key(base: str, tenant: TestTenant) -> None:
     # Authlib signs with RSA keys only.
-    key, endpoint = rsa.generate_private_key(65537, 2048), server_of(base, tenant)["token_endpoint"]
+    key, endpoint = rsa.generate_private_key(65537, 2048), discovered(base, tenant)["token_endpoint"]
     client = make_client(tenant, token_endpoint_auth_method="private_key_jwt", jwks=key_set(public_jwk(key)))
     with OAuth2Session(client["client_id"], _pem(key), token_endpoint_auth_method="private_key_jwt") as session:
         session.register_client_auth_method(PrivateKeyJWT(endpoint, alg="RS256"))
@@ -131,7 +129,7 @@ def _pem(key: rsa.RSAPrivateKey) -> str:
 
 def test_authlib_signs_a_user_in(base: str, tenant: TestTenant) -> None:
     client, _ = authenticated_client(tenant, "client_secret_basic", first_party=True)
-    server, verifier, nonce = server_of(base, tenant), "v" * 64, "a nonce of the application"
+    server, verifier, nonce = discovered(base, tenant), "v" * 64, "a nonce of the application"
     session = OAuth2Session(
         client["client_id"],
         client["client_secret"],

@@ -18,12 +18,13 @@ function authentication(library) {
 }
 
 async function byOpenidClient() {
-  const config = new openid.Configuration(flow.server, flow.client_id, {}, authentication(openid));
-  openid.allowInsecureRequests(config);
+  const insecure = { execute: [openid.allowInsecureRequests] };
+  const config = await openid.discovery(new URL(flow.issuer), flow.client_id, {}, authentication(openid), insecure);
   if (flow.grant === "client_credentials") return openid.clientCredentialsGrant(config, { scope: flow.scope });
   const verifier = openid.randomPKCECodeVerifier();
   const checks = { pkceCodeVerifier: verifier, expectedState: openid.randomState(), expectedNonce: openid.randomNonce() };
-  const address = openid.buildAuthorizationUrl(config, {
+  const build = flow.par ? openid.buildAuthorizationUrlWithPAR : openid.buildAuthorizationUrl;
+  const address = await build(config, {
     redirect_uri: flow.redirect_uri,
     scope: flow.scope,
     state: checks.expectedState,
@@ -40,7 +41,7 @@ async function byOpenidClient() {
 
 async function byOauth4webapi() {
   const insecure = { [oauth.allowInsecureRequests]: true };
-  const issuer = new URL(flow.server.issuer);
+  const issuer = new URL(flow.issuer);
   const found = await oauth.discoveryRequest(issuer, { algorithm: "oauth2", ...insecure });
   const server = await oauth.processDiscoveryResponse(issuer, found);
   const client = { client_id: flow.client_id };
