@@ -31,6 +31,12 @@ class AuthorizationRejected(ApiError):
     message = "The application has sent a request that cannot be answered."
 
 
+class LogoutRejected(ApiError):
+    """400: a logout request whose hint, client or address is wrong; the browser is not sent on."""
+
+    message = "The application has sent a logout request that cannot be answered."
+
+
 class RequestExpired(ApiError):
     """400: the authorization request is unknown, expired, finished, or another browser's."""
 

@@ -66,13 +66,20 @@ def granted_scope(pair: TokenPair) -> str:
     return " ".join(claims_of(pair.access_token)["permissions"])
 
 
-def revoke_token(*, token: str, client_id: str | None, credential: Credential | None) -> None:
+def revoke_token(
+    *,
+    token: str,
+    client_id: str | None = None,
+    credential: Credential | None = None,
+    client: KnownClient | None = None,
+) -> None:
     """Revoke a token (RFC 7009). A user's token ends the whole session, a client's own only itself.
 
-    A token that is unknown, expired or revoked is no error. Raises InvalidClient, UnauthorizedClient (another
-    client's token, a suspended tenant), TenantBusy.
+    `client` is the client if it has authenticated in another way. A token that is unknown, expired or revoked is no error.
+    Raises InvalidClient, UnauthorizedClient (another client's token, a suspended tenant), TenantBusy.
     """
-    client = authenticate_client(client_id=client_id, credential=credential) if client_id else None
+    if client is None and client_id:
+        client = authenticate_client(client_id=client_id, credential=credential)
     claims = _claims(token, unused=False)
     if claims is None:
         return

@@ -1,0 +1,116 @@
+"""Logout that an application asks for (OpenID Connect RP-Initiated Logout 1.0)."""
+
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode, urlsplit
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+
+from openid.clients import find_client
+from openid.errors import LogoutRejected
+from openid.pages.journey import JourneyPage, source_of
+from openid.pages.page import FORM_TOKEN
+from tenants.context import in_tenant
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
+from userflow.sessions.ending import end_sessions
+from userflow.sessions.id_token_hints import Hint, read_hint
+
+PARAMETERS = ("id_token_hint", "client_id", "post_logout_redirect_uri", "state")
+
+
+@dataclass(frozen=True, slots=True)
+class LogoutRequest:
+    """A checked request: the session that it is about, and where the browser goes afterwards."""
+
+    hint: Hint | None
+    # Empty without one.
+    redirect: str
+
+
+class LogoutPage(JourneyPage):
+    """End the browser's session and those of the applications that it has signed in, then return to the application.
+
+    Without a hint about the browser's own user the page asks first: any site can send a browser here.
+    """
+
+    # Where the question's form leads to in the end.
+    target = ""
+
+    @property
+    def form_targets(self) -> tuple[str, ...]:
+        return (source_of(self.target),) if self.target else ()
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Sign out, or ask."""
+        return self._sign_out_or_ask(request)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Sign out after the question; or the same as GET for an application that sends a form."""
+        if FORM_TOKEN in request.POST:
+            return self._leave(self._asked(request))
+        return self._sign_out_or_ask(request)
+
+    def _check_form(self, request: HttpRequest) -> None:
+        # An application's form has no token of ours, and is answered like a link: it ends nothing without a hint or a question.
+        if FORM_TOKEN in request.POST:
+            super()._check_form(request)
+
+    def _sign_out_or_ask(self, request: HttpRequest) -> HttpResponse:
+        asked = self._asked(request)
+        is_own = asked.hint is not None and (self.session is None or self.session.user_id == asked.hint.user_id)
+        if is_own or (self.session is None and asked.hint is None):
+            return self._leave(asked)
+        assert self.session is not None  # otherwise one of the two conditions above holds
+        sent = {name: self._parameter(request, name) for name in PARAMETERS}
+        self.target = asked.redirect
+        context = {"user": self.session.user, "sent": {name: value for name, value in sent.items() if value}}
+        return self.page("sign_out", _("Sign out?"), context)
+
+    def _asked(self, request: HttpRequest) -> LogoutRequest:
+        """Check the parameters. Raises LogoutRejected: the browser is never sent to an unregistered address."""
+        sent = {name: self._parameter(request, name) for name in PARAMETERS}
+        hint = read_hint(self.tenant, sent["id_token_hint"]) if sent["id_token_hint"] else None
+        if sent["id_token_hint"] and hint is None:
+            raise LogoutRejected("id_token_hint is no ID token of this issuer.")
+        client_id = sent["client_id"] or (str(hint.client_id) if hint else "")
+        if hint is not None and client_id != str(hint.client_id):
+            raise LogoutRejected("id_token_hint was issued to another client.")
+        target = sent["post_logout_redirect_uri"]
+        if not target:
+            return LogoutRequest(hint, "")
+        client = find_client(self.tenant, client_id) if client_id else None
+        if client is None or target not in client.post_logout_redirect_uris:
+            raise LogoutRejected("post_logout_redirect_uri is not registered for the client.")
+        if sent["state"]:
+            target += ("&" if urlsplit(target).query else "?") + urlencode({"state": sent["state"]})
+        return LogoutRequest(hint, target)
+
+    def _parameter(self, request: HttpRequest, name: str) -> str:
+        """Return a parameter; raises LogoutRejected if it was sent twice."""
+        values = [*request.GET.getlist(name), *request.POST.getlist(name)]
+        if len(set(values)) > 1 or any("\x00" in value for value in values):
+            raise LogoutRejected(f"{name} was sent more than once.")
+        return values[0] if values else ""
+
+    def _leave(self, asked: LogoutRequest) -> HttpResponse:
+        with in_tenant(self.tenant.tenant_id), END_USERS.atomic():
+            if asked.hint is not None:
+                self._end_hinted(asked.hint)
+            if self.session is not None:
+                self._end(self.session)
+        if asked.redirect:
+            return self.leave_session(self.to_application(asked.redirect))
+        self.steps = replace(self.steps.only_email(""), notice="signed_out")
+        return self.leave_session(self.to("signin"))
+
+    def _end_hinted(self, hint: Hint) -> None:
+        own = EndUserSession._default_manager.filter(pk=hint.session_id, user_id=hint.user_id)
+        session = own.select_related("parent").first()
+        if session is not None:
+            self._end(session.parent or session)
+
+    def _end(self, session: EndUserSession) -> None:
+        ended = end_sessions(END_USERS, user_id=session.user_id, session_id=session.pk, reason="signed_out")
+        if ended:
+            END_USERS.record("session.ended", target=("user", session.user_id), details={"sessions": ended})

@@ -1,0 +1,52 @@
+"""Introspection and revocation at a tenant's issuer (RFC 7662, RFC 7009), for the tenant's clients."""
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.errors import TooManyRequests
+from identity_platform.api.parsers import StrictFormParser
+from identity_platform.api.views import ApiViewSet, endpoint
+from openid.client_authentication import authenticate_at
+from openid.tenant_of_request import tenant_of_request
+from tenants.errors import TenantBusy, UnknownTenant
+from userflow.errors import InvalidClient, InvalidRequest, UnauthorizedClient
+from userflow.sessions.permissions import Anyone
+from userflow.sessions.serializers import IntrospectionOut, RevokedOut, TokenNamed
+from userflow.sessions.token_actions import introspect_token, revoke_token
+from userflow.sessions.views import BASIC_HEADER, NO_STORE
+
+
+class TokenStateViewSet(ApiViewSet):
+    permission_classes = [Anyone]
+    authentication_classes = []
+    parser_classes = [StrictFormParser]
+
+    @endpoint(
+        TokenNamed,
+        returns={200: IntrospectionOut},
+        errors=[InvalidRequest, InvalidClient, UnknownTenant, TenantBusy, TooManyRequests],
+        token="none",
+        headers=BASIC_HEADER,
+    )
+    def introspect(self, request: Request, slug: str) -> Response:
+        """Return the state of a token of the tenant, for confidential clients."""
+        sent = self.valid(TokenNamed)
+        client = authenticate_at(request, sent, tenant_of_request(request._request)).known
+        # A public client is not authenticated: anyone could try tokens (RFC 7662 section 2.1).
+        if not client.confidential:
+            raise InvalidClient
+        return Response(introspect_token(token=sent["token"], by=client), headers=NO_STORE)
+
+    @endpoint(
+        TokenNamed,
+        returns={200: RevokedOut},
+        errors=[InvalidRequest, InvalidClient, UnauthorizedClient, UnknownTenant, TenantBusy, TooManyRequests],
+        token="none",
+        headers=BASIC_HEADER,
+    )
+    def revoke(self, request: Request, slug: str) -> Response:
+        """Revoke a token of the client; a user's token ends the application's session. Unknown tokens are no error."""
+        sent = self.valid(TokenNamed)
+        client = authenticate_at(request, sent, tenant_of_request(request._request)).known
+        revoke_token(token=sent["token"], client=client)
+        return Response({}, headers=NO_STORE)

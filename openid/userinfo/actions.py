@@ -1,0 +1,50 @@
+"""Claims about the user of an access token (OpenID Connect Core section 5.3)."""
+
+from django.http import HttpRequest
+from rest_framework.request import Request
+
+from identity_platform.api.errors import AccessTokenInvalid, InsufficientScope
+from identity_platform.audit.origin import set_actor
+from openid.authorization.parameters import OPENID
+from openid.claims import claims_about
+from tenants.context import in_tenant
+from tenants.issuers import issuer_of
+from tenants.lookup import TenantContext
+from tenants.states import Purpose
+from userflow.accounts import principals
+from userflow.accounts.session_models import EndUserSession
+from userflow.sessions.authentication import check_binding
+from userflow.sessions.queries import Rights
+from userflow.sessions.token_classes import InvalidToken, verified_claims
+from userflow.sessions.verify import SessionInactive, principal_of
+
+
+def claims_of_token(
+    *, tenant: TenantContext, request: HttpRequest | Request, scheme: str, token: str
+) -> dict[str, object]:
+    """Return the claims of the token's scopes and those that its application requested by name.
+
+    The token may be for any audience. Raises AccessTokenInvalid (also for a token of another tenant, of a session without
+    OpenID Connect, or below the policy in force), DpopRejected, InsufficientScope (without `openid`), TenantSuspended,
+    TenantBusy.
+    """
+    try:
+        claims = verified_claims(token)
+        if claims["kind"] != principals.END_USER or claims["iss"] != issuer_of(tenant):
+            raise AccessTokenInvalid
+        check_binding(request, scheme, token, claims)
+        principal = principal_of(claims)
+    except (InvalidToken, SessionInactive, ValueError) as problem:
+        raise AccessTokenInvalid from problem
+    if principal.grant is None or principal.session_id is None or not principal.meets_policy():
+        raise AccessTokenInvalid
+    set_actor(principal.kind, str(principal.id), principal.client_id, actor_tenant_id=principal.tenant_id)
+    if OPENID not in principal.grant.scopes:
+        raise InsufficientScope("The access token lacks the scope openid.", scope=OPENID)
+    with in_tenant(tenant.tenant_id, Purpose.READ):
+        session = EndUserSession._default_manager.select_related("user").filter(pk=principal.session_id).first()
+        if session is None:
+            raise AccessTokenInvalid
+        rights = Rights(principal.roles, tuple(sorted(principal.permissions)), principal.groups)
+        about = claims_about(session.user, rights, scopes=principal.grant.scopes, names=session.userinfo_claims)
+    return {"sub": str(principal.id), **about}

@@ -1,0 +1,49 @@
+"""The userinfo endpoint of a tenant (OpenID Connect Core section 5.3)."""
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.errors import AccessTokenInvalid, InsufficientScope, NotSignedIn
+from identity_platform.api.parsers import StrictFormParser
+from identity_platform.api.views import ApiViewSet, endpoint
+from openid.tenant_of_request import tenant_of_request
+from openid.userinfo.actions import claims_of_token
+from openid.userinfo.serializers import UserinfoIn, UserinfoOut
+from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from userflow.errors import DpopRejected, InvalidRequest
+from userflow.sessions.authentication import presented_token
+from userflow.sessions.permissions import Anyone
+from userflow.sessions.views import NO_STORE
+
+ERRORS = [AccessTokenInvalid, DpopRejected, InsufficientScope, UnknownTenant, TenantSuspended, TenantBusy]
+AUTHORIZATION = {"Authorization": "`Bearer`, or `DPoP` with a proof, and an access token with the scope `openid`."}
+
+
+class UserinfoViewSet(ApiViewSet):
+    # Tokens for other audiences than the platform's API are valid here, so the endpoint checks them itself.
+    permission_classes = [Anyone]
+    authentication_classes = []
+    parser_classes = [StrictFormParser]
+
+    @endpoint(returns={200: UserinfoOut}, errors=ERRORS, token="none", headers=AUTHORIZATION)
+    def read(self, request: Request, slug: str) -> Response:
+        """Return the claims about the user of the access token, by its scopes and those requested by name."""
+        return self._claims(request, None)
+
+    @endpoint(
+        UserinfoIn, returns={200: UserinfoOut}, errors=[InvalidRequest, *ERRORS], token="none", headers=AUTHORIZATION
+    )
+    def post(self, request: Request, slug: str) -> Response:
+        """Return the same. The access token may be in the body instead (RFC 6750 section 2.2)."""
+        return self._claims(request, self.valid(UserinfoIn).get("access_token"))
+
+    def _claims(self, request: Request, sent: str | None) -> Response:
+        tenant = tenant_of_request(request._request)
+        presented = presented_token(request)
+        if presented is not None and sent is not None:
+            raise InvalidRequest("Send the access token in one way only.")
+        if presented is None and sent is None:
+            raise NotSignedIn
+        scheme, token = presented or ("bearer", sent or "")
+        known = claims_of_token(tenant=tenant, request=request, scheme=scheme, token=token)
+        return Response(known, headers=NO_STORE)
