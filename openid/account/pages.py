@@ -184,7 +184,7 @@ class PasswordChangePage(AccountPage):
             raise
         except ApiError as error:
             for text in (text for texts in error.messages.values() for text in texts):
-                form.add_error("password", text)
+                form.add_error("password", errors.in_language(text))
             if not error.messages:
                 errors.add_to(form, error)
             return self._page(form, error)

@@ -17,6 +17,9 @@ FORM = "application/x-www-form-urlencoded"
 class Authorize(JourneyPage):
     """Send the browser back to the application, or to the pages where its user signs in and consents."""
 
+    # `request` is a parameter of the protocol here, not the handle of a stored request.
+    handle = ""
+
     def get(self, request: HttpRequest) -> HttpResponse:
         """Read the request from the query. Raises MethodNotAllowed, AuthorizationRejected."""
         if request.method == "HEAD":

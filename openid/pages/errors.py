@@ -1,5 +1,8 @@
 """Errors of the hosted pages, and the texts of the actions' errors for end users."""
 
+import re
+from typing import Final
+
 from django import forms
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -32,6 +35,8 @@ from userflow.errors import (
     WrongCredentials,
     WrongCurrentPassword,
 )
+
+_NUMBER: Final = re.compile("[0-9]+")
 
 
 class FormExpired(NotAllowed):
@@ -109,7 +114,17 @@ def in_words(error: ApiError) -> str:
         case NotFound():
             return _("There is no page at this address.")
         case _:
-            return error.text
+            return in_language(error.text)
+
+
+def in_language(message: str) -> str:
+    """Return a message of the API in the language of the page. In the catalogues `%s` stands for a number that varies."""
+    translated = _(message)
+    if translated != message:
+        return translated
+    general = _NUMBER.sub("%s", message)
+    translated = _(general)
+    return message if translated == general else translated % tuple(_NUMBER.findall(message))
 
 
 def status_of(error: ApiError) -> int:
@@ -122,7 +137,7 @@ def add_to(form: forms.Form, error: ApiError) -> None:
     placed = False
     for name, problems in error.messages.items():
         if name in form.fields:
-            form.add_error(name, [*problems])
+            form.add_error(name, [in_language(problem) for problem in problems])
             placed = True
     if not placed:
         form.add_error(None, in_words(error))

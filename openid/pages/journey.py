@@ -50,6 +50,13 @@ class JourneyPage(Page):
         """Return the application's request. Raises RequestExpired, also for the request of another browser."""
         return self._find(self.handle) if self.handle else None
 
+    @property
+    def ui_locales(self) -> tuple[str, ...]:
+        try:
+            return self.pending.parameters.ui_locales if self.pending is not None else ()
+        except RequestExpired:
+            return ()
+
     def _find(self, handle: str) -> Pending:
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
             return pending_request(handle, self.browser)

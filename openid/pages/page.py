@@ -59,6 +59,8 @@ class Page(View):
         self.browser = held or browser.new_browser()
         self.session_cookie = browser.session_cookie(request, self.tenant.tenant_id)
         self._read = self.steps = read_steps(request, self.tenant)
+        # Until `dispatch` restores the language that was active before.
+        translation.activate(language_of(request, ui_locales=self.ui_locales))
         if request.method == "POST":
             self._check_form(request)
         response = self._answer(request, **kwargs)
@@ -81,6 +83,11 @@ class Page(View):
             # Here, so that the cookies are written also with an error page.
             response = self._error_page(error)
         return response
+
+    @property
+    def ui_locales(self) -> tuple[str, ...]:
+        """Return the languages that the application's request asks for, preferred first."""
+        return ()
 
     def _check_form(self, request: HttpRequest) -> None:
         """Raise FormExpired unless the form was rendered for this browser in its present session (CSRF)."""

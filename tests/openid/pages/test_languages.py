@@ -1,0 +1,168 @@
+"""German, French and Spanish: complete catalogues, and pages in the language that the application or the browser prefers."""
+
+import ast
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from django.utils.translation.template import templatize
+
+from identity_platform.api.errors import ApiError
+from mfa.errors import AccountDeletionOff, PhoneRejected, TooManyPasskeys
+from mfa.sms.codes import mobile_number
+from openid.errors import RequestExpired
+from openid.pages.languages import LANGUAGES
+from tests.openid.pages.visitor import Visitor, begin
+from tests.world import TestTenant, new_client
+from userflow.credentials.passwords import check_strength
+from userflow.errors import LastActiveUser, WeakPassword
+
+ROOT: Final = Path(__file__).parents[3]
+TRANSLATED: Final = LANGUAGES[1:]
+SIGN_IN: Final = {"en": "Sign in", "de": "Anmelden", "fr": "Se connecter", "es": "Iniciar sesión"}
+_STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+_CALL = re.compile(rf"\b(?:_|n?gettext(?:_lazy)?)\(\s*((?:u?{_STRING}\s*,?\s*)+)")
+_PLACEHOLDER = re.compile(r"%(?:\([a-z]+\))?s")
+_ENTRY = re.compile(rf"^(msgid|msgid_plural|msgstr|msgstr\[[0-9]\]) ({_STRING}(?:\n{_STRING})*)$", re.MULTILINE)
+# Errors of actions that the pages show with the text of the API.
+SHOWN: Final = (TooManyPasskeys, RequestExpired, AccountDeletionOff, LastActiveUser)
+
+
+def catalog(language: str) -> Path:
+    """Return the path of a catalogue, without suffix."""
+    return ROOT / "openid/locale" / language / "LC_MESSAGES/django"
+
+
+def source_entries(language: str) -> dict[str, str]:
+    """Read a .po file; plural forms are joined by NUL, as in a .mo file."""
+    entries: dict[str, str] = {}
+    key = ""
+    for kind, literal in _ENTRY.findall(catalog(language).with_suffix(".po").read_text()):
+        text = ast.literal_eval(f"({literal})")
+        if kind == "msgid":
+            assert text not in entries
+            key = text
+        elif kind == "msgid_plural":
+            key += "\0" + text
+        else:
+            entries[key] = f"{entries[key]}\0{text}" if key in entries else text
+    return entries
+
+
+def compiled_entries(language: str) -> dict[str, str]:
+    """Read a .mo file (GNU gettext manual, section 10.3)."""
+    data = catalog(language).with_suffix(".mo").read_bytes()
+    magic, _revision, count, keys, values = struct.unpack_from("<5I", data)
+    assert magic == 0x950412DE
+
+    def text(table: int, index: int) -> str:
+        length, start = struct.unpack_from("<2I", data, table + 8 * index)
+        return data[start : start + length].decode()
+
+    return {text(keys, index): text(values, index) for index in range(count)}
+
+
+def messages_of_pages() -> set[str]:
+    """Return the messages of code and templates."""
+    code = [path.read_text() for path in (ROOT / "openid").rglob("*.py")]
+    templates = [templatize(path.read_text()) for path in (ROOT / "templates/openid").rglob("*.html")]
+    found = [ast.literal_eval(f"[{literals}]") for text in (*code, *templates) for literals in _CALL.findall(text)]
+    return {"\0".join(texts) for texts in found}
+
+
+def messages_of_actions() -> Iterator[str]:
+    """Return the messages of errors of actions that the pages show, with `%s` in place of varying numbers."""
+    yield from (error.message for error in SHOWN)
+    for password, own in (("short", ""), ("jane.doe@example.com", "jane.doe@example.com"), ("password123", "")):
+        with pytest.raises(WeakPassword) as weak:
+            check_strength(password, personal=(own,))
+        yield re.sub("[0-9]+", "%s", only_message(weak.value))
+    for number in ("0171 1234567", "+999123456789", "+44740012345", "+4407400123456", "+442079460000", "+447400123456"):
+        with pytest.raises(PhoneRejected) as rejected:
+            mobile_number(number, countries={"DE"})
+        yield only_message(rejected.value)
+
+
+def only_message(error: ApiError) -> str:
+    """Return the one message in the details of an error."""
+    ((message,),) = error.messages.values()
+    return message
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_compiled_catalog_equals_its_source(language: str) -> None:
+    assert compiled_entries(language) == source_entries(language)
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_catalog_has_exactly_the_messages_of_the_pages(language: str) -> None:
+    entries = source_entries(language)
+    assert f"Language: {language}\n" in entries.pop("")
+    messages = messages_of_pages()
+    assert len(messages) > 150
+    assert set(entries) == messages | set(messages_of_actions())
+    assert all(entries.values())
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_translations_keep_placeholders(language: str) -> None:
+    for message, translation in source_entries(language).items():
+        wanted = [sorted(_PLACEHOLDER.findall(text)) for text in message.split("\0")]
+        assert [sorted(_PLACEHOLDER.findall(text)) for text in translation.split("\0")] == wanted, message
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_pages_open_in_the_language_of_the_browser(tenant: TestTenant, language: str) -> None:
+    visitor = Visitor(tenant)
+    visitor.opens("signin", Accept_Language=f"pt, {language}-XX;q=0.8, en;q=0.5")
+    assert f'<html lang="{language}">' in visitor.text
+    assert SIGN_IN[language] in visitor.words
+
+
+def test_ui_locales_come_before_the_browser(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    visitor.client.defaults["HTTP_ACCEPT_LANGUAGE"] = "de"
+    begin(visitor, ui_locales="pt-BR fr-CA es")
+    assert '<html lang="fr">' in visitor.text
+    assert "pour continuer vers Shop" in visitor.words
+    visitor.sends(email="nothing")
+    assert visitor.page.status_code == 400
+    assert "Saisissez une adresse e-mail" in visitor.words
+    visitor.opens("signin")
+    assert '<html lang="de">' in visitor.text
+
+
+def test_ui_locales_without_catalog_leave_the_browser(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    visitor.client.defaults["HTTP_ACCEPT_LANGUAGE"] = "es-MX"
+    begin(visitor, ui_locales="pt ja")
+    assert '<html lang="es">' in visitor.text
+
+
+def test_page_of_expired_request_is_in_the_browsers_language(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    visitor.opens("signin?request=unknown", Accept_Language="de")
+    assert visitor.page.status_code == 400
+    assert "Diese Anmeldung ist abgelaufen oder bereits abgeschlossen." in visitor.words
+
+
+def test_messages_of_actions_are_translated(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    visitor.client.defaults["HTTP_ACCEPT_LANGUAGE"] = "de"
+    visitor.signs_in(user, password="wrong password 1")
+    assert "E-Mail-Adresse oder Passwort ist falsch." in visitor.words
+    visitor.opens("register")
+    visitor.sends(name="", email="new-here@example.com", password="short")
+    assert visitor.page.status_code == 400
+    assert re.search("Verwenden Sie [0-9]+ bis 128 Zeichen.", visitor.words), visitor.words
+
+
+@pytest.mark.django_db
+def test_console_stays_in_english() -> None:
+    page = new_client().get("/admin/login/", headers={"Accept-Language": "de"}, follow=True)
+    assert page.status_code == 200
+    assert b'lang="en' in page.content
+    assert b"Anmelden" not in page.content
