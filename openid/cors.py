@@ -11,6 +11,7 @@ from typing import Final
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_vary_headers
 
+from tenants.lookup import may_be_slug
 from userflow.accounts.models import Client
 from userflow.clients.registration import problem_of_origin
 
@@ -50,6 +51,6 @@ class TenantCrossOrigin:
 
 def _is_allowed(slug: str, origin: str) -> bool:
     """Return whether an active client of the tenant has the origin."""
-    if problem_of_origin(origin) is not None:
+    if not may_be_slug(slug) or problem_of_origin(origin) is not None:
         return False
     return Client.objects.filter(tenant__slug=slug, active=True, allowed_origins__contains=[origin]).exists()

@@ -6,6 +6,7 @@ reads the same columns together with the caller's state, so an authenticated req
 (`userflow.sessions.verify`).
 """
 
+import re
 from contextvars import ContextVar
 from dataclasses import dataclass
 from uuid import UUID
@@ -69,6 +70,8 @@ COLUMNS = (
 JOINS = "JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id"
 WIDTH = 9
 
+_SLUG = re.compile(r"[A-Za-z0-9-]{1,63}")
+
 _seen: ContextVar[dict[UUID, TenantContext] | None] = ContextVar("tenants_of_this_request", default=None)
 
 
@@ -96,8 +99,15 @@ def find(tenant_id: UUID) -> TenantContext:
     return _read("t.id = %s", tenant_id)
 
 
+def may_be_slug(text: str) -> bool:
+    """Return whether a tenant can have this slug, in any case: PostgreSQL rejects texts with NUL or half characters."""
+    return _SLUG.fullmatch(text) is not None
+
+
 def find_by_slug(slug: str) -> TenantContext:
     """Return the tenant of this slug, in any case. Raises UnknownTenant, also for a deleted one."""
+    if not may_be_slug(slug):
+        raise UnknownTenant
     return _read("lower(t.slug) = lower(%s)", slug)
 
 

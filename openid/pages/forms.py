@@ -17,6 +17,9 @@ LONGEST_PASSWORD = 1024
 # As the API: no control characters, no separators that Unicode calls line breaks, no surrogates.
 _NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
+# Half a character, which has no encoding.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 def attributes(autocomplete: str, **more: str | bool) -> dict[str, str | bool]:
     """Return the attributes of an input that is no prose."""
@@ -65,6 +68,11 @@ class EmailField(forms.CharField):
             raise forms.ValidationError(_("Enter an e-mail address such as name@example.com.")) from problem
 
 
+def _no_surrogates(value: str) -> None:
+    if _SURROGATE.search(value):
+        raise forms.ValidationError(_("Enter one line without control characters."))
+
+
 class PasswordField(forms.CharField):
     """A password, exactly as typed."""
 
@@ -79,7 +87,7 @@ class PasswordField(forms.CharField):
             widget=widget,
         )
         # Control characters are for the rules of passwords to judge, but PostgreSQL takes no NUL.
-        self.validators = [*self.validators, ProhibitNullCharactersValidator()]
+        self.validators = [*self.validators, ProhibitNullCharactersValidator(), _no_surrogates]
 
 
 class EmailForm(PageForm):

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 
+from identity_platform.api.errors import ApiError
 from openid import browser
 from openid.authorization.flow import Step, next_step
 from openid.authorization.requests import Pending, pending_request
-from openid.errors import RequestExpired
 from openid.pages.page import Context, Page
 from openid.pages.steps import Steps
 from tenants.context import in_tenant, tenant_atomic
@@ -41,7 +41,8 @@ class JourneyPage(Page):
             return stated
         try:
             self._find(self.steps.handle)
-        except RequestExpired:
+        except ApiError:
+            # Also of a tenant that is suspended or busy: the error page must not fail for the reason that it states.
             return ""
         return self.steps.handle
 

@@ -38,12 +38,14 @@ class Page(View):
     tenant: TenantContext
     # The value of the cookie that stands for the browser; new at its first page.
     browser: str
-    # What this response writes back, if it has changed.
-    steps: Steps
+    # What this response writes back, if it has changed; none before the tenant is known.
+    steps = Steps()
 
     def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         """Respond with the page, or with an error page of the same status."""
         self.nonce = secrets.token_urlsafe(16)
+        # Browsers send forms in the page's encoding; a sender must not choose one that Python lacks, or that is no text.
+        request.encoding = "utf-8"
         with translation.override(language_of(request)):
             try:
                 self.tenant = tenant_of_request(request)

@@ -1,14 +1,17 @@
 """Attacks on the hosted pages: forged forms, foreign cookies and handles, frames, open redirects."""
 
+import re
 from collections.abc import Callable
 
 import pytest
 from django.test import override_settings
 
 from openid.browser import BROWSER, SESSION, STEPS, cookie_name
+from openid.pages.forms import PasswordForm
 from openid.pages.journey import source_of
 from tenants.models import TenantDatabase
 from tests.openid.pages.visitor import Visitor, begin, code_of
+from tests.userflow.sessions.clients import FORM
 from tests.world import PASSWORD, TestTenant
 
 
@@ -204,3 +207,41 @@ def test_unsupported_methods_are_405(tenant: TestTenant) -> None:
 )
 def test_source_of_redirect_uri(uri: str, source: str) -> None:
     assert source_of(uri) == source
+
+
+@pytest.mark.parametrize("path", ["signin", "reset", "verify-email", "invitation", "authorize", "logout", "account"])
+@pytest.mark.parametrize("slug", ["no-such-tenant", "a%00b", "%ff", "%20", "a" * 80])
+def test_pages_of_unknown_tenant_are_404(slug: str, path: str, tenant: TestTenant) -> None:
+    assert Visitor(tenant).opens(f"/t/{slug}/{path}").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["jwks", ".well-known/openid-configuration", "userinfo"])
+def test_endpoints_below_slug_with_nul_are_404(path: str, tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    assert visitor.opens(f"/t/a%00b/{path}").status_code == 404
+    assert visitor.opens(f"/t/a%00b/{path}", origin="https://app.example.com").status_code == 404
+
+
+@pytest.mark.parametrize("charset", ["hex", "none", "utf-16"])
+@pytest.mark.parametrize("path", ["signin", "logout", "authorize", "/t/none/signin"])
+def test_charset_of_request_is_no_fault(path: str, charset: str, tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    whole = path if path.startswith("/") else f"{visitor.root}/{path}"
+    for kind in ("x/y", "application/x-www-form-urlencoded"):
+        page = visitor.client.generic("POST", whole, b"a=b", f"{kind}; charset={charset}", REMOTE_ADDR=visitor.address)
+        assert page.status_code in (303, 400, 403, 404)
+
+
+def test_password_with_surrogate_is_rejected_at_its_form(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    visitor.opens("signin")
+    visitor.sends(email=user.email)
+    token = re.search(r'name="form_token" value="([^"]+)"', visitor.text)
+    assert token
+    # The characters of this encoding include surrogates, which UTF-8 lacks.
+    body = f"form_token={token[1]}&password=+2AA-".encode()
+    kind = f"{FORM}; charset=utf-7"
+    path = f"{visitor.root}/signin/password"
+    page = visitor.client.generic("POST", path, body, kind, REMOTE_ADDR=visitor.address)
+    assert page.status_code in (400, 401)
+    assert not PasswordForm({"password": "\ud800"}).is_valid()
