@@ -30,8 +30,10 @@ def test_every_body_has_one_media_type() -> None:
         for operation in operations.values()
         if "requestBody" in operation
     }
-    oauth = {path: ["application/x-www-form-urlencoded"] for path in forms if is_oauth(path)}
-    assert {path: kinds for path, kinds in forms.items() if kinds != ["application/json"]} == oauth
+    # OAuth, and the access token in the body at userinfo (RFC 6750 section 2.2).
+    of_forms = [path for path in forms if is_oauth(path) or path == "/t/{slug}/userinfo"]
+    expected = {key: ["application/x-www-form-urlencoded"] for key in of_forms}
+    assert {path: kinds for path, kinds in forms.items() if kinds != ["application/json"]} == expected
 
 
 def test_responses_429_and_503_document_retry_after() -> None:
