@@ -44,7 +44,7 @@ class ContinuePage(JourneyPage):
             return self.to("account" if self.session is not None else "signin")
         step = self.next_step()
         if step is Step.STEP_UP and self.session is not None and not self.session.user.mfa_methods:
-            return self.to("enroll")
+            return self.to("enroll", own="1")
         if step is not Step.DONE:
             return self.to(_PAGES[step])
         try:

@@ -1,14 +1,15 @@
 """Enroll a factor: the first one, which a sign-in waits for, or one of a signed-in user."""
 
 from dataclasses import dataclass, replace
-from urllib.parse import quote
+from typing import Final
+from urllib.parse import quote, urlencode
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
 
 from identity_platform.api.errors import ApiError
 from mfa.caller import Caller
-from mfa.errors import SecretNotIssued
+from mfa.errors import NoProof, SecretNotIssued
 from mfa.sms.actions import begin_sms_setup, confirm_sms_setup
 from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
@@ -18,6 +19,9 @@ from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
 from userflow.sessions.browser import opening_browser_session
 from userflow.sessions.issue import BrowserSignIn
+
+# Errors that another page answers: the proof of the session or of the sign-in no longer counts.
+_PROOF_LOST: Final = (InsufficientAuthentication, NotSignedInByTicket, NoProof)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +48,46 @@ class EnrollmentPage(JourneyPage):
             return super()._answer(request, **kwargs)
         except InsufficientAuthentication:
             return self.to("step-up", next="security")
-        except NotSignedInByTicket:
+        except (NotSignedInByTicket, NoProof):
             # The sign-in that the factor would complete has expired.
             self.steps = replace(self.steps.only_email(self.steps.email), notice="expired")
             return self.to("signin")
 
     def _error_page(self, error: ApiError) -> HttpResponse:
-        if isinstance(error, InsufficientAuthentication | NotSignedInByTicket) and not self.is_data:
+        if isinstance(error, _PROOF_LOST) and not self.is_data:
             raise error
         return super()._error_page(error)
 
     def _enroller(self) -> Enroller | None:
+        if self.own_account:
+            return self._signed_in()
         if self.steps.enrollment_ticket and self.steps.mfa_token:
             caller = Caller(ticket=self.steps.enrollment_ticket, user_agent=self.agent)
             return Enroller(self.steps.email, caller, self.steps.mfa_token)
+        return self._signed_in()
+
+    def _signed_in(self) -> Enroller | None:
         principal = self.principal
         if principal is None or self.session is None:
             return None
         return Enroller(self.session.user.email, Caller(principal=principal, user_agent=self.agent))
+
+    @property
+    def own_account(self) -> bool:
+        """Return whether the address names the signed-in user: another one may have begun a sign-in in this browser."""
+        return "own" in self.request.GET
+
+    @property
+    def query(self) -> str:
+        stated = {"own": "1" if self.own_account else "", "request": self.handle}
+        kept = urlencode({name: value for name, value in stated.items() if value})
+        return f"?{kept}" if kept else ""
+
+    def href(self, name: str, **more: str) -> str:
+        """Return the address of another page of the tenant; pages of this enrollment are for the same user."""
+        if self.own_account and name.partition("/")[0] == "enroll":
+            more["own"] = "1"
+        return super().href(name, **more)
 
     @property
     def waits(self) -> bool:
@@ -114,7 +140,7 @@ class NewAppPage(EnrollmentPage):
                 )
         except SecretNotIssued as problem:
             return self._new_secret(problem)
-        except (NotSignedInByTicket, InsufficientAuthentication):
+        except _PROOF_LOST:
             raise
         except ApiError as problem:
             errors.add_to(form, problem)
@@ -169,7 +195,7 @@ class NewPasskeyPage(EnrollmentPage):
                     caller=self.who.caller,
                     mfa_token=self.who.mfa_token,
                 )
-        except (NotSignedInByTicket, InsufficientAuthentication):
+        except _PROOF_LOST:
             raise
         except ApiError as error:
             return self._page(forms.PasskeyForm(), error)
@@ -217,7 +243,7 @@ class NewPhonePage(EnrollmentPage):
                 phone_number=number,
                 caller=self.who.caller,
             )
-        except (NotSignedInByTicket, InsufficientAuthentication):
+        except _PROOF_LOST:
             raise
         except ApiError as error:
             errors.add_to(form, error)
@@ -240,7 +266,7 @@ class NewPhonePage(EnrollmentPage):
                     caller=self.who.caller,
                     mfa_token=self.who.mfa_token,
                 )
-        except (NotSignedInByTicket, InsufficientAuthentication):
+        except _PROOF_LOST:
             raise
         except ApiError as error:
             errors.add_to(form, error)

@@ -11,6 +11,7 @@ from identity_platform.api.errors import ApiError, NotAllowed, NotFound, ServerF
 from mfa.errors import (
     LastFactor,
     NoPasskey,
+    NoProof,
     NoRelyingParty,
     PasskeyNeedsPassword,
     PasskeyRejected,
@@ -67,7 +68,7 @@ def in_words(error: ApiError) -> str:
             return _("This is not your current password.")
         case EmailNotVerified():
             return _("Verify your e-mail address first. We have sent you a mail with a link and a code.")
-        case NotSignedInByTicket():
+        case NotSignedInByTicket() | NoProof():
             return _("The sign-in took too long or had too many wrong codes. Sign in again.")
         case InvalidCode() | AttemptsExceeded():
             return _("The code is incorrect or was already used. Enter the newest code.")

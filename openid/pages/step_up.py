@@ -33,7 +33,7 @@ class StepUpPage(SignedInPage):
     def get(self, request: HttpRequest) -> HttpResponse:
         """Show the form of one method and links to the others. A user without a factor enrolls one first."""
         if not self.user.mfa_methods and self.pending is not None:
-            return self.to("enroll")
+            return self.to("enroll", own="1")
         return self._page(WAYS[self.kind].form())
 
     def post(self, request: HttpRequest) -> HttpResponse:

@@ -48,9 +48,11 @@ class Visitor:
         return self._follow() if follow else self.page
 
     def _follow(self) -> Any:
-        while self.page.status_code == 303 and self.page.headers["Location"].startswith("/"):
+        for _ in range(20):
+            if self.page.status_code != 303 or not self.page.headers["Location"].startswith("/"):
+                return self.page
             self.page = self.client.get(self.page.headers["Location"], REMOTE_ADDR=self.address)
-        return self.page
+        raise AssertionError(f"redirects without end: {self.page.headers['Location']}")
 
     @property
     def text(self) -> str:
