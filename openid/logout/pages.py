@@ -34,6 +34,7 @@ class LogoutPage(JourneyPage):
     Without a hint about the browser's own user the page asks first: any site can send a browser here.
     """
 
+    from_applications = True
     # Where the question's form leads to in the end.
     target = ""
 
@@ -58,14 +59,25 @@ class LogoutPage(JourneyPage):
 
     def _sign_out_or_ask(self, request: HttpRequest) -> HttpResponse:
         asked = self._asked(request)
+        if self.lacks_cookies and asked.hint is None:
+            return self._go_on_with_cookies(request)
         is_own = asked.hint is not None and (self.session is None or self.session.user_id == asked.hint.user_id)
         if is_own or (self.session is None and asked.hint is None):
             return self._leave(asked)
         assert self.session is not None  # otherwise one of the two conditions above holds
-        sent = {name: self._parameter(request, name) for name in PARAMETERS}
         self.target = asked.redirect
-        context = {"user": self.session.user, "sent": {name: value for name, value in sent.items() if value}}
+        context = {"user": self.session.user, "sent": self._sent(request)}
         return self.page("sign_out", _("Sign out?"), context)
+
+    def _go_on_with_cookies(self, request: HttpRequest) -> HttpResponse:
+        """Redirect to the same request as a link, with which the browser sends its cookies from another site too."""
+        sent = self._sent(request)
+        return HttpResponse(
+            status=303, headers={"Location": f"{self.root}/logout" + (f"?{urlencode(sent)}" if sent else "")}
+        )
+
+    def _sent(self, request: HttpRequest) -> dict[str, str]:
+        return {name: value for name in PARAMETERS if (value := self._parameter(request, name))}
 
     def _asked(self, request: HttpRequest) -> LogoutRequest:
         """Check the parameters. Raises LogoutRejected: the browser is never sent to an unregistered address."""

@@ -34,6 +34,8 @@ class Page(View):
     http_method_names = ["get", "head", "post"]
     # Whether scripts fetch it: then errors are JSON.
     is_data: ClassVar[bool] = False
+    # Whether applications send forms here. From their own sites these come without the browser's cookies, which are Lax.
+    from_applications: ClassVar[bool] = False
 
     tenant: TenantContext
     # The value of the cookie that stands for the browser; new at its first page.
@@ -60,12 +62,17 @@ class Page(View):
         held = browser.browser_cookie(request, self.tenant.tenant_id)
         self.browser = held or browser.new_browser()
         self.session_cookie = browser.session_cookie(request, self.tenant.tenant_id)
+        is_foreign_form = self.from_applications and request.method == "POST"
+        self.lacks_cookies = is_foreign_form and held is None and self.session_cookie is None
         self._read = self.steps = read_steps(request, self.tenant)
         # Until `dispatch` restores the language that was active before.
         translation.activate(language_of(request, ui_locales=self.ui_locales))
         if request.method == "POST":
             self._check_form(request)
         response = self._answer(request, **kwargs)
+        if self.lacks_cookies:
+            # They may only be withheld: another site must not replace them.
+            return response
         if held is None:
             browser.set_browser_cookie(response, self.tenant.tenant_id, self.browser)
         if self.steps != self._read:

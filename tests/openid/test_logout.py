@@ -131,3 +131,31 @@ def test_logout_of_ended_session_returns_to_application(own: Browser) -> None:
 
 def test_repeated_parameter_is_rejected(own: Browser) -> None:
     assert own.api.get(f"{own.path}?client_id=a&client_id=b").status_code == 400
+
+
+def test_cross_site_form_without_hint_goes_on_with_cookies(own: Browser) -> None:
+    # Browsers send Lax cookies with a link from another site, but not with a form.
+    held = own.api.client.cookies.pop(cookie_name(SESSION, own.tenant.id))
+    sent = {"client_id": str(own.tenant.client_id), "post_logout_redirect_uri": BACK, "state": "a b&c"}
+    response = own.post(**sent)
+    assert (response.status_code, response.headers["Location"]) == (303, f"{own.path}?{urlencode(sent)}")
+    assert not response.cookies
+    own.api.client.cookies[cookie_name(SESSION, own.tenant.id)] = held.value
+    page = own.api.get(response.headers["Location"])
+    assert page.status_code == 200
+    assert 'name="form_token"' in page.content.decode()
+    assert own.is_signed_in()
+
+
+def test_cross_site_form_with_hint_ends_its_session(own: Browser) -> None:
+    own.api.client.cookies.clear()
+    response = own.post(id_token_hint=own.hint, post_logout_redirect_uri=BACK)
+    assert (response.status_code, response.headers["Location"]) == (303, BACK)
+    assert not own.is_signed_in()
+
+
+def test_cross_site_form_is_checked_before_it_goes_on(own: Browser) -> None:
+    own.api.client.cookies.clear()
+    assert own.post(post_logout_redirect_uri="https://attacker.example.com/").status_code == 400
+    response = own.post(unknown="x")
+    assert response.headers["Location"] == own.path
