@@ -55,7 +55,7 @@ class JourneyPage(Page):
     def ui_locales(self) -> tuple[str, ...]:
         try:
             return self.pending.parameters.ui_locales if self.pending is not None else ()
-        except RequestExpired:
+        except ApiError:
             return ()
 
     def _find(self, handle: str) -> Pending:
