@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils.timezone import now
 
-from identity_platform.api.errors import Unavailable, ValidationFailed
+from identity_platform.api.errors import NotAllowed, Unavailable, ValidationFailed
 from identity_platform.api.pagination import Page, page_of
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, new_token
@@ -26,7 +26,7 @@ from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import lacking
 from userflow.accounts.realms import END_USERS
-from userflow.clients.registration import CREDENTIAL_FIELDS, check_metadata
+from userflow.clients.registration import becomes_first_party, check_metadata, is_like_a_secret
 from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.client_authentication import PRIVATE_KEY_JWT
@@ -78,9 +78,13 @@ def create_client(
 
     `fields`: `tags`, `project_id`, `owner_id` (default: the caller), `self_registration`, `active`, and the metadata that
     `check_metadata` checks. Raises UnknownTenant, TenantSuspended, TenantBusy, ValidationFailed, GrantsMoreThanHeld,
-    InsufficientAuthentication (a confidential client, or scopes).
+    InsufficientAuthentication (a confidential or first-party client, audiences, or scopes), NotAllowed (a first-party client,
+    by a caller who is no admin).
     """
     scopes = set(scopes)
+    # Redirect URIs of a new client reach nothing that its users have not consented to.
+    reach = {name: fields[name] for name in ("audiences", "first_party") if name in fields}
+    _check_reach(Client(), reach, by)
     if type == CONFIDENTIAL:
         require_assurance(Action.WRITE_CLIENT_SECRET, by)
     if scopes:
@@ -103,8 +107,9 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
     """Change the given fields, those of `create_client`. The type cannot change.
 
     A client that authenticates with a key from now on loses its secrets. Raises UnknownClient, ValidationFailed,
-    GrantsMoreThanHeld (also for a client that holds more than the caller), InsufficientAuthentication (new scopes, another
-    key or way to authenticate, or to deactivate it).
+    GrantsMoreThanHeld (also for a client that holds more than the caller), InsufficientAuthentication (new scopes, redirect
+    URIs or audiences, another key or way to authenticate, to make it first-party, or to deactivate it), NotAllowed (to make
+    it first-party, by a caller who is no admin).
     """
     changes = dict(changes)
     active = changes.pop("active", None)
@@ -113,8 +118,7 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         client = _locked(tenant_id, client_id)
         if set(changes.get("scopes", ())) - set(client.scopes):
             require_assurance(Action.GRANT_ROLES, by)
-        if any(changes[name] != getattr(client, name) for name in CREDENTIAL_FIELDS & changes.keys()):
-            require_assurance(Action.WRITE_CLIENT_SECRET, by)
+        _check_reach(client, changes, by)
         if active is False and client.active:
             require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
         _must_outrank(by, client)
@@ -133,6 +137,14 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
     if active is not None and active != client.active:
         return set_client_active(tenant_id=tenant_id, client_id=client_id, by=by, active=active)
     return client
+
+
+def _check_reach(client: Client, changes: dict[str, Any], by: Principal) -> None:
+    if becomes_first_party(client, changes) and not by.is_admin:
+        # Without consent it acts with everything that its users may do, which no scope of a client covers.
+        raise NotAllowed("Only a signed-in admin can make a client first-party.")
+    if is_like_a_secret(client, changes):
+        require_assurance(Action.WRITE_CLIENT_SECRET, by)
 
 
 def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active: bool) -> Client:

@@ -1,8 +1,8 @@
 """The metadata of a client (OpenID Connect Registration section 2, RFC 7591 section 2) and the rules between its fields."""
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -17,6 +17,8 @@ from userflow.sessions.client_keys import KeySetInvalid, problem_of_server_addre
 
 # Of a field that decides what authenticates the client: changing one is like writing a secret.
 CREDENTIAL_FIELDS: Final = frozenset({"token_endpoint_auth_method", "jwks", "jwks_uri"})
+# An entry more is like writing a secret too: it sends codes to another address, or tokens to another API.
+REACH_FIELDS: Final = frozenset({"redirect_uris", "audiences"})
 ID_TOKEN_ALGORITHMS: Final = ("ES256", "RS256")
 LONGEST_MAX_AGE: Final = 365 * 86_400
 
@@ -25,6 +27,20 @@ _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9\-._~:/?\[\]@!$&'()*+
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 
 Problems = dict[str, list[str]]
+
+
+def is_like_a_secret(client: Client, changes: Mapping[str, Any]) -> bool:
+    """Return whether one of the changes gives as much as a new secret of the client would."""
+    return (
+        becomes_first_party(client, changes)
+        or any(changes[name] != getattr(client, name) for name in CREDENTIAL_FIELDS & changes.keys())
+        or any(set(changes[name]) - set(getattr(client, name)) for name in REACH_FIELDS & changes.keys())
+    )
+
+
+def becomes_first_party(client: Client, changes: Mapping[str, Any]) -> bool:
+    """Return whether the changes make a first-party client of one that is not."""
+    return bool(changes.get("first_party")) and not client.first_party
 
 
 def check_metadata(client: Client, before: Client | None = None) -> None:

@@ -66,7 +66,7 @@ class ClientViewSet(ApiViewSet):
         serializers.ClientChanges,
         returns={200: serializers.ClientOut},
         errors=CHANGING,
-        assurance=(Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
+        assurance=(Action.WRITE_CLIENT_SECRET, Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
     )
     def update(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Change the given fields."""
@@ -79,7 +79,7 @@ class ClientViewSet(ApiViewSet):
         serializers.ClientChanges,
         returns={200: serializers.ClientOut},
         errors=CHANGING,
-        assurance=(Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
+        assurance=(Action.WRITE_CLIENT_SECRET, Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
     )
     def partial_update(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """The same as PUT."""

@@ -74,7 +74,10 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
             rank=True,
         ),
         Action.EXPORT_PASSWORD_HASHES: Requirement("Export password hashes", clients=False),
-        Action.WRITE_CLIENT_SECRET: Requirement("Create or rotate a client secret", rank=True),
+        Action.WRITE_CLIENT_SECRET: Requirement(
+            "Create or rotate a client secret; change a client's keys, add redirect URIs or audiences, make it first-party",
+            rank=True,
+        ),
         Action.GRANT_ROLES: Requirement("Grant roles, group memberships that carry roles, or client scopes", rank=True),
         Action.CHANGE_TENANT_SETTINGS: Requirement("Change tenant settings", clients=False),
         Action.CHANGE_CONNECTIONS: Requirement("Change directories and webhook endpoints, and their secrets"),

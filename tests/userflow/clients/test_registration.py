@@ -204,6 +204,46 @@ def test_new_key_requires_recent_authentication(tenant: TestTenant) -> None:
     assert stale.patch(path(tenant, client["id"]), {"jwks": client["jwks"], "logo_uri": None}).status_code == 200
 
 
+REACH: list[dict[str, Any]] = [
+    {"first_party": True},
+    {"redirect_uris": ["https://app.example/", "https://evil.example/"]},
+    {"audiences": ["urn:a:b", "identity-api"]},
+]
+
+
+@pytest.mark.parametrize("changes", REACH, ids=lambda changes: next(iter(changes)))
+def test_reach_requires_recent_authentication(tenant: TestTenant, changes: dict[str, Any]) -> None:
+    client = create(tenant, redirect_uris=["https://app.example/"], audiences=["urn:a:b"]).json()
+    stale = Api(token=aged(str(tenant.api.token), 16))
+    for method in ("put", "patch"):
+        response = stale.call(method, path(tenant, client["id"]), changes)
+        assert (response.status_code, response.json()["code"]) == (401, "insufficient_user_authentication")
+    fewer = {"redirect_uris": [], "audiences": ["urn:a:b"], "first_party": False}
+    assert stale.patch(path(tenant, client["id"]), fewer).status_code == 200
+    assert tenant.api.patch(path(tenant, client["id"]), changes).status_code == 200
+
+
+@pytest.mark.parametrize("fields", [{"first_party": True}, {"audiences": ["identity-api"]}], ids=str)
+def test_new_client_with_reach_requires_proof(tenant: TestTenant, fields: dict[str, Any]) -> None:
+    body = {"name": "Shop", "type": "public", **fields}
+    response = Api(token=aged(str(tenant.api.token), 16)).post(path(tenant), body)
+    assert (response.status_code, response.json()["code"]) == (401, "insufficient_user_authentication")
+
+
+def test_only_an_admin_makes_a_client_first_party(tenant: TestTenant) -> None:
+    by_scope = Api(token=own_token(make_client(tenant, scopes=["clients:write"])))
+    client = create(tenant).json()
+    for response in (
+        by_scope.patch(path(tenant, client["id"]), {"first_party": True}),
+        by_scope.post(path(tenant), {"name": "Shop", "type": "public", "first_party": True}),
+    ):
+        assert (response.status_code, response.json()["error"]) == (403, "Forbidden")
+    assert not Client.objects.get(pk=client["id"]).first_party
+    assert tenant.api.patch(path(tenant, client["id"]), {"first_party": True}).status_code == 200
+    kept = by_scope.patch(path(tenant, client["id"]), {"first_party": True, "logo_uri": None})
+    assert kept.status_code == 200
+
+
 def test_client_widens_no_client_whose_scopes_it_lacks(tenant: TestTenant) -> None:
     strong = make_client(tenant, scopes=["services:read", "services:write"])
     weak = Api(token=own_token(make_client(tenant, scopes=["clients:write"])))
@@ -213,7 +253,8 @@ def test_client_widens_no_client_whose_scopes_it_lacks(tenant: TestTenant) -> No
         {"allowed_origins": ["https://evil.example"]},
     ):
         assert weak.patch(path(tenant, strong["id"]), changes).status_code == 403
-    assert weak.patch(path(tenant, create(tenant).json()["id"]), {"first_party": True}).status_code == 200
+    changes = {"audiences": ["identity-api"]}
+    assert weak.patch(path(tenant, create(tenant).json()["id"]), changes).status_code == 200
 
 
 def test_metadata_of_another_tenants_client_is_404(tenant: TestTenant, other_tenant: TestTenant) -> None:

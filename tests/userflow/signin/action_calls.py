@@ -261,6 +261,16 @@ CASES = [
     ),
     Case(
         f"put {_CLIENTS}/{{client_id}}",
+        Action.WRITE_CLIENT_SECRET,
+        lambda scene: _client(scene, {"redirect_uris": ["https://app.example/added"]}),
+    ),
+    Case(
+        f"patch {_CLIENTS}/{{client_id}}",
+        Action.WRITE_CLIENT_SECRET,
+        lambda scene: _client(scene, {"audiences": ["https://api.example/added"]}),
+    ),
+    Case(
+        f"put {_CLIENTS}/{{client_id}}",
         Action.GRANT_ROLES,
         lambda scene: _client(scene, {"scopes": ["services:read"]}),
     ),
