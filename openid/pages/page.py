@@ -136,6 +136,10 @@ class Page(View):
         response.status_code = 303
         return response
 
+    def again(self) -> HttpResponse:
+        """Redirect to this page, so that a reload sends nothing."""
+        return HttpResponse(status=303, headers={"Location": self.request.get_full_path()})
+
     # --- responses ---------------------------------------------------------------------------------------------------
 
     def page(

@@ -104,11 +104,7 @@ class SecondStepPage(JourneyPage):
         except ApiError as error:
             return self._page(forms.SmsForm(), error)
         self.steps = replace(self.steps, phone=sent.phone_display, notice="code_sent")
-        return self._again()
-
-    def _again(self) -> HttpResponse:
-        """Redirect to this page, so that a reload sends nothing."""
-        return HttpResponse(status=303, headers={"Location": self.request.get_full_path()})
+        return self.again()
 
     def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
         others = other_ways(self.kind, self.steps.methods)

@@ -53,6 +53,7 @@ class StepUpPage(SignedInPage):
         except ApiError as error:
             errors.add_to(form, error)
             return self._page(form, error)
+        self.steps = replace(self.steps, own_phone="")
         response = self._next()
         with in_tenant(self.tenant.tenant_id):
             browser.set_session_cookie(response, self.tenant.tenant_id, rotate_cookie(self.own))
@@ -85,9 +86,10 @@ class StepUpPage(SignedInPage):
             )
         except ApiError as error:
             return self._page(forms.SmsForm(), error)
-        return self._page(forms.SmsForm(), phone=sent.phone_display)
+        self.steps = replace(self.steps, own_phone=sent.phone_display, notice="code_sent")
+        return self.again()
 
-    def _page(self, form: forms.PageForm, error: ApiError | None = None, *, phone: str = "") -> HttpResponse:
+    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
         others, back = other_ways(self.kind, self.kinds), self.back
         context = {
             **self.application(),
@@ -95,7 +97,7 @@ class StepUpPage(SignedInPage):
             "others": [(self.href("step-up", method=way, next=back), label) for way, label in others],
             "who": self.user.email,
             "action": self.href("step-up", method=self.kind, next=back),
-            "phone": phone,
+            "phone": self.steps.own_phone,
             "can_send": self.kind == SMS,
             "stage": STEP_UP,
         }

@@ -33,6 +33,8 @@ class Steps:
     enrollment_ticket: str = ""
     # The phone that a code was sent to, as it may be shown.
     phone: str = ""
+    # The same of a step-up, which is the signed-in user's: a sign-in that was not completed may be another's.
+    own_phone: str = ""
     # The authorization request that the browser came with.
     handle: str = ""
     # The token of the last step-up, which proves one change of the account, and until when.
