@@ -1,7 +1,7 @@
 """Enroll a factor: the first one, which a sign-in waits for, or one of a signed-in user."""
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import quote, urlencode
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -17,6 +17,7 @@ from openid.pages import errors, forms
 from openid.pages.journey import JourneyPage
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
+from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.browser import opening_browser_session
 from userflow.sessions.issue import BrowserSignIn
 
@@ -38,6 +39,8 @@ class EnrollmentPage(JourneyPage):
     """A page that adds a factor, for a sign-in that waits for its first one or for a signed-in user."""
 
     who: Enroller
+    # The page that a step-up returns to.
+    back: ClassVar[str] = "enroll"
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         who = self._enroller()
@@ -45,9 +48,12 @@ class EnrollmentPage(JourneyPage):
             return self.to("signin")
         self.who = who
         try:
+            self._check_proof()
             return super()._answer(request, **kwargs)
         except InsufficientAuthentication:
-            return self.to("step-up", next="security")
+            if self.is_data:
+                return self._error_page(InsufficientAuthentication())
+            return self.to("step-up", next=self.back)
         except (NotSignedInByTicket, NoProof):
             # The sign-in that the factor would complete has expired.
             self.steps = replace(self.steps.only_email(self.steps.email), notice="expired")
@@ -57,6 +63,11 @@ class EnrollmentPage(JourneyPage):
         if isinstance(error, _PROOF_LOST) and not self.is_data:
             raise error
         return super()._error_page(error)
+
+    def _check_proof(self) -> None:
+        """Check the session before any work that would be lost. Raises InsufficientAuthentication."""
+        if self.who.caller.principal is not None:
+            require_assurance(Action.ADD_FACTOR, self.who.caller.principal)
 
     def _enroller(self) -> Enroller | None:
         if self.own_account:
@@ -115,6 +126,8 @@ class ChooseFactorPage(EnrollmentPage):
 
 class NewAppPage(EnrollmentPage):
     """Set up an authenticator app. Only a button creates a secret: few may be pending."""
+
+    back = "enroll/app"
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Return to the choice: a page view must not use up a pending secret."""
@@ -176,6 +189,8 @@ class NewAppPage(EnrollmentPage):
 class NewPasskeyPage(EnrollmentPage):
     """Add a passkey."""
 
+    back = "enroll/passkey"
+
     def get(self, request: HttpRequest) -> HttpResponse:
         """Show the page whose button asks the browser for a passkey."""
         return self._page(forms.PasskeyForm())
@@ -222,6 +237,8 @@ class CreationOptions(EnrollmentPage):
 
 class NewPhonePage(EnrollmentPage):
     """Add a phone that receives codes: the number first, then the code."""
+
+    back = "enroll/phone"
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Ask for the number."""

@@ -26,6 +26,7 @@ from userflow.errors import (
     EmailNotVerified,
     EmailProofInvalid,
     EmailTaken,
+    InsufficientAuthentication,
     InvalidCode,
     InvitationInvalid,
     NoPasswordHere,
@@ -70,6 +71,8 @@ def in_words(error: ApiError) -> str:
             return _("Verify your e-mail address first. We have sent you a mail with a link and a code.")
         case NotSignedInByTicket() | NoProof():
             return _("The sign-in took too long or had too many wrong codes. Sign in again.")
+        case InsufficientAuthentication():
+            return _("Confirm again that it is you: open the page again.")
         case InvalidCode() | AttemptsExceeded():
             return _("The code is incorrect or was already used. Enter the newest code.")
         case CodeExpired():

@@ -23,16 +23,19 @@ from tenants.context import in_tenant
 from userflow.sessions.browser import rotate_cookie
 from userflow.signin.step_up import PROOF_TOKEN_SECONDS
 
-# Pages of the account that lead here and back.
-RETURNS: Final = re.compile(r"security|password|email|delete|remove/[0-9a-f-]{36}")
+# Pages that lead here and back: those of the account, and those that add a factor.
+RETURNS: Final = re.compile(r"security|password|email|delete|remove/[0-9a-f-]{36}|enroll(/(app|passkey|phone))?")
 
 
 class StepUpPage(SignedInPage):
     """Ask for a factor, or for the password of a user who has no factor."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Show the form of one method and links to the others. A user without a factor enrolls one first."""
-        if not self.user.mfa_methods and self.pending is not None:
+        """Show the form of one method and links to the others. A user without a factor enrolls one first.
+
+        Only a session that was verified lately may do that: otherwise the password is asked for before.
+        """
+        if not self.user.mfa_methods and self.pending is not None and self.me.is_fresh():
             return self.to("enroll", own="1")
         return self._page(WAYS[self.kind].form())
 
@@ -71,11 +74,13 @@ class StepUpPage(SignedInPage):
 
     @property
     def back(self) -> str:
-        """Return the page of the account that asked, or "" for the application."""
+        """Return the page that asked, or "" for the application."""
         stated = self.request.GET.get("next", "")
         return stated if RETURNS.fullmatch(stated) else ""
 
     def _next(self) -> HttpResponse:
+        if self.back.partition("/")[0] == "enroll":
+            return self.to(self.back, own="1")
         return self.to(f"account/{self.back}" if self.back else "continue")
 
     def _send(self) -> HttpResponse:

@@ -5,15 +5,16 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from django.db.models import F
 
 from tenants.context import in_tenant
 from tenants.models import Tenant
-from tests.mfa.people import code_to, some_phone
-from tests.openid.pages.visitor import Visitor
+from tests.mfa.people import TestUser, code_to, new_user, some_phone
+from tests.openid.pages.visitor import Visitor, begin
 from tests.world import PASSWORD, TestTenant, User
 from userflow.accounts.models import EndUser
-from userflow.accounts.session_models import EndUserTicket
+from userflow.accounts.session_models import EndUserSession, EndUserTicket
 
 
 def signed_in(tenant: TestTenant, user: User) -> Visitor:
@@ -37,6 +38,15 @@ def require_factors(tenant: TestTenant) -> None:
 def methods_of(tenant: TestTenant, user: User) -> list[str]:
     with in_tenant(tenant.id):
         return list(EndUser.objects.get(pk=user.id).mfa_methods)
+
+
+def age_sessions(tenant: TestTenant, user: User) -> None:
+    """Move the user's sign-ins twenty minutes into the past."""
+    earlier = timedelta(minutes=20)
+    with in_tenant(tenant.id):
+        EndUserSession.objects.filter(user_id=user.id).update(
+            auth_time=F("auth_time") - earlier, created_at=F("created_at") - earlier
+        )
 
 
 # --- whose factor it is ----------------------------------------------------------------------------------------------
@@ -76,3 +86,66 @@ def test_expired_ticket_leads_to_a_new_sign_in(new_tenant: Callable[[], TestTena
     visitor.sends(email=user.email)
     visitor.sends(password=PASSWORD)
     assert visitor.at == "enroll"
+
+
+# --- what must be proven first ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["enroll", "enroll/passkey", "enroll/phone"])
+def test_old_session_is_proven_before_enrollment(tenant: TestTenant, page: str) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    age_sessions(tenant, user)
+    visitor.opens(f"{page}?own=1")
+    assert visitor.at == "step-up"
+    visitor.sends(password=PASSWORD)
+    assert visitor.at == page
+
+
+def test_passkey_options_of_old_session_say_what_to_do(tenant: TestTenant) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    visitor.opens("enroll/passkey?own=1")
+    age_sessions(tenant, user)
+    response = visitor.sends("enroll/passkey-options?own=1")
+    assert response.status_code == 400
+    assert response.json() == {"message": "Confirm again that it is you: open the page again."}
+
+
+def test_aal2_with_old_session_asks_for_password_once(tenant: TestTenant) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    age_sessions(tenant, user)
+    begin(visitor, acr_values="aal2")
+    assert visitor.at == "step-up"
+    visitor.sends(password=PASSWORD)
+    assert visitor.at == "enroll"
+    assert "request=" in visitor.page.request["QUERY_STRING"]
+
+
+def another(code: str) -> str:
+    return f"{(int(code) + 1) % 1_000_000:06}"
+
+
+def with_phone(tenant: TestTenant) -> tuple[Visitor, TestUser]:
+    person, visitor = new_user(tenant).enrol_phone(), Visitor(tenant)
+    visitor.opens("signin")
+    visitor.sends(email=person.email)
+    visitor.sends(password=PASSWORD)
+    visitor.sends(send="1")
+    visitor.sends(sms_code=code_to(person.phone))
+    assert visitor.at == "account"
+    person.minutes_pass(2)
+    return visitor, person
+
+
+def test_wrong_text_message_code_can_be_corrected(tenant: TestTenant) -> None:
+    visitor, person = with_phone(tenant)
+    visitor.opens("step-up?next=security")
+    visitor.sends(send="1")
+    assert "We have sent you a new code." in visitor.words
+    visitor.sends(sms_code=another(code_to(person.phone)))
+    assert visitor.page.status_code == 400
+    assert 'name="sms_code"' in visitor.text
+    visitor.sends(sms_code=code_to(person.phone))
+    assert visitor.at == "account/security"
