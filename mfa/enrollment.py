@@ -25,7 +25,7 @@ from userflow.accounts.session_policy import AAL2
 from userflow.credentials import email_verification as proofs
 from userflow.credentials import tickets
 from userflow.errors import EmailNotVerified, InsufficientAuthentication, NotSignedInByTicket
-from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.assurance import Action, reject_third_party, require_assurance
 from userflow.sessions.ending import require_active_session
 
 Kind = Literal["totp", "sms", "webauthn"]
@@ -62,8 +62,8 @@ def enrollment_proof(
 
     A proof that is sent must be valid and never falls through to a lower level. `signs_in` is the stricter rule of the
     general finishRegistration. Call it inside the realm (`users.in_realm`) at begin and at confirm. Raises NoProof,
-    InsufficientAuthentication (401), TokenOfAnotherUser, EmailNotVerified (403), NotFirstFactor (409); then nothing may be
-    stored or sent.
+    InsufficientAuthentication (401), TokenOfAnotherUser, EmailNotVerified, NotAllowed (a third-party application; 403),
+    NotFirstFactor (409); then nothing may be stored or sent.
     """
     mode = effective(settings_of(realm, user))["enrollment_mode"]
     own = caller.principal
@@ -121,8 +121,10 @@ def check_again(realm: Realm, locked: Account, proof: Proof) -> None:
 def _check_session(user: Account, own: Principal) -> None:
     """The user's own session: at most 15 minutes since the last proof, and with the second factor of a user who has one.
 
-    The first factor may be enrolled by a session that the tenant's policy accepts for nothing else.
+    The first factor may be enrolled by a session that the tenant's policy accepts for nothing else, but never by one of a
+    third-party application.
     """
+    reject_third_party(own)
     if user.mfa_methods:
         require_assurance(Action.ADD_FACTOR, own)
         # The first factor may be younger than what the principal says of the user.

@@ -29,7 +29,7 @@ from userflow.errors import (
     UnknownUser,
 )
 from userflow.ids import id_or
-from userflow.sessions.assurance import Action
+from userflow.sessions.assurance import Action, reject_third_party
 from userflow.sessions.issue import TokenPair, realm_of
 from userflow.sessions.permissions import ADMIN, OPERATOR, Anyone, SignedIn, needs, principal_at, tenant_at
 from userflow.signin.proof_fields import proof_in, proof_of, without_proof
@@ -199,4 +199,5 @@ def _person_at(request: Request) -> Principal:
     principal = principal_at(request)
     if principal.kind == CLIENT:
         raise NotAllowed("An application has no factors.")
+    reject_third_party(principal)
     return principal

@@ -106,6 +106,11 @@ class Principal:
         """Return whether the caller is an operator or a tenant's admin."""
         return self.kind in (OPERATOR, ADMIN)
 
+    @property
+    def is_third_party(self) -> bool:
+        """Return whether the token was issued to an application that is not the tenant's own."""
+        return self.grant is not None and not self.grant.first_party
+
     def is_fresh(self) -> bool:
         """Return whether the user was verified in the last fifteen minutes."""
         return self.auth_time is not None and datetime.now(UTC) - self.auth_time <= FRESH

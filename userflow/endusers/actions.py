@@ -42,7 +42,7 @@ from userflow.errors import (
 )
 from userflow.events import outbox
 from userflow.events.outbox import publish
-from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.assurance import Action, reject_third_party, require_assurance
 from userflow.sessions.ending import end_sessions, require_active_session
 from userflow.sessions.permissions import editing_users, require
 from userflow.signals import end_user_activity_set, end_user_erasing
@@ -188,6 +188,8 @@ def update_end_user(
     changes = dict(changes)
     # Compare the kind too: an import may give an end user the id of an admin.
     own = by.kind == END_USER and by.id == user_id
+    if own:
+        reject_third_party(by)
     proven = own and changes.get("email", by.user["email"]) != by.user["email"]
     if proven:
         prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof, user_agent=user_agent)

@@ -26,7 +26,7 @@ from userflow.errors import (
 )
 from userflow.ids import id_or, tenant_id_in_path
 from userflow.named_tenant import TENANCY
-from userflow.sessions.assurance import Action
+from userflow.sessions.assurance import Action, reject_third_party
 from userflow.sessions.permissions import (
     ADMIN,
     END_USER,
@@ -176,6 +176,7 @@ class EndUserViewSet(ApiViewSet):
             # The same error whether or not the other user exists.
             if user_id.lower() != str(principal.id):
                 raise NotAllowed("End users can only read and change their own record.")
+            reject_third_party(principal)
             return tenant, principal.id
         require(principal, permission)
         return tenant, id_or(user_id, UnknownUser)

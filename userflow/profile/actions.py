@@ -12,6 +12,7 @@ from userflow.admins.actions import update_admin_user
 from userflow.endusers.actions import update_end_user
 from userflow.errors import UnknownUser
 from userflow.profile import queries
+from userflow.sessions.assurance import reject_third_party
 
 ADMIN_COLUMNS = (
     "id",
@@ -27,7 +28,8 @@ ADMIN_COLUMNS = (
 
 
 def read_profile(*, of: Principal) -> dict[str, object]:
-    """Return the caller's record with roles, groups, permissions and factors. Raises NotAllowed (a client has no user)."""
+    """Return the caller's record with roles, groups, permissions and factors. Raises NotAllowed (a client, which has no user; a
+    third-party application)."""
     _require_user(of)
     record: Mapping[str, object] | None
     if of.kind == END_USER:
@@ -57,8 +59,8 @@ def update_profile(
 
     End users: `name`, `email`, `metadata` (replaced as a whole). Admin users: `username`, `email`, `first_name`, `last_name`.
 
-    Raises NotAllowed (a client), InsufficientAuthentication and the errors of `check_proof` (a new `email`),
-    EmailTaken, AdminNameTaken, ValidationFailed.
+    Raises NotAllowed (a client, a third-party application), InsufficientAuthentication and the errors of
+    `check_proof` (a new `email`), EmailTaken, AdminNameTaken, ValidationFailed.
     """
     _require_user(of)
     if of.kind == END_USER:
@@ -74,3 +76,4 @@ def update_profile(
 def _require_user(principal: Principal) -> None:
     if principal.kind == CLIENT:
         raise NotAllowed("A client has no profile. Read it at /clientms/tenants/{tenant_id}/clients/{id}.")
+    reject_third_party(principal)

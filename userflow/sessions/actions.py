@@ -18,7 +18,7 @@ from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import Session
 from userflow.errors import UnknownSession, UnknownUser
 from userflow.sessions import issue
-from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.assurance import Action, reject_third_party, require_assurance
 from userflow.sessions.ending import end_everything, end_sessions, sign_out
 from userflow.sessions.permissions import editing_users, reading, require
 
@@ -36,6 +36,7 @@ def list_sessions(
     if user_id is None or user_id == by.id:
         if by.kind == CLIENT:
             raise NotAllowed(NO_SESSIONS)
+        reject_third_party(by)
         realm, user_id, tenant_id = issue.realm_of(by.kind), by.id, by.tenant_id
     else:
         require(by, "sessions:read")
@@ -69,6 +70,8 @@ def end_one_session(
                 found = found.filter(user_id=user_id)
             session = found.select_related("user").first()
             if session is not None:
+                if own and session.pk != by.session_id:
+                    reject_third_party(by)
                 if not own:
                     require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
                     must_outrank_account(by, session.user)
@@ -78,7 +81,8 @@ def end_one_session(
 
 
 def end_others(*, principal: Principal) -> int:
-    """End every other session of the caller; return how many ended."""
+    """End every other session of the caller; return how many ended. Raises NotAllowed (a third-party application)."""
+    reject_third_party(principal)
     realm = issue.realm_of(principal.kind)
     with _entered(realm, principal.tenant_id, Purpose.WRITE), realm.atomic():
         ended = end_sessions(realm, user_id=principal.id, keep=principal.session_id, reason="ended_by_request")

@@ -95,10 +95,12 @@ def require_assurance(action: Action, principal: Principal | None) -> None:
 
     The user was verified in the last 15 minutes, and a user who has a factor has used it in this session: a session from
     before the first factor does not count. `userflow.signin.proofs.check_proof` checks a proof in the request
-    (`Requirement.proof`). Raises NotAllowed (403) for a client if the action is not for clients.
+    (`Requirement.proof`). Raises NotAllowed (403) for a client if the action is not for clients, and for a
+    third-party application.
     """
     if principal is None:
         return
+    reject_third_party(principal)
     if principal.kind == CLIENT:
         if not REQUIREMENTS[action].clients:
             raise NotAllowed("Only a signed-in user can do this, not an application.")
@@ -107,6 +109,16 @@ def require_assurance(action: Action, principal: Principal | None) -> None:
     first = action is Action.ADD_FACTOR and not principal.user.get("mfa_methods")
     if not (principal.is_fresh() if first else is_satisfied(principal)):
         raise InsufficientAuthentication
+
+
+def reject_third_party(principal: Principal) -> None:
+    """Raise NotAllowed (403) for an application that is not the tenant's own: the account of its user is the user's alone.
+
+    What it may learn of the user is at userinfo, limited by the scopes that the user has consented to. Otherwise it could
+    enroll a factor and sign in without those limits.
+    """
+    if principal.is_third_party:
+        raise NotAllowed("A third-party application cannot manage the account of its user.")
 
 
 def is_satisfied(principal: Principal) -> bool:

@@ -16,6 +16,7 @@ from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, Session
 from userflow.credentials import tickets
 from userflow.sessions import issue
+from userflow.sessions.assurance import reject_third_party
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,12 @@ def require_active_session(realm: Realm, principal: Principal) -> None:
 
 
 def sign_out(*, principal: Principal, everywhere: bool = False) -> int:
-    """End the caller's session, or with `everywhere` all access of the caller. Return the number of sessions."""
+    """End the caller's session, or with `everywhere` all access of the caller. Return the number of sessions.
+
+    Raises NotAllowed (`everywhere`, by a third-party application).
+    """
+    if everywhere:
+        reject_third_party(principal)
     realm = issue.realm_of(principal.kind)
     assert realm is ADMINS or principal.tenant_id is not None  # an end user always has a tenant
     tenant = in_tenant(principal.tenant_id) if realm is END_USERS and principal.tenant_id else nullcontext()

@@ -1,0 +1,83 @@
+"""What a third-party application may do with the access token of its user at the platform's endpoints: not the account."""
+
+from typing import Any
+
+import pytest
+
+from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator
+from tests.openid.application_sessions import access_token, allow, browser, open_application
+from tests.world import PASSWORD, Api, TestTenant, User
+
+
+@pytest.fixture
+def person(tenant: TestTenant) -> User:
+    return tenant.register()
+
+
+def token_of(tenant: TestTenant, person: User, *, first_party: bool = False, **how: Any) -> str:
+    """Return a token for the platform's endpoints, of an application of the user."""
+    allow(tenant, audiences=["identity-api"], first_party=first_party)
+    opened = open_application(tenant, browser(tenant, person.email), **how)
+    return access_token(tenant, opened, first_party=first_party)
+
+
+def test_third_party_cannot_enroll_a_passkey(tenant: TestTenant, person: User) -> None:
+    home, api = end_users_of(tenant), Api(token=token_of(tenant, person))
+    assert home.begin_registration(api, person).status_code == 403
+    options = home.begin_registration(tenant.as_user(person), person).json()
+    response = home.finish_registration(api, person, new_authenticator().create(options))
+    assert response.status_code == 403, response.content
+    assert tenant.as_user(person).get("/authmgr/profile").json()["mfa_methods"] == []
+
+
+def test_first_party_can_enroll_a_passkey(tenant: TestTenant, person: User) -> None:
+    home = end_users_of(tenant)
+    home.enrol(Api(token=token_of(tenant, person, first_party=True)), person)
+
+
+ACCOUNT_CALLS: dict[str, tuple[str, str, Any]] = {
+    "profile": ("get", "/authmgr/profile", None),
+    "name": ("put", "/authmgr/profile", {"name": "Mallory"}),
+    "address": ("put", "/authmgr/profile", {"email": "mallory@example.com", "current_password": PASSWORD}),
+    "password": (
+        "post",
+        "/authmgr/profile/password",
+        {"current_password": PASSWORD, "new_password": "a long new pass phrase"},
+    ),
+    "deletion": ("post", "/authmgr/profile/delete", {"current_password": PASSWORD}),
+    "sessions": ("get", "/authmgr/sessions", None),
+    "sign-out everywhere": ("post", "/authmgr/logout", {"all": True}),
+    "record": ("get", "/uflow/user/enduser/{tenant}/{user}", None),
+    "record's name": ("put", "/uflow/user/enduser/{tenant}/{user}", {"name": "Mallory"}),
+    "factors": ("get", "/webauthn/factors", None),
+    "totp": ("post", "/webauthn/totp/beginSetup", {"email": "{email}"}),
+    "backup codes": ("post", "/webauthn/totp/regenerateBackupCodes", {"email": "{email}"}),
+}
+
+
+@pytest.mark.parametrize("call", ACCOUNT_CALLS)
+def test_third_party_cannot_manage_the_account(tenant: TestTenant, person: User, call: str) -> None:
+    method, path, body = ACCOUNT_CALLS[call]
+    if body and body.get("email") == "{email}":
+        body = {"email": person.email, "tenant_id": str(tenant.id)}
+    settings = f"/uflow/admin/tenants/{tenant.id}/settings"
+    assert tenant.api.patch(settings, {"settings": {"account_deletion": "on"}}).status_code == 200
+    api = Api(token=token_of(tenant, person))
+    path = path.format(tenant=tenant.id, user=person.id)
+    response = getattr(api, method)(path, *([body] if body is not None else []))
+    assert response.status_code == 403, response.content
+    assert b"A third-party application cannot manage" in response.content
+    profile = tenant.as_user(person).get("/authmgr/profile").json()
+    assert (profile["name"], profile["email"], profile["mfa_methods"]) == ("Some One", person.email, [])
+
+
+def test_third_party_ends_only_its_own_session(tenant: TestTenant, person: User) -> None:
+    own = tenant.as_user(person)
+    [listed] = own.get("/authmgr/sessions").json()["sessions"]
+    api = Api(token=token_of(tenant, person))
+    assert api.delete(f"/authmgr/sessions/{listed['id']}").status_code == 403
+    assert api.delete("/authmgr/sessions", query={"user_id": str(person.id)}).status_code == 403
+    assert own.get("/authmgr/validate").status_code == 200
+    assert api.post("/authmgr/logout", {}).status_code == 200
+    assert api.get("/authmgr/validate").status_code == 401
+    assert own.get("/authmgr/validate").status_code == 200
