@@ -71,8 +71,8 @@ class OpenIDTokenViewSet(ApiViewSet):
         if not may_use(client.row, grant_type):
             raise UnauthorizedClient("The client is not registered for this grant type.")
         jkt = check_proof(request) or ""
-        if client.row.dpop_bound_access_tokens and not jkt:
-            raise DpopProofInvalid("This client gets tokens that are bound to a key only. Send a DPoP proof.")
+        # Before a code is used up.
+        client.known.check_dpop(jkt)
         response: dict[str, object]
         match grant_type:
             case "authorization_code":

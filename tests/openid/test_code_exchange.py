@@ -16,8 +16,9 @@ from tenants.context import in_tenant
 from tests.openid.dpop_keys import DpopKey
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
 from tests.parallel import run_concurrently
-from tests.userflow.sessions.clients import basic
+from tests.userflow.sessions.clients import basic, form
 from tests.world import Api, TestTenant, User, capture_statements
+from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
 
 
@@ -233,6 +234,29 @@ def test_client_with_bound_tokens_must_send_a_proof(tenant: TestTenant, user: Us
     assert app.exchange(code, headers=by_key(app, DpopKey()), **own).status_code == 200
     broken = app.exchange(app.code(), headers={"DPoP": "x"}, **own)
     assert error_of(broken) == "invalid_dpop_proof"
+
+
+@pytest.mark.parametrize("path", ["/t/{}/token", "/authmgr/token"])
+def test_no_token_endpoint_issues_such_clients_unbound_tokens(path: str, tenant: TestTenant, user: User) -> None:
+    path = path.format(tenant.slug)
+    bound = {"scopes": ["services:read"], "dpop_bound_access_tokens": True}
+    app = application(tenant, user, type="confidential", **bound)
+    headers, key = basic(app.client), DpopKey()
+    assert error_of(Api().post(path, **form(grant_type="client_credentials"), headers=headers)) == "invalid_dpop_proof"
+    tokens = app.exchange(app.code(), headers={**headers, **by_key(app, key)}).json()
+    sent = form(grant_type="refresh_token", refresh_token=tokens["refresh_token"])
+    assert error_of(Api().post(path, **sent, headers=headers)) == "invalid_dpop_proof"
+
+
+def test_session_from_before_the_requirement_is_not_refreshed(tenant: TestTenant, user: User) -> None:
+    app = application(tenant, user)
+    own = {"client_id": app.client["client_id"]}
+    sent = {"grant_type": "refresh_token", "refresh_token": app.tokens()["refresh_token"]}
+    Client.objects.filter(pk=own["client_id"]).update(dpop_bound_access_tokens=True)
+    assert error_of(Api().post("/authmgr/token", **form(**sent))) == "invalid_dpop_proof"
+    assert error_of(Api().post("/authmgr/token", **form(**sent, **own))) == "invalid_dpop_proof"
+    assert error_of(app.token(**sent)) == "invalid_dpop_proof"
+    assert error_of(app.token(headers=by_key(app, DpopKey()), **sent, **own)) == "invalid_grant"
 
 
 def test_clients_own_token_is_bound_to_its_key(tenant: TestTenant) -> None:

@@ -19,7 +19,7 @@ from tenants.states import Purpose
 from userflow.accounts.grant_types import grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC
 from userflow.credentials import attempts
-from userflow.errors import ClientNotAuthenticated, InvalidClient, UnauthorizedClient
+from userflow.errors import ClientNotAuthenticated, DpopProofInvalid, InvalidClient, UnauthorizedClient
 from userflow.ids import FORM
 from userflow.sessions import client_assertions
 from userflow.sessions.client_usage import note_use
@@ -69,6 +69,14 @@ class KnownClient:
     audiences: tuple[str, ...]
     access_token_seconds: int | None
     grant_types: tuple[str, ...]
+    dpop_bound: bool
+
+    def check_dpop(self, jkt: str) -> None:
+        """Raise DpopProofInvalid if the client gets bound tokens only (RFC 9449 section 5.2) and `jkt` names no key."""
+        if self.dpop_bound and not jkt:
+            raise DpopProofInvalid(
+                "This client gets tokens that are bound to a key only. Send a DPoP proof to its tenant's token endpoint."
+            )
 
     def check_grant_type(self, grant_type: str) -> None:
         """Raise UnauthorizedClient (RFC 6749 section 5.2) if the client may not use this grant type."""
@@ -97,6 +105,7 @@ class StoredClient:
     jwks: str
     jwks_uri: str
     grant_types: tuple[str, ...]
+    dpop_bound: bool
     secret_digests: tuple[bytes | memoryview | None, ...]
 
     def accepts(self, secret: str | None) -> bool:
@@ -146,6 +155,7 @@ def find_client(client_id: UUID) -> StoredClient | None:
         jwks,
         jwks_uri,
         grant_types,
+        dpop_bound,
         *digests,
     ) = row[lookup.WIDTH :]
     tenant = lookup.from_row(row[: lookup.WIDTH])
@@ -164,6 +174,7 @@ def find_client(client_id: UUID) -> StoredClient | None:
         jwks=jwks,
         jwks_uri=jwks_uri,
         grant_types=tuple(orjson.loads(grant_types)),
+        dpop_bound=dpop_bound,
         secret_digests=tuple(digests),
     )
 
@@ -203,6 +214,7 @@ def known_client(client_id: UUID, client: StoredClient) -> KnownClient:
         client.audiences,
         client.access_token_seconds,
         grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes),
+        client.dpop_bound,
     )
 
 

@@ -157,7 +157,8 @@ SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settin
   c.first_party, c.audiences::text, c.access_token_seconds,
   c.type, c.token_endpoint_auth_method,
   CASE WHEN c.token_endpoint_auth_method = 'private_key_jwt' THEN c.jwks::text ELSE '{}' END, c.jwks_uri,
-  c.grant_types::text, c.secret_digest, CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END
+  c.grant_types::text, c.dpop_bound_access_tokens,
+  c.secret_digest, CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END
 FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id
   JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id
 WHERE c.id = %s

@@ -50,7 +50,8 @@ def refresh_session(
     The loser of a race within ten seconds gets the winner's response. Any other use of a used token, and its use after the
     successor was used, ends the session: one of the two holders has stolen it. The limits and the policy now in force
     apply, not those of the sign-in. Raises InvalidClient, UnauthorizedClient (no such grant type), TenantBusy, InvalidScope,
-    InvalidTarget, and InvalidGrant, which says that the tenant is suspended if the token is valid.
+    InvalidTarget, DpopProofInvalid (the client gets bound tokens only), and InvalidGrant, which says that the tenant is
+    suspended if the token is valid.
     """
     if client is None and client_id:
         client = authenticate_client(client_id=client_id, credential=credential)
@@ -67,6 +68,11 @@ def refresh_session(
                 client = authenticate_client(client_id=str(token.client_id), credential=None)
             if client is not None:
                 client.check_grant_type(REFRESH_TOKEN)
+                client.check_dpop(dpop_jkt)
+                if client.dpop_bound and not token.dpop_jkt:
+                    raise InvalidGrant(
+                        "The session is not bound to a key, and its client requires that. Sign in again."
+                    )
             principal = state.principal_of(token.claims(), client=client)
             set_actor(principal.kind, str(principal.id), principal.client_id)
             if token.dpop_jkt and token.dpop_jkt != dpop_jkt:

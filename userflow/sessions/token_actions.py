@@ -33,11 +33,12 @@ def issue_client_token(*, client: KnownClient, scope: str | None, dpop_jkt: str 
     `scope` is separated by blanks; without it the token has all scopes of the client. With `dpop_jkt` it
     is bound to the key of this thumbprint (RFC 9449). Raises UnauthorizedClient (a public
     client, one without this grant type, or a suspended tenant: the client has authenticated, so it may know), InvalidScope,
-    TenantBusy.
+    DpopProofInvalid (the client gets bound tokens only), TenantBusy.
     """
     if not client.confidential:
         raise UnauthorizedClient("A public client cannot speak for itself: only confidential ones have this grant.")
     client.check_grant_type(CLIENT_CREDENTIALS)
+    client.check_dpop(dpop_jkt)
     with _suspension_told():
         client.tenant.check(Purpose.READ)
     wanted = client.scopes if scope is None else tuple(dict.fromkeys(scope.split(" ")))

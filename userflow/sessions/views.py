@@ -11,6 +11,7 @@ from identity_platform.api.parsers import StrictFormParser, StrictJSONParser
 from identity_platform.api.views import ApiViewSet, endpoint
 from userflow.accounts.principals import Principal
 from userflow.errors import (
+    DpopProofInvalid,
     InvalidClient,
     InvalidGrant,
     InvalidRequest,
@@ -89,6 +90,7 @@ class TokenViewSet(ApiViewSet):
             InvalidScope,
             UnauthorizedClient,
             InvalidTarget,
+            DpopProofInvalid,
             UnsupportedGrant,
             TooManyRequests,
         ],
