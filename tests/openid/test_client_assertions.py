@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.userflow.clients.keys import assertion, new_key, public_jwk
 from tests.userflow.clients.test_assertions import TYPE, issuer, key_client
 from tests.userflow.sessions.clients import form, make_client
@@ -20,6 +22,25 @@ def test_token_endpoint_accepts_an_assertion_once(tenant: TestTenant) -> None:
     assert token(tenant, stated).status_code == 200
     replayed = token(tenant, stated)
     assert (replayed.status_code, replayed.json()["error"]) == (401, "invalid_client")
+
+
+@pytest.mark.parametrize("name", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize("value", ["9999999999", "later", 10**400, float("nan"), float("inf"), True, [1], {}])
+def test_assertion_with_another_time_is_rejected(name: str, value: object, tenant: TestTenant) -> None:
+    key = new_key()
+    client = key_client(tenant, public_jwk(key))
+    rejected = token(tenant, assertion(key, client["id"], issuer(tenant), **{name: value}))
+    assert (rejected.status_code, rejected.json()["error"]) == (401, "invalid_client")
+
+
+@pytest.mark.parametrize("changes", [{"jti": ["a"]}, {"aud": [["x"]]}, {"aud": {}}, {"sub": 7}])
+def test_assertion_of_another_form_is_rejected(changes: dict[str, object], tenant: TestTenant) -> None:
+    key = new_key()
+    client = key_client(tenant, public_jwk(key))
+    claims: dict[str, Any] = {"audience": issuer(tenant), **changes}
+    audience = claims.pop("aud", claims.pop("audience"))
+    rejected = token(tenant, assertion(key, client["id"], audience, **claims))
+    assert (rejected.status_code, rejected.json()["error"]) == (401, "invalid_client")
 
 
 def test_assertion_at_another_tenants_endpoint_is_rejected(tenant: TestTenant, other_tenant: TestTenant) -> None:

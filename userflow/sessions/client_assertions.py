@@ -18,6 +18,7 @@ from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
 from userflow.errors import AssertionsUnavailable
 from userflow.sessions.client_keys import SIGNING_ALGORITHMS, ClientKey, KeySetInvalid, read_key_set
+from userflow.sessions.numeric_dates import is_numeric_date
 from userflow.sessions.published_keys import published_keys
 
 TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -86,9 +87,11 @@ def _verified(
                 leeway=LEEWAY,
                 options={"require": ["iss", "sub", "aud", "exp", "jti"], "verify_aud": False},
             )
-        except (jwt.InvalidTokenError, ValueError, TypeError):
+        except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError):
             continue
-        if _is_for(tenant, claims["aud"]) and cast(int, claims["exp"]) <= time.time() + LONGEST_SECONDS + LEEWAY:
+        if not all(is_numeric_date(claims[name]) for name in ("exp", "nbf", "iat") if name in claims):
+            raise AssertionInvalid
+        if _is_for(tenant, claims["aud"]) and cast(float, claims["exp"]) <= time.time() + LONGEST_SECONDS + LEEWAY:
             return claims
     raise AssertionInvalid
 

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import re
 import time
 from collections.abc import Mapping
 from typing import Final, cast
@@ -18,6 +19,7 @@ from identity_platform.api.single_use import use_once
 from identity_platform.crypto import keyed_digest
 from tenants import keys
 from userflow.errors import DpopNonceRequired, DpopProofInvalid
+from userflow.sessions.numeric_dates import is_numeric_date
 from userflow.sessions.signing import thumbprint
 
 # By key type; `crv` too, so that no algorithm meets a key of another one.
@@ -30,6 +32,7 @@ _PUBLIC_FIELDS: Final = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"
 _PRIVATE_FIELDS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 LONGEST_PROOF: Final = 8192
 LONGEST_JTI: Final = 256
+_JTI: Final = re.compile(rf"[\x20-\x7e]{{1,{LONGEST_JTI}}}")
 # base64url of moduli of 2048 to 4096 bits.
 RSA_LENGTHS: Final = range(342, 684)
 # Seconds by which `iat` may differ from now.
@@ -55,10 +58,10 @@ def check_proof(
     if required_jkt is not None and not hmac.compare_digest(jkt, required_jkt):
         raise DpopProofInvalid("The proof is by another key than the token is bound to.")
     issued_at, jti = claims["iat"], claims["jti"]
-    if isinstance(issued_at, bool) or not isinstance(issued_at, int | float) or abs(time.time() - issued_at) > IAT_ROOM:
+    if not is_numeric_date(issued_at) or abs(time.time() - issued_at) > IAT_ROOM:
         raise DpopProofInvalid("`iat` is not the present time.")
-    if not isinstance(jti, str) or not 0 < len(jti) <= LONGEST_JTI:
-        raise DpopProofInvalid("`jti` is missing or too long.")
+    if not isinstance(jti, str) or not _JTI.fullmatch(jti):
+        raise DpopProofInvalid(f"`jti` must be 1 to {LONGEST_JTI} printable ASCII characters.")
     if claims["htm"] != request.method:
         raise DpopProofInvalid("`htm` is not the method of the request.")
     # From the settings, never from the Host header.
@@ -113,7 +116,7 @@ def _verified(proof: str) -> tuple[str, dict[str, object]]:
                 "verify_iss": False,
             },
         )
-    except (jwt.PyJWTError, KeyError, TypeError, ValueError, RecursionError) as problem:
+    except (jwt.PyJWTError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise DpopProofInvalid from problem
     return thumbprint(public), claims
 
