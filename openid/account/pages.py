@@ -4,7 +4,6 @@ Changes obey the same action table as the API. Pages that need a proof in the re
 proof token is kept in the sealed cookie and used once.
 """
 
-import time
 from dataclasses import replace
 from typing import Final
 from uuid import UUID
@@ -69,9 +68,7 @@ class AccountPage(SignedInPage):
 
     def require_proof(self) -> dict[str, object]:
         """Return the proof of the last step-up. Raises InsufficientAuthentication."""
-        if not self.steps.proof or self.steps.proof_until < time.time():
-            raise InsufficientAuthentication
-        return {"proof_token": self.steps.proof}
+        return {"proof_token": self.held_proof()}
 
     def proof_used(self, notice: str) -> None:
         """Forget the proof, and show a message on the next page."""

@@ -10,19 +10,20 @@ from django.utils.translation import gettext as _
 from identity_platform.api.errors import ApiError
 from mfa.caller import Caller
 from mfa.errors import NoProof, SecretNotIssued
+from mfa.factors import SMS, TOTP
 from mfa.sms.actions import begin_sms_setup, confirm_sms_setup
 from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
 from openid.pages import errors, forms
 from openid.pages.journey import JourneyPage
 from userflow.accounts.realms import END_USERS
-from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
+from userflow.errors import InsufficientAuthentication, NotSignedInByTicket, ProofTokenInvalid
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.browser import opening_browser_session
 from userflow.sessions.issue import BrowserSignIn
 
 # Errors that another page answers: the proof of the session or of the sign-in no longer counts.
-_PROOF_LOST: Final = (InsufficientAuthentication, NotSignedInByTicket, NoProof)
+_PROOF_LOST: Final = (InsufficientAuthentication, NotSignedInByTicket, NoProof, ProofTokenInvalid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class EnrollmentPage(JourneyPage):
     who: Enroller
     # The page that a step-up returns to.
     back: ClassVar[str] = "enroll"
+    # The kind of factor of which a user has one at most.
+    kind: ClassVar[str] = ""
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         who = self._enroller()
@@ -50,7 +53,7 @@ class EnrollmentPage(JourneyPage):
         try:
             self._check_proof()
             return super()._answer(request, **kwargs)
-        except InsufficientAuthentication:
+        except (InsufficientAuthentication, ProofTokenInvalid):
             if self.is_data:
                 return self._error_page(InsufficientAuthentication())
             return self.to("step-up", next=self.back)
@@ -68,6 +71,15 @@ class EnrollmentPage(JourneyPage):
         """Check the session before any work that would be lost. Raises InsufficientAuthentication."""
         if self.who.caller.principal is not None:
             require_assurance(Action.ADD_FACTOR, self.who.caller.principal)
+        if self.kind in self.replaced:
+            proof = {"proof_token": self.held_proof()}
+            self.who = replace(self.who, caller=replace(self.who.caller, proof=proof))
+
+    @property
+    def replaced(self) -> list[str]:
+        """Return the kinds of factors that the signed-in user has, and would replace."""
+        principal = self.who.caller.principal
+        return list(principal.user["mfa_methods"]) if principal is not None else []
 
     def _enroller(self) -> Enroller | None:
         if self.own_account:
@@ -105,10 +117,15 @@ class EnrollmentPage(JourneyPage):
         """Return whether a sign-in waits for the factor."""
         return self.who.mfa_token is not None
 
+    def _forget_proof(self) -> None:
+        if self.who.caller.proof:
+            self.steps = replace(self.steps, proof="")
+
     def done(self, opened: BrowserSignIn, notice: str) -> HttpResponse:
         """Go on after a factor was enrolled."""
         if opened.cookie is not None:
             return self.enter(opened)
+        self._forget_proof()
         if self.handle:
             return self.to("continue")
         self.steps = self.steps.with_notice(notice)
@@ -121,6 +138,7 @@ class ChooseFactorPage(EnrollmentPage):
     def get(self, request: HttpRequest) -> HttpResponse:
         """Show the kinds."""
         context = {**self.application(), "who": self.who.email, "waits": self.waits or bool(self.handle)}
+        context["replaced"] = self.replaced
         return self.page("enroll", _("Protect your account"), context)
 
 
@@ -128,6 +146,7 @@ class NewAppPage(EnrollmentPage):
     """Set up an authenticator app. Only a button creates a secret: few may be pending."""
 
     back = "enroll/app"
+    kind = TOTP
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Return to the choice: a page view must not use up a pending secret."""
@@ -158,6 +177,7 @@ class NewAppPage(EnrollmentPage):
         except ApiError as problem:
             errors.add_to(form, problem)
             return self._same_secret(form, problem)
+        self._forget_proof()
         response = codes_page(self, done.backup_codes, self.who.email)
         return self.enter(opened, response) if opened.cookie is not None else response
 
@@ -239,6 +259,7 @@ class NewPhonePage(EnrollmentPage):
     """Add a phone that receives codes: the number first, then the code."""
 
     back = "enroll/phone"
+    kind = SMS
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Ask for the number."""

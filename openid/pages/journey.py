@@ -1,6 +1,8 @@
 """Pages on the way to a session: what they share of the application's request, the browser's session and the steps."""
 
 import re
+import time
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,6 +21,8 @@ from userflow.accounts.models import Client, EndUser
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
+from userflow.credentials import tickets
+from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
 from userflow.sessions.browser import browser_principal, find_browser_session
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import BrowserSignIn
@@ -119,6 +123,18 @@ class JourneyPage(Page):
             return Step.DONE if self.session is not None else Step.SIGN_IN
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
             return next_step(self.pending, self.session)
+
+    def held_proof(self) -> str:
+        """Return the token of the last step-up of this session while it can be used. Raises InsufficientAuthentication.
+
+        A used one is not tried: it would count as a wrong secret.
+        """
+        held, own = self.steps.proof, self.session
+        if held and own is not None and self.steps.proof_until >= time.time():
+            with suppress(NotSignedInByTicket), in_tenant(self.tenant.tenant_id):
+                if tickets.find_ticket(END_USERS, held, tickets.PROOF).session_id == own.pk:
+                    return held
+        raise InsufficientAuthentication
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 

@@ -221,3 +221,16 @@ def test_sign_out_ends_the_session(tenant: TestTenant) -> None:
     assert visitor.at == "signin"
     assert "You are signed out." in visitor.words
     assert visitor.session is None
+
+
+def test_rejected_address_asks_for_a_new_proof(tenant: TestTenant) -> None:
+    taken, visitor = tenant.register(), signed_in(tenant)
+    visitor.opens("account/email")
+    visitor.sends(password=PASSWORD)
+    visitor.sends(email=taken.email)
+    assert visitor.page.status_code == 409
+    visitor.sends(email=f"new-{taken.email}")
+    assert visitor.at == "step-up"
+    visitor.sends(password=PASSWORD)
+    visitor.sends(email=f"new-{taken.email}")
+    assert visitor.at == "account"

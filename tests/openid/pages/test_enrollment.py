@@ -5,12 +5,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pyotp
 import pytest
 from django.db.models import F
 
 from tenants.context import in_tenant
 from tenants.models import Tenant
-from tests.mfa.people import TestUser, code_to, new_user, some_phone
+from tests.mfa.people import TestUser, a_step_lasts, code_to, new_user, some_phone
 from tests.openid.pages.visitor import Visitor, begin
 from tests.world import PASSWORD, TestTenant, User
 from userflow.accounts.models import EndUser
@@ -123,6 +124,40 @@ def test_aal2_with_old_session_asks_for_password_once(tenant: TestTenant) -> Non
     assert "request=" in visitor.page.request["QUERY_STRING"]
 
 
+# --- replacing -------------------------------------------------------------------------------------------------------
+
+
+def with_app(tenant: TestTenant) -> tuple[Visitor, TestUser]:
+    person, visitor = new_user(tenant).enrol_totp(), Visitor(tenant)
+    visitor.opens("signin")
+    visitor.sends(email=person.email)
+    visitor.sends(password=PASSWORD)
+    visitor.sends(code=person.code(1))
+    assert visitor.at == "account"
+    return visitor, person
+
+
+def test_new_app_replaces_the_old_one_after_a_proof(tenant: TestTenant) -> None:
+    visitor, person = with_app(tenant)
+    visitor.opens("enroll?own=1")
+    assert "Replace your authenticator app" in visitor.words
+    visitor.sends("enroll/app?own=1")
+    assert visitor.at == "step-up"
+    follows(visitor, "Backup code")
+    visitor.sends(backup_code=person.backup_codes[0])
+    assert visitor.at == "enroll"
+    visitor.sends("enroll/app?own=1")
+    secret = re.search(r'name="secret" value="([A-Z2-7]+)"', visitor.text)
+    assert secret
+    a_step_lasts()
+    visitor.sends(secret=secret[1], code="000000")
+    assert secret[1] in visitor.text
+    visitor.sends(secret=secret[1], code=pyotp.TOTP(secret[1]).now())
+    assert visitor.text.count("<code>") == 10
+    visitor.opens("account/email")
+    assert visitor.at == "step-up"
+
+
 def another(code: str) -> str:
     return f"{(int(code) + 1) % 1_000_000:06}"
 
@@ -137,6 +172,22 @@ def with_phone(tenant: TestTenant) -> tuple[Visitor, TestUser]:
     assert visitor.at == "account"
     person.minutes_pass(2)
     return visitor, person
+
+
+def test_new_phone_replaces_the_old_one_after_a_proof(tenant: TestTenant) -> None:
+    visitor, person = with_phone(tenant)
+    visitor.opens("enroll?own=1")
+    follows(visitor, "Replace your phone")
+    assert visitor.at == "step-up"
+    visitor.sends(send="1")
+    visitor.sends(sms_code=code_to(person.phone))
+    assert visitor.at == "enroll/phone"
+    person.minutes_pass(2)
+    number = some_phone()
+    visitor.sends(phone_number=number)
+    visitor.sends(phone_number=number, sms_code=code_to(number))
+    assert visitor.at == "account/security"
+    assert number[-4:] in visitor.words
 
 
 def test_wrong_text_message_code_can_be_corrected(tenant: TestTenant) -> None:
