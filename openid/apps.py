@@ -5,3 +5,9 @@ from django.apps import AppConfig
 
 class OpenidConfig(AppConfig):
     name = "openid"
+
+    def ready(self) -> None:
+        from openid.authorization.codes import delete_codes_of_client
+        from userflow.signals import client_sessions_ended
+
+        client_sessions_ended.connect(delete_codes_of_client)

@@ -23,3 +23,7 @@ end_user_erasing: Final = Signal()
 # (`userflow.sessions.ending.EndedSession`) in the transaction that ends them, in the tenant. The receiver queues the logout
 # tokens.
 application_sessions_ended: Final = Signal()
+
+# A client was deactivated, or is about to be activated again. Sent with `client_id`, in the tenant, after the sessions of
+# its users have ended. The receiver deletes what would still open one.
+client_sessions_ended: Final = Signal()

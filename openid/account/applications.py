@@ -7,12 +7,12 @@ from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_tenant
-from openid.models import Consent
+from openid.models import AuthorizationCode, Consent
 from tenants.context import current_tenant, tenant_atomic
 from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
-from userflow.sessions.ending import end_sessions
+from userflow.sessions.ending import end_found
 
 
 @dataclass(slots=True)
@@ -41,13 +41,15 @@ def connected_applications(user_id: UUID) -> list[Connected]:
 
 
 def disconnect(user_id: UUID, client_id: UUID) -> int:
-    """Delete the user's consent and end the sessions of the application; return their number. Call it inside the tenant."""
+    """Delete the user's consent and unused codes, and end the sessions of the application; return the sessions' number.
+
+    Call it inside the tenant.
+    """
     with tenant_atomic():
+        # In the order in which an exchange locks them: it ends before, and its session ends here, or it finds no consent.
+        AuthorizationCode.objects.filter(user_id=user_id, client_id=client_id, used_at=None).delete()
         Consent.objects.filter(user_id=user_id, client_id=client_id).delete()
-        ended = sum(
-            end_sessions(END_USERS, user_id=user_id, session_id=session_id, reason="consent_revoked")
-            for session_id in list(_sessions(user_id).filter(client_id=client_id).values_list("pk", flat=True))
-        )
+        ended = end_found(END_USERS, _sessions(user_id).filter(client_id=client_id), reason="consent_revoked")
         details = {"user_id": str(user_id), "sessions": ended}
         record_for_tenant("consent.revoked", target=("client", client_id), details=details)
     return ended

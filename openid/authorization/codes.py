@@ -36,3 +36,8 @@ def new_code(session: EndUserSession, *, client_id: UUID, parameters: Parameters
         expires_at=moment + timedelta(seconds=CODE_SECONDS),
     )
     return code
+
+
+def delete_codes_of_client(sender: object, *, client_id: UUID, **_: object) -> None:
+    """Delete the unused codes of a client that is deactivated: none is valid after it is activated again."""
+    AuthorizationCode.objects.filter(client_id=client_id, used_at=None).delete()

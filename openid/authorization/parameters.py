@@ -118,8 +118,12 @@ class Parameters:
     @property
     def consent_scopes(self) -> frozenset[str]:
         """The scopes that the user has to consent to: those requested, and those of claims requested by name."""
-        named = (_SCOPE_OF_CLAIM[claim] for claim in (*self.id_token_claims, *self.userinfo_claims))
-        return frozenset((*self.scopes, *named))
+        return scopes_to_consent(self.scopes, (*self.id_token_claims, *self.userinfo_claims))
+
+
+def scopes_to_consent(scopes: Iterable[str], claims: Iterable[str]) -> frozenset[str]:
+    """Return the scopes that need consent: these, and those of the claims that are requested by name."""
+    return frozenset((*scopes, *(_SCOPE_OF_CLAIM[claim] for claim in claims)))
 
 
 def read_parameters(sent: Sent, *, client: Client, redirect_uri: str) -> Parameters:

@@ -8,10 +8,11 @@ from identity_platform.api.errors import OAuthError
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import hash_token
-from openid.authorization.parameters import OFFLINE_ACCESS, OPENID
+from openid.authorization.consents import covers
+from openid.authorization.parameters import OFFLINE_ACCESS, OPENID, scopes_to_consent
 from openid.claims import claims_about
 from openid.clients import may_use
-from openid.models import AuthorizationCode
+from openid.models import AuthorizationCode, Consent
 from openid.server import run_code_grant
 from tenants.context import in_tenant, tenant_atomic
 from tenants.lookup import TenantContext
@@ -88,6 +89,8 @@ class _Exchange:
             raise InvalidTarget
         if code.dpop_jkt not in ("", self._dpop_jkt):
             raise InvalidGrant("The code is bound to a key. Send a DPoP proof by that key.")
+        if not self._client.first_party and not _is_consented(code):
+            raise InvalidGrant("The user has withdrawn the consent.")
         set_actor(principals.END_USER, str(code.user_id), self._client.pk)
         opened = open_child_session(
             code.session,
@@ -132,3 +135,12 @@ class _Exchange:
         if not may_use(self._client, REFRESH_TOKEN):
             return False
         return self._client.first_party or OFFLINE_ACCESS in code.scopes
+
+
+def _is_consented(code: AuthorizationCode) -> bool:
+    """Return whether the consent still covers the code. Its row stays locked, so that it ends what is opened now."""
+    consent = Consent.objects.filter(user_id=code.user_id, client_id=code.client_id)
+    scopes = scopes_to_consent(code.scopes, (*code.id_token_claims, *code.userinfo_claims))
+    return consent.select_for_update(no_key=True).first() is not None and covers(
+        user_id=code.user_id, client_id=code.client_id, scopes=scopes
+    )

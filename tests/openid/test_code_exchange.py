@@ -11,9 +11,10 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token
 from openid.authorization.consents import grant_consent
-from openid.models import AuthorizationCode
+from openid.models import AuthorizationCode, Consent
 from tenants.context import in_tenant
 from tests.openid.dpop_keys import DpopKey
+from tests.openid.pages.visitor import Visitor
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import basic, form
@@ -189,6 +190,42 @@ def test_code_of_an_ended_session_is_rejected(app: Application, user: User) -> N
     code = app.code()
     with in_tenant(app.tenant.id):
         EndUserSession.objects.filter(user_id=user.id).update(ended_at=now())
+    assert error_of(app.exchange(code)) == "invalid_grant"
+
+
+def test_code_ends_with_the_consent(tenant: TestTenant, user: User) -> None:
+    visitor = Visitor(tenant)
+    visitor.signs_in(user)
+    app = Application(tenant, register_application(tenant), browser=Api(client=visitor.client))
+    with in_tenant(tenant.id):
+        grant_consent(user_id=user.id, client_id=app.client["client_id"], scopes=("openid", "email"))
+    code, tokens = app.code(), app.tokens()
+    visitor.opens("account/applications")
+    visitor.sends(client=app.client["client_id"])
+    assert error_of(app.exchange(code)) == "invalid_grant"
+    assert not is_active(app, tokens)
+
+
+def test_code_needs_the_consent_at_its_exchange(tenant: TestTenant, user: User) -> None:
+    app = application(tenant, user, first_party=False)
+    consented = {"user_id": user.id, "client_id": app.client["client_id"]}
+    with in_tenant(tenant.id):
+        grant_consent(**consented, scopes=("openid", "email"))
+    codes = [app.code(scope="openid email") for _ in range(3)]
+    assert app.exchange(codes[0]).status_code == 200
+    with in_tenant(tenant.id):
+        Consent.objects.filter(**consented).update(scopes=["openid"])
+    assert error_of(app.exchange(codes[1])) == "invalid_grant"
+    with in_tenant(tenant.id):
+        Consent.objects.filter(**consented).delete()
+    assert error_of(app.exchange(codes[2])) == "invalid_grant"
+
+
+def test_code_ends_with_the_deactivation_of_its_client(app: Application, tenant: TestTenant) -> None:
+    place = f"/clientms/tenants/{tenant.id}/clients/{app.client['client_id']}"
+    code = app.code()
+    for change in ("deactivate", "activate"):
+        assert tenant.api.patch(f"{place}/{change}").status_code == 200
     assert error_of(app.exchange(code)) == "invalid_grant"
 
 

@@ -21,6 +21,7 @@ from tenants.context import in_tenant
 from tenants.errors import TenantSuspended
 from tenants.models import Tenant
 from tenants.states import Purpose
+from userflow import signals
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client, Role
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY_PERMISSIONS
 from userflow.accounts.principals import Principal
@@ -83,7 +84,7 @@ def create_client(
     """
     scopes = set(scopes)
     # Redirect URIs of a new client reach nothing that its users have not consented to.
-    reach = {name: fields[name] for name in ("audiences", "first_party") if name in fields}
+    reach: dict[str, Any] = {name: fields[name] for name in ("audiences", "first_party") if name in fields}
     _check_reach(Client(), reach, by)
     if type == CONFIDENTIAL:
         require_assurance(Action.WRITE_CLIENT_SECRET, by)
@@ -180,6 +181,7 @@ def _end_users_sessions(tenant_id: UUID, client_id: UUID) -> None:
     with in_tenant(tenant_id, Purpose.WRITE):
         sessions = END_USERS.sessions._default_manager.filter(client_id=client_id)
         end_found(END_USERS, sessions, reason="client_deactivated")
+        signals.client_sessions_ended.send(_end_users_sessions, client_id=client_id)
 
 
 def rotate_client_secret(
