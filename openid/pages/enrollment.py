@@ -9,18 +9,23 @@ from django.utils.translation import gettext as _
 
 from identity_platform.api.errors import ApiError
 from mfa.caller import Caller
+from mfa.completion import SECOND_STEP_AMR
 from mfa.errors import NoProof, SecretNotIssued
 from mfa.factors import SMS, TOTP
+from mfa.sms.actions import AMR as SMS_AMR
 from mfa.sms.actions import begin_sms_setup, confirm_sms_setup
 from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
+from openid import browser
 from openid.pages import errors, forms
 from openid.pages.journey import JourneyPage
+from tenants.context import in_tenant
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket, ProofTokenInvalid
 from userflow.sessions.assurance import Action, require_assurance
-from userflow.sessions.browser import opening_browser_session
+from userflow.sessions.browser import opening_browser_session, rotate_cookie
 from userflow.sessions.issue import BrowserSignIn
+from userflow.signin.step_up import raise_session
 
 # Errors that another page answers: the proof of the session or of the sign-in no longer counts.
 _PROOF_LOST: Final = (InsufficientAuthentication, NotSignedInByTicket, NoProof, ProofTokenInvalid)
@@ -117,19 +122,38 @@ class EnrollmentPage(JourneyPage):
         """Return whether a sign-in waits for the factor."""
         return self.who.mfa_token is not None
 
+    def raised_cookie(self, amr: tuple[str, ...]) -> str | None:
+        """Raise the own session by its user's first factor, which was verified just now, and return its new cookie.
+
+        Return None for any other factor. Raises AccessTokenInvalid if the session has ended meanwhile.
+        """
+        principal = self.who.caller.principal
+        if principal is None or self.session is None or self.replaced:
+            return None
+        raise_session(principal=principal, verified=amr)
+        with in_tenant(self.tenant.tenant_id):
+            return rotate_cookie(self.session)
+
+    def with_cookie(self, response: HttpResponse, cookie: str | None) -> HttpResponse:
+        """Send the new cookie of a raised session."""
+        if cookie is not None:
+            browser.set_session_cookie(response, self.tenant.tenant_id, cookie)
+        return response
+
     def _forget_proof(self) -> None:
         if self.who.caller.proof:
             self.steps = replace(self.steps, proof="")
 
-    def done(self, opened: BrowserSignIn, notice: str) -> HttpResponse:
+    def done(self, opened: BrowserSignIn, notice: str, amr: tuple[str, ...]) -> HttpResponse:
         """Go on after a factor was enrolled."""
         if opened.cookie is not None:
             return self.enter(opened)
         self._forget_proof()
+        cookie = self.raised_cookie(amr)
         if self.handle:
-            return self.to("continue")
+            return self.with_cookie(self.to("continue"), cookie)
         self.steps = self.steps.with_notice(notice)
-        return self.to("account/security")
+        return self.with_cookie(self.to("account/security"), cookie)
 
 
 class ChooseFactorPage(EnrollmentPage):
@@ -179,7 +203,9 @@ class NewAppPage(EnrollmentPage):
             return self._same_secret(form, problem)
         self._forget_proof()
         response = codes_page(self, done.backup_codes, self.who.email)
-        return self.enter(opened, response) if opened.cookie is not None else response
+        if opened.cookie is not None:
+            return self.enter(opened, response)
+        return self.with_cookie(response, self.raised_cookie(totp.AMR))
 
     def _new_secret(self, error: ApiError | None = None) -> HttpResponse:
         setup = totp.begin_totp_setup(
@@ -234,7 +260,7 @@ class NewPasskeyPage(EnrollmentPage):
             raise
         except ApiError as error:
             return self._page(forms.PasskeyForm(), error)
-        return self.done(opened, "factor_added")
+        return self.done(opened, "factor_added", SECOND_STEP_AMR)
 
     def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
         context = {**self.application(), "who": self.who.email}
@@ -309,7 +335,7 @@ class NewPhonePage(EnrollmentPage):
         except ApiError as error:
             errors.add_to(form, error)
             return self._page(form, error, number=number)
-        return self.done(opened, "factor_added")
+        return self.done(opened, "factor_added", SMS_AMR)
 
     def _page(self, form: forms.PageForm, error: ApiError | None = None, *, number: str = "") -> HttpResponse:
         context = {**self.application(), "number": number}

@@ -12,7 +12,7 @@ from django.db.models import F
 from tenants.context import in_tenant
 from tenants.models import Tenant
 from tests.mfa.people import TestUser, a_step_lasts, code_to, new_user, some_phone
-from tests.openid.pages.visitor import Visitor, begin
+from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.world import PASSWORD, TestTenant, User
 from userflow.accounts.models import EndUser
 from userflow.accounts.session_models import EndUserSession, EndUserTicket
@@ -200,3 +200,19 @@ def test_wrong_text_message_code_can_be_corrected(tenant: TestTenant) -> None:
     assert 'name="sms_code"' in visitor.text
     visitor.sends(sms_code=code_to(person.phone))
     assert visitor.at == "account/security"
+
+
+# --- what it leads to ------------------------------------------------------------------------------------------------
+
+
+def test_own_first_factor_raises_session_and_its_cookie(tenant: TestTenant) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    before = visitor.session
+    begin(visitor, acr_values="aal2")
+    assert visitor.at == "enroll"
+    follows(visitor, "Text message")
+    number = some_phone()
+    visitor.sends(phone_number=number)
+    assert code_of(visitor.sends(phone_number=number, sms_code=code_to(number)))
+    assert visitor.session not in (None, before)
