@@ -12,8 +12,10 @@ from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import Ambiguous, form_pairs, json_object
 from openid.claims import CLAIMS, CLAIMS_OF_SCOPES
 from openid.errors import RequestRejected
+from tenants.lookup import TenantContext
 from userflow.accounts.models import Client
 from userflow.accounts.session_policy import AAL1, AAL2
+from userflow.sessions.id_token_hints import read_hint
 
 OPENID: Final = "openid"
 OFFLINE_ACCESS: Final = "offline_access"
@@ -32,7 +34,15 @@ _SCOPE_TOKENS = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 _SECONDS = re.compile(r"[0-9]{1,9}")
-_LONGEST: Final = {"state": 2048, "nonce": 1024, "login_hint": 254, "ui_locales": 255, "claims": 4096, "scope": 4096}
+_LONGEST: Final = {
+    "state": 2048,
+    "nonce": 1024,
+    "login_hint": 254,
+    "ui_locales": 255,
+    "claims": 4096,
+    "scope": 4096,
+    "id_token_hint": 8192,
+}
 _LONGEST_OTHER: Final = 2048
 _MOST_RESOURCES: Final = 20
 
@@ -97,7 +107,7 @@ class Parameters:
     # Claims that the request names one by one (OpenID Connect Core section 5.5).
     id_token_claims: tuple[str, ...] = ()
     userinfo_claims: tuple[str, ...] = ()
-    # The only user that may complete the request (section 5.5.1: the claim `sub` with a value).
+    # The only user that may complete the request: of `id_token_hint`, or of the claim `sub` with a value (section 5.5.1).
     subject: str = ""
 
     def to_json(self) -> dict[str, object]:
@@ -126,7 +136,7 @@ def scopes_to_consent(scopes: Iterable[str], claims: Iterable[str]) -> frozenset
     return frozenset((*scopes, *(_SCOPE_OF_CLAIM[claim] for claim in claims)))
 
 
-def read_parameters(sent: Sent, *, client: Client, redirect_uri: str) -> Parameters:
+def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redirect_uri: str) -> Parameters:
     """Return the validated parameters of a request of this client.
 
     Raises RequestRejected without a redirect URI; the caller knows it.
@@ -154,7 +164,7 @@ def read_parameters(sent: Sent, *, client: Client, redirect_uri: str) -> Paramet
         ui_locales=tuple((sent.get("ui_locales") or "").split()),
         id_token_claims=claims.id_token,
         userinfo_claims=claims.userinfo,
-        subject=claims.subject,
+        subject=_subject(sent.get("id_token_hint"), claims.subject, tenant=tenant, client=client),
     )
 
 
@@ -214,6 +224,18 @@ def _prompts(stated: str | None) -> tuple[str, ...]:
 def _acr(stated: Iterable[object]) -> str:
     """Return the first known level of a list in order of preference; unknown ones are ignored."""
     return next((str(value) for value in stated if value in (AAL1, AAL2)), AAL1)
+
+
+def _subject(hint: str | None, claimed: str, *, tenant: TenantContext, client: Client) -> str:
+    """Return the only user that may complete a request: that of the hint or of the claim `sub`, or "" for any."""
+    if hint is None:
+        return claimed
+    hinted = read_hint(tenant, hint)
+    if hinted is None or hinted.client_id != client.pk:
+        raise RequestRejected("invalid_request", "id_token_hint must be an ID token that this client got here.")
+    if claimed not in ("", str(hinted.user_id)):
+        raise RequestRejected("invalid_request", "id_token_hint and the claim sub name different users.")
+    return str(hinted.user_id)
 
 
 def _dpop_jkt(stated: str | None) -> str:

@@ -104,7 +104,7 @@ def _read(tenant: TenantContext, client: Client, sent: Sent, redirect_uri: str) 
     names = ("response_type", "redirect_uri", "code_challenge", "code_challenge_method")
     checked = {name: value for name in names if (value := sent.get(name)) is not None}
     check_authorization_request(client, {**checked, "client_id": str(client.pk)})
-    return read_parameters(sent, client=client, redirect_uri=redirect_uri)
+    return read_parameters(sent, tenant=tenant, client=client, redirect_uri=redirect_uri)
 
 
 def _returned(problem: RequestRejected, redirect_uri: str, sent: Sent) -> RequestRejected:

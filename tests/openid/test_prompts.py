@@ -1,5 +1,6 @@
 """What a request asks of the user: prompts, age and level of the sign-in, consent, and `prompt=none`."""
 
+import base64
 from datetime import timedelta
 from typing import Any
 
@@ -125,6 +126,29 @@ def test_requested_subject_must_be_the_user(app: Application, user: User) -> Non
     assert step_of(app, claims=claims(user.id)) == Step.DONE
     assert step_of(app, claims=claims(app.tenant.register().id)) == Step.SIGN_IN
     assert step_of(app, claims=claims(app.tenant.register().id), prompt="none") == "login_required"
+
+
+def test_id_token_hint_must_be_of_the_user(app: Application, user: User) -> None:
+    own, other = app.tokens()["id_token"], Application(app.tenant, app.client)
+    other.sign_in(app.tenant.register())
+    another = other.tokens()["id_token"]
+    assert step_of(app, id_token_hint=own, prompt="none") == Step.DONE
+    assert step_of(app, id_token_hint=another, prompt="none") == "login_required"
+    assert step_of(app, id_token_hint=another) == Step.SIGN_IN
+
+
+def test_invalid_id_token_hint_is_an_error(
+    app: Application, third_party: Application, other_tenant: TestTenant
+) -> None:
+    elsewhere = Application(other_tenant, register_application(other_tenant, first_party=True))
+    elsewhere.sign_in(other_tenant.register())
+    tokens = app.tokens()
+    nested = base64.urlsafe_b64encode(b"[" * 5000).decode().rstrip("=")
+    for hint in ("x", "a.b.c", "\u00e9", f"{nested}.e30.eA", tokens["access_token"], elsewhere.tokens()["id_token"]):
+        assert step_of(app, id_token_hint=hint, prompt="none") == "invalid_request"
+    assert step_of(third_party, id_token_hint=tokens["id_token"]) == "invalid_request"
+    subject = orjson.dumps({"id_token": {"sub": {"value": str(app.tenant.register().id)}}}).decode()
+    assert step_of(app, id_token_hint=tokens["id_token"], claims=subject) == "invalid_request"
 
 
 def test_select_account_asks_once(app: Application) -> None:

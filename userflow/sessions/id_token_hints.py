@@ -1,4 +1,4 @@
-"""ID tokens as hints about the session that a logout is about (OpenID Connect RP-Initiated Logout section 2)."""
+"""ID tokens as hints about a session (OpenID Connect Core section 3.1.2.1, RP-Initiated Logout section 2)."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -36,7 +36,7 @@ def read_hint(tenant: TenantContext, token: str) -> Hint | None:
             issuer=issuer_of(tenant),
             options={"verify_aud": False, "verify_exp": False, "require": ["iss", "sub", "aud", "sid", "exp"]},
         )
-    except (jwt.InvalidTokenError, KeyError, TypeError, ValueError):
+    except (jwt.InvalidTokenError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
     ids = [claims[name] for name in ("aud", "sub", "sid")]
     if not all(isinstance(value, str) and FORM.fullmatch(value) for value in ids):
