@@ -11,10 +11,11 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from openid.authorization.parameters import Sent
 from openid.authorization.requests import PUSHED_SECONDS, push_request
 from openid.client_authentication import authenticate_at
+from openid.dpop import check_proof
 from openid.errors import PushedRequestRejected, RequestRejected
 from openid.tenant_of_request import tenant_of_request
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
-from userflow.errors import InvalidClient, InvalidRequest
+from userflow.errors import DpopNonceRequired, DpopProofInvalid, InvalidClient, InvalidRequest
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.serializers import ClientProof
 from userflow.sessions.views import BASIC_HEADER, NO_STORE
@@ -62,13 +63,18 @@ class PushedRequestViewSet(ApiViewSet):
             InvalidRequest,
             InvalidClient,
             PushedRequestRejected,
+            DpopProofInvalid,
+            DpopNonceRequired,
             UnknownTenant,
             TenantSuspended,
             TenantBusy,
             TooManyRequests,
         ],
         token="none",
-        headers=BASIC_HEADER,
+        headers={
+            **BASIC_HEADER,
+            "DPoP": "A proof of possession that binds the code to its key (RFC 9449 section 10.1).",
+        },
     )
     def push(self, request: Request, slug: str) -> Response:
         """Push an authorization request; its `request_uri` is valid for 90 seconds and used once (RFC 9126)."""
@@ -80,8 +86,9 @@ class PushedRequestViewSet(ApiViewSet):
         sent = Sent(
             (name, each) for name, value in body.items() for each in ([value] if isinstance(value, str) else value)
         )
+        jkt = check_proof(request) or ""
         try:
-            request_uri = push_request(tenant=tenant, client=client.row, sent=sent)
+            request_uri = push_request(tenant=tenant, client=client.row, sent=sent, dpop_jkt=jkt)
         except RequestRejected as problem:
             raise PushedRequestRejected(problem) from problem
         return Response({"request_uri": request_uri, "expires_in": PUSHED_SECONDS}, status=201, headers=NO_STORE)

@@ -4,7 +4,7 @@ A request is stored under the digest of its handle and belongs to one browser: t
 sends to a victim, continues nothing in another browser.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -25,6 +25,7 @@ from tenants.lookup import TenantContext
 from tenants.target import TENANT_ALIAS
 from userflow.accounts.models import Client
 from userflow.clients.redirects import matches
+from userflow.errors import DpopProofInvalid
 
 REQUEST_URI_PREFIX: Final = "urn:ietf:params:oauth:request_uri:"
 PUSHED_SECONDS: Final = 90
@@ -111,15 +112,22 @@ def _returned(problem: RequestRejected, redirect_uri: str, sent: Sent) -> Reques
     return RequestRejected(problem.error, problem.description, redirect_uri=redirect_uri, state=sent.get("state"))
 
 
-def push_request(*, tenant: TenantContext, client: Client, sent: Sent) -> str:
+def push_request(*, tenant: TenantContext, client: Client, sent: Sent, dpop_jkt: str = "") -> str:
     """Store a request that its client sends directly and return its `request_uri`: 90 seconds, used once (RFC 9126).
 
-    Raises RequestRejected, UnknownTenant, TenantSuspended, TenantBusy.
+    The code is bound to the key of `dpop_jkt`, the thumbprint of a proof that came with the request (RFC 9449 section 10.1).
+    Raises RequestRejected, DpopProofInvalid (the parameter `dpop_jkt` names another key), UnknownTenant,
+    TenantSuspended, TenantBusy.
     """
     if sent.get("request_uri") is not None:
         raise RequestRejected("invalid_request", "A pushed request cannot refer to another one.")
+    pending = validated(tenant, client, sent)
+    if dpop_jkt:
+        if pending.parameters.dpop_jkt not in ("", dpop_jkt):
+            raise DpopProofInvalid("The proof is by another key than the parameter dpop_jkt names.")
+        pending = replace(pending, parameters=replace(pending.parameters, dpop_jkt=dpop_jkt))
     handle = new_token()
-    _store(validated(tenant, client, sent), handle, lasts=timedelta(seconds=PUSHED_SECONDS), pushed=True)
+    _store(pending, handle, lasts=timedelta(seconds=PUSHED_SECONDS), pushed=True)
     return REQUEST_URI_PREFIX + handle
 
 

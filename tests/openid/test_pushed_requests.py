@@ -4,10 +4,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.test.utils import override_settings
 from django.utils.timezone import now
 
 from openid.models import AuthorizationRequest
 from tenants.context import in_tenant
+from tests.openid.dpop_keys import DpopKey
 from tests.openid.relying_party import Application, query_of, register_application
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import FORM, basic
@@ -45,6 +47,40 @@ def test_pushed_request_gives_a_code_once(app: Application) -> None:
     assert fields["state"] == "a state"
     assert app.exchange(fields["code"]).json()["scope"] == "openid email"
     assert bring(app, request_uri).status_code == 400
+
+
+def test_id_token_hint_is_pushed_too(app: Application) -> None:
+    other = Application(app.tenant, app.client)
+    other.sign_in(app.tenant.register())
+    location = bring(app, pushed(app, id_token_hint=other.tokens()["id_token"], prompt="none")).headers["Location"]
+    assert query_of(location)["error"] == "login_required"
+    assert push(app, id_token_hint="x").json()["error"] == "invalid_request"
+
+
+def test_proof_of_a_push_binds_the_code(app: Application) -> None:
+    key, own = DpopKey(), {"client_id": app.client["client_id"]}
+    par, token = (f"{app.issuer}/{name}" for name in ("par", "token"))
+    for changed in ({}, {"dpop_jkt": key.jkt}):
+        response = push(app, headers={"DPoP": key.proof("POST", par)}, **changed)
+        assert response.status_code == 201, response.content
+        code = query_of(bring(app, response.json()["request_uri"]).headers["Location"])["code"]
+        by_key = {"DPoP": key.proof("POST", token)}
+        if changed:
+            by_key = {"DPoP": DpopKey().proof("POST", token)}
+        assert app.exchange(code, headers=by_key, **own).status_code == (400 if changed else 200)
+
+
+def test_invalid_or_other_proof_of_a_push_is_rejected(app: Application) -> None:
+    key, par = DpopKey(), f"{app.issuer}/par"
+    proofs = ["x", key.proof("POST", f"{app.issuer}/token"), key.proof("POST", par, iat=0)]
+    rejected = [push(app, headers={"DPoP": proof}) for proof in proofs]
+    rejected.append(push(app, headers={"DPoP": key.proof("POST", par)}, dpop_jkt=DpopKey().jkt))
+    assert [(each.status_code, each.json()["error"]) for each in rejected] == [(400, "invalid_dpop_proof")] * 4
+    with override_settings(DPOP_NONCES=True):
+        asked = push(app, headers={"DPoP": key.proof("POST", par)})
+        assert (asked.status_code, asked.json()["error"]) == (400, "use_dpop_nonce")
+        proof = key.proof("POST", par, nonce=asked.headers["DPoP-Nonce"])
+        assert push(app, headers={"DPoP": proof}).status_code == 201
 
 
 def test_parameters_beside_request_uri_are_ignored(app: Application) -> None:
