@@ -10,13 +10,15 @@ from openid.pages.languages import LANGUAGES
 from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
 from userflow.accounts.grant_types import AUTHORIZATION_CODE, CLIENT_CREDENTIALS, REFRESH_TOKEN
+from userflow.accounts.models import CONFIDENTIAL
 from userflow.accounts.permissions_catalogue import CLIENT_SCOPES
 from userflow.accounts.session_policy import AAL1, AAL2
+from userflow.sessions.client_authentication import METHODS_OF_TYPE, NONE
 from userflow.sessions.client_keys import SIGNING_ALGORITHMS as ASSERTION_ALGORITHMS
 from userflow.sessions.dpop import ALGORITHMS as DPOP_ALGORITHMS
 from userflow.sessions.signing import ALGORITHMS
 
-_SECRETS: Final = ["client_secret_basic", "client_secret_post"]
+_CONFIDENTIAL: Final = METHODS_OF_TYPE[CONFIDENTIAL]
 # Claims that every ID token has.
 _ALWAYS: Final = ("sub", "auth_time", "nonce", "acr", "amr", "azp", "at_hash", "sid")
 
@@ -49,11 +51,13 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
         "prompt_values_supported": list(PROMPTS),
         "ui_locales_supported": list(LANGUAGES),
         "code_challenge_methods_supported": ["S256"],
-        "token_endpoint_auth_methods_supported": [*_SECRETS, "private_key_jwt", "none"],
+        "token_endpoint_auth_methods_supported": [*_CONFIDENTIAL, NONE],
         "token_endpoint_auth_signing_alg_values_supported": list(ASSERTION_ALGORITHMS),
         "dpop_signing_alg_values_supported": list(DPOP_ALGORITHMS),
-        "revocation_endpoint_auth_methods_supported": [*_SECRETS, "none"],
-        "introspection_endpoint_auth_methods_supported": _SECRETS,
+        "revocation_endpoint_auth_methods_supported": [*_CONFIDENTIAL, NONE],
+        "revocation_endpoint_auth_signing_alg_values_supported": list(ASSERTION_ALGORITHMS),
+        "introspection_endpoint_auth_methods_supported": list(_CONFIDENTIAL),
+        "introspection_endpoint_auth_signing_alg_values_supported": list(ASSERTION_ALGORITHMS),
         "authorization_response_iss_parameter_supported": True,
         "claims_parameter_supported": True,
         "request_parameter_supported": False,

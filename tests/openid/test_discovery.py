@@ -10,7 +10,11 @@ from django.conf import settings
 from django.test.utils import override_settings
 
 from tests.openid.relying_party import Application, query_of, register_application
+from tests.userflow.clients.keys import assertion, key_set, new_key, public_jwk
+from tests.userflow.clients.test_assertions import TYPE, issuer
+from tests.userflow.sessions.clients import basic, form, make_client
 from tests.world import Api, TestTenant
+from userflow.sessions.client_authentication import METHODS, PRIVATE_KEY_JWT
 
 DOCUMENTS = ["/t/{}/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/t/{}"]
 
@@ -59,6 +63,34 @@ def test_every_listed_prompt_and_level_is_accepted(tenant: TestTenant) -> None:
     for name, value in values:
         fields = query_of(app.authorize(**{name: value}).headers["Location"])
         assert fields.get("error") in (None, "login_required"), (name, value)
+
+
+@pytest.mark.parametrize("endpoint", ["revocation", "introspection"])
+def test_listed_methods_of_authentication_are_accepted(endpoint: str, tenant: TestTenant) -> None:
+    listed = document(tenant)
+    address = urlsplit(listed[f"{endpoint}_endpoint"]).path
+    statuses = {}
+    for method in METHODS:
+        type_, key = "public" if method == "none" else "confidential", new_key()
+        keys = {"jwks": key_set(public_jwk(key))} if method == PRIVATE_KEY_JWT else {}
+        client = make_client(tenant, type=type_, scopes=[], token_endpoint_auth_method=method, **keys)
+        id_ = client["client_id"]
+        proof = {
+            "none": {"client_id": id_},
+            "client_secret_basic": {},
+            "client_secret_post": {"client_id": id_, "client_secret": client.get("client_secret")},
+            PRIVATE_KEY_JWT: {
+                "client_assertion_type": TYPE,
+                "client_assertion": assertion(key, id_, issuer(tenant)),
+            },
+        }[method]
+        headers = basic(client) if method == "client_secret_basic" else None
+        statuses[method] = Api().post(address, **form(token="x", **proof), headers=headers).status_code
+    accepted = {method for method, status in statuses.items() if status == 200}
+    assert accepted == set(listed[f"{endpoint}_endpoint_auth_methods_supported"])
+    assert PRIVATE_KEY_JWT in accepted
+    algorithms = listed["token_endpoint_auth_signing_alg_values_supported"]
+    assert listed[f"{endpoint}_endpoint_auth_signing_alg_values_supported"] == algorithms
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
