@@ -109,8 +109,9 @@ class LogoutPage(JourneyPage):
         with in_tenant(self.tenant.tenant_id), END_USERS.atomic():
             if asked.hint is not None:
                 self._end_hinted(asked.hint)
-            if self.session is not None:
-                self._end(self.session)
+            held = self.held_session()
+            if held is not None:
+                self._end(held)
         if asked.redirect:
             return self.leave_session(self.to_application(asked.redirect))
         self.steps = replace(self.steps.only_email(""), notice="signed_out")

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 
 from identity_platform.api.errors import ApiError
+from identity_platform.crypto import hash_token
 from openid import browser
 from openid.authorization.flow import Step, next_step
 from openid.authorization.requests import Pending, pending_request
@@ -73,6 +74,16 @@ class JourneyPage(Page):
             return None
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
             return find_browser_session(self.session_cookie)
+
+    def held_session(self) -> EndUserSession | None:
+        """Return the session that the browser's cookie names, also if it is not enough to be signed in, but has not ended.
+
+        Call it inside the tenant.
+        """
+        if self.session_cookie is None:
+            return None
+        held = EndUserSession._default_manager.filter(browser_digest=hash_token(self.session_cookie), ended_at=None)
+        return held.first()
 
     @property
     def principal(self) -> Principal | None:
@@ -152,7 +163,7 @@ class JourneyPage(Page):
 
     def _replace_earlier(self, session: EndUserSession) -> None:
         """End the earlier session of the browser. The applications of the same user stay signed in, in the new session."""
-        earlier = self.session
+        earlier = self.held_session()
         if earlier is None:
             return
         with tenant_atomic():

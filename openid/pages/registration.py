@@ -6,6 +6,8 @@ from django.utils.translation import gettext as _
 from identity_platform.api.errors import ApiError
 from openid.pages import errors, forms
 from openid.pages.sign_in import PasswordSignIn
+from tenants.context import in_tenant
+from tenants.states import Purpose
 from userflow.accounts.models import EndUser
 from userflow.email.actions import Registrant, resend_email_proof, verify_email_by_code, verify_email_by_token
 from userflow.endusers.actions import register_end_user
@@ -108,7 +110,11 @@ class ResetPage(NewPasswordPage):
             errors.add_to(form, error)
             return self._page(form, error)
         self.steps = self.steps.only_email(self.steps.email).with_notice("password_changed")
-        return self.leave_session(self.to("signin/password" if self.steps.email else "signin"))
+        response = self.to("signin/password" if self.steps.email else "signin")
+        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+            ended = self.held_session() is None
+        # The link may be another user's than the one who is signed in here.
+        return self.leave_session(response) if ended else response
 
     def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
         return self.page("reset", _("Set a new password"), self.application(), form=form.focus(), error=error)

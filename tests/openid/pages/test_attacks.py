@@ -9,10 +9,13 @@ from django.test import override_settings
 from openid.browser import BROWSER, SESSION, STEPS, cookie_name
 from openid.pages.forms import PasswordForm
 from openid.pages.journey import source_of
-from tenants.models import TenantDatabase
+from tenants.context import in_tenant
+from tenants.models import Tenant, TenantDatabase
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.userflow.sessions.clients import FORM
 from tests.world import PASSWORD, TestTenant
+from userflow.accounts.models import EndUser
+from userflow.accounts.session_models import EndUserSession
 
 
 def policy(visitor: Visitor) -> dict[str, str]:
@@ -245,3 +248,36 @@ def test_password_with_surrogate_is_rejected_at_its_form(tenant: TestTenant) -> 
     page = visitor.client.generic("POST", path, body, kind, REMOTE_ADDR=visitor.address)
     assert page.status_code in (400, 401)
     assert not PasswordForm({"password": "\ud800"}).is_valid()
+
+
+def unfit_session(tenant: TestTenant, visitor: Visitor) -> EndUserSession:
+    """Return the visitor's session, which from now on fails the tenant's policy."""
+    user = tenant.register()
+    visitor.signs_in(user)
+    with in_tenant(tenant.id):
+        session = EndUserSession.objects.get(user_id=user.id, ended_at=None)
+    Tenant.objects.filter(pk=tenant.id).update(settings={"mfa_policy": "required"})
+    visitor.opens("account")
+    assert visitor.at == "signin"
+    return session
+
+
+def test_sign_in_ends_earlier_session_of_inactive_user(tenant: TestTenant) -> None:
+    visitor, user, other = Visitor(tenant), tenant.register(), tenant.register()
+    visitor.signs_in(user)
+    with in_tenant(tenant.id):
+        EndUser.objects.filter(pk=user.id).update(active=False)
+    visitor.signs_in(other)
+    assert visitor.session is not None
+    with in_tenant(tenant.id):
+        assert not EndUserSession.objects.filter(user_id=user.id, ended_at=None).exists()
+
+
+def test_logout_ends_session_that_fails_policy(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    visitor = Visitor(tenant)
+    session = unfit_session(tenant, visitor)
+    visitor.opens("logout")
+    assert visitor.session is None
+    with in_tenant(tenant.id):
+        assert EndUserSession.objects.get(pk=session.pk).ended_at is not None

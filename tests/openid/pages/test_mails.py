@@ -126,3 +126,29 @@ def test_tenants_own_page_stays_in_mails(new_tenant: Callable[[], TestTenant]) -
     user = tenant.register()
     (sent,) = mails_to(user.email, "verify")
     assert f"{own}#token=" in sent.body
+
+
+def test_reset_of_another_user_leaves_signed_in_user(tenant: TestTenant) -> None:
+    visitor, user, other = Visitor(tenant), tenant.register(), tenant.register()
+    visitor.signs_in(user)
+    cookie = visitor.session
+    visitor.opens("forgot")
+    visitor.sends(email=other.email)
+    (sent,) = reset_mails_to(other.email)
+    visitor.opens("reset")
+    visitor.sends(token=reset_token_in(sent), password=NEW)
+    assert visitor.at == "signin/password"
+    assert visitor.session == cookie
+    visitor.opens("account")
+    assert visitor.at == "account"
+
+
+def test_reset_of_own_password_deletes_cookie(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    visitor.signs_in(user)
+    visitor.opens("forgot")
+    visitor.sends(email=user.email)
+    (sent,) = reset_mails_to(user.email)
+    visitor.opens("reset")
+    visitor.sends(token=reset_token_in(sent), password=NEW)
+    assert visitor.session is None
