@@ -240,11 +240,10 @@ class DevicesPage(AccountPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """List the sessions, newest first. Those of connected applications belong to one of a browser."""
-        found = list_sessions(by=self.me, page=1, limit=MOST_SESSIONS)
+        found = list_sessions(by=self.me, page=1, limit=MOST_SESSIONS, parents=True)
         devices = [
             {"session": one, "device": device_in_words(one.user_agent), "current": one.pk == self.own.pk}
             for one in found.rows
-            if one.parent_id is None
         ]
         return self.account_page("devices", _("Your devices"), {"devices": devices})
 
@@ -284,7 +283,7 @@ class DataPage(AccountPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Return profile, factors, sessions and applications as JSON (GDPR article 20)."""
-        sessions = list_sessions(by=self.me, page=1, limit=MOST_SESSIONS).rows
+        sessions = list_sessions(by=self.me, page=1, limit=MOST_SESSIONS, parents=True).rows
         with in_tenant(self.tenant.tenant_id):
             applications = connected_applications(self.user.pk)
         data = {

@@ -15,7 +15,7 @@ from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.principals import CLIENT, END_USER, Principal
 from userflow.accounts.rank import must_outrank, must_outrank_account, must_outrank_admin
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.accounts.session_models import Session
+from userflow.accounts.session_models import EndUserSession, Session
 from userflow.errors import UnknownSession, UnknownUser
 from userflow.sessions import issue
 from userflow.sessions.assurance import Action, reject_third_party, require_assurance
@@ -26,11 +26,18 @@ NO_SESSIONS = "A client has no sessions: its tokens are revoked at /authmgr/toke
 
 
 def list_sessions(
-    *, by: Principal, page: int, limit: int, user_id: UUID | None = None, tenant_id: UUID | None = None
+    *,
+    by: Principal,
+    page: int,
+    limit: int,
+    user_id: UUID | None = None,
+    tenant_id: UUID | None = None,
+    parents: bool = False,
 ) -> Page:
     """Return active sessions, newest first: the caller's own, or with `sessions:read` those of `user_id`.
 
-    `tenant_id` is the tenant of the call (None: an operator who means admin users). Another admin user's sessions need
+    With `parents` those that a browser's session of an end user has opened for applications are left out. `tenant_id` is the
+    tenant of the call (None: an operator who means admin users). Another admin user's sessions need
     `admins:read` as well. Raises NotAllowed, UnknownUser.
     """
     if user_id is None or user_id == by.id:
@@ -44,6 +51,9 @@ def list_sessions(
     start = offset(page, limit)
     with _entered(realm, tenant_id, reading(by)):
         found = _active(realm).filter(user_id=user_id)
+        if parents:
+            opened = EndUserSession._default_manager.filter(user_id=user_id).exclude(parent=None)
+            found = found.exclude(pk__in=opened.values("pk"))
         rows = list(found.order_by("-created_at", "id")[start : start + limit])
         return Page(rows, page, limit, found.count())
 

@@ -234,3 +234,25 @@ def test_rejected_address_asks_for_a_new_proof(tenant: TestTenant) -> None:
     visitor.sends(password=PASSWORD)
     visitor.sends(email=f"new-{taken.email}")
     assert visitor.at == "account"
+
+
+def test_devices_are_shown_beside_many_applications(tenant: TestTenant) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    with in_tenant(tenant.id):
+        own = EndUserSession.objects.get(user_id=user.id, ended_at=None)
+        EndUserSession.objects.bulk_create(
+            EndUserSession(
+                user_id=own.user_id,
+                parent_id=own.pk,
+                client_id=tenant.client_id,
+                last_used_at=own.last_used_at,
+                expires_at=own.expires_at,
+                auth_time=own.auth_time,
+            )
+            for _ in range(101)
+        )
+    visitor.opens("account/devices")
+    assert visitor.text.count("This device") == 1
+    sessions = visitor.opens("account/data").json()["sessions"]
+    assert [one["client_id"] for one in sessions] == [None]
