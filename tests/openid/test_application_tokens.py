@@ -1,11 +1,14 @@
 """Tokens of OpenID applications: never more than their session's scopes and audiences, at any entry point."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import jwt
 import pytest
+from django.conf import settings
+from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.openid.application_sessions import access_token, allow, browser, open_application
@@ -208,6 +211,33 @@ def test_refresh_reuse_ends_application_session(tenant: TestTenant) -> None:
     assert refresh(second["refresh_token"]).json()["error"] == "invalid_grant"
     with in_tenant(tenant.id):
         assert EndUserSession.objects.filter(pk=parent.pk, ended_at=None).exists()
+
+
+def test_application_ends_with_the_limit_of_its_sign_in(tenant: TestTenant) -> None:
+    allow(tenant, audiences=[PLATFORM])
+    parent = browser(tenant)
+    opened = open_application(tenant, parent)
+    signed_in_before(tenant, parent, settings.SESSION_SECONDS - 60)
+    pair = refresh(opened.refresh_token or "").json()
+    late = open_application(tenant, parent)
+    assert pair["expires_in"] <= 60
+    with in_tenant(tenant.id):
+        ends = EndUserSession.objects.filter(parent_id=parent.pk).values_list("expires_at", flat=True)
+        assert set(ends) == {parent.created_at + timedelta(seconds=settings.SESSION_SECONDS)}
+    assert Api(token=pair["access_token"]).get(VALIDATE).status_code == 200
+    signed_in_before(tenant, parent, settings.SESSION_SECONDS + 1)
+    assert Api(token=pair["access_token"]).get(VALIDATE).status_code == 401
+    for token in (pair["refresh_token"], late.refresh_token or ""):
+        assert refresh(token).json()["error"] == "invalid_grant"
+    with pytest.raises(InvalidGrant):
+        open_application(tenant, parent)
+
+
+def signed_in_before(tenant: TestTenant, session: EndUserSession, seconds: int) -> None:
+    """Move the time at which a browser's session was opened."""
+    session.created_at = now() - timedelta(seconds=seconds)
+    with in_tenant(tenant.id):
+        EndUserSession.objects.filter(pk=session.pk).update(created_at=session.created_at)
 
 
 def test_refresh_of_ended_parent_is_rejected(tenant: TestTenant) -> None:

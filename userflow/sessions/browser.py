@@ -146,11 +146,14 @@ def open_child_session(
     With `offline` it gets a refresh token. It has the methods, level and time of verification of its parent, which is
     locked, so that it cannot end at the same moment without its child. Without audiences its access tokens are for the
     userinfo endpoint only; no audience is the client's id, which is that of ID tokens. Raises InvalidGrant if the parent has
-    ended or expired or its user is inactive. Call it in the realm's transaction.
+    ended or expired or its user is inactive; its absolute limit is the child's too. Call it in the realm's transaction.
     """
     END_USERS.require_transaction()
     tenant, moment = current_tenant(), now()
     limits = session_limits(principals.END_USER, tenant.settings)
+    ends = min(moment + timedelta(seconds=limits.idle), parent.created_at + timedelta(seconds=limits.absolute))
+    if ends <= moment:
+        raise InvalidGrant
     session = EndUserSession(
         user_id=parent.user_id,
         parent_id=parent.pk,
@@ -159,7 +162,7 @@ def open_child_session(
         acr=parent.acr,
         auth_time=parent.auth_time,
         last_used_at=moment,
-        expires_at=moment + timedelta(seconds=min(limits.idle, limits.absolute)),
+        expires_at=ends,
         # Of the person, not of the application's server, which redeems the code.
         address=parent.address,
         user_agent=parent.user_agent,

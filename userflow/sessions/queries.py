@@ -163,8 +163,10 @@ FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id
   JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id
 WHERE c.id = %s
 """
+# An application's session has the age of the browser's: the absolute limit counts from the sign-in.
 END_USER_STATE = """
-SELECT extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float,
+SELECT extract(epoch FROM now() - coalesce(p.created_at, n.created_at))::float,
+  extract(epoch FROM now() - n.last_used_at)::float,
   u.email, u.name, u.mfa_methods::text, u.email_verified_at,
   (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r
     WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = u.id
@@ -174,13 +176,16 @@ SELECT extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now()
     JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = u.id),
   n.parent_id IS NOT NULL, n.scopes::text, n.audiences::text, n.dpop_jkt
 FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id
+  LEFT JOIN userflow_endusersession p ON p.id = n.parent_id
 WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()
 """
 # A refresh token with its session, ended or not.
 END_USER_REFRESH_TOKEN = """
-SELECT l.used_at, l.issued_at, n.id, n.user_id, n.client_id, n.amr::text, n.acr, n.auth_time, n.created_at, n.expires_at,
-  n.dpop_jkt, %(tenant_id)s::uuid
-FROM userflow_enduserrefreshtoken l JOIN userflow_endusersession n ON n.id = l.session_id WHERE l.digest = %(digest)s
+SELECT l.used_at, l.issued_at, n.id, n.user_id, n.client_id, n.amr::text, n.acr, n.auth_time,
+  coalesce(p.created_at, n.created_at), n.expires_at, n.dpop_jkt, %(tenant_id)s::uuid
+FROM userflow_enduserrefreshtoken l JOIN userflow_endusersession n ON n.id = l.session_id
+  LEFT JOIN userflow_endusersession p ON p.id = n.parent_id
+WHERE l.digest = %(digest)s
 """
 ADMIN_REFRESH_TOKEN = """
 SELECT l.used_at, l.issued_at, n.id, n.user_id, n.client_id, n.amr::text, n.acr, n.auth_time, n.created_at, n.expires_at,

@@ -135,6 +135,7 @@ class StoredToken:
     amr: str
     acr: str
     auth_time: datetime
+    # Of the browser's session, if that has signed the application in.
     session_created_at: datetime
     expires_at: datetime
     dpop_jkt: str
