@@ -90,11 +90,12 @@ class AuthorizationCode(TenantModel):
 
 
 class Consent(TenantModel):
-    """A user lets an application have what these scopes stand for."""
+    """A user lets an application have what these scopes stand for, with tokens for these audiences."""
 
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="consents")
     client_id = models.UUIDField()
     scopes: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    audiences: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 

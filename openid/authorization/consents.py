@@ -8,22 +8,23 @@ from openid.models import Consent
 from tenants.context import tenant_atomic
 
 
-def covers(*, user_id: UUID, client_id: UUID, scopes: Collection[str]) -> bool:
-    """Return whether the user has consented to all of these scopes for the client."""
-    if not scopes:
-        return Consent.objects.filter(user_id=user_id, client_id=client_id).exists()
-    return Consent.objects.filter(user_id=user_id, client_id=client_id, scopes__contains=sorted(scopes)).exists()
+def covers(*, user_id: UUID, client_id: UUID, scopes: Collection[str], audiences: Collection[str]) -> bool:
+    """Return whether the user has consented to all of these scopes and audiences for the client."""
+    consents = Consent.objects.filter(user_id=user_id, client_id=client_id)
+    return consents.filter(scopes__contains=sorted(scopes), audiences__contains=sorted(audiences)).exists()
 
 
-def grant_consent(*, user_id: UUID, client_id: UUID, scopes: Collection[str]) -> None:
-    """Store that the user consents to these scopes, beside those consented to before."""
+def grant_consent(*, user_id: UUID, client_id: UUID, scopes: Collection[str], audiences: Collection[str] = ()) -> None:
+    """Store that the user consents to these scopes and audiences, beside those consented to before."""
     with tenant_atomic():
         Consent.objects.get_or_create(user_id=user_id, client_id=client_id)
         # Two requests of one application at the same moment: neither loses a scope.
         consent = Consent.objects.select_for_update().get(user_id=user_id, client_id=client_id)
         consent.scopes = sorted({*consent.scopes, *scopes})
-        consent.save(update_fields=["scopes", "updated_at"])
-        record_for_tenant("consent.granted", target=("client", client_id), details={"scopes": sorted(scopes)})
+        consent.audiences = sorted({*consent.audiences, *audiences})
+        consent.save(update_fields=["scopes", "audiences", "updated_at"])
+        details = {"scopes": sorted(scopes), "audiences": sorted(audiences)}
+        record_for_tenant("consent.granted", target=("client", client_id), details=details)
 
 
 def scopes_consented(*, user_id: UUID, client_id: UUID) -> tuple[str, ...]:

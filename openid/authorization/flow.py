@@ -75,8 +75,8 @@ def _needs_consent(pending: Pending, session: EndUserSession) -> bool:
         return True
     if pending.client.first_party:
         return False
-    scopes = pending.parameters.consent_scopes
-    return not covers(user_id=session.user_id, client_id=pending.client.pk, scopes=scopes)
+    scopes, audiences = pending.parameters.consent_scopes, pending.parameters.audiences
+    return not covers(user_id=session.user_id, client_id=pending.client.pk, scopes=scopes, audiences=audiences)
 
 
 def _since(session: EndUserSession, moment: datetime | None) -> bool:
@@ -102,7 +102,12 @@ def record_consent(pending: Pending, session: EndUserSession) -> Pending:
     moment = now()
     with tenant_atomic():
         _update(pending, consented_at=moment)
-        grant_consent(user_id=session.user_id, client_id=pending.client.pk, scopes=pending.parameters.consent_scopes)
+        grant_consent(
+            user_id=session.user_id,
+            client_id=pending.client.pk,
+            scopes=pending.parameters.consent_scopes,
+            audiences=pending.parameters.audiences,
+        )
     return replace(pending, consented_at=moment)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -23,6 +24,8 @@ IN_WORDS: Final = {
     "groups": gettext_lazy("See the groups that you are in"),
     "roles": gettext_lazy("See your roles"),
     "offline_access": gettext_lazy("Keep this access while you are not using it"),
+    # Audiences: who accepts the tokens. Resources of the tenant's own are shown by their names.
+    settings.TOKEN_AUDIENCE: gettext_lazy("Call this service for you, as far as listed here"),
 }
 _PAGES: Final = {
     Step.SIGN_IN: "signin",
@@ -100,13 +103,14 @@ class ConsentPage(RequestPage):
     step = Step.CONSENT
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Show the application, the account and the scopes in words."""
-        scopes = self.asked.parameters.consent_scopes
+        """Show the application, the account, and the scopes and audiences in words."""
+        parameters = self.asked.parameters
+        asked = parameters.consent_scopes.union(parameters.audiences)
         context = {
             **self.application(),
             "user": self.user,
-            "grants": [text for scope, text in IN_WORDS.items() if scope in scopes],
-            "further": sorted(scopes.difference(IN_WORDS)),
+            "grants": [text for scope, text in IN_WORDS.items() if scope in asked],
+            "further": sorted(asked.difference(IN_WORDS)),
         }
         title = _("Allow %(application)s to use your account?") % {"application": self.asked.client.name}
         return self.page("consent", title, context)

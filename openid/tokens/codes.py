@@ -142,5 +142,5 @@ def _is_consented(code: AuthorizationCode) -> bool:
     consent = Consent.objects.filter(user_id=code.user_id, client_id=code.client_id)
     scopes = scopes_to_consent(code.scopes, (*code.id_token_claims, *code.userinfo_claims))
     return consent.select_for_update(no_key=True).first() is not None and covers(
-        user_id=code.user_id, client_id=code.client_id, scopes=scopes
+        user_id=code.user_id, client_id=code.client_id, scopes=scopes, audiences=code.audiences
     )

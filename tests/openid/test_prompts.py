@@ -19,8 +19,11 @@ from tenants.context import in_tenant
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
 from tests.parallel import run_concurrently
 from tests.world import Api, TestTenant, User
+from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.browser import find_browser_session
+
+RESOURCE = "https://orders.example.com"
 
 
 @pytest.fixture
@@ -186,6 +189,19 @@ def test_consent_is_asked_once_for_each_scope(third_party: Application) -> None:
     assert step_of(app, scope="openid email") == Step.DONE
     assert step_of(app, scope="email") == Step.DONE
     assert step_of(app, scope="openid email profile") == Step.CONSENT
+
+
+def test_consent_is_asked_once_for_each_audience(third_party: Application) -> None:
+    app = third_party
+    Client.objects.filter(pk=app.client["client_id"]).update(audiences=[RESOURCE, "identity-api"])
+    pending, session = pending_of(app, app.authorize()), session_of(app)
+    with in_tenant(app.tenant.id):
+        flow.complete(flow.record_consent(pending, session), session)
+    # Without `resource` the token is for the client's first audience.
+    assert step_of(app) == Step.DONE
+    assert step_of(app, resource=RESOURCE) == Step.DONE
+    assert step_of(app, resource=[RESOURCE, "identity-api"]) == Step.CONSENT
+    assert step_of(app, resource="identity-api", prompt="none") == "consent_required"
 
 
 def test_claim_by_name_needs_consent_to_its_scope(third_party: Application, user: User) -> None:

@@ -164,6 +164,18 @@ def test_consent_is_asked_once_and_revoked(tenant: TestTenant) -> None:
     assert visitor.at == "consent"
 
 
+def test_consent_shows_who_accepts_the_tokens(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    audiences = ["https://orders.example.com", "identity-api"]
+    begin(visitor, client={"audiences": audiences}, scope="openid", resource=audiences)
+    visitor.sends(email=user.email)
+    visitor.sends(password=PASSWORD)
+    assert visitor.at == "consent"
+    assert "Call this service for you" in visitor.words
+    assert "Use https://orders.example.com" in visitor.words
+    assert code_of(visitor.sends(allow="1"))
+
+
 def test_denied_consent_returns_an_error(tenant: TestTenant) -> None:
     visitor, user = Visitor(tenant), tenant.register()
     begin(visitor, client={})
