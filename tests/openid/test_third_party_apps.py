@@ -6,6 +6,7 @@ import pytest
 
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator
 from tests.openid.application_sessions import access_token, allow, browser, open_application
+from tests.userflow.sessions.clients import basic, form, make_client
 from tests.world import PASSWORD, Api, TestTenant, User
 
 
@@ -81,3 +82,31 @@ def test_third_party_ends_only_its_own_session(tenant: TestTenant, person: User)
     assert api.post("/authmgr/logout", {}).status_code == 200
     assert api.get("/authmgr/validate").status_code == 401
     assert own.get("/authmgr/validate").status_code == 200
+
+
+# --- what others learn from its tokens -------------------------------------------------------------------------------
+
+
+def introspected(tenant: TestTenant, token: str) -> dict[str, Any]:
+    sent = form(token=token)
+    response = Api().post("/authmgr/token/introspect", **sent, headers=basic(make_client(tenant)))
+    assert response.json()["active"] is True
+    return dict(response.json())
+
+
+def test_introspection_shows_only_consented_claims(tenant: TestTenant, person: User) -> None:
+    found = introspected(tenant, token_of(tenant, person))
+    assert not {"username", "roles", "groups"} & set(found)
+    assert found["sub"] == str(person.id)
+    found = introspected(tenant, token_of(tenant, person, scopes=("openid", "email", "roles", "groups")))
+    assert (found["username"], found["roles"], found["groups"]) == (person.email, ["user"], [])
+    found = introspected(tenant, token_of(tenant, person, first_party=True))
+    assert (found["username"], found["roles"], found["groups"]) == (person.email, ["user"], [])
+
+
+def test_validate_shows_only_consented_claims(tenant: TestTenant, person: User) -> None:
+    for scopes, roles in ((("openid",), []), (("openid", "roles"), ["user"])):
+        api = Api(token=token_of(tenant, person, scopes=scopes))
+        found = api.get("/authmgr/validate").json()
+        assert (found["roles"], found["groups"]) == (roles, [])
+        assert person.email not in str(found)

@@ -8,6 +8,10 @@ from uuid import UUID
 OPERATOR, ADMIN, END_USER, CLIENT = "operator", "admin", "end_user", "client"
 # Sensitive actions need a proof at most this old, so that a stolen token alone is not enough.
 FRESH: Final = timedelta(minutes=15)
+# What a first-party application or one with the scope of this name learns of the user from an access token.
+EMAIL_SCOPE: Final = "email"
+ROLES_SCOPE: Final = "roles"
+GROUPS_SCOPE: Final = "groups"
 
 
 class Claims(TypedDict, total=False):
@@ -67,6 +71,14 @@ class Grant:
         """Return those of the user's permissions that the application may use: all if it is first-party, else those that
         its scopes name."""
         return permissions if self.first_party else permissions & frozenset(self.scopes)
+
+
+def reveals(grant: Grant | None, scope: str) -> bool:
+    """Return whether a token of this grant shows what the scope stands for: an address (`email`), `roles` or `groups`.
+
+    A first-party application and a session without OpenID Connect (`grant` is None) see all of them.
+    """
+    return grant is None or grant.first_party or scope in grant.scopes
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from identity_platform.crypto import hash_token, new_token
 from tenants import lookup
 from tenants.issuers import issuer_of
 from userflow.accounts import principals
-from userflow.accounts.principals import Grant, Principal
+from userflow.accounts.principals import GROUPS_SCOPE, ROLES_SCOPE, Grant, Principal, reveals
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, Session
 from userflow.accounts.session_policy import SessionLimits, acr_of, session_limits
@@ -38,9 +38,6 @@ ID_TOKEN_SECONDS: Final = 3600
 # OpenID Connect Back-Channel Logout section 2.4 recommends at most two minutes.
 LOGOUT_TOKEN_SECONDS: Final = 120
 LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
-# What a first-party application or one with the scope of this name learns from an access token.
-ROLES_SCOPE: Final = "roles"
-GROUPS_SCOPE: Final = "groups"
 
 
 @dataclass(slots=True)
@@ -198,10 +195,10 @@ def access_token(
     access["amr"] = list(amr)
     access["acr"] = acr_of(amr)
     access["auth_time"] = int(auth_time.timestamp())
-    if grant is None or grant.first_party or ROLES_SCOPE in grant.scopes:
+    if reveals(grant, ROLES_SCOPE):
         access["roles"] = list(subject.roles)
     access["permissions"] = list(subject.permissions)
-    if subject.kind == principals.END_USER and (grant is None or grant.first_party or GROUPS_SCOPE in grant.scopes):
+    if subject.kind == principals.END_USER and reveals(grant, GROUPS_SCOPE):
         access.payload.update(_groups_claim(subject.groups))
     if grant is not None:
         access["aud"] = grant.audiences[0] if len(grant.audiences) == 1 else list(grant.audiences)

@@ -12,7 +12,7 @@ from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.grant_types import CLIENT_CREDENTIALS
-from userflow.accounts.principals import Claims, Principal
+from userflow.accounts.principals import EMAIL_SCOPE, GROUPS_SCOPE, ROLES_SCOPE, Claims, Principal, reveals
 from userflow.errors import InvalidScope, UnauthorizedClient
 from userflow.sessions import issue, refresh
 from userflow.sessions import verify as state
@@ -114,7 +114,8 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, ob
     """Return the state of a token (RFC 7662 section 2.2), for clients and admins of its tenant and for operators.
 
     Everything else is `{"active": false}`, and so is a token of a session below the level that the policy in force
-    requires. Raises TenantBusy.
+    requires. A third-party application's token shows address, roles and groups only with the scopes of these names. Raises
+    TenantBusy.
     """
     claims = _claims(token, unused=True)
     if claims is None or not _may_know(by, claims):
@@ -125,19 +126,20 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, ob
         return INACTIVE
     if not principal.meets_policy():
         return INACTIVE
-    user = principal.user
+    user, grant = principal.user, principal.grant
+    in_groups = principal.kind == principals.END_USER and reveals(grant, GROUPS_SCOPE)
     fields = {
         "active": True,
         "scope": " ".join(principal.grant.scopes if principal.grant else sorted(principal.permissions)),
         "client_id": principal.client_id,
-        "username": user.get("username") or user.get("email"),
+        "username": user.get("username") or user.get("email") if reveals(grant, EMAIL_SCOPE) else None,
         "token_type": _token_type(claims),
         **{name: claims.get(name) for name in _CLAIMS},
         "kind": principal.kind,
         "tenant_id": principal.tenant_id,
         "sid": principal.session_id,
-        "roles": principal.roles,
-        "groups": principal.groups if principal.kind == principals.END_USER else None,
+        "roles": principal.roles if reveals(grant, ROLES_SCOPE) else None,
+        "groups": principal.groups if in_groups else None,
         "permissions": sorted(principal.permissions),
     }
     return {name: value for name, value in fields.items() if value is not None}

@@ -5,7 +5,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.fields import fields_of
 from identity_platform.api.views import ApiViewSet, endpoint
-from userflow.accounts.principals import Principal, moment
+from userflow.accounts.principals import GROUPS_SCOPE, ROLES_SCOPE, Principal, moment, reveals
 from userflow.errors import PermissionsMissing
 from userflow.sessions.permissions import SignedIn, principal_at
 from userflow.signin.views import NO_STORE
@@ -25,6 +25,8 @@ class ValidationViewSet(ApiViewSet):
             caller,
             message="The token is valid.",
             sub=caller.id,
+            roles=caller.roles if reveals(caller.grant, ROLES_SCOPE) else (),
+            groups=caller.groups if reveals(caller.grant, GROUPS_SCOPE) else (),
             permissions=held,
             scopes=held,
             expires_at=moment(caller.claims["exp"]),
