@@ -323,6 +323,8 @@ LIMITS: dict[str, tuple[int, int]] = {
     "registration": (integer("LIMIT_REGISTRATION_PER_MINUTE", 120, least=1), 60),
     # Passkey ceremonies that name a user. One without a user is a sign-in.
     "ceremony": (integer("LIMIT_CEREMONIES_PER_MINUTE", 600, least=1), 60),
+    # Requests of applications that a hosted page has to answer.
+    "authorization": (integer("LIMIT_AUTHORIZATIONS_PER_MINUTE", 600, least=1), 60),
     "unknown_user": (integer("LIMIT_UNKNOWN_USER_PER_MINUTE", 120, least=1), 60),
     "wrong_secret": (integer("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
     "forgot": (integer("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),

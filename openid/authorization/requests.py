@@ -126,6 +126,14 @@ def push_request(*, tenant: TenantContext, client: Client, sent: Sent, dpop_jkt:
         if pending.parameters.dpop_jkt not in ("", dpop_jkt):
             raise DpopProofInvalid("The proof is by another key than the parameter dpop_jkt names.")
         pending = replace(pending, parameters=replace(pending.parameters, dpop_jkt=dpop_jkt))
+    return keep_pushed(pending)
+
+
+def keep_pushed(pending: Pending) -> str:
+    """Store a request that has not begun in a browser and return its `request_uri`, as if its client had pushed it.
+
+    Raises UnknownTenant, TenantSuspended, TenantBusy.
+    """
     handle = new_token()
     _store(pending, handle, lasts=timedelta(seconds=PUSHED_SECONDS), pushed=True)
     return REQUEST_URI_PREFIX + handle

@@ -1,15 +1,18 @@
 """The authorization endpoint (RFC 6749 section 3.1, OpenID Connect Core section 3.1.2)."""
 
+from urllib.parse import urlencode
+
 from django.http import HttpRequest, HttpResponse
 
 from identity_platform.api.errors import MethodNotAllowed
 from openid.authorization import flow
 from openid.authorization.parameters import Sent
-from openid.authorization.requests import begin_request, read_request, response_url
+from openid.authorization.requests import Pending, begin_request, keep_pushed, read_request, response_url
 from openid.errors import AuthorizationRejected, RequestRejected
 from openid.pages.journey import JourneyPage
 from tenants.context import in_tenant
 from tenants.states import Purpose
+from userflow.credentials import attempts
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -19,6 +22,8 @@ class Authorize(JourneyPage):
 
     # `request` is a parameter of the protocol here, not the handle of a stored request.
     handle = ""
+
+    from_applications = True
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Read the request from the query. Raises MethodNotAllowed, AuthorizationRejected."""
@@ -43,11 +48,20 @@ class Authorize(JourneyPage):
             pending = read_request(self.tenant, Sent.from_form(encoded))
         except RequestRejected as problem:
             return self._rejected(problem)
+        if self.lacks_cookies:
+            return redirect_to(self._as_link(pending))
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
             address = flow.answer_without_pages(pending, self.session)
             if address is None:
+                attempts.limit_address("authorization")
                 address = f"{self.root}/signin?request={begin_request(pending, self.browser)}"
         return redirect_to(address)
+
+    def _as_link(self, pending: Pending) -> str:
+        """Return this endpoint with the request: with a link browsers send their cookies from another site too."""
+        attempts.limit_address("authorization")
+        fields = {"client_id": str(pending.client.pk), "request_uri": keep_pushed(pending)}
+        return f"{self.root}/authorize?{urlencode(fields)}"
 
     def _rejected(self, problem: RequestRejected) -> HttpResponse:
         """Return the error to the application, or raise AuthorizationRejected while its address is not known to be right."""

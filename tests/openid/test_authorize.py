@@ -4,14 +4,16 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from django.conf import settings
+from django.conf import settings as configured
 
 from openid.authorization.requests import pending_request
 from openid.browser import BROWSER, cookie_name
 from openid.errors import RequestExpired
 from tenants.context import in_tenant
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
+from tests.userflow.sessions.clients import FORM
 from tests.world import TestTenant
+from userflow.accounts.models import Client
 
 
 @pytest.fixture
@@ -120,7 +122,7 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
 def test_rejected_request_returns_to_application(app: Application, changed: dict[str, Any], error: str) -> None:
     fields = error_of(app.authorize(**changed))
     assert (fields["error"], fields["state"]) == (error, "a state")
-    assert fields["iss"] == f"{settings.BASE_URL}/t/{app.tenant.slug}"
+    assert fields["iss"] == f"{configured.BASE_URL}/t/{app.tenant.slug}"
 
 
 def test_repeated_state_is_not_returned(app: Application) -> None:
@@ -140,11 +142,51 @@ def test_state_is_returned_unchanged(app: Application) -> None:
 
 
 def test_authorize_by_post(app: Application) -> None:
+    app.authorize()
     body = urlencode(app.parameters()).encode()
     path = f"{app.issuer}/authorize"
-    response = app.browser.post(path, raw=body, content_type="application/x-www-form-urlencoded")
+    response = app.browser.post(path, raw=body, content_type=FORM)
     assert response.headers["Location"].startswith(f"/t/{app.tenant.slug}/signin?")
     assert app.browser.post(path, app.parameters()).status_code == 400
+
+
+def test_form_without_cookies_goes_on_as_a_link(app: Application) -> None:
+    # Browsers send Lax cookies with a link from another site, but not with a form.
+    app.sign_in(app.tenant.register())
+    cookies = dict(app.browser.client.cookies.items())
+    app.browser.client.cookies.clear()
+    Client.objects.filter(pk=app.client["client_id"]).update(first_party=True)
+    body = urlencode(app.parameters(prompt="none")).encode()
+    path = f"{app.issuer}/authorize"
+    response = app.browser.post(path, raw=body, content_type=FORM)
+    address = response.headers["Location"]
+    assert (response.status_code, address.partition("?")[0]) == (303, path)
+    assert not response.cookies
+    assert query_of(address).keys() == {"client_id", "request_uri"}
+    app.browser.client.cookies.update(cookies)
+    answer = query_of(app.browser.get(address).headers["Location"])
+    assert answer["code"]
+    assert answer["state"] == "a state"
+    assert app.browser.get(address).status_code == 400
+
+
+def test_form_without_cookies_is_checked_before_it_goes_on(app: Application) -> None:
+    path = f"{app.issuer}/authorize"
+    wrong = urlencode(app.parameters(response_type="token")).encode()
+    rejected = app.browser.post(path, raw=wrong, content_type=FORM)
+    assert error_of(rejected)["error"] == "unsupported_response_type"
+    assert not rejected.cookies
+
+
+def test_requests_of_a_network_are_limited(app: Application, settings: Any) -> None:
+    settings.LIMITS = {**settings.LIMITS, "authorization": (2, 60)}
+    for _ in range(2):
+        assert app.authorize().status_code == 303
+    limited = app.authorize()
+    assert limited.status_code == 429
+    assert int(limited.headers["Retry-After"]) > 0
+    # What is answered without a page stores nothing.
+    assert error_of(app.authorize(prompt="none"))["error"] == "login_required"
 
 
 def test_head_issues_nothing(app: Application) -> None:
