@@ -6,10 +6,11 @@ from rest_framework.response import Response
 from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.parsers import OAuthFormParser
 from identity_platform.api.views import ApiViewSet, endpoint
-from openid.client_authentication import authenticate_at
+from openid.authorization.parameters import granted_audiences
+from openid.client_authentication import AuthenticatedClient, authenticate_at
 from openid.clients import may_use
 from openid.dpop import check_proof
-from openid.errors import UnsupportedGrantType
+from openid.errors import RequestRejected, UnsupportedGrantType
 from openid.tenant_of_request import tenant_of_request
 from openid.tokens.codes import exchange_code
 from openid.tokens.refreshing import refresh
@@ -88,7 +89,18 @@ class OpenIDTokenViewSet(ApiViewSet):
             case "refresh_token":
                 response = refresh(tenant=tenant, client=client, sent=sent, dpop_jkt=jkt)
             case "client_credentials":
-                response = issue_client_token(client=client.known, scope=sent.get("scope"), dpop_jkt=jkt)
+                response = issue_client_token(
+                    client=client.known,
+                    scope=sent.get("scope"),
+                    audiences=self._audiences(client, sent.get("resource", [])),
+                    dpop_jkt=jkt,
+                )
             case _:
                 raise UnsupportedGrantType
         return Response(response, headers=NO_STORE)
+
+    def _audiences(self, client: AuthenticatedClient, resources: list[str]) -> tuple[str, ...]:
+        try:
+            return granted_audiences(resources, client.row)
+        except RequestRejected as problem:
+            raise InvalidTarget from problem

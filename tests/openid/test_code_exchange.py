@@ -371,6 +371,41 @@ def test_client_credentials_of_a_tenant(tenant: TestTenant, other_tenant: TestTe
     assert error_of(elsewhere.token(headers=basic(app.client), grant_type="client_credentials")) == "invalid_client"
 
 
+def test_clients_own_token_is_for_its_resources(tenant: TestTenant) -> None:
+    first, second = "https://api.example.com", "https://more.example.com"
+    fields = {"type": "confidential", "scopes": ["services:read"], "grant_types": ["client_credentials"]}
+    app = Application(tenant, register_application(tenant, audiences=[first, second, "identity-api"], **fields))
+    sent = {"headers": basic(app.client), "grant_type": "client_credentials"}
+
+    def audience(**resources: Any) -> Any:
+        response = app.token(**sent, **resources)
+        assert response.status_code == 200, response.content
+        return jwt.decode(response.json()["access_token"], options={"verify_signature": False})["aud"]
+
+    assert audience() == first
+    assert audience(resource="identity-api") == "identity-api"
+    assert audience(resource=[first, "identity-api"]) == [first, "identity-api"]
+    assert error_of(app.token(**sent, resource="https://other.example.com")) == "invalid_target"
+    Client.objects.filter(pk=app.client["client_id"]).update(audiences=[second, first])
+    assert audience() == second
+    assert error_of(app.token(**sent, resource="identity-api")) == "invalid_target"
+    Client.objects.filter(pk=app.client["client_id"]).update(audiences=[])
+    assert audience() == "identity-api"
+    assert error_of(app.token(**sent, resource=first)) == "invalid_target"
+
+
+def test_api_rejects_clients_token_for_another_resource(tenant: TestTenant) -> None:
+    fields = {"type": "confidential", "scopes": ["services:read"], "audiences": ["https://api.example.com"]}
+    app = Application(tenant, register_application(tenant, **fields))
+    token = app.token(headers=basic(app.client), grant_type="client_credentials").json()["access_token"]
+    assert Api(token=token).get("/exsvc/api/v1/services").status_code == 401
+    introspected = Api().post(f"{app.issuer}/introspect", **form(token=token), headers=basic(app.client)).json()
+    assert (introspected["active"], introspected["aud"]) == (True, "https://api.example.com")
+    assert Api().post(f"{app.issuer}/revoke", **form(token=token), headers=basic(app.client)).status_code == 200
+    introspected = Api().post(f"{app.issuer}/introspect", **form(token=token), headers=basic(app.client)).json()
+    assert introspected == {"active": False}
+
+
 # --- refresh ---------------------------------------------------------------------------------------------------------
 
 

@@ -201,7 +201,7 @@ def access_token(
     if subject.kind == principals.END_USER and reveals(grant, GROUPS_SCOPE):
         access.payload.update(_groups_claim(subject.groups))
     if grant is not None:
-        access["aud"] = grant.audiences[0] if len(grant.audiences) == 1 else list(grant.audiences)
+        access["aud"] = _audience(grant.audiences)
         access["scope"] = " ".join(grant.scopes)
         access["permissions"] = sorted(grant.allowed(frozenset(subject.permissions)))
         if grant.dpop_jkt:
@@ -316,9 +316,18 @@ def _groups_claim(groups: tuple[str, ...]) -> dict[str, object]:
 
 
 def client_token(
-    *, client_id: UUID, generation: int, scopes: tuple[str, ...], tenant: lookup.TenantContext, dpop_jkt: str = ""
+    *,
+    client_id: UUID,
+    generation: int,
+    scopes: tuple[str, ...],
+    audiences: tuple[str, ...],
+    tenant: lookup.TenantContext,
+    dpop_jkt: str = "",
 ) -> tuple[str, int]:
-    """Return a client's own access token (RFC 6749 section 4.4), and its lifetime in seconds."""
+    """Return a client's own access token (RFC 6749 section 4.4), and its lifetime in seconds.
+
+    Without `audiences` it is for the platform's API.
+    """
     seconds = access_token_seconds(tenant)
     subject = TokenSubject(principals.CLIENT, client_id, tenant.tenant_id, client_id, (), scopes)
     access = _stamped(AccessToken(), subject, seconds, tenant)
@@ -326,9 +335,15 @@ def client_token(
     access["gen"] = generation
     access["roles"] = []
     access["permissions"] = list(scopes)
+    if audiences:
+        access["aud"] = _audience(audiences)
     if dpop_jkt:
         access["cnf"] = {"jkt": dpop_jkt}
     return str(access), seconds
+
+
+def _audience(names: tuple[str, ...]) -> str | list[str]:
+    return names[0] if len(names) == 1 else list(names)
 
 
 def _stamped(

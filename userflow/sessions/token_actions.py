@@ -27,13 +27,15 @@ _CLAIMS = ("exp", "iat", "nbf", "sub", "aud", "iss", "jti", "acr", "auth_time", 
 INACTIVE: dict[str, object] = {"active": False}
 
 
-def issue_client_token(*, client: KnownClient, scope: str | None, dpop_jkt: str = "") -> dict[str, object]:
+def issue_client_token(
+    *, client: KnownClient, scope: str | None, audiences: tuple[str, ...] = (), dpop_jkt: str = ""
+) -> dict[str, object]:
     """Return the response with a confidential client's own access token (RFC 6749 section 4.4).
 
-    `scope` is separated by blanks; without it the token has all scopes of the client. With `dpop_jkt` it
-    is bound to the key of this thumbprint (RFC 9449). Raises UnauthorizedClient (a public
-    client, one without this grant type, or a suspended tenant: the client has authenticated, so it may know), InvalidScope,
-    DpopProofInvalid (the client gets bound tokens only), TenantBusy.
+    `scope` is separated by blanks; without it the token has all scopes of the client. `audiences` are those that the client
+    may ask for; without one the token is for the platform's API. With `dpop_jkt` it is bound to the key of this thumbprint
+    (RFC 9449). Raises UnauthorizedClient (a public client, one without this grant type, or a suspended tenant: the client has
+    authenticated, so it may know), InvalidScope, DpopProofInvalid (the client gets bound tokens only), TenantBusy.
     """
     if not client.confidential:
         raise UnauthorizedClient("A public client cannot speak for itself: only confidential ones have this grant.")
@@ -45,7 +47,12 @@ def issue_client_token(*, client: KnownClient, scope: str | None, dpop_jkt: str 
     if not set(wanted) <= set(client.scopes):
         raise InvalidScope
     token, seconds = issue.client_token(
-        client_id=client.id, generation=client.generation, scopes=wanted, tenant=client.tenant, dpop_jkt=dpop_jkt
+        client_id=client.id,
+        generation=client.generation,
+        scopes=wanted,
+        audiences=audiences,
+        tenant=client.tenant,
+        dpop_jkt=dpop_jkt,
     )
     set_actor(principals.CLIENT, str(client.id), client.id)
     record_for_platform("client.signed_in", tenant_id=client.tenant.tenant_id, target=("client", client.id))
