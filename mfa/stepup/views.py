@@ -68,7 +68,7 @@ class StepUpViewSet(ApiViewSet):
         return Response(
             {
                 "access_token": access_token,
-                "token_type": "Bearer",
+                "token_type": "DPoP" if caller.grant and caller.grant.dpop_jkt else "Bearer",
                 "expires_in": seconds,
                 "proof_token": actions.proof_token_for(principal=caller, verified=raised.verified),
                 "proof_expires_in": PROOF_TOKEN_SECONDS,

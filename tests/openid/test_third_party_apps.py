@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import jwt
 import pytest
 
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator
 from tests.openid.application_sessions import access_token, allow, browser, open_application
+from tests.openid.dpop_keys import DpopKey
 from tests.userflow.sessions.clients import basic, form, make_client
 from tests.world import PASSWORD, Api, TestTenant, User
+
+RESOURCE = "https://orders.example.com"
 
 
 @pytest.fixture
@@ -110,3 +114,22 @@ def test_validate_shows_only_consented_claims(tenant: TestTenant, person: User) 
         found = api.get("/authmgr/validate").json()
         assert (found["roles"], found["groups"]) == (roles, [])
         assert person.email not in str(found)
+
+
+def test_step_up_keeps_audiences_of_the_token(tenant: TestTenant, person: User) -> None:
+    allow(tenant, audiences=["identity-api", RESOURCE], first_party=True)
+    opened = open_application(tenant, browser(tenant, person.email), audiences=("identity-api", RESOURCE))
+    opened.session.audiences = ["identity-api"]
+    token = access_token(tenant, opened, first_party=True)
+    response = Api(token=token).post("/authmgr/step-up", {"password": person.password})
+    raised = jwt.decode(response.json()["access_token"], options={"verify_signature": False})
+    assert raised["aud"] == "identity-api"
+    assert response.json()["token_type"] == "Bearer"
+
+
+def test_step_up_names_the_type_of_a_bound_token(tenant: TestTenant, person: User) -> None:
+    key, path = DpopKey(), "/authmgr/step-up"
+    token = token_of(tenant, person, dpop_jkt=key.jkt)
+    response = Api().post(path, {"password": person.password}, headers=key.headers("POST", path, token))
+    assert response.status_code == 200, response.content
+    assert response.json()["token_type"] == "DPoP"

@@ -5,7 +5,7 @@ request, so nothing is cached. An admin's or a client's state, with the tenant's
 global database. An end user needs that one (tenant and client) and one in the tenant's database.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
@@ -155,7 +155,7 @@ def _end_user(claims: Claims, client: KnownClient | None) -> Principal:
         scopes, audiences, dpop_jkt = columns
         grant = Grant(
             _narrowed(orjson.loads(scopes), claims["scope"].split(" ") if "scope" in claims else None),
-            _still_allowed(orjson.loads(audiences), client_audiences),
+            _narrowed(_still_allowed(orjson.loads(audiences), client_audiences), _audiences_of(claims)),
             dpop_jkt,
             bool(first_party),
             seconds,
@@ -176,8 +176,14 @@ def _end_user(claims: Claims, client: KnownClient | None) -> Principal:
     )
 
 
-def _narrowed(granted: list[str], asked: list[str] | None) -> tuple[str, ...]:
-    return tuple(scope for scope in granted if asked is None or scope in asked)
+def _narrowed(granted: Iterable[str], asked: list[str] | None) -> tuple[str, ...]:
+    return tuple(name for name in granted if asked is None or name in asked)
+
+
+def _audiences_of(claims: Claims) -> list[str] | None:
+    """Return the audiences of the token, which may be fewer than the session's; claims of a refreshed session have none."""
+    audience = claims.get("aud")
+    return [audience] if isinstance(audience, str) else audience
 
 
 def _still_allowed(audiences: list[str], of_client: tuple[str, ...]) -> tuple[str, ...]:
