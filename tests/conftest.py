@@ -20,7 +20,8 @@ from psycopg import sql
 
 from identity_platform.api import valkey
 from identity_platform.serving.embedded.temporary import TEMPORARY_PREFIX
-from tenants import databases
+from tenants import databases, servers
+from tenants.models import TenantDatabase
 from tests.browsers import browser as browser
 from tests.browsers import chromium as chromium
 from tests.environment import DATABASE
@@ -158,6 +159,21 @@ def fresh_tokens() -> None:
 
 
 @pytest.fixture
-def new_tenant(django_db_setup: None) -> Callable[[], TestTenant]:
-    """Return a function that creates a tenant for one test."""
-    return lambda: build_tenant("own")
+def new_tenant(django_db_setup: None) -> Iterator[Callable[[], TestTenant]]:
+    """Return a function that creates a tenant for one test.
+
+    A state that the test has only written is undone: otherwise a later test of repairs would find the tenant.
+    """
+    made: list[TestTenant] = []
+
+    def make() -> TestTenant:
+        made.append(build_tenant("own"))
+        return made[-1]
+
+    yield make
+    left = TenantDatabase.objects.filter(pk__in=[tenant.id for tenant in made])
+    for row in left.exclude(status__in=("active", "suspended")).select_related("server"):
+        with servers.maintenance(row.server) as raw:
+            exists = row.name in databases.names(raw)
+        if exists:
+            TenantDatabase.objects.filter(pk=row.pk).update(status="active")
