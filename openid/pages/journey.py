@@ -162,12 +162,15 @@ class JourneyPage(Page):
         return response
 
     def _replace_earlier(self, session: EndUserSession) -> None:
-        """End the earlier session of the browser. The applications of the same user stay signed in, in the new session."""
+        """End the earlier session of the browser.
+
+        While it was active, the applications of the same user stay signed in, in the new session.
+        """
         earlier = self.held_session()
         if earlier is None:
             return
         with tenant_atomic():
-            if earlier.user_id == session.user_id:
+            if self.session is not None and earlier.user_id == session.user_id:
                 EndUserSession._default_manager.filter(parent_id=earlier.pk, ended_at=None).update(parent=session)
             end_sessions(END_USERS, user_id=earlier.user_id, session_id=earlier.pk, reason="signed_in_again")
 

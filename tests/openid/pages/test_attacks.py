@@ -5,17 +5,19 @@ from collections.abc import Callable
 
 import pytest
 from django.test import override_settings
+from django.utils.timezone import now
 
 from openid.browser import BROWSER, SESSION, STEPS, cookie_name
 from openid.pages.forms import PasswordForm
 from openid.pages.journey import source_of
-from tenants.context import in_tenant
+from tenants.context import in_tenant, tenant_atomic
 from tenants.models import Tenant, TenantDatabase
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.userflow.sessions.clients import FORM
 from tests.world import PASSWORD, TestTenant
 from userflow.accounts.models import EndUser
 from userflow.accounts.session_models import EndUserSession
+from userflow.sessions.browser import open_child_session
 
 
 def policy(visitor: Visitor) -> dict[str, str]:
@@ -271,6 +273,25 @@ def test_sign_in_ends_earlier_session_of_inactive_user(tenant: TestTenant) -> No
     assert visitor.session is not None
     with in_tenant(tenant.id):
         assert not EndUserSession.objects.filter(user_id=user.id, ended_at=None).exists()
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_sign_in_keeps_applications_of_active_sessions_only(expired: bool, tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    visitor.signs_in(user)
+    with in_tenant(tenant.id), tenant_atomic():
+        browsers = EndUserSession.objects.filter(user_id=user.id, parent=None)
+        opened = open_child_session(
+            browsers.get(), client_id=tenant.client_id, scopes=("openid",), audiences=(), offline=True
+        )
+        if expired:
+            browsers.update(expires_at=now())
+    visitor.opens("signin?another=1")
+    visitor.sends(email=user.email)
+    visitor.sends(password=PASSWORD)
+    with in_tenant(tenant.id):
+        child = EndUserSession.objects.get(pk=opened.session.pk)
+        assert (child.ended_at is not None) == expired
 
 
 def test_logout_ends_session_that_fails_policy(new_tenant: Callable[[], TestTenant]) -> None:
