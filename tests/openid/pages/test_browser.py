@@ -170,6 +170,7 @@ def test_password_app_and_backup_codes(place: Place, shop: dict[str, Any], perso
     person.looks("account-factors")
     person.opens(f"{person.root}/signout")
     person.presses("Sign out")
+    person.reads("You are signed out.")
     person.begins()
     person.fills("E-mail address", email + Keys.ENTER)
     person.fills("Password", PASSWORD + Keys.ENTER)
