@@ -2,8 +2,7 @@
 
 from tenants import databases, provisioning, servers, warm_pool
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
-from tests.tenants.conftest import databases_on, invalidate, run_command
-from tests.tenants.test_repairs import check
+from tests.tenants.conftest import check_tenants, databases_on, invalidate, run_command
 
 
 def tenant_on(server: DatabaseServer, name: str) -> Tenant:
@@ -24,20 +23,19 @@ def test_repair_finishes_interrupted_drops_only(second: DatabaseServer) -> None:
     gone = [left.database.name, broken.database.name, spare.name, copy, orphan]
     for database in gone:
         invalidate(second, database)
-    check(repair=True, yes=True)
+    check_tenants(repair=True, yes=True)
     assert not databases_on(second) & set(gone)
     states = dict(TenantDatabase.objects.filter(server=second).values_list("tenant_id", "status"))
     assert states == {healthy.pk: "active", left.pk: "deleted", broken.pk: "failed"}
     assert not WarmDatabase.objects.filter(name__in=gone).exists()
-    found = [line for line in check()[1].splitlines() if f"\t{second.name}\t" in line]
-    assert [line.split("\t")[0] for line in found] == ["failed"]
+    assert [line.split("\t")[0] for line in check_tenants(second.name)] == ["failed"]
 
 
 def test_repair_recreates_invalid_template(second: DatabaseServer) -> None:
     template = databases.ensure_template(second)
     invalidate(second, template)
-    assert f"{template}\t" in check()[1]
-    check(repair=True, yes=True)
+    assert len(check_tenants(template)) == 1
+    check_tenants(repair=True, yes=True)
     assert tenant_on(second, "After").database.name in databases_on(second)
 
 

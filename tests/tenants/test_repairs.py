@@ -11,25 +11,11 @@ from tenants import databases, repairs, servers, warm_pool
 from tenants.capacity import main_server
 from tenants.databases import template_prefix
 from tenants.models import DatabaseServer, Tenant, TenantDatabase, WarmDatabase
-from tests.tenants.conftest import databases_on, run_command
+from tests.tenants.conftest import check_tenants, databases_on, run_command
 
 
 def found_about(subject: str) -> list[str]:
     return [str(finding.kind) for finding in repairs.find_problems() if finding.subject == subject]
-
-
-def check(**options: bool) -> tuple[int, str]:
-    """Return the exit code and output of check_tenants."""
-    from io import StringIO
-
-    from django.core.management import call_command
-
-    out = StringIO()
-    try:
-        call_command("check_tenants", stdout=out, **options)
-    except SystemExit as end:
-        return int(end.code or 0), out.getvalue()
-    return 0, out.getvalue()
 
 
 def make_database(name: str) -> None:
@@ -49,11 +35,11 @@ def test_check_reports_no_healthy_tenant(new_bare_tenant: Callable[[], Tenant]) 
 def test_orphan_is_dropped_only_with_option() -> None:
     name = warm_pool.new_database_name()
     make_database(name)
-    code, said = check()
-    assert (code, f"orphan database\tmain\t{name}" in said) == (1, True)
-    check(repair=True, yes=True)
+    (line,) = check_tenants(name)
+    assert line.startswith(f"orphan database\tmain\t{name}\t")
+    assert check_tenants(name, repair=True, yes=True) == [line]
     assert name in databases_on(main_server())
-    check(drop_orphans=True, yes=True)
+    assert check_tenants(name, drop_orphans=True, yes=True) == []
     assert name not in databases_on(main_server())
     assert found_about(name) == []
 
@@ -62,7 +48,7 @@ def test_drop_orphans_needs_confirmation() -> None:
     name = warm_pool.new_database_name()
     make_database(name)
     with pytest.raises(CommandError, match="--yes"):
-        check(drop_orphans=True)
+        check_tenants(drop_orphans=True)
     assert name in databases_on(main_server())
     drop_database(name)
 
@@ -73,12 +59,13 @@ def test_missing_database_marks_tenant_failed_until_it_returns(
     tenant = new_bare_tenant()
     drop_database(tenant.database.name)
     assert found_about(tenant.slug) == ["database missing"]
-    code, _ = check(repair=True, yes=True)
+    (line,) = check_tenants(tenant.slug, repair=True, yes=True)
+    assert line.startswith("failed\t")
     mapping = TenantDatabase.objects.get(pk=tenant.pk)
-    assert (code, mapping.status, mapping.reason) == (1, "failed", "the database is missing")
+    assert (mapping.status, mapping.reason) == ("failed", "the database is missing")
     assert found_about(tenant.slug) == ["failed"]
     make_database(tenant.database.name)
-    check(repair=True, yes=True)
+    check_tenants(repair=True, yes=True)
     assert TenantDatabase.objects.get(pk=tenant.pk).status == "active"
 
 
@@ -86,7 +73,7 @@ def test_suspended_tenant_without_database_stays_suspended(new_bare_tenant: Call
     tenant = new_bare_tenant()
     run_command("suspend_tenant", tenant.slug)
     drop_database(tenant.database.name)
-    check(repair=True, yes=True)
+    check_tenants(repair=True, yes=True)
     mapping = TenantDatabase.objects.get(pk=tenant.pk)
     assert (mapping.status, mapping.reason) == ("suspended", "the database is missing")
 
@@ -99,7 +86,7 @@ def test_repair_finishes_interrupted_jobs(left: str, kind: str, new_bare_tenant:
     tenant = new_bare_tenant()
     TenantDatabase.objects.filter(pk=tenant.pk).update(status=left)
     assert found_about(tenant.slug) == [kind]
-    check(repair=True, yes=True)
+    check_tenants(repair=True, yes=True)
     ended = TenantDatabase.objects.get(pk=tenant.pk).status
     assert ended == ("deleted" if left == "deleting" else "active")
 
@@ -127,7 +114,7 @@ def test_repair_drops_old_templates_and_keeps_newer_ones() -> None:
     )
     for name in (old, newer, unfinished):
         make_database(name)
-    check(repair=True, yes=True)
+    check_tenants(repair=True, yes=True)
     assert databases_on(main_server()) & {old, newer, unfinished} == {newer}
     drop_database(newer)
 
@@ -138,7 +125,7 @@ def test_repair_forgets_missing_spare() -> None:
     assert spare is not None
     drop_database(spare.name)
     assert found_about(spare.name) == ["missing spare"]
-    check(repair=True, yes=True)
+    check_tenants(repair=True, yes=True)
     assert not WarmDatabase.objects.filter(name=spare.name).exists()
 
 
@@ -150,8 +137,7 @@ def test_check_names_unreachable_server() -> None:
     DatabaseServer.objects.create(
         name=name, host="dark", accepts_tenants=False, url_sealed=seal_url(name, "url_sealed", url)
     )
-    code, said = check()
+    (line,) = check_tenants(name)
     DatabaseServer.objects.get(name=name).delete()
-    assert code == 1
-    assert f"server unreachable\t{name}" in said
-    assert "hidden" not in said
+    assert line.startswith(f"server unreachable\t{name}\t")
+    assert "hidden" not in line
