@@ -54,3 +54,17 @@ def run_flow(flow: dict[str, Any], browse: Callable[[str], str] | None = None) -
             process.stdin.write(json.dumps({"address": browse(said["address"])}) + "\n")
             process.stdin.flush()
     raise AssertionError("The script ended without a result.")
+
+
+def verify_tokens(**verifier: Any) -> dict[str, bool]:
+    """Return which tokens `jose` accepts: `jwks`, `issuer` and `audience` set it up, `tokens` are verified, by name."""
+    node, _ = _node()
+    said = subprocess.run(
+        [node, FOLDER / "verify.mjs"],
+        input=json.dumps(verifier),
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=60,
+    )
+    return dict(json.loads(said.stdout))

@@ -13,6 +13,7 @@ from django.utils.timezone import now
 from tenants.context import in_tenant
 from tests.openid.application_sessions import access_token, allow, browser, open_application
 from tests.openid.test_issuers import jwks, metadata
+from tests.userflow.endusers.test_roles_and_groups import join
 from tests.userflow.sessions.clients import basic, form, make_client
 from tests.userflow.sessions.test_refresh import eleven_seconds_pass, refresh
 from tests.world import Api, TestTenant, capture_statements
@@ -53,7 +54,10 @@ def logout_token(tenant: TestTenant, session: EndUserSession) -> str:
 
 
 def test_access_token_has_claims_of_rfc_9068(tenant: TestTenant) -> None:
-    opened = open_application(tenant, browser(tenant), scopes=("openid", "groups"), audiences=(RESOURCE, PLATFORM))
+    person = tenant.register()
+    group = join(tenant, person)
+    parent = browser(tenant, person.email)
+    opened = open_application(tenant, parent, scopes=("openid", "groups"), audiences=(RESOURCE, PLATFORM))
     token = access_token(tenant, opened)
     claims = claims_in(token)
     assert jwt.get_unverified_header(token)["typ"] == "at+jwt"
@@ -63,9 +67,17 @@ def test_access_token_has_claims_of_rfc_9068(tenant: TestTenant) -> None:
         str(tenant.client_id),
         str(opened.session.pk),
     )
-    assert {"acr", "amr", "auth_time", "jti", "iat", "exp", "sub", "groups", "permissions"} <= set(claims)
+    assert {"acr", "amr", "auth_time", "jti", "iat", "exp", "sub", "permissions"} <= set(claims)
+    assert claims["groups"] == [group]
     assert "roles" not in claims
     assert claims_in(access_token(tenant, opened, first_party=True))["roles"] == ["user"]
+
+
+def test_access_token_leaves_out_empty_claims(tenant: TestTenant) -> None:
+    # The validator of Authlib rejects empty ones, and RFC 9068 section 2.2.3.1 requires none.
+    opened = open_application(tenant, browser(tenant), scopes=("openid", "groups", "roles"))
+    claims = claims_in(access_token(tenant, opened))
+    assert ("groups" in claims, claims["roles"]) == (False, ["user"])
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256"])

@@ -206,6 +206,7 @@ def access_token(
         access["permissions"] = sorted(grant.allowed(frozenset(subject.permissions)))
         if grant.dpop_jkt:
             access["cnf"] = {"jkt": grant.dpop_jkt}  # RFC 9449 section 6.1
+        _leave_out_empty(access)
     return str(access), seconds
 
 
@@ -333,13 +334,19 @@ def client_token(
     access = _stamped(AccessToken(), subject, seconds, tenant)
     access["scope"] = " ".join(scopes)
     access["gen"] = generation
-    access["roles"] = []
     access["permissions"] = list(scopes)
     if audiences:
         access["aud"] = _audience(audiences)
     if dpop_jkt:
         access["cnf"] = {"jkt": dpop_jkt}
     return str(access), seconds
+
+
+def _leave_out_empty(access: AccessToken) -> None:
+    """Leave out claims of RFC 9068 section 2.2.3.1 that are empty: the validator of Authlib rejects empty ones."""
+    for name in ("roles", "groups"):
+        if access.get(name) == []:
+            del access[name]
 
 
 def _audience(names: tuple[str, ...]) -> str | list[str]:
