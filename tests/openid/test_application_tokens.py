@@ -10,6 +10,7 @@ import pytest
 from django.conf import settings
 from django.utils.timezone import now
 
+from openid.authorization.parameters import SCOPES
 from tenants.context import in_tenant
 from tests.openid.application_sessions import access_token, allow, browser, open_application
 from tests.openid.test_issuers import jwks, metadata
@@ -22,6 +23,7 @@ from userflow.accounts.session_models import EndUserSession
 from userflow.errors import InvalidGrant, InvalidScope, InvalidTarget
 from userflow.sessions import issue
 from userflow.sessions.refresh import refresh_session
+from userflow.sessions.verify import OPENID_SCOPES
 
 VALIDATE = "/authmgr/validate"
 PLATFORM = "identity-api"
@@ -136,7 +138,7 @@ def test_api_limits_third_party_to_its_scopes(tenant: TestTenant) -> None:
     grant_role(tenant, person.id, "invoices:read", "invoices:pay")
     opened = open_application(tenant, browser(tenant, person.email), scopes=("openid", "invoices:read"))
     for first_party, expected in ((False, ["invoices:read"]), (True, ["invoices:pay", "invoices:read"])):
-        allow(tenant, audiences=[PLATFORM], first_party=first_party)
+        allow(tenant, audiences=[PLATFORM], scopes=["invoices:read"], first_party=first_party)
         token = access_token(tenant, opened, first_party=first_party)
         permissions = Api(token=token).get(VALIDATE).json()["permissions"]
         assert [name for name in permissions if name.startswith("invoices")] == expected
@@ -179,7 +181,7 @@ def test_refresh_keeps_scopes_and_audiences(tenant: TestTenant) -> None:
 
 
 def test_refresh_narrows_scope_of_one_token_only(tenant: TestTenant) -> None:
-    allow(tenant, first_party=False)
+    allow(tenant, audiences=[RESOURCE], first_party=False)
     opened = open_application(tenant, browser(tenant), scopes=("openid", "email"), audiences=(RESOURCE,))
     narrow = refresh(opened.refresh_token or "", scope="openid").json()
     assert (narrow["scope"], claims_in(narrow["access_token"])["scope"]) == ("openid", "openid")
@@ -199,6 +201,28 @@ def test_refresh_narrows_audiences(tenant: TestTenant) -> None:
     allow(tenant, audiences=[RESOURCE])
     pair = refresh_session(refresh_token=pair.refresh_token)
     assert claims_in(pair.access_token)["aud"] == RESOURCE
+
+
+def test_refresh_gives_only_what_the_client_may_ask_for(tenant: TestTenant) -> None:
+    person = tenant.register()
+    grant_role(tenant, person.id, "invoices:read")
+    allow(tenant, audiences=[RESOURCE, PLATFORM], scopes=["invoices:read"], first_party=False)
+    scopes = ("openid", "email", "invoices:read")
+    opened = open_application(tenant, browser(tenant, person.email), scopes=scopes, audiences=(RESOURCE, PLATFORM))
+    before = refresh(opened.refresh_token or "").json()
+    assert (before["scope"], claims_in(before["access_token"])["permissions"]) == (" ".join(scopes), ["invoices:read"])
+    allow(tenant, audiences=[PLATFORM], scopes=[])
+    validated = Api(token=before["access_token"]).get(VALIDATE).json()
+    assert "invoices:read" not in validated["permissions"]
+    after = refresh(before["refresh_token"]).json()
+    claims = claims_in(after["access_token"])
+    assert (after["scope"], claims["aud"], claims["permissions"]) == ("openid email", PLATFORM, [])
+    allow(tenant, audiences=["https://other.example.com"])
+    assert refresh(after["refresh_token"]).json()["error"] == "invalid_target"
+
+
+def test_every_openid_scope_is_kept_at_refresh() -> None:
+    assert set(SCOPES) == OPENID_SCOPES
 
 
 def test_refresh_of_bound_session_needs_its_key(tenant: TestTenant) -> None:

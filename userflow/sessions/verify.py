@@ -5,9 +5,10 @@ request, so nothing is cached. An admin's or a client's state, with the tenant's
 global database. An end user needs that one (tenant and client) and one in the tenant's database.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -28,6 +29,11 @@ from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.client_usage import note_use
 from userflow.sessions.queries import ADMIN_STATE, END_USER_STATE, TENANT_AND_CLIENT, groups_in, roles_in
 from userflow.sessions.token_classes import is_for_platform
+
+# Scopes that every client may ask for; the others are those of the client.
+OPENID_SCOPES: Final = frozenset({"openid", "profile", "email", "phone", "groups", "roles", "offline_access"})
+# Of any slug or domain, since a tenant's may change.
+_OF_USERINFO: Final = re.compile(r"https?://[^/]+(/t/[^/]+)?/userinfo")
 
 
 class SessionInactive(Exception):
@@ -137,9 +143,11 @@ def _end_user(claims: Claims, client: KnownClient | None) -> Principal:
         tenant, stored = _tenant_and_client(claims)
         first_party, seconds = stored.first_party, stored.access_token_seconds
         client_audiences = tuple(orjson.loads(stored.audiences)) if stored.audiences else ()
+        client_scopes = tuple(orjson.loads(stored.scopes)) if stored.scopes else ()
     elif str(client.tenant.tenant_id) == claims.get("tenant_id"):
         tenant = client.tenant
         first_party, seconds, client_audiences = client.first_party, client.access_token_seconds, client.audiences
+        client_scopes = client.scopes
     else:
         raise SessionInactive
     with in_tenant(tenant.tenant_id, Purpose.READ), connections["tenant"].cursor() as cursor:
@@ -154,7 +162,10 @@ def _end_user(claims: Claims, client: KnownClient | None) -> Principal:
     if granted:
         scopes, audiences, dpop_jkt = columns
         grant = Grant(
-            _narrowed(orjson.loads(scopes), claims["scope"].split(" ") if "scope" in claims else None),
+            _narrowed(
+                [scope for scope in orjson.loads(scopes) if scope in OPENID_SCOPES or scope in client_scopes],
+                claims["scope"].split(" ") if "scope" in claims else None,
+            ),
             _narrowed(_still_allowed(orjson.loads(audiences), client_audiences), _audiences_of(claims)),
             dpop_jkt,
             bool(first_party),
@@ -187,8 +198,8 @@ def _audiences_of(claims: Claims) -> list[str] | None:
 
 
 def _still_allowed(audiences: list[str], of_client: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the audiences of a session without the platform's API, if its client may not ask for that any more."""
-    return tuple(name for name in audiences if name != settings.TOKEN_AUDIENCE or name in of_client)
+    """Return those audiences of a session that its client may still ask for, and the userinfo endpoint's, which any may."""
+    return tuple(name for name in audiences if name in of_client or _OF_USERINFO.fullmatch(name))
 
 
 def _client(claims: Claims) -> Principal:
