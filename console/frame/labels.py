@@ -4,8 +4,10 @@ They are not the models' verbose names, because a changed verbose name is a migr
 every tenant's schema.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
+from django.conf import settings
 from django.contrib.admin import AdminSite
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models import Field
@@ -58,6 +60,17 @@ STATES: Final[dict[str, Text]] = {
     "verifying": _("verifying"),
     "waiting": _("waiting"),
 }
+# What scopes and audiences let an application have. Those of the tenant's own are shown by their names.
+GRANTS: Final[dict[str, Text]] = {
+    "openid": _("identifier"),
+    "profile": _("name"),
+    "email": _("e-mail address"),
+    "phone": _("phone number"),
+    "groups": _("groups"),
+    "roles": _("roles"),
+    "offline_access": _("access while the user is away"),
+    str(settings.TOKEN_AUDIENCE): _("API of this platform"),
+}
 # The plural depends on the number of rows.
 KINDS: Final = {
     "tenant": ngettext_lazy("tenant", "tenants", "number"),
@@ -72,6 +85,12 @@ KINDS: Final = {
     "role": ngettext_lazy("role", "roles", "number"),
     "end user session": ngettext_lazy("session", "sessions", "number"),
 }
+
+
+def grants(names: Iterable[str]) -> list[str]:
+    """Return what these scopes and audiences stand for, those with words first."""
+    held = set(names)
+    return [*(str(text) for name, text in GRANTS.items() if name in held), *sorted(held - GRANTS.keys())]
 
 
 def state(value: str) -> str:

@@ -25,6 +25,8 @@ OPEN_TENANT: Final[Links] = (
     (_("Sessions"), "devices", "userflow_endusersession_changelist", "sessions:read endusers:read"),
     (_("Audit log"), "history", "tenant_trail", "audit:read"),
 )
+# Tenant admins see the keys without a permission, like the tenant itself.
+TENANT_KEYS: Final[Links] = ((_("Signing keys"), "signature", "tenant_signing_keys", "tenants:read"),)
 # Of the chosen tenant, in the global database.
 APPLICATIONS: Final[Links] = (
     (_("Services"), "hub", "registry_service_changelist", "services:read"),
@@ -58,11 +60,13 @@ def sidebar(request: HttpRequest) -> list[Context]:
         return []
     is_operator = staff.is_operator
     tenants = permitted(staff, TENANTS + JOBS) if is_operator else TENANTS
-    chosen = OPEN_TENANT if chosen_tenant(request) else CHOOSER if is_operator else ()
+    keys = permitted(staff, TENANT_KEYS) if is_operator else TENANT_KEYS
+    open_tenant = permitted(staff, OPEN_TENANT) + keys if chosen_tenant(request) else ()
+    chosen = open_tenant or (permitted(staff, CHOOSER) if is_operator else ())
     platform = PLATFORM + (SERVERS_AND_KEYS if is_operator else ())
     return [
         _group(_("Overview"), OVERVIEW + tenants),
-        {**_group(_("Open tenant"), permitted(staff, chosen)), "separator": True},
+        {**_group(_("Open tenant"), chosen), "separator": True},
         _group(_("Applications"), permitted(staff, APPLICATIONS)),
         _group(_("Platform"), permitted(staff, platform)),
     ]

@@ -13,6 +13,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from console.frame import labels
 from console.frame.access import Context, Staff, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView, TenantConfirmView, TypedDeleteView
 from console.frame.records import Text, render_page
@@ -23,6 +24,7 @@ from identity_platform.api.views import Arguments
 from identity_platform.audit.models import TenantEvent
 from identity_platform.audit.writer import record_for_tenant
 from mfa import factors
+from openid.account.applications import Connected, connected_applications, disconnect_user
 from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.accounts.models import AdminUser, Client, EndUser, Group, GroupMembership, RoleBinding
@@ -32,7 +34,7 @@ from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.credentials.models import EmailProof
 from userflow.endusers import actions
-from userflow.errors import UnknownSession, UnknownUser
+from userflow.errors import UnknownClient, UnknownSession, UnknownUser
 from userflow.ids import id_or
 from userflow.sessions import actions as sessions
 from userflow.sessions.assurance import Action
@@ -67,6 +69,7 @@ class Record:
     # Each permission, the roles that give it, and whether it is a permission of the platform.
     permissions: list[tuple[str, list[str], bool]] | None
     sessions: list[EndUserSession] | None
+    applications: list[Connected] | None
     events: list[Context] | None
 
     @property
@@ -99,6 +102,7 @@ def record_of(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) 
         roles=roles,
         permissions=None if roles is None else effective(roles),
         sessions=list(active[:SHOWN_SESSIONS]) if staff.may("sessions:read") else None,
+        applications=connected_applications(user.pk) if staff.may("sessions:read") else None,
         events=_events(user, staff) if staff.may("audit:read") else None,
     )
 
@@ -202,6 +206,7 @@ def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
             "tenant": tenant,
             "may": _allowed(staff),
             "has_factors": bool(user.mfa_methods),
+            "applications": [(one, labels.grants([*one.scopes, *one.audiences])) for one in record.applications or ()],
         },
     )
 
@@ -333,3 +338,31 @@ class EndSession(EndUserConfirmView):
 
     def arguments(self) -> Arguments:
         return {**super().arguments(), "session_id": self.kwargs["session_id"]}
+
+
+class Disconnect(EndUserConfirmView):
+    """Disconnect an application, as the user can at the account page."""
+
+    permissions = ("endusers:read", "sessions:write")
+    action = Action.END_SESSIONS_OF_OTHERS
+    title = _("Disconnect %(application)s")
+    text = _(
+        "%(email)s is signed out of %(application)s, whose codes and tokens become invalid, and is asked for consent again "
+        "at the next sign-in through it."
+    )
+    submit = _("Disconnect")
+    done = _("The application is disconnected.")
+    call = staticmethod(disconnect_user)
+
+    def load(self) -> None:
+        super().load()
+        connected = {one.id: one for one in connected_applications(self.row.pk)}
+        if self.kwargs["client_id"] not in connected:
+            raise UnknownClient
+        self.application = connected[self.kwargs["client_id"]]
+
+    def names(self) -> Context:
+        return {**super().names(), "application": self.application.name}
+
+    def arguments(self) -> Arguments:
+        return {**super().arguments(), "client_id": self.application.id}

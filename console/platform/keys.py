@@ -1,5 +1,6 @@
-"""The platform's signing keys and encryption keys. No page shows key material."""
+"""Signing keys of the platform and of the chosen tenant, and encryption keys. No page shows key material."""
 
+from django.core.exceptions import PermissionDenied
 from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
@@ -8,12 +9,15 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from console.frame import labels
-from console.frame.access import Context, needs, staff_at
-from console.frame.confirm import ConfirmView
+from console.frame.access import Context, needed, needs, staff_at
+from console.frame.confirm import ConfirmView, TenantConfirmView
 from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, moment, mono, record_page
+from console.frame.tenant_pages import tenant_page
 from console.platform.forms import AtOnceForm
+from console.tenants.pages import may_look
 from identity_platform.crypto import key_ring
 from tenants import keys
+from tenants.models import Tenant
 from userflow.sessions import signing
 from userflow.sessions.assurance import Action
 
@@ -22,28 +26,53 @@ _TONES = {"signing": Tone.GOOD, "next": Tone.PLAIN, "verifying": Tone.WARNING}
 
 @needs("tenants:read", operators_only=True)
 def signing_keys(request: HttpRequest) -> HttpResponse:
-    """The valid keys of access and refresh tokens."""
-    found = signing.signing_key_status()
-    may = staff_at(request).may("tenants:write")
-    rotate = Button(_("Rotate"), reverse("admin:signing_keys_rotate"), "primary")
+    """The valid keys that sign tokens of operators and tenant admins."""
+    return _signing_keys_page(request, signing.signing_key_status(), "signing_key")
+
+
+@tenant_page()
+def tenant_signing_keys(request: HttpRequest, tenant: Tenant) -> HttpResponse:
+    """The valid keys that sign the tokens of the chosen tenant. Tenant admins see them as they see their tenant."""
+    if not may_look(staff_at(request)):
+        raise PermissionDenied(needed("tenants:read"))
+    return _signing_keys_page(request, signing.signing_key_status(tenant.pk), "tenant_signing_key")
+
+
+def _signing_keys_page(request: HttpRequest, found: list[signing.KeyStatus], pages: str) -> HttpResponse:
+    staff = staff_at(request)
+    may = staff.is_operator and staff.may("tenants:write")
+    rotate = Button(_("Rotate"), reverse(f"admin:{pages}s_rotate"), "primary")
     table = Table(
         title=_("Valid keys"),
-        headers=(_("Key id"), _("State"), _("Signs from"), _("Age"), _("Verifies until")),
+        headers=(
+            _("Key id"),
+            _("Algorithm"),
+            _("State"),
+            _("Published"),
+            _("Signs from"),
+            _("Age"),
+            _("Verifies until"),
+        ),
         rows=[
             (
                 mono(key.kid),
+                key.algorithm,
                 Cell(labels.state(key.state), tone=_TONES[key.state]),
+                key.created_at,
                 key.signs_from,
                 _days((now() - key.signs_from).days),
                 key.verifies_until,
             )
             for key in found
         ],
-        actions=[buttons_to("signing_key", key.kid, withdraw=_("Withdraw")) for key in found] if may else (),
+        actions=[buttons_to(pages, key.kid, withdraw=_("Withdraw")) for key in found] if may else (),
         buttons=[rotate] if may else (),
         empty=_("No key is valid at the moment. The next issued token creates one."),
     )
-    text = _("One key signs. Earlier keys verify until their last tokens have expired. A rotation signs no one out.")
+    text = _(
+        "One key of each algorithm signs. Earlier keys verify until their last tokens have expired. A rotation signs no one "
+        "out."
+    )
     return record_page(request, _("Signing keys"), text=text, tables=[table])
 
 
@@ -52,6 +81,8 @@ def _days(days: int) -> str:
 
 
 class SigningKeyView(ConfirmView):
+    """A page that changes keys of the platform, or of the tenant of the page."""
+
     permissions = ("tenants:write",)
     operators_only = True
     action = Action.ROTATE_KEYS
@@ -63,10 +94,17 @@ class Rotate(SigningKeyView):
     text = _("A new key is published now and signs in ten minutes. No one is signed out.")
     submit = _("Rotate")
     form_class = AtOnceForm
+    call = staticmethod(signing.rotate_signing_keys)
 
     def act(self, form: Form) -> Text:
-        [key] = signing.rotate_signing_keys(at_once=form.cleaned_data["at_once"], by=self.staff.principal)
-        return _("The key %(kid)s signs from %(moment)s on.") % {"kid": key.kid, "moment": moment(key.signs_from)}
+        made = self.call(**self.arguments(), **form.cleaned_data)
+        names = {"kid": ", ".join(key.kid for key in made), "moment": moment(made[0].signs_from)}
+        return (
+            ngettext(
+                "The key %(kid)s signs from %(moment)s on.", "The keys %(kid)s sign from %(moment)s on.", len(made)
+            )
+            % names
+        )
 
 
 class Withdraw(SigningKeyView):
@@ -78,16 +116,29 @@ class Withdraw(SigningKeyView):
     submit = _("Withdraw")
 
     def load(self) -> None:
-        if self.kwargs["kid"] not in {key.kid for key in signing.signing_key_status()}:
+        super().load()
+        valid = signing.signing_key_status(self.tenant.pk if self.tenant else None)
+        if self.kwargs["kid"] not in {key.kid for key in valid}:
             raise Http404
 
     def names(self) -> Context:
-        return {"kid": self.kwargs["kid"]}
+        return {**super().names(), "kid": self.kwargs["kid"]}
 
     def act(self, form: Form) -> Text:
-        if not signing.withdraw_signing_key(kid=self.kwargs["kid"], by=self.staff.principal):
+        if not signing.withdraw_signing_key(**self.arguments(), kid=self.kwargs["kid"]):
             raise Http404
         return _("The key %(kid)s is withdrawn.") % self.names()
+
+
+class RotateOfTenant(Rotate, TenantConfirmView):
+    title = _("Rotate the signing keys of %(tenant)s")
+    text = _("A new key for each algorithm in use is published now and signs in ten minutes. No one is signed out.")
+    list_page = "admin:tenant_signing_keys"
+
+
+class WithdrawOfTenant(Withdraw, TenantConfirmView):
+    title = _("Withdraw a signing key of %(tenant)s")
+    list_page = "admin:tenant_signing_keys"
 
 
 @needs("tenants:read", operators_only=True)

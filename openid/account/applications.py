@@ -1,18 +1,24 @@
 """Applications that a user has connected: by consent, or by a session that is active."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Count, Max, Min, Q, QuerySet
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_tenant
 from openid.models import AuthorizationCode, Consent
-from tenants.context import current_tenant, tenant_atomic
-from userflow.accounts.models import Client
+from tenants.context import current_tenant, in_tenant, tenant_atomic
+from userflow.accounts.models import Client, EndUser
+from userflow.accounts.principals import Principal
+from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
+from userflow.errors import UnknownUser
+from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import end_found
+from userflow.sessions.permissions import editing_users, require
 
 
 @dataclass(slots=True)
@@ -22,7 +28,11 @@ class Connected:
     id: UUID
     name: str
     scopes: list[str] = field(default_factory=list)
+    audiences: list[str] = field(default_factory=list)
     consented: bool = False
+    since: datetime | None = None
+    last_used_at: datetime | None = None
+    # Those that are active.
     sessions: int = 0
 
 
@@ -30,10 +40,19 @@ def connected_applications(user_id: UUID) -> list[Connected]:
     """Return the applications of the user, by name. Call it inside the tenant."""
     found: dict[UUID, Connected] = {}
     for consent in Consent.objects.filter(user_id=user_id):
-        found[consent.client_id] = Connected(consent.client_id, "", consent.scopes, consented=True)
-    for client_id in _sessions(user_id).values_list("client_id", flat=True):
-        if client_id is not None:
-            found.setdefault(client_id, Connected(client_id, "")).sessions += 1
+        found[consent.client_id] = Connected(
+            consent.client_id, "", consent.scopes, consent.audiences, consented=True, since=consent.created_at
+        )
+    opened = EndUserSession._default_manager.filter(user_id=user_id, client_id__isnull=False, parent__isnull=False)
+    used = opened.values("client_id").annotate(
+        active=Count("pk", filter=Q(ended_at=None, expires_at__gt=now())),
+        first=Min("created_at"),
+        last=Max("last_used_at"),
+    )
+    for client_id, sessions, first, last in used.values_list("client_id", "active", "first", "last"):
+        if client_id and (sessions or client_id in found):
+            one = found.setdefault(client_id, Connected(client_id, "", since=first))
+            one.sessions, one.last_used_at = sessions, last
     named = Client.objects.filter(pk__in=found, tenant_id=current_tenant().tenant_id).values_list("pk", "name")
     for client_id, name in named:
         found[client_id].name = name
@@ -53,6 +72,22 @@ def disconnect(user_id: UUID, client_id: UUID) -> int:
         details = {"user_id": str(user_id), "sessions": ended}
         record_for_tenant("consent.revoked", target=("client", client_id), details=details)
     return ended
+
+
+def disconnect_user(*, by: Principal, tenant_id: UUID, user_id: UUID, client_id: UUID) -> int:
+    """Disconnect an application of another user; return the number of sessions that ended.
+
+    Raises NotAllowed, UnknownUser, GrantsMoreThanHeld (the user holds permissions that the caller lacks),
+    InsufficientAuthentication.
+    """
+    require(by, "sessions:write")
+    require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
+    with in_tenant(tenant_id, editing_users(by)), tenant_atomic():
+        user = EndUser.objects.select_for_update(no_key=True).filter(pk=user_id).first()
+        if user is None:
+            raise UnknownUser
+        must_outrank(by, user)
+        return disconnect(user.pk, client_id)
 
 
 def _sessions(user_id: UUID) -> "QuerySet[EndUserSession]":

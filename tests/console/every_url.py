@@ -109,6 +109,7 @@ PAGES: dict[str, Page] = {
     "issue_person_pass": _person("endusers:factors"),
     "end_person_sessions": _person("sessions:write"),
     "end_person_session": _person("sessions:write", "person_session"),
+    "disconnect_person": _person("sessions:write", "application"),
     "person_groups": _person(_GROUPS),
     "person_roles": _person(_ROLES),
     "leave_group": _person(_GROUPS, "group"),
@@ -128,6 +129,9 @@ PAGES: dict[str, Page] = {
     "resend_invitation": _inside(_INVITING, "person_invitation"),
     "cancel_invitation": _inside(_INVITING, "person_invitation"),
     "tenant_trail": _inside("audit:read"),
+    "tenant_signing_keys": Page(within=True, of_operators="tenants:read"),
+    "tenant_signing_keys_rotate": Page("tenants:write", operators=True, within=True),
+    "tenant_signing_key_withdraw": Page("tenants:write", ("tenant_kid",), operators=True, within=True),
     # Webhooks and directories of the chosen tenant.
     "webhooks": _inside("webhooks:read"),
     "webhook_add": _inside("webhooks:write"),

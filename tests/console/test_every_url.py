@@ -12,6 +12,8 @@ from django.utils.timezone import now
 
 from console.jobs.models import Job
 from identity_platform.audit.models import PlatformEvent, TenantEvent
+from openid.authorization.consents import grant_consent
+from openid.models import Consent
 from registry.actions import create_credential, create_service
 from registry.models import Service, ServiceCredential
 from tenants.context import in_tenant
@@ -32,12 +34,19 @@ from userflow.groups.actions import create_group
 from userflow.invitations.actions import invite
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
 from userflow.roles.actions import create_role
+from userflow.sessions.models import TenantSigningKey
 from userflow.sessions.signing import rotate_signing_keys, signing_key_status
 from userflow.webhooks.actions import create_endpoint
 
 # A permission that opens no page of the console by itself.
 NOTHING_HERE = "end_users_of_the_table:none"
-NONSENSE: dict[str, Any] = {"app": "registry", "server": 999_999, "kid": "no-such-key", "role": 999_999}
+NONSENSE: dict[str, Any] = {
+    "app": "registry",
+    "server": 999_999,
+    "kid": "no-such-key",
+    "tenant_kid": "no-key",
+    "role": 999_999,
+}
 # No user has a factor or a session of this id.
 FACTOR = UUID(int=7)
 Ids = dict[str, Any]
@@ -54,10 +63,10 @@ class World:
     nonsense: Ids
 
 
-def spare_key() -> str:
+def spare_key(tenant_id: UUID | None = None) -> str:
     """A signing key that has signed nothing yet, so withdrawing it invalidates no token."""
-    waiting = [key.kid for key in signing_key_status() if key.state == "next"]
-    return waiting[0] if waiting else rotate_signing_keys()[0].kid
+    waiting = [key.kid for key in signing_key_status(tenant_id) if key.state == "next"]
+    return waiting[0] if waiting else rotate_signing_keys(tenant_id)[0].kid
 
 
 def add_rows(tenant: TestTenant) -> Ids:
@@ -75,6 +84,7 @@ def add_rows(tenant: TestTenant) -> Ids:
     directory = create_directory(tenant_id=tenant.id, by=root, kind="entra_id", name="Office", **entra)
     with in_tenant(tenant.id):
         session = EndUserSession.objects.get(user_id=person.id)
+        grant_consent(user_id=person.id, client_id=tenant.client_id, scopes=["openid"])
     return {
         "service": service.pk,
         "credential": credential.pk,
@@ -84,6 +94,8 @@ def add_rows(tenant: TestTenant) -> Ids:
         "tenant": tenant.id,
         "person": person.id,
         "person_session": session.pk,
+        "application": tenant.client_id,
+        "tenant_kid": spare_key(tenant.id),
         "person_invitation": invite(by=root, tenant_id=tenant.id, email=f"end-{address}", kind="end_user").row.pk,
         "group": group.pk,
         "tenant_role": role.pk,
@@ -151,6 +163,7 @@ def everything_of(tenant: TestTenant) -> list[Any]:
     mine = {"tenant_id": tenant.id}
     models = (Service, ServiceCredential, Application, AdminInvitation, AdminUser, DirectoryConfig, DirectoryRun)
     own = (EndUser, EndUserSession, EndUserInvitation, Group, GroupMembership, Role, RoleBinding, WebhookEndpoint)
+    own += (Consent, TenantSigningKey)
     rows: list[Any] = [list(model.objects.filter(**mine).order_by("pk").values()) for model in models]
     rows += [list(Tenant.objects.filter(pk=tenant.id).values()), TenantDatabase.objects.get(pk=tenant.id).status]
     with in_tenant(tenant.id, Purpose.INSPECT):

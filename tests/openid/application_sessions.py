@@ -37,9 +37,9 @@ def browser(tenant: TestTenant, email: str | None = None) -> EndUserSession:
 
 
 def open_application(tenant: TestTenant, parent: EndUserSession, **how: Any) -> ApplicationSession:
-    values: dict[str, Any] = {"scopes": ("openid",), "audiences": ("identity-api",), "offline": True}
+    values: dict[str, Any] = {"client_id": tenant.client_id, "scopes": ("openid",), "audiences": ("identity-api",)}
     with in_tenant(tenant.id), END_USERS.atomic():
-        return open_child_session(parent, client_id=tenant.client_id, **{**values, **how})
+        return open_child_session(parent, **{**values, "offline": True, **how})
 
 
 def allow(tenant: TestTenant, client_id: object = None, **fields: Any) -> None:

@@ -344,6 +344,7 @@ class KeyStatus:
     kid: str
     algorithm: str
     state: str
+    created_at: datetime
     signs_from: datetime
     verifies_until: datetime | None
 
@@ -359,6 +360,7 @@ def signing_key_status(tenant_id: UUID | None = None) -> list[KeyStatus]:
             key.kid,
             key.algorithm,
             "signing" if key in signing else ("next" if key.signs_from > moment else "verifying"),
+            key.created_at,
             key.signs_from,
             key.verifies_until,
         )

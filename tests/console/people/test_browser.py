@@ -10,6 +10,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.expected_conditions import staleness_of
 
+from openid.authorization.consents import grant_consent
+from tenants.context import in_tenant
 from tests.browsers import wait_on
 from tests.console.people.browsing import CHOOSER, GROUPS, PEOPLE, ROLES, SESSIONS, USERS, tenant_events
 from tests.console.staff import new_operator
@@ -19,6 +21,7 @@ from tests.userflow.mailbox import mails_to
 from tests.userflow.sessions.test_oauth_libraries import place as place
 from tests.userflow.test_pages import browser as browser
 from tests.world import TestTenant
+from userflow.sessions.signing import rotate_signing_keys
 
 pytestmark = pytest.mark.needs("chromium", "chromedriver")
 # Fields without an accessible name, and elements wider than the window.
@@ -101,6 +104,9 @@ def test_pages_inside_a_tenant_fit_a_phone_and_name_their_fields(
         f"{'long' * 12}@{'long-domain.' * 6}example", name="Wolfeschlegelsteinhausenbergerdorff " * 3
     )
     tenant.sign_in(person)
+    rotate_signing_keys(tenant.id)
+    with in_tenant(tenant.id):
+        grant_consent(user_id=person.id, client_id=tenant.client_id, scopes=["openid", "p" * 63 + ":" + "a" * 63])
     role = tenant.api.post("/authmgr/roles", {"name": "r" * 63, "permissions": ["p" * 63 + ":" + "a" * 63]}).json()
     group = tenant.api.post("/authmgr/groups", {"name": "g" * 200, "roles": [role["name"]]}).json()
     tenant.api.post(f"/authmgr/groups/{group['id']}/users", {"user_ids": [str(person.id)]})
@@ -120,6 +126,7 @@ def test_pages_inside_a_tenant_fit_a_phone_and_name_their_fields(
         *(own, f"{own}edit/", f"{own}erase/", f"{own}groups/", f"{PEOPLE}register/"),
         *(groups, f"{groups}edit/", f"{groups}members/?q=long", roles, f"{roles}edit/"),
         *("/admin/inside/invitations/", "/admin/inside/invitations/new/"),
+        *(f"{own}applications/{tenant.client_id}/disconnect/", "/admin/inside/signing-keys/"),
     ):
         browser.get(f"{place}{path}")
         assert within(10, lambda: browser.execute_script(WIDTH) <= 390), path
