@@ -321,7 +321,7 @@ CONSOLE_ORIGINS = origins(
 LIMITS: dict[str, tuple[int, int]] = {
     "signin": (integer("LIMIT_SIGNIN_PER_MINUTE", 120, least=1), 60),
     "registration": (integer("LIMIT_REGISTRATION_PER_MINUTE", 120, least=1), 60),
-    # Passkey ceremonies that name a user. One without a user is a sign-in.
+    # Passkey ceremonies that begin. A page that offers passkeys by autofill begins one at every view.
     "ceremony": (integer("LIMIT_CEREMONIES_PER_MINUTE", 600, least=1), 60),
     # Requests of applications that a hosted page has to answer.
     "authorization": (integer("LIMIT_AUTHORIZATIONS_PER_MINUTE", 600, least=1), 60),

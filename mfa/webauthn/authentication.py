@@ -34,7 +34,7 @@ def begin_authentication(
     user, and must verify the user. For admin users only the console offers it. Raises UnknownEmail (404), NoPasskey,
     NoRelyingParty (400), TooManyFromAddress (429).
     """
-    attempts.limit_address("ceremony" if email else "signin")
+    attempts.limit_address("ceremony")
     with in_realm(realm, tenant_id, Purpose.SIGN_IN):
         check_client(client_id, tenant_id)
         if email is not None:
@@ -80,7 +80,7 @@ def finish_authentication(
     NotSignedInByTicket (401), ValidationFailed (400; no user is named), AttemptsLocked, TooManyFromAddress (429).
     """
     if email is None:
-        attempts.reject_guessing_address()
+        attempts.limit_guessing_address("signin")
     else:
         attempts.reject_guessing_or_listing_address()
     try:
