@@ -97,9 +97,9 @@ def test_disconnect_requires_permission_and_step_up(tenant: TestTenant, staff: S
 def test_disconnect_rejects_other_users_and_tenants(tenant: TestTenant, other_tenant: TestTenant) -> None:
     connected, foreign = Connection(tenant), Connection(other_tenant)
     admin = new_tenant_admin(tenant).sign_in()
-    stranger = tenant.register()
+    other_user = tenant.register()
     for path in (
-        f"{PEOPLE}{stranger.id}/applications/{connected.client_id}/disconnect/",
+        f"{PEOPLE}{other_user.id}/applications/{connected.client_id}/disconnect/",
         f"{PEOPLE}{connected.person.id}/applications/{foreign.client_id}/disconnect/",
         foreign.disconnect,
     ):
