@@ -7,13 +7,14 @@ from django.urls import URLPattern, path
 
 from console.frame.access import Page
 from console.people import chooser, end_user, groups_and_roles, invitations
-from console.platform import audit_logs, directories, keys, servers, webhooks
+from console.platform import audit_logs, directories, domains, keys, servers, webhooks
 from console.signin import own_account, own_factors, views
 
 _USER: Final = "inside/people/<uuid:user_id>/"
 _GROUP: Final = "inside/groups/<uuid:group_id>/"
 _ROLE: Final = "inside/roles/<uuid:role_id>/"
 _INVITATION: Final = "inside/invitations/<uuid:invitation_id>/"
+_DOMAIN: Final = "platform/domains/<uuid:domain_id>"
 _WEBHOOK: Final = "platform/webhooks/<uuid:endpoint_id>"
 _DIRECTORY: Final = "platform/directories/<uuid:config_id>"
 Paths = tuple[tuple[str, str, Page], ...]
@@ -75,6 +76,11 @@ SIGNED_IN: Final[Paths] = (
     ("platform/servers/<int:server_id>/change/", "server_change", servers.ChangeServer.as_view()),
     ("platform/audit/", "audit_trail", audit_logs.listed),
     ("platform/audit/export/", "audit_export", audit_logs.Export.as_view()),
+    ("platform/domains/", "domains", domains.listed),
+    ("platform/domains/add/", "domain_add", domains.AddDomain.as_view()),
+    (f"{_DOMAIN}/", "domain", domains.show),
+    (f"{_DOMAIN}/verify/", "domain_verify", domains.VerifyDomain.as_view()),
+    (f"{_DOMAIN}/delete/", "domain_delete", domains.DeleteDomain.as_view()),
     ("platform/webhooks/", "webhooks", webhooks.listed),
     ("platform/webhooks/add/", "webhook_add", webhooks.CreateEndpoint.as_view()),
     (f"{_WEBHOOK}/", "webhook", webhooks.show),

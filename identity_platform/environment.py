@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TypedDict
@@ -81,6 +81,21 @@ def networks(name: str, default: list[str]) -> list[IPv4Network | IPv6Network]:
         return [ip_network(part) for part in string_list(name, default)]
     except ValueError as problem:
         raise ImproperlyConfigured(f"{name} must list networks such as 10.20.0.0/16: {problem}") from problem
+
+
+def name_servers(name: str) -> list[tuple[str, int]]:
+    """Return a comma-separated list of DNS servers, `address` or `address:port` (IPv6 with a port: `[address]:port`)."""
+    found = []
+    for part in string_list(name, []):
+        try:
+            if part.startswith("[") or part.count(":") == 1:
+                parts = urlsplit(f"//{part}")
+                found.append((str(ip_address(str(parts.hostname))), parts.port or 53))
+            else:
+                found.append((str(ip_address(part)), 53))
+        except ValueError as problem:
+            raise ImproperlyConfigured(f"{name} must list addresses such as 10.0.0.2:53: {problem}") from problem
+    return found
 
 
 def origins(name: str, default: Sequence[str] = ()) -> list[str]:

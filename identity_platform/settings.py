@@ -14,6 +14,7 @@ from identity_platform.environment import (
     ensure_writable,
     integer,
     mail,
+    name_servers,
     networks,
     origins,
     required,
@@ -373,6 +374,12 @@ DIRECTORY_REQUEST_SECONDS = integer("DIRECTORY_REQUEST_SECONDS", 30, least=1, mo
 # How long the command reads one directory: a server that never ends would keep all others waiting.
 DIRECTORY_COMMAND_SECONDS = integer("DIRECTORY_COMMAND_SECONDS", 3600, least=1, most=86_400)
 DIRECTORIES_PER_TENANT = integer("DIRECTORIES_PER_TENANT", 10, least=1, most=1000)
+
+# --- domains ---------------------------------------------------------------------------------------------------------
+
+# DNS servers that look up the records of tenants' domains; without any, those of the machine.
+DNS_RESOLVERS = name_servers("DNS_RESOLVERS")
+DOMAINS_PER_TENANT = integer("DOMAINS_PER_TENANT", 20, least=1, most=1000)
 
 # --- messages out ----------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,12 @@ class TenantMismatch(errors.NotAllowed):
         self.tenant_id = tenant_id
 
 
+class DomainTaken(errors.Conflict):
+    """409: another tenant has verified this domain."""
+
+    message = "Another tenant has verified this domain. Delete it there first, or ask an operator."
+
+
 class TenantRequired(errors.ApiError):
     code = "TENANT_REQUIRED"
     message = "A tenant is required. Send `tenant_id`, or the header X-Tenant-ID."

@@ -120,6 +120,27 @@ class WebAuthnClaim(models.Model):
         return self.name
 
 
+class DomainClaim(models.Model):
+    """A domain that its holder has verified by DNS. It belongs to one tenant (`tenants.domain_claims`)."""
+
+    # In the form of DNS: lower case, with `xn--` for other letters.
+    domain = models.CharField(max_length=253, primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="domain_claims")
+    # The value of the TXT record, for a tenant whose database is restored from before it had the domain.
+    token = models.CharField(max_length=64)
+    # Whether the tenant's issuer, endpoints and pages are on this domain.
+    sign_in = models.BooleanField(default=False)
+    claimed_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant"], condition=models.Q(sign_in=True), name="one_sign_in_domain")
+        ]
+
+    def __str__(self) -> str:
+        return self.domain
+
+
 class FinalBackup(models.Model):
     """The encrypted backup of a deleted tenant. While this row exists, so does the data key that opens the file."""
 

@@ -400,6 +400,24 @@ class EndpointOff(errors.Conflict):
     message = 'This webhook endpoint is disabled. Enable it first with {"enabled": true}.'
 
 
+class UnknownDomain(errors.NotFound):
+    message = "No domain with this id exists in this tenant."
+
+
+class DomainExists(errors.Conflict):
+    message = "This tenant has this domain already."
+
+
+class TooManyDomains(errors.Conflict):
+    message = "This tenant has reached its maximum number of domains. Delete one first."
+
+
+class DomainNotVerified(errors.Conflict):
+    """409: the TXT record was not found; `details` says what was."""
+
+    message = "The TXT record was not found. Changes of DNS can take an hour: check the record and try again."
+
+
 class UnknownDirectory(errors.NotFound):
     message = "No directory with this id exists in this tenant."
 

@@ -27,6 +27,7 @@ from userflow.accounts.session_models import (
 )
 from userflow.credentials.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
 from userflow.directory.models import DirectoryConfig, DirectoryLink, DirectoryRun
+from userflow.domains.models import TenantDomain
 from userflow.events.models import WebhookEndpoint, WebhookMessage
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
 from userflow.sessions.models import RevokedToken, SigningKey, TenantSigningKey

@@ -5,8 +5,11 @@ import io
 import structlog
 from django.core.management import call_command
 
+from identity_platform.api.errors import ApiError
 from identity_platform.task_queue import TaskContext, periodic_task
+from tenants.domain_claims import holders
 from tenants.schema import why
+from userflow.domains.actions import check_domains
 
 log = structlog.get_logger("identity.directory")
 
@@ -21,3 +24,18 @@ def synchronize_directories(context: TaskContext) -> None:
             log.warning("directories_not_synchronized", cause="some failed: their pages show the reason")
     except Exception as problem:
         log.warning("directories_not_synchronized", cause=why(problem))
+
+
+@periodic_task("check_domains")
+def check_domains_of_tenants(context: TaskContext) -> None:
+    """Look up the TXT records of all verified domains."""
+    for tenant_id in holders():
+        if context.should_abort():
+            return
+        try:
+            check_domains(tenant_id=tenant_id)
+        except ApiError:
+            # Suspended, deleted meanwhile or under maintenance: its domains stay as they are until the next run.
+            continue
+        except Exception as problem:
+            log.warning("domains_not_checked", tenant=str(tenant_id), cause=why(problem))

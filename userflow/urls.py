@@ -6,6 +6,7 @@ from userflow.admins.views import AdminUserViewSet
 from userflow.audit.views import AuditViewSet
 from userflow.clients.views import ClientViewSet
 from userflow.directory.views import DirectoryViewSet
+from userflow.domains.views import DomainViewSet
 from userflow.email.views import EmailProofViewSet, EmailVerificationViewSet
 from userflow.endusers import views as endusers
 from userflow.groups.views import GroupViewSet
@@ -150,6 +151,10 @@ urlpatterns = [
     path("uflow/webhooks/endpoints/<str:endpoint_id>/test", WebhookViewSet.as_view({"post": "test"})),
     path("uflow/webhooks/endpoints/<str:endpoint_id>/messages", WebhookViewSet.as_view({"get": "messages"})),
     path("uflow/webhooks/endpoints/<str:endpoint_id>/replay", WebhookViewSet.as_view({"post": "replay"})),
+    # Domains
+    path("uflow/federation/domains", DomainViewSet.as_view({"get": "list", "post": "create"})),
+    path("uflow/federation/domains/<str:domain_id>", DomainViewSet.as_view({"get": "retrieve", "delete": "destroy"})),
+    path("uflow/federation/domains/<str:domain_id>/verify", DomainViewSet.as_view({"post": "verify"})),
     # Audit
     path("uflow/admin/audit", AuditViewSet.as_view({"get": "list"})),
 ]

@@ -32,6 +32,7 @@ APPLICATIONS: Final[Links] = (
     (_("Services"), "hub", "registry_service_changelist", "services:read"),
     (_("Clients"), "apps", "userflow_client_changelist", "clients:read"),
     (_("Webhooks"), "webhook", "webhooks", "webhooks:read"),
+    (_("Domains"), "language", "domains", "domains:read"),
     (_("Directories"), "folder_shared", "directories", "directory:read"),
 )
 PLATFORM: Final[Links] = (

@@ -31,6 +31,7 @@ from userflow.admins.serializers import AdminUserChanges, AdminUserIn
 from userflow.clients.registration import ID_TOKEN_ALGORITHMS
 from userflow.clients.serializers import ClientIn
 from userflow.directory.serializers import DirectoryChanges
+from userflow.domains.serializers import DomainIn
 from userflow.events.catalogue import FILTERS
 from userflow.invitations.serializers import InvitationIn
 from userflow.sessions.client_authentication import METHODS
@@ -269,6 +270,14 @@ class EndpointChangesForm(EndpointForm):
     """Changes to an endpoint."""
 
     serializer = WebhookEndpointChanges
+
+
+class DomainForm(ApiForm):
+    """A domain. The action checks it."""
+
+    serializer = DomainIn
+
+    domain = Line(label=_("Domain"), help_text=_("Such as login.example.com."))
 
 
 class MessageSearch(forms.Form):

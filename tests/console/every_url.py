@@ -42,8 +42,8 @@ def _person(needs: str = "", *of: str) -> Page:
     return Page(f"endusers:read {needs}".strip(), ("person", *of), within=True)
 
 
-def _inside(needs: str, *of: str) -> Page:
-    return Page(needs, of, within=True)
+def _inside(needs: str, *of: str, works: bool = False) -> Page:
+    return Page(needs, of, within=True, works=works)
 
 
 def _step(*, works: bool = False) -> Page:
@@ -133,6 +133,11 @@ PAGES: dict[str, Page] = {
     "tenant_signing_keys_rotate": Page("tenants:write", operators=True, within=True),
     "tenant_signing_key_withdraw": Page("tenants:write", ("tenant_kid",), operators=True, within=True),
     # Webhooks and directories of the chosen tenant.
+    "domains": _inside("domains:read"),
+    "domain_add": _inside("domains:write"),
+    "domain": _inside("domains:read", "domain"),
+    "domain_verify": _inside("domains:write", "domain", works=True),
+    "domain_delete": _inside("domains:write", "domain"),
     "webhooks": _inside("webhooks:read"),
     "webhook_add": _inside("webhooks:write"),
     "webhook": _inside("webhooks:read", "endpoint"),

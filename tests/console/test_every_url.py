@@ -29,6 +29,7 @@ from userflow.accounts.principals import OPERATOR, Principal
 from userflow.accounts.session_models import EndUserSession
 from userflow.directory.actions import create_directory
 from userflow.directory.models import DirectoryConfig, DirectoryRun
+from userflow.domains.actions import add_domain
 from userflow.events.models import WebhookEndpoint, WebhookMessage
 from userflow.groups.actions import create_group
 from userflow.invitations.actions import invite
@@ -99,6 +100,7 @@ def add_rows(tenant: TestTenant) -> Ids:
         "person_invitation": invite(by=root, tenant_id=tenant.id, email=f"end-{address}", kind="end_user").row.pk,
         "group": group.pk,
         "tenant_role": role.pk,
+        "domain": add_domain(tenant_id=tenant.id, by=root, domain=f"{uuid4().hex[:12]}.example").pk,
         "endpoint": endpoint.pk,
         "directory": directory.config.pk,
         "run": DirectoryRun.objects.create(config=directory.config, tenant_id=tenant.id, trigger="request").pk,

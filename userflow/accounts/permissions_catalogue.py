@@ -15,6 +15,7 @@ TENANT_PERMISSIONS: Final[tuple[str, ...]] = tuple(
         "directory": "read write sync",
         "sessions": "read write",
         "webhooks": "read write",
+        "domains": "read write",
         "audit": "read",
     }.items()
     for action in actions.split()
@@ -27,8 +28,10 @@ OPERATOR_PERMISSIONS: Final[tuple[str, ...]] = ("tenants:read", "tenants:write")
 EVERY_PERMISSION: Final[tuple[str, ...]] = TENANT_PERMISSIONS + OPERATOR_PERMISSIONS
 # Of the default role of end users: what each user may do with the own record.
 SELF_PERMISSIONS: Final[tuple[str, ...]] = ("profile:read", "profile:write")
+# A domain decides where the users of a tenant type their passwords.
+CHANGE_DOMAINS: Final = "domains:write"
 # What no client may have as a scope.
-USERS_ONLY_PERMISSIONS: Final[tuple[str, ...]] = (*OPERATOR_PERMISSIONS, FACTORS, EXPORT_HASHES)
+USERS_ONLY_PERMISSIONS: Final[tuple[str, ...]] = (*OPERATOR_PERMISSIONS, FACTORS, EXPORT_HASHES, CHANGE_DOMAINS)
 CLIENT_SCOPES: Final[tuple[str, ...]] = tuple(p for p in EVERY_PERMISSION if p not in USERS_ONLY_PERMISSIONS)
 
 OPERATOR: Final = "operator"

@@ -29,6 +29,10 @@ EVENTS: Final[dict[str, str]] = {
     "invitation.accepted": "An invitation was accepted.",
     "directory.sync_finished": "A directory synchronisation has ended.",
     "import.finished": "An import of end users has ended.",
+    "domain.verified": "A domain of the tenant was verified.",
+    "domain.record_lost": "The TXT record of a verified domain is gone; the domain is withdrawn after seven days.",
+    "domain.withdrawn": "A domain without its TXT record was withdrawn.",
+    "domain.deleted": "A domain was deleted.",
     "webhook.test": "A test requested by an admin, sent to one endpoint regardless of its events.",
 }
 ALL: Final = "*"

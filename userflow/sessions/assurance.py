@@ -79,7 +79,7 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
             rank=True,
         ),
         Action.GRANT_ROLES: Requirement("Grant roles, group memberships that carry roles, or client scopes", rank=True),
-        Action.CHANGE_TENANT_SETTINGS: Requirement("Change tenant settings", clients=False),
+        Action.CHANGE_TENANT_SETTINGS: Requirement("Change tenant settings and domains", clients=False),
         Action.CHANGE_CONNECTIONS: Requirement("Change directories and webhook endpoints, and their secrets"),
         Action.CHANGE_TENANT_STATE: Requirement("Delete, suspend, resume, move or restore a tenant", clients=False),
         Action.ROTATE_KEYS: Requirement("Rotate signing or encryption keys", clients=False),

@@ -17,8 +17,9 @@ class Command(terminal.OperatorCommand):
     help = (
         "Run the jobs that operators start in the console, and periodic tasks: keep ready-made databases waiting on every "
         "server that accepts tenants, so that creating a tenant takes milliseconds; seal new audit events; collect the "
-        "console's metrics; on request, synchronize directories and purge expired rows. Runs until SIGTERM or Ctrl-C; "
-        "several machines can run it and share the work. Intervals are rounded to whole seconds, minutes, hours or days. "
+        "console's metrics; on request, synchronize directories and purge expired rows; look up the "
+        "records of tenants' domains. Runs until SIGTERM or Ctrl-C; several machines can run it and share the work. "
+        "Intervals are rounded to whole seconds, minutes, hours or days. "
         "Example: tenant_worker --size 20"
     )
 
@@ -45,6 +46,12 @@ class Command(terminal.OperatorCommand):
             help="Seconds between two runs of sync_directory --all-due; 0: never (default: 300 with embedded servers, "
             "else 0).",
         )
+        parser.add_argument(
+            "--domains-every",
+            type=float,
+            default=DAY,
+            help="Seconds between two look-ups of the TXT records of tenants' domains; 0: never (default: a day).",
+        )
         parser.add_argument("--once", action="store_true", help="Fill the pool once and exit.")
 
     def handle(
@@ -56,6 +63,7 @@ class Command(terminal.OperatorCommand):
         figures_every: float,
         purge_every: float,
         directories_every: float,
+        domains_every: float,
         once: bool,
         **_: object,
     ) -> None:
@@ -72,6 +80,7 @@ class Command(terminal.OperatorCommand):
                 # By name, as these apps are higher layers.
                 "collect_figures": figures_every,
                 "synchronize_directories": directories_every,
+                "check_domains": domains_every,
             },
             poll_seconds=every,
             options={"warm_pool": size},

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.userflow.domains.dns_server import DnsServer
 from tests.world import PASSWORD, Api, TestTenant, User, assert_created, sign_in_admin
 from userflow.sessions.assurance import REQUIREMENTS, Action
 
@@ -15,6 +16,7 @@ class Scene:
 
     tenant: TestTenant
     operator_name: str
+    name_server: DnsServer
 
     @property
     def query(self) -> dict[str, str]:
@@ -59,6 +61,13 @@ class Scene:
 
     def endpoint(self) -> str:
         return str(assert_created(self.admin.post("/uflow/webhooks/endpoints", endpoint_body()))["id"])
+
+    def domain(self) -> str:
+        """A domain whose TXT record is in DNS."""
+        body = {"domain": f"{secrets.token_hex(5)}.example"}
+        made = assert_created(self.admin.post("/uflow/federation/domains", body))
+        self.name_server.records[made["record"]["name"]] = [made["record"]["value"]]
+        return str(made["id"])
 
     def session(self) -> str:
         user = self.user()
@@ -311,6 +320,22 @@ CASES = [
         "post /uflow/webhooks/endpoints/{endpoint_id}/secret",
         Action.CHANGE_CONNECTIONS,
         lambda scene: Sent({"endpoint_id": scene.endpoint()}, {}),
+    ),
+    # Domains
+    Case(
+        "post /uflow/federation/domains",
+        Action.CHANGE_TENANT_SETTINGS,
+        lambda scene: Sent(body={"domain": f"{secrets.token_hex(5)}.example"}),
+    ),
+    Case(
+        "post /uflow/federation/domains/{domain_id}/verify",
+        Action.CHANGE_TENANT_SETTINGS,
+        lambda scene: Sent({"domain_id": scene.domain()}, {}),
+    ),
+    Case(
+        "delete /uflow/federation/domains/{domain_id}",
+        Action.CHANGE_TENANT_SETTINGS,
+        lambda scene: Sent({"domain_id": scene.domain()}),
     ),
     # Tenants
     Case(

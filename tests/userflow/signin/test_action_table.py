@@ -16,6 +16,7 @@ from tenants.context import in_tenant
 from tenants.states import Purpose
 from tenants.target import TENANT_ALIAS
 from tests.openapi.operations import operations_with_token
+from tests.userflow.domains.dns_server import serve
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import own_token
 from tests.userflow.signin.action_calls import CASES, Case, Scene, Sent
@@ -73,14 +74,17 @@ REVIEWED_AREAS = {
 
 
 @pytest.fixture(scope="module")
-def scene(django_db_setup: None, django_db_blocker: Any, operator_name: str) -> Scene:
-    with django_db_blocker.unblock():
-        return Scene(build_tenant("table"), operator_name)
+def scene(django_db_setup: None, django_db_blocker: Any, operator_name: str) -> Iterator[Scene]:
+    with serve() as name_server:
+        with django_db_blocker.unblock():
+            made = Scene(build_tenant("table"), operator_name, name_server)
+        yield made
 
 
 @pytest.fixture(autouse=True)
-def _room(settings: Any) -> None:
+def _room(settings: Any, scene: Scene) -> None:
     """Each call makes what it is about."""
+    settings.DOMAINS_PER_TENANT, settings.DNS_RESOLVERS = 100, [scene.name_server.address]
     settings.WEBHOOK_ENDPOINTS_PER_TENANT = settings.DIRECTORIES_PER_TENANT = 100
 
 

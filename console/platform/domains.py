@@ -1,0 +1,130 @@
+"""Domains of the chosen tenant and the TXT records that verify them."""
+
+from typing import Final
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+
+from console.frame.access import Staff, needs, staff_at
+from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, RowView
+from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
+from console.frame.scope import tenant_at
+from console.frame.tenant_pages import reading_purpose
+from console.platform.forms import DomainForm
+from userflow.domains import actions
+from userflow.domains.actions import LOST, PENDING, TAKEN, VERIFIED, Domain
+from userflow.domains.models import TenantDomain
+from userflow.domains.records import record_name, record_value
+from userflow.sessions.assurance import Action
+
+LIST: Final = "admin:domains"
+PAGE: Final = "admin:domain"
+_STATES: Final[dict[str, tuple[Text, Tone]]] = {
+    PENDING: (_("not verified"), Tone.PLAIN),
+    VERIFIED: (_("verified"), Tone.GOOD),
+    LOST: (_("record lost"), Tone.WARNING),
+    TAKEN: (_("of another tenant"), Tone.BAD),
+}
+
+
+def _find(request: HttpRequest, domain_id: UUID) -> Domain:
+    return actions.find_domain(tenant_id=tenant_at(request).pk, domain_id=domain_id, purpose=reading_purpose(request))
+
+
+def _state(domain: Domain) -> Cell:
+    text, tone = _STATES[domain.status]
+    return Cell(text, tone=tone)
+
+
+@needs("domains:read")
+def listed(request: HttpRequest) -> HttpResponse:
+    staff, tenant = staff_at(request), tenant_at(request)
+    found = actions.list_domains(tenant_id=tenant.pk, purpose=reading_purpose(request))
+    table = Table(
+        title=_("Domains"),
+        headers=(_("Domain"), _("State"), _("Last checked"), _("Withdrawn after")),
+        rows=[
+            (
+                Cell(each.domain, link=reverse(PAGE, args=[each.pk])),
+                _state(each),
+                each.row.checked_at,
+                each.withdrawn_after,
+            )
+            for each in found
+        ],
+        buttons=[Button(_("Add domain"), reverse("admin:domain_add"), "primary")] if staff.may("domains:write") else (),
+        empty=_("No domain yet. Add one and verify it by a DNS record."),
+    )
+    return record_page(request, _("Domains"), tables=[table])
+
+
+@needs("domains:read")
+def show(request: HttpRequest, domain_id: UUID) -> HttpResponse:
+    """One domain with the record to set in DNS."""
+    domain = _find(request, domain_id)
+    facts = (
+        (_("State"), _state(domain)),
+        (_("TXT record: name"), mono(record_name(domain.domain))),
+        (_("TXT record: value"), mono(record_value(domain.row.token))),
+        (_("Verified"), domain.claim.claimed_at if domain.claim else None),
+        (_("Last checked"), domain.row.checked_at),
+        (_("Record lost since"), domain.row.lost_since),
+        (_("Withdrawn after"), domain.withdrawn_after),
+        (_("Created"), domain.row.created_at),
+        (_("Id"), mono(domain.pk)),
+    )
+    buttons = _buttons(staff_at(request))
+    return record_page(
+        request,
+        domain.domain,
+        facts=facts,
+        buttons=buttons_to("domain", domain.pk, **buttons),
+        back=reverse(LIST),
+    )
+
+
+def _buttons(staff: Staff) -> dict[str, Text]:
+    return {"verify": _("Verify"), "delete": _("Delete")} if staff.may("domains:write") else {}
+
+
+class DomainConfirmView(RowView[TenantDomain], ChosenTenantConfirmView):
+    permissions = ("domains:write",)
+    page = PAGE
+    list_page = LIST
+    key = "domain_id"
+    named_by = "domain"
+    action = Action.CHANGE_TENANT_SETTINGS
+
+    def find(self) -> TenantDomain:
+        return _find(self.request, self.kwargs["domain_id"]).row
+
+
+class AddDomain(CreateView[TenantDomain], ChosenTenantConfirmView):
+    permissions = ("domains:write",)
+    page = PAGE
+    list_page = LIST
+    action = Action.CHANGE_TENANT_SETTINGS
+    title = _("Add domain")
+    text = _("The next page shows the TXT record to set in DNS.")
+    form_class = DomainForm
+    call = staticmethod(actions.add_domain)
+    done = _("The domain is added. Set its TXT record, then verify it.")
+
+
+class VerifyDomain(DomainConfirmView):
+    title = _("Verify %(name)s")
+    text = _("The TXT record is looked up now, and daily from then on: keep it.")
+    submit = _("Verify")
+    dangerous = False
+    call = staticmethod(actions.verify_domain)
+    done = _("The domain is verified.")
+
+
+class DeleteDomain(DeleteView[TenantDomain], DomainConfirmView):
+    title = _("Delete %(name)s")
+    text = _("Another tenant can verify the domain from now on.")
+    submit = _("Delete")
+    call = staticmethod(actions.delete_domain)
+    done = _("The domain is deleted.")

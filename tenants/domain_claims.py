@@ -1,0 +1,106 @@
+"""Which tenant has which verified domain, in the global database: one domain belongs to one tenant.
+
+The primary key decides between tenants that verify one domain at the same time. A tenant's own database keeps the records that
+its admins see; whether a domain counts as verified is decided here alone, so that a restored backup brings none back.
+"""
+
+import ipaddress
+from collections.abc import Collection, Mapping
+from functools import cache
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import idna
+from django.conf import settings
+from django.db import transaction
+from publicsuffixlist import PublicSuffixList
+
+from identity_platform.api.errors import ValidationFailed
+from tenants.errors import DomainTaken
+from tenants.models import DomainClaim
+from tenants.webauthn_claims import platform_names
+
+# With the label of the record in front a name has at most 253 characters.
+LONGEST_DOMAIN = 230
+
+
+@cache
+def _suffixes() -> PublicSuffixList:
+    # 60 ms, which no command should pay that needs no domain.
+    return PublicSuffixList()
+
+
+def normalized(text: str) -> str:
+    """Return a domain as DNS has it: lower case, other letters than ASCII as `xn--` (UTS 46, IDNA 2008), no dot at the end.
+
+    Raises ValidationFailed for what is no domain, for IP addresses, public suffixes and the platform's own hosts.
+    """
+    try:
+        domain = idna.encode(text.strip().removesuffix("."), uts46=True).decode().lower()
+    except (idna.IDNAError, UnicodeError):
+        domain = ""
+    if not domain or len(domain) > LONGEST_DOMAIN or "." not in domain or _is_address(domain):
+        raise _invalid("Send a domain such as login.example.com, without scheme, port and path.")
+    if domain.endswith((".localhost", ".local", ".internal", ".onion", ".arpa")):
+        raise _invalid("This domain is for private use.")
+    if _suffixes().is_public(domain):
+        raise _invalid("This is a public suffix: anyone can have a domain below it.")
+    if domain in platform_hosts():
+        raise _invalid("The platform uses this domain.")
+    return domain
+
+
+def _invalid(message: str) -> ValidationFailed:
+    return ValidationFailed(details={"domain": [message]})
+
+
+def _is_address(domain: str) -> bool:
+    """Return whether browsers read this as an IPv4 address: its last label is a number (URL Standard section 3.5)."""
+    last = domain.rpartition(".")[2]
+    try:
+        ipaddress.ip_address(domain)
+    except ValueError:
+        return last.isdigit() or last.startswith("0x")
+    return True
+
+
+def platform_hosts() -> set[str]:
+    """Return the hosts that are the platform's: its public address, its relying parties, and the allowed hosts."""
+    allowed = {host for host in settings.ALLOWED_HOSTS if not host.startswith((".", "*"))}
+    issuer = urlsplit(settings.TOKEN_ISSUER).hostname
+    return {name.lower() for name in platform_names() | allowed} | ({issuer} if issuer else set())
+
+
+def claim(tenant_id: UUID, domain: str, token: str) -> None:
+    """Give the tenant the domain, which it has just verified. Raises DomainTaken (409) if another tenant has it."""
+    made = DomainClaim(domain=domain, tenant_id=tenant_id, token=token)
+    with transaction.atomic():
+        DomainClaim.objects.bulk_create([made], ignore_conflicts=True)
+        # Of its own domain only the record may be new.
+        if not DomainClaim.objects.filter(pk=domain, tenant_id=tenant_id).update(token=token):
+            raise DomainTaken
+
+
+def is_taken(tenant_id: UUID, domain: str) -> bool:
+    """Return whether another tenant has verified the domain."""
+    return DomainClaim.objects.filter(pk=domain).exclude(tenant_id=tenant_id).exists()
+
+
+def claims_on(domains: Collection[str]) -> Mapping[str, DomainClaim]:
+    """Return the claims on these domains, of whichever tenant."""
+    return {claim.domain: claim for claim in DomainClaim.objects.filter(pk__in=domains)}
+
+
+def claims_of(tenant_id: UUID) -> Mapping[str, DomainClaim]:
+    """Return the verified domains of a tenant."""
+    return {claim.domain: claim for claim in DomainClaim.objects.filter(tenant_id=tenant_id)}
+
+
+def release(tenant_id: UUID, domain: str) -> bool:
+    """Take the domain from the tenant; return whether it had it."""
+    return DomainClaim.objects.filter(pk=domain, tenant_id=tenant_id).delete()[0] > 0
+
+
+def holders() -> list[UUID]:
+    """Return the tenants that have domains."""
+    return list(DomainClaim.objects.order_by("tenant_id").values_list("tenant_id", flat=True).distinct())

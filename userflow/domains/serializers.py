@@ -1,0 +1,59 @@
+from rest_framework import serializers
+
+from identity_platform.api.fields import Text
+from userflow.domains.actions import LOST, PENDING, TAKEN, VERIFIED, Domain
+from userflow.domains.records import record_name, record_value
+from userflow.named_tenant import NamedTenant
+
+
+class DomainIn(NamedTenant):
+    domain = Text(
+        max_length=253, help_text="Such as login.example.com; letters of other scripts as they are or as xn--."
+    )
+
+
+class DomainVerifyIn(NamedTenant):
+    """The path names the domain."""
+
+
+class DomainRecordOut(serializers.Serializer[object]):
+    type = serializers.ChoiceField(choices=["TXT"])
+    name = serializers.CharField()
+    value = serializers.CharField()
+
+
+class DomainOut(serializers.Serializer[object]):
+    id = serializers.UUIDField()
+    domain = serializers.CharField(help_text="In the form of DNS: lower case, other letters as xn--.")
+    status = serializers.ChoiceField(choices=[PENDING, VERIFIED, LOST, TAKEN])
+    record = DomainRecordOut(help_text="The record to set in DNS, and to keep: it is looked up daily.")
+    verified_at = serializers.DateTimeField(allow_null=True)
+    checked_at = serializers.DateTimeField(allow_null=True)
+    lost_since = serializers.DateTimeField(allow_null=True)
+    withdrawn_after = serializers.DateTimeField(allow_null=True, help_text="Unless the record is back by then.")
+    created_at = serializers.DateTimeField()
+
+
+class DomainListOut(serializers.Serializer[object]):
+    domains = DomainOut(many=True)
+
+
+class DomainDeletedOut(serializers.Serializer[object]):
+    message = serializers.CharField()
+    id = serializers.UUIDField()
+
+
+def domain(shown: Domain) -> dict[str, object]:
+    """Return the fields of DomainOut."""
+    row = shown.row
+    return {
+        "id": row.pk,
+        "domain": row.domain,
+        "status": shown.status,
+        "record": {"type": "TXT", "name": record_name(row.domain), "value": record_value(row.token)},
+        "verified_at": shown.claim.claimed_at if shown.claim else None,
+        "checked_at": row.checked_at,
+        "lost_since": row.lost_since,
+        "withdrawn_after": shown.withdrawn_after,
+        "created_at": row.created_at,
+    }

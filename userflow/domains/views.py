@@ -1,0 +1,76 @@
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.views import endpoint
+from tenants.errors import DomainTaken
+from userflow.domains import actions, serializers
+from userflow.errors import (
+    DomainExists,
+    DomainNotVerified,
+    InsufficientAuthentication,
+    NameServersBusy,
+    TooManyDomains,
+    UnknownDomain,
+)
+from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant
+from userflow.sessions.assurance import Action
+from userflow.sessions.permissions import principal_at, reading
+
+
+class DomainViewSet(InTenantViewSet):
+    """Domains of a tenant, verified by a TXT record."""
+
+    area = "domains"
+    unknown = UnknownDomain
+
+    @endpoint(query=NamedTenant, returns={200: serializers.DomainListOut}, errors=TENANCY)
+    def list(self, request: Request) -> Response:
+        """List the domains of a tenant, oldest first."""
+        found = actions.list_domains(purpose=reading(principal_at(request)), **self.arguments())
+        return Response({"domains": [serializers.domain(each) for each in found]})
+
+    @endpoint(
+        serializers.DomainIn,
+        returns={201: serializers.DomainOut},
+        errors=[DomainExists, DomainTaken, TooManyDomains, InsufficientAuthentication, *TENANCY],
+        assurance=Action.CHANGE_TENANT_SETTINGS,
+    )
+    def create(self, request: Request) -> Response:
+        """Add a domain. Set the TXT record of the response in DNS, then verify it."""
+        made = actions.add_domain(by=principal_at(request), **self.arguments())
+        return Response(serializers.domain(made), status=201)
+
+    @endpoint(query=NamedTenant, returns={200: serializers.DomainOut}, errors=[UnknownDomain, *TENANCY])
+    def retrieve(self, request: Request, domain_id: str) -> Response:
+        """Return one domain."""
+        found = actions.find_domain(purpose=reading(principal_at(request)), **self.arguments())
+        return Response(serializers.domain(found))
+
+    @endpoint(
+        serializers.DomainVerifyIn,
+        returns={200: serializers.DomainOut},
+        errors=[
+            UnknownDomain,
+            DomainNotVerified,
+            DomainTaken,
+            NameServersBusy,
+            InsufficientAuthentication,
+            *TENANCY,
+        ],
+        assurance=Action.CHANGE_TENANT_SETTINGS,
+    )
+    def verify(self, request: Request, domain_id: str) -> Response:
+        """Look the TXT record up now. A verified domain belongs to one tenant."""
+        return Response(serializers.domain(actions.verify_domain(by=principal_at(request), **self.arguments())))
+
+    @endpoint(
+        query=NamedTenant,
+        returns={200: serializers.DomainDeletedOut},
+        errors=[UnknownDomain, InsufficientAuthentication, *TENANCY],
+        assurance=Action.CHANGE_TENANT_SETTINGS,
+    )
+    def destroy(self, request: Request, domain_id: str) -> Response:
+        """Delete a domain. Another tenant can verify it from now on."""
+        named = self.arguments()
+        actions.delete_domain(by=principal_at(request), **named)
+        return Response({"message": "The domain was deleted.", "id": named["domain_id"]})
