@@ -25,6 +25,7 @@ from userflow.accounts.session_models import (
     EndUserSession,
     EndUserTicket,
 )
+from userflow.branding.models import Branding
 from userflow.credentials.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
 from userflow.directory.models import DirectoryConfig, DirectoryLink, DirectoryRun
 from userflow.domains.models import TenantDomain

@@ -18,6 +18,7 @@ from userflow.profile.views import ProfileViewSet
 from userflow.roles.views import RoleViewSet
 from userflow.sessions.views import TokenViewSet, WellKnownViewSet
 from userflow.signin import views as signin
+from userflow.tenants.branding_views import BrandingViewSet
 from userflow.tenants.views import TenantSettingsViewSet, TenantViewSet
 from userflow.transfer.views import ExportViewSet, ImportViewSet
 from userflow.validation.views import ValidationViewSet
@@ -61,6 +62,10 @@ urlpatterns = [
     path(
         "uflow/admin/tenants/<str:tenant_id>/settings",
         TenantSettingsViewSet.as_view({"get": "retrieve", "patch": "partial_update"}),
+    ),
+    path(
+        "uflow/admin/tenants/<str:tenant_id>/branding",
+        BrandingViewSet.as_view({"get": "retrieve", "patch": "partial_update"}),
     ),
     # Health
     path("uflow/health", HealthViewSet.as_view({"get": "health"})),

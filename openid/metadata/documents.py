@@ -6,13 +6,13 @@ from django.conf import settings
 
 from openid.authorization.parameters import PROMPTS, SCOPES
 from openid.claims import CLAIMS
-from openid.pages.languages import LANGUAGES
 from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
 from userflow.accounts.grant_types import AUTHORIZATION_CODE, CLIENT_CREDENTIALS, REFRESH_TOKEN
 from userflow.accounts.models import CONFIDENTIAL
 from userflow.accounts.permissions_catalogue import CLIENT_SCOPES
 from userflow.accounts.session_policy import AAL1, AAL2
+from userflow.branding.texts import LANGUAGES
 from userflow.sessions.client_authentication import METHODS_OF_TYPE, NONE
 from userflow.sessions.client_keys import SIGNING_ALGORITHMS as ASSERTION_ALGORITHMS
 from userflow.sessions.dpop import ALGORITHMS as DPOP_ALGORITHMS

@@ -1,14 +1,12 @@
 """The language of a hosted page: what the application asked for, else what the browser prefers, else English."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from django.http import HttpRequest
 from django.utils.translation import to_locale
 from django.utils.translation.trans_real import parse_accept_lang_header
 
-# Those of openid/locale, and English. Not settings.LANGUAGES, which are those of the console: an app's catalogues add none.
-LANGUAGES: Final = ("en", "de", "fr", "es")
+from userflow.branding.texts import LANGUAGES
 
 
 def language_of(request: HttpRequest, *, ui_locales: Sequence[str] = ()) -> str:

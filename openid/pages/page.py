@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 from urllib.parse import urlencode
 
 from django import forms
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -18,11 +19,16 @@ from identity_platform.api.errors import ApiError, MethodNotAllowed
 from identity_platform.api.handlers import as_api_error, note_rejection
 from openid import browser
 from openid.pages import errors
+from openid.pages.brand import brand_of
 from openid.pages.languages import language_of
 from openid.pages.notices import NOTICES
 from openid.pages.steps import Steps, read_steps, write_steps
 from openid.tenant_of_request import tenant_of_request
+from tenants.context import in_tenant
 from tenants.lookup import TenantContext
+from tenants.states import Purpose
+from userflow.branding.models import Branding
+from userflow.branding.reading import find_branding
 
 FORM_TOKEN: Final = "form_token"
 Context = Mapping[str, object]
@@ -180,19 +186,32 @@ class Page(View):
         return response
 
     def _frame(self, title: str) -> dict[str, object]:
-        tenant = getattr(self, "tenant", None)
+        tenant, language = getattr(self, "tenant", None), translation.get_language()
         return {
             "title": title,
             "nonce": self.nonce,
-            "language": translation.get_language(),
+            "language": language,
             "root": self.root if tenant else "",
             "query": self.query,
-            "issuer": tenant.effective["issuer_name"] if tenant else "",
+            "brand": brand_of(tenant, self.branding, language) if tenant else None,
         }
+
+    @cached_property
+    def branding(self) -> Branding:
+        """Return the tenant's branding, or an empty one while its database cannot be used."""
+        try:
+            with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+                return find_branding()
+        except (ApiError, DatabaseError):
+            # The page says what is wrong, if anything is, and an error page must not fail for the reason that it states.
+            return Branding()
 
     def _error_page(self, error: ApiError) -> HttpResponse:
         note_rejection(self.request, error)
         status = errors.status_of(error)
+        if status >= 500:
+            # The database may be what is down: waiting for it again would double the time to this page.
+            self.__dict__.setdefault("branding", Branding())
         if self.is_data:
             response: HttpResponse = JsonResponse({"message": errors.in_words(error)}, status=status)
         else:

@@ -3,9 +3,10 @@
 from django.urls import path
 
 from openid.account import pages as account
-from openid.pages import consent, enrollment, registration, second_step, sign_in, step_up
+from openid.pages import consent, enrollment, logo, registration, second_step, sign_in, step_up
 
 urlpatterns = [
+    path("logo", logo.LogoFile.as_view()),
     path("signin", sign_in.SignInPage.as_view()),
     path("signin/password", sign_in.PasswordPage.as_view()),
     path("signin/verify", second_step.SecondStepPage.as_view()),

@@ -17,6 +17,7 @@ from tests.console.browser.conftest import place as place
 from tests.console.browser.visitor import FAULTS, PASSWORD, Visitor
 from tests.mfa.browser.demo import totp
 from tests.openid.node_client import PACKAGES, install_packages
+from tests.userflow.tenants.test_branding import EVERYTHING, encoded, picture
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver", "node"), pytest.mark.timeout(300)]
 SIZES = {"phone": (320, 640), "laptop": (1280, 800)}
@@ -134,6 +135,23 @@ def test_register_consent_and_account(person: Person) -> None:
     person.presses("Sign out")
     person.reads("You are signed out.")
     assert page_bytes(person) < 60_000
+
+
+def test_branded_pages(place: Place, shop: dict[str, Any], person: Person) -> None:
+    path = f"/uflow/admin/tenants/{shop['tenant_id']}/branding"
+    logo = encoded(picture(size=(300, 90)))
+    texts = {"en": {"signin_heading": "Welcome, reader", "signin_intro": "One account for every shop."}}
+    branding = {**EVERYTHING, "logo": logo, "texts": texts}
+    place.call("PATCH", path, branding, token=shop["token"])
+    try:
+        person.opens(f"{person.root}/signin")
+        person.reads("Welcome, reader")
+        assert person.browser.execute_script("return document.querySelector('.logo').naturalWidth") == 300
+        person.looks("branded-sign-in")
+        (footer,) = person.browser.find_elements(By.TAG_NAME, "footer")
+        assert footer.text.split() == ["Terms", "Privacy", "Help"]
+    finally:
+        place.call("PATCH", path, dict.fromkeys(branding), token=shop["token"])
 
 
 def page_bytes(person: Person) -> int:

@@ -14,9 +14,9 @@ from identity_platform.api.errors import ApiError
 from mfa.errors import AccountDeletionOff, PhoneRejected, TooManyPasskeys
 from mfa.sms.codes import mobile_number
 from openid.errors import RequestExpired
-from openid.pages.languages import LANGUAGES
 from tests.openid.pages.visitor import Visitor, begin
 from tests.world import TestTenant, new_client
+from userflow.branding.texts import LANGUAGES
 from userflow.credentials.passwords import check_strength
 from userflow.errors import LastActiveUser, WeakPassword
 
