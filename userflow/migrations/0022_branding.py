@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("userflow", "0020_default_client_is_first_party"),
+        ("userflow", "0021_tenant_domains"),
     ]
 
     operations = [
