@@ -48,3 +48,22 @@ def test_pages_name_files_that_exist() -> None:
 def test_import_graph_is_up_to_date() -> None:
     run = subprocess.run([sys.executable, str(ROOT / "bin/_graph.py"), "--check"], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+
+
+def test_conformance_page_names_tests_that_exist() -> None:
+    # A row names tests, and after them the file that they are in.
+    page = (ROOT / "docs/conformance.md").read_text()
+    named = re.findall(r"((?:`test_\w+`(?:, )?)+)(?: in | \()(test_\w+\.py)", page)
+    defined = {path.name: path.read_text() for path in (ROOT / "tests/openid").rglob("test_*.py")}
+    missing = [
+        f"{file}: {test}"
+        for tests, file in named
+        for test in re.findall(r"`(test_\w+)`", tests)
+        if f"def {test}(" not in defined.get(file, "")
+    ]
+    assert missing == []
+    assert sum(tests.count("`test_") for tests, _ in named) == page.count("`test_")
+    # Every module has a test, or a reason why it is not applicable.
+    rows = re.findall(r"^\| `oidcc-[\w-]+` \|(.*)$", page, re.MULTILINE)
+    assert len(rows) >= 50
+    assert [row for row in rows if "`test_" not in row and "not applicable:" not in row] == []
