@@ -327,6 +327,8 @@ LIMITS: dict[str, tuple[int, int]] = {
     # Requests of applications that a hosted page has to answer.
     "authorization": (integer("LIMIT_AUTHORIZATIONS_PER_MINUTE", 600, least=1), 60),
     "unknown_user": (integer("LIMIT_UNKNOWN_USER_PER_MINUTE", 120, least=1), 60),
+    # Wrong codes of devices (RFC 8628). openid/device/codes.py says what they protect.
+    "user_code": (integer("LIMIT_WRONG_USER_CODES_PER_10_MINUTES", 30, least=1), 600),
     "wrong_secret": (integer("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
     "forgot": (integer("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),
     "email_resend": (integer("LIMIT_EMAIL_RESEND_PER_HOUR", 5, least=1), 3600),

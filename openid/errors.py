@@ -58,6 +58,50 @@ class UnsupportedGrantType(OAuthError):
     message = "grant_type must be one of `grant_types_supported` of the issuer's metadata."
 
 
+class AuthorizationPending(OAuthError):
+    """400 `authorization_pending` (RFC 8628 section 3.5): the user has not decided yet."""
+
+    error = "authorization_pending"
+    message = "The user has not approved this device yet. Poll again after `interval` seconds."
+
+
+class SlowDown(OAuthError):
+    """400 `slow_down` (RFC 8628 section 3.5): the device polls too fast, and its interval is raised."""
+
+    error = "slow_down"
+    message = "The device polls too fast. Wait 5 seconds longer between two polls from now on."
+
+
+class AccessDenied(OAuthError):
+    """400 `access_denied` (RFC 8628 section 3.5): the user has denied access, or has signed out before the device was."""
+
+    error = ACCESS_DENIED
+    message = "The user has denied access, or has taken the approval back."
+
+
+class DeviceCodeExpired(OAuthError):
+    """400 `expired_token` (RFC 8628 section 3.5)."""
+
+    error = "expired_token"
+    message = "The device code has expired. Start a new device authorization request."
+
+
+class DeviceRequestRejected(OAuthError):
+    """400: a device authorization request with a scope or resource that the client may not have (RFC 8628 section 3.1)."""
+
+    message = "The device authorization request is invalid. `error` is that of the authorization endpoint."
+
+    def __init__(self, problem: RequestRejected) -> None:
+        super().__init__(problem.description)
+        self.error = problem.error  # type: ignore[misc]  # a class variable of errors with one code
+
+
+class UserCodeUnknown(ApiError):
+    """400 of a page: no device waits with this code."""
+
+    message = "This code is not valid. Check it, or get a new one on your device."
+
+
 class PushedRequestRejected(OAuthError):
     """400: a pushed request is rejected with the error that the authorization endpoint has for it (RFC 9126 section 2.3)."""
 

@@ -1,4 +1,4 @@
-"""Authorization requests, codes and consents of a tenant, in its own database."""
+"""Authorization requests, codes, device codes and consents of a tenant, in its own database."""
 
 from datetime import datetime, timedelta
 from typing import ClassVar
@@ -11,6 +11,8 @@ from userflow.accounts.session_models import EndUserSession
 
 # Reuse of a code within this time ends the session that the code has opened.
 USED_CODE_KEPT = timedelta(days=1)
+# For how long a device that polls too late learns that its code has expired.
+EXPIRED_DEVICE_CODE_KEPT = timedelta(hours=1)
 
 
 class AuthorizationRequest(TenantModel):
@@ -82,6 +84,53 @@ class AuthorizationCode(TenantModel):
     def expired(cls, moment: datetime) -> models.Q:
         """Expired so long ago that its reuse, by a reader of a log or a history, need not be noticed any more."""
         return models.Q(expires_at__lt=moment - USED_CODE_KEPT)
+
+    @classmethod
+    def close_all(cls, moment: datetime) -> None:
+        """After a restore no code is valid."""
+        cls._default_manager.all().delete()
+
+
+class DeviceCode(TenantModel):
+    """A device that waits until its user has signed it in with a browser (RFC 8628 section 3.2)."""
+
+    class Status(models.TextChoices):
+        """What has become of it."""
+
+        PENDING = "pending"
+        APPROVED = "approved"
+        DENIED = "denied"
+        USED = "used"
+
+    # SHA-256 of the code that the device polls with, and a keyed digest of the code that its user types: eight letters could be
+    # found out from a hash.
+    digest = models.BinaryField(primary_key=True)
+    user_code_digest = models.BinaryField(unique=True)
+    client_id = models.UUIDField()
+    scopes: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    audiences: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    status = models.CharField(max_length=8, choices=Status.choices, default=Status.PENDING)
+    # The browser's session of the user who has approved it.
+    session = models.ForeignKey(EndUserSession, null=True, on_delete=models.CASCADE, related_name="device_codes")
+    # The device, for the user and for the list of sessions.
+    address = models.CharField(max_length=45, blank=True, default="")
+    user_agent = models.CharField(max_length=255, blank=True, default="")
+    # Seconds between two polls; polling too fast raises it.
+    interval = models.PositiveSmallIntegerField()
+    last_polled_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["expires_at"], name="device_code_expiry")]
+
+    def __str__(self) -> str:
+        return bytes(self.digest).hex()[:8]
+
+    @classmethod
+    def expired(cls, moment: datetime) -> models.Q:
+        """Expired so long ago that its device has stopped polling."""
+        return models.Q(expires_at__lt=moment - EXPIRED_DEVICE_CODE_KEPT)
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:

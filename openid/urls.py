@@ -5,6 +5,7 @@ from django.views.decorators.http import conditional_page
 
 from openid.authorization.pushing import PushedRequestViewSet
 from openid.authorization.views import Authorize
+from openid.device.views import DeviceAuthorizationViewSet
 from openid.logout.pages import LogoutPage
 from openid.metadata.views import IssuerViewSet
 from openid.tokens.state import TokenStateViewSet
@@ -15,6 +16,7 @@ urlpatterns = [
     path("t/<str:slug>/jwks", conditional_page(IssuerViewSet.as_view({"get": "jwks"}))),
     path("t/<str:slug>/token", OpenIDTokenViewSet.as_view({"post": "token"})),
     path("t/<str:slug>/par", PushedRequestViewSet.as_view({"post": "push"})),
+    path("t/<str:slug>/device_authorization", DeviceAuthorizationViewSet.as_view({"post": "authorize"})),
     path("t/<str:slug>/.well-known/openid-configuration", IssuerViewSet.as_view({"get": "metadata"})),
     path("t/<str:slug>/introspect", TokenStateViewSet.as_view({"post": "introspect"})),
     path("t/<str:slug>/revoke", TokenStateViewSet.as_view({"post": "revoke"})),

@@ -1,5 +1,6 @@
 """Applications that a user has connected: by consent, or by a session that is active."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -8,13 +9,15 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_tenant
+from openid.device.codes import delete_device_codes
 from openid.models import AuthorizationCode, Consent
 from tenants.context import current_tenant, in_tenant, tenant_atomic
+from tenants.lookup import TenantContext
 from userflow.accounts.models import Client, EndUser
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
-from userflow.accounts.session_models import EndUserSession
+from userflow.accounts.session_models import EndUserSession, Session
 from userflow.errors import UnknownUser
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import end_found
@@ -43,11 +46,14 @@ def connected_applications(user_id: UUID) -> list[Connected]:
         found[consent.client_id] = Connected(
             consent.client_id, "", consent.scopes, consent.audiences, consented=True, since=consent.created_at
         )
-    opened = EndUserSession._default_manager.filter(user_id=user_id, client_id__isnull=False, parent__isnull=False)
-    used = opened.values("client_id").annotate(
-        active=Count("pk", filter=Q(ended_at=None, expires_at__gt=now())),
-        first=Min("created_at"),
-        last=Max("last_used_at"),
+    used = (
+        _opened(user_id)
+        .values("client_id")
+        .annotate(
+            active=Count("pk", filter=Q(ended_at=None, expires_at__gt=now())),
+            first=Min("created_at"),
+            last=Max("last_used_at"),
+        )
     )
     for client_id, sessions, first, last in used.values_list("client_id", "active", "first", "last"):
         if client_id and (sessions or client_id in found):
@@ -59,6 +65,14 @@ def connected_applications(user_id: UUID) -> list[Connected]:
     return sorted((one for one in found.values() if one.name), key=lambda one: (one.name.lower(), str(one.id)))
 
 
+def names_of_applications(sessions: Sequence[Session], tenant: TenantContext) -> dict[UUID, str]:
+    """Return the names of the applications that OpenID Connect has signed in on devices of their own, by session."""
+    own = {one.pk: one.client_id for one in sessions if isinstance(one, EndUserSession) and one.audiences}
+    clients = Client.objects.filter(pk__in=set(own.values()), tenant_id=tenant.tenant_id) if own else ()
+    names = {client.pk: client.name for client in clients}
+    return {session: names[client] for session, client in own.items() if client in names}
+
+
 def disconnect(user_id: UUID, client_id: UUID) -> int:
     """Delete the user's consent and unused codes, and end the sessions of the application; return the sessions' number.
 
@@ -67,6 +81,7 @@ def disconnect(user_id: UUID, client_id: UUID) -> int:
     with tenant_atomic():
         # In the order in which an exchange locks them: it ends before, and its session ends here, or it finds no consent.
         AuthorizationCode.objects.filter(user_id=user_id, client_id=client_id, used_at=None).delete()
+        delete_device_codes(client_id=client_id, user_id=user_id)
         Consent.objects.filter(user_id=user_id, client_id=client_id).delete()
         ended = end_found(END_USERS, _sessions(user_id).filter(client_id=client_id), reason="consent_revoked")
         details = {"user_id": str(user_id), "sessions": ended}
@@ -91,6 +106,9 @@ def disconnect_user(*, by: Principal, tenant_id: UUID, user_id: UUID, client_id:
 
 
 def _sessions(user_id: UUID) -> "QuerySet[EndUserSession]":
-    return EndUserSession._default_manager.filter(
-        user_id=user_id, ended_at=None, expires_at__gt=now(), client_id__isnull=False, parent__isnull=False
-    )
+    return _opened(user_id).filter(ended_at=None, expires_at__gt=now())
+
+
+def _opened(user_id: UUID) -> "QuerySet[EndUserSession]":
+    """Return the sessions that OpenID Connect has opened: these have audiences."""
+    return EndUserSession._default_manager.filter(user_id=user_id, client_id__isnull=False).exclude(audiences=[])

@@ -17,7 +17,7 @@ from mfa.caller import Caller
 from mfa.closing.actions import close_account
 from mfa.factors import FactorList, list_factors, remove_factor
 from mfa.totp.actions import regenerate_backup_codes
-from openid.account.applications import connected_applications, disconnect
+from openid.account.applications import connected_applications, disconnect, names_of_applications
 from openid.account.devices import device_in_words
 from openid.account.forms import NewEmailForm, ProfileForm
 from openid.pages import errors, forms
@@ -241,8 +241,13 @@ class DevicesPage(AccountPage):
     def get(self, request: HttpRequest) -> HttpResponse:
         """List the sessions, newest first. Those of connected applications belong to one of a browser."""
         found = list_sessions(by=self.me, page=1, limit=MOST_SESSIONS, parents=True)
+        named = names_of_applications(found.rows, self.tenant)
         devices = [
-            {"session": one, "device": device_in_words(one.user_agent), "current": one.pk == self.own.pk}
+            {
+                "session": one,
+                "device": named.get(one.pk) or device_in_words(one.user_agent),
+                "current": one.pk == self.own.pk,
+            }
             for one in found.rows
         ]
         return self.account_page("devices", _("Your devices"), {"devices": devices})

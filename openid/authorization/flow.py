@@ -14,6 +14,7 @@ from openid.authorization.codes import new_code
 from openid.authorization.consents import covers, grant_consent
 from openid.authorization.parameters import CONSENT, LOGIN, NONE, SELECT_ACCOUNT
 from openid.authorization.requests import Pending
+from openid.device.codes import decide
 from openid.errors import CONSENT_REQUIRED, LOGIN_REQUIRED, RequestExpired, StepRequired
 from openid.models import AuthorizationRequest
 from tenants.context import tenant_atomic
@@ -117,7 +118,7 @@ def _update(pending: Pending, **fields: datetime) -> None:
 
 
 def complete(pending: Pending, session: EndUserSession | None) -> str:
-    """Finish a request and return the address of the application with the code, `state` and `iss`.
+    """Finish a request and return the address of the application with the code, `state` and `iss`; approve that of a device.
 
     Every step is checked again here. Raises StepRequired, and RequestExpired if the request was finished meanwhile.
     """
@@ -126,12 +127,20 @@ def complete(pending: Pending, session: EndUserSession | None) -> str:
         raise StepRequired(step)
     with tenant_atomic():
         _finish(pending)
+        if pending.parameters.device:
+            decide(pending.parameters.device, session, approved=True)
+            return pending.device_url(approved=True)
         code = new_code(session, client_id=pending.client.pk, parameters=pending.parameters)
     return pending.redirect_url(code=code)
 
 
 def deny(pending: Pending, error: str, description: str) -> str:
     """Finish a request with an error; return the address of the application with it. Raises RequestExpired."""
+    if pending.parameters.device:
+        with tenant_atomic():
+            _finish(pending)
+            decide(pending.parameters.device, None, approved=False)
+        return pending.device_url(approved=False)
     _finish(pending)
     return pending.redirect_url(error=error, error_description=description)
 

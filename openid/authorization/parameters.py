@@ -109,6 +109,9 @@ class Parameters:
     userinfo_claims: tuple[str, ...] = ()
     # The only user that may complete the request: of `id_token_hint`, or of the claim `sub` with a value (section 5.5.1).
     subject: str = ""
+    # Of a device (RFC 8628), which has no redirect URI: hexadecimal digest of its code, and the sealed code to compare.
+    device: str = ""
+    user_code: str = ""
 
     def to_json(self) -> dict[str, object]:
         """Return the parameters as they are stored."""

@@ -15,7 +15,7 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token, new_token
 from openid.authorization.parameters import Parameters, Sent, is_plain, read_parameters
-from openid.clients import find_client
+from openid.clients import find_client, may_use
 from openid.errors import RequestExpired, RequestRejected
 from openid.models import AuthorizationRequest
 from openid.server import check_authorization_request
@@ -23,12 +23,15 @@ from tenants.context import current_tenant, in_tenant
 from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
 from tenants.target import TENANT_ALIAS
+from userflow.accounts.grant_types import DEVICE_CODE
 from userflow.accounts.models import Client
 from userflow.clients.redirects import matches
 from userflow.errors import DpopProofInvalid
 
 REQUEST_URI_PREFIX: Final = "urn:ietf:params:oauth:request_uri:"
 PUSHED_SECONDS: Final = 90
+# What the page says at the end of a device's request.
+DEVICE_DECIDED: Final = ("approved", "denied")
 # Registration, a mailed code and a password reset fit into it.
 REQUEST_LASTS: Final = timedelta(hours=1)
 
@@ -50,6 +53,10 @@ class Pending:
     digest: bytes | None = None
     account_chosen_at: datetime | None = None
     consented_at: datetime | None = None
+
+    def device_url(self, *, approved: bool) -> str:
+        """Return the path of the page at the end of a device's request."""
+        return f"/t/{self.tenant.slug}/device?decided={DEVICE_DECIDED[0] if approved else DEVICE_DECIDED[1]}"
 
     def redirect_url(self, **parameters: str) -> str:
         """Return the address of the application with response parameters, `state` and `iss` (RFC 9207)."""
@@ -192,7 +199,7 @@ def pending_request(handle: str, browser: str) -> Pending:
         raise RequestExpired
     parameters = Parameters.from_json(row.parameters)
     # The client may have changed since the request began.
-    if not matches(client.redirect_uris, parameters.redirect_uri):
+    if not _may_continue(client, parameters):
         raise RequestExpired
     return Pending(
         tenant,
@@ -203,3 +210,7 @@ def pending_request(handle: str, browser: str) -> Pending:
         account_chosen_at=row.account_chosen_at,
         consented_at=row.consented_at,
     )
+
+
+def _may_continue(client: Client, parameters: Parameters) -> bool:
+    return may_use(client, DEVICE_CODE) if parameters.device else matches(client.redirect_uris, parameters.redirect_uri)

@@ -8,7 +8,7 @@ from openid.authorization.parameters import PROMPTS, SCOPES
 from openid.claims import CLAIMS
 from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
-from userflow.accounts.grant_types import AUTHORIZATION_CODE, CLIENT_CREDENTIALS, REFRESH_TOKEN
+from userflow.accounts.grant_types import GRANT_TYPES
 from userflow.accounts.models import CONFIDENTIAL
 from userflow.accounts.permissions_catalogue import CLIENT_SCOPES
 from userflow.accounts.session_policy import AAL1, AAL2
@@ -34,6 +34,7 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
         "authorization_endpoint": f"{root}/authorize",
         "token_endpoint": f"{root}/token",
         "pushed_authorization_request_endpoint": f"{root}/par",
+        "device_authorization_endpoint": f"{root}/device_authorization",
         "userinfo_endpoint": f"{root}/userinfo",
         "end_session_endpoint": f"{root}/logout",
         "revocation_endpoint": f"{root}/revoke",
@@ -42,7 +43,7 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
         "service_documentation": f"{settings.BASE_URL}/docs/",
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
-        "grant_types_supported": [AUTHORIZATION_CODE, REFRESH_TOKEN, CLIENT_CREDENTIALS],
+        "grant_types_supported": list(GRANT_TYPES),
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": list(ALGORITHMS),
         "scopes_supported": [*SCOPES, *CLIENT_SCOPES],

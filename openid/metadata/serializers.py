@@ -14,6 +14,7 @@ class ProviderMetadataOut(serializers.Serializer[object]):
     authorization_endpoint = serializers.CharField()
     token_endpoint = serializers.CharField()
     pushed_authorization_request_endpoint = serializers.CharField()
+    device_authorization_endpoint = serializers.CharField()
     userinfo_endpoint = serializers.CharField()
     end_session_endpoint = serializers.CharField()
     revocation_endpoint = serializers.CharField()

@@ -9,7 +9,9 @@ from django.utils.translation import gettext_lazy
 
 from identity_platform.api.errors import ApiError, MethodNotAllowed
 from openid.authorization.flow import Step, choose_account, complete, deny, record_consent
+from openid.authorization.parameters import Parameters
 from openid.authorization.requests import Pending
+from openid.device.codes import find_device, unsealed
 from openid.errors import ACCESS_DENIED, StepRequired
 from openid.pages import errors
 from openid.pages.journey import JourneyPage, SignedInPage
@@ -113,7 +115,17 @@ class ConsentPage(RequestPage):
             "further": sorted(asked.difference(IN_WORDS)),
         }
         title = _("Allow %(application)s to use your account?") % {"application": self.asked.client.name}
+        if parameters.device:
+            title = _("Sign in to %(application)s on another device?") % {"application": self.asked.client.name}
+            context |= self._device(parameters)
         return self.page("consent", title, context)
+
+    def _device(self, parameters: Parameters) -> dict[str, object]:
+        """Return the code to compare, and since when and where a device shows it. Raises RequestExpired."""
+        with in_tenant(self.tenant.tenant_id):
+            found = find_device(parameters.device)
+            code = unsealed(parameters.user_code, parameters.device)
+        return {"user_code": code, "since": found.created_at, "address": found.address}
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Store the consent and go on, or answer the application that access was denied."""

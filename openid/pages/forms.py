@@ -12,6 +12,7 @@ from identity_platform.api.email_addresses import LONGEST_ADDRESS, AddressInvali
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import json_object
 from mfa.totp.backup_codes import normalised
+from openid.device.codes import normalized as normalized_user_code
 
 LONGEST_PASSWORD = 1024
 # As the API: no control characters, no separators that Unicode calls line breaks, no surrogates.
@@ -262,6 +263,23 @@ class VerifyCodeForm(PageForm):
 
     email = EmailField()
     code = Digits(label=_("Code from the mail"))
+
+
+class UserCodeForm(PageForm):
+    """The code that a device shows."""
+
+    user_code = forms.CharField(
+        label=_("Code on your device"),
+        max_length=32,
+        widget=forms.TextInput(attributes("off", placeholder="WDJB-MJHT") | {"autocapitalize": "characters"}),
+    )
+
+    def clean_user_code(self) -> str:
+        """Return the letters of the code."""
+        code = normalized_user_code(str(self.cleaned_data["user_code"]))
+        if code is None:
+            raise forms.ValidationError(_("Enter the eight letters that your device shows."))
+        return code
 
 
 class NewPhoneForm(SmsForm):

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from openid.account import pages as account
+from openid.device.pages import DevicePage
 from openid.pages import consent, enrollment, logo, registration, second_step, sign_in, step_up
 
 urlpatterns = [
@@ -20,6 +21,7 @@ urlpatterns = [
     path("continue", consent.ContinuePage.as_view()),
     path("select-account", consent.SelectAccountPage.as_view()),
     path("consent", consent.ConsentPage.as_view()),
+    path("device", DevicePage.as_view()),
     path("register", registration.RegisterPage.as_view()),
     path("forgot", registration.ForgotPage.as_view()),
     path("reset", registration.ResetPage.as_view()),

@@ -8,22 +8,16 @@ from identity_platform.api.errors import OAuthError
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import hash_token
-from openid.authorization.consents import covers
-from openid.authorization.parameters import OFFLINE_ACCESS, OPENID, scopes_to_consent
-from openid.claims import claims_about
-from openid.clients import may_use
-from openid.models import AuthorizationCode, Consent
+from openid.models import AuthorizationCode
 from openid.server import run_code_grant
+from openid.tokens.issuing import Granted, open_application, token_response
 from tenants.context import in_tenant, tenant_atomic
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts import principals
-from userflow.accounts.grant_types import REFRESH_TOKEN
 from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
-from userflow.errors import InvalidGrant, InvalidTarget
-from userflow.sessions import issue
-from userflow.sessions.browser import open_child_session
+from userflow.errors import InvalidGrant
 from userflow.sessions.ending import end_sessions
 
 
@@ -64,7 +58,7 @@ class _Exchange:
         digest = hash_token(code)
         own = AuthorizationCode.objects.filter(digest=digest, client_id=self._client.pk)
         if own.filter(used_at=None, expires_at__gt=now()).update(used_at=now()):
-            return own.select_related("session", "user").get()
+            return own.select_related("session__user").get()
         self._end_what_was_issued(own.exclude(used_at=None).first())
         return None
 
@@ -84,63 +78,16 @@ class _Exchange:
 
     def issue_tokens(self, code: AuthorizationCode) -> dict[str, object]:
         """Open the session of the application and return its tokens. Raises InvalidGrant, InvalidTarget."""
-        audiences = tuple(code.audiences)
-        if not set(self._resources) <= set(audiences):
-            raise InvalidTarget
         if code.dpop_jkt not in ("", self._dpop_jkt):
             raise InvalidGrant("The code is bound to a key. Send a DPoP proof by that key.")
-        if not self._client.first_party and not _is_consented(code):
-            raise InvalidGrant("The user has withdrawn the consent.")
-        set_actor(principals.END_USER, str(code.user_id), self._client.pk)
-        opened = open_child_session(
-            code.session,
-            client_id=self._client.pk,
+        granted = Granted(
+            session=code.session,
             scopes=tuple(code.scopes),
-            audiences=audiences,
+            audiences=tuple(code.audiences),
+            id_token_claims=tuple(code.id_token_claims),
             userinfo_claims=tuple(code.userinfo_claims),
-            dpop_jkt=self._dpop_jkt,
-            offline=self._is_offline(code),
+            nonce=code.nonce,
         )
+        opened = open_application(granted, client=self._client, resources=self._resources, dpop_jkt=self._dpop_jkt)
         AuthorizationCode.objects.filter(pk=code.pk).update(opened_id=opened.session.pk)
-        if self._resources:
-            # Not saved: a later refresh may ask for all audiences again (RFC 8707 section 2.2).
-            opened.session.audiences = list(self._resources)
-        access, seconds = issue.application_access_token(
-            opened.session,
-            opened.rights,
-            tenant=self._tenant,
-            first_party=self._client.first_party,
-            seconds=self._client.access_token_seconds,
-        )
-        response: dict[str, object] = {
-            "access_token": access,
-            "token_type": "DPoP" if self._dpop_jkt else "Bearer",
-            "expires_in": seconds,
-            "scope": " ".join(code.scopes),
-        }
-        if opened.refresh_token:
-            response["refresh_token"] = opened.refresh_token
-        if OPENID in code.scopes:
-            response["id_token"] = issue.id_token(
-                opened.session,
-                tenant=self._tenant,
-                nonce=code.nonce,
-                access_token=access,
-                algorithm=self._client.id_token_signed_response_alg,
-                claims=claims_about(code.user, opened.rights, scopes=code.scopes, names=code.id_token_claims),
-            )
-        return response
-
-    def _is_offline(self, code: AuthorizationCode) -> bool:
-        if not may_use(self._client, REFRESH_TOKEN):
-            return False
-        return self._client.first_party or OFFLINE_ACCESS in code.scopes
-
-
-def _is_consented(code: AuthorizationCode) -> bool:
-    """Return whether the consent still covers the code. Its row stays locked, so that it ends what is opened now."""
-    consent = Consent.objects.filter(user_id=code.user_id, client_id=code.client_id)
-    scopes = scopes_to_consent(code.scopes, (*code.id_token_claims, *code.userinfo_claims))
-    return consent.select_for_update(no_key=True).first() is not None and covers(
-        user_id=code.user_id, client_id=code.client_id, scopes=scopes, audiences=code.audiences
-    )
+        return token_response(granted, opened, tenant=self._tenant, client=self._client)

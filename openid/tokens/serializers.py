@@ -7,13 +7,14 @@ from userflow.sessions.serializers import ClientProof
 
 
 class OpenIDTokenIn(ClientProof):
-    """RFC 6749 sections 4.1.3, 4.4.2 and 6, RFC 7636 section 4.5, RFC 8707 section 2.2."""
+    """RFC 6749 sections 4.1.3, 4.4.2 and 6, RFC 7636 section 4.5, RFC 8628 section 3.4, RFC 8707 section 2.2."""
 
-    grant_type = Text(max_length=64, help_text="authorization_code, refresh_token or client_credentials")
+    grant_type = Text(max_length=64, help_text="One of `grant_types_supported` of the issuer's metadata.")
     code = Text(max_length=4096, required=False)
     redirect_uri = Text(max_length=2048, required=False, help_text="That of the authorization request.")
     code_verifier = Text(max_length=128, required=False, help_text="The secret of code_challenge (PKCE).")
     refresh_token = Text(max_length=4096, required=False)
+    device_code = Text(max_length=4096, required=False, help_text="That of the device authorization response.")
     scope = Text(max_length=4096, required=False, help_text="Separated by blanks; no more than was granted.")
     resource = serializers.ListField(
         child=Text(max_length=2048), required=False, help_text="Audiences of the access token; may be repeated."

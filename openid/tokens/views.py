@@ -1,5 +1,8 @@
 """The token endpoint of a tenant (RFC 6749 section 3.2)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -10,13 +13,22 @@ from openid.authorization.parameters import granted_audiences
 from openid.client_authentication import AuthenticatedClient, authenticate_at
 from openid.clients import may_use
 from openid.dpop import check_proof
-from openid.errors import RequestRejected, UnsupportedGrantType
+from openid.errors import (
+    AccessDenied,
+    AuthorizationPending,
+    DeviceCodeExpired,
+    RequestRejected,
+    SlowDown,
+    UnsupportedGrantType,
+)
 from openid.tenant_of_request import tenant_of_request
 from openid.tokens.codes import exchange_code
+from openid.tokens.devices import exchange_device_code
 from openid.tokens.refreshing import refresh
 from openid.tokens.serializers import OpenIDTokenIn, OpenIDTokenOut
 from tenants.errors import TenantBusy, UnknownTenant
-from userflow.accounts.grant_types import GRANT_TYPES
+from tenants.lookup import TenantContext
+from userflow.accounts import grant_types
 from userflow.errors import (
     DpopNonceRequired,
     DpopProofInvalid,
@@ -48,6 +60,10 @@ class OpenIDTokenViewSet(ApiViewSet):
             InvalidTarget,
             UnauthorizedClient,
             UnsupportedGrantType,
+            AuthorizationPending,
+            SlowDown,
+            AccessDenied,
+            DeviceCodeExpired,
             DpopProofInvalid,
             DpopNonceRequired,
             UnknownTenant,
@@ -58,46 +74,59 @@ class OpenIDTokenViewSet(ApiViewSet):
         headers={**BASIC_HEADER, "DPoP": "A proof of possession that binds the tokens to its key (RFC 9449)."},
     )
     def token(self, request: Request, slug: str) -> Response:
-        """Get tokens for an authorization code, a refresh token, or the client itself (RFC 6749 sections 4.1.3, 4.4 and 6).
+        """Get tokens for a code, a device, a refresh token, or the client itself (RFC 6749 sections 4.1.3, 4.4 and 6).
 
         The code needs the `redirect_uri` of its authorization request and the `code_verifier` of its challenge (PKCE). Its
-        second use ends the session that the first one has opened. With a DPoP proof the tokens are bound to its key.
+        second use ends the session that the first one has opened. A device polls with its `device_code` until the user has
+        decided (RFC 8628 section 3.4). With a DPoP proof the tokens are bound to its key.
         """
         tenant = tenant_of_request(request._request)
         sent = self.valid(OpenIDTokenIn)
         client = authenticate_at(request, sent, tenant)
         grant_type = sent["grant_type"]
-        if grant_type not in GRANT_TYPES:
+        if grant_type not in grant_types.GRANT_TYPES:
             raise UnsupportedGrantType
         if not may_use(client.row, grant_type):
             raise UnauthorizedClient("The client is not registered for this grant type.")
         jkt = check_proof(request) or ""
         # Before a code is used up.
         client.known.check_dpop(jkt)
-        response: dict[str, object]
-        match grant_type:
-            case "authorization_code":
+        return Response(self._tokens(tenant, client, sent, jkt), headers=NO_STORE)
+
+    def _tokens(
+        self, tenant: TenantContext, client: AuthenticatedClient, sent: Mapping[str, Any], jkt: str
+    ) -> dict[str, object]:
+        resources = sent.get("resource", [])
+        match sent["grant_type"]:
+            case grant_types.AUTHORIZATION_CODE:
                 names = ("code", "redirect_uri", "code_verifier")
-                parameters = {name: sent[name] for name in names if name in sent}
-                response = exchange_code(
+                return exchange_code(
                     tenant=tenant,
                     client=client.row,
-                    parameters=parameters,
-                    resources=sent.get("resource", []),
+                    parameters={name: sent[name] for name in names if name in sent},
+                    resources=resources,
                     dpop_jkt=jkt,
                 )
-            case "refresh_token":
-                response = refresh(tenant=tenant, client=client, sent=sent, dpop_jkt=jkt)
-            case "client_credentials":
-                response = issue_client_token(
+            case grant_types.DEVICE_CODE:
+                if "device_code" not in sent:
+                    raise InvalidRequest("device_code is missing.")
+                return exchange_device_code(
+                    tenant=tenant,
+                    client=client.row,
+                    device_code=sent["device_code"],
+                    resources=resources,
+                    dpop_jkt=jkt,
+                )
+            case grant_types.REFRESH_TOKEN:
+                return refresh(tenant=tenant, client=client, sent=sent, dpop_jkt=jkt)
+            case grant_types.CLIENT_CREDENTIALS:
+                return issue_client_token(
                     client=client.known,
                     scope=sent.get("scope"),
-                    audiences=self._audiences(client, sent.get("resource", [])),
+                    audiences=self._audiences(client, resources),
                     dpop_jkt=jkt,
                 )
-            case _:
-                raise UnsupportedGrantType
-        return Response(response, headers=NO_STORE)
+        raise UnsupportedGrantType
 
     def _audiences(self, client: AuthenticatedClient, resources: list[str]) -> tuple[str, ...]:
         try:

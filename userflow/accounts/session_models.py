@@ -68,15 +68,17 @@ class AdminSession(Session):
 
 class EndUserSession(Session, TenantModel):
     """A session of an end user: of an application that signed the user in itself, of a browser at the hosted pages, or
-    of an application that the browser's session has signed in by OpenID Connect. The last one ends with its parent.
+    of an application that the browser's session has signed in by OpenID Connect. The last one ends with its parent; that of a
+    device (RFC 8628) has none.
     """
 
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="sessions")
-    # Of an application's session: the session of the browser that opened it.
+    # Of an application's session: that of the browser that opened it, unless the application is on another device.
     parent = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="children")
     # Of a browser's session: SHA-256 of its cookie.
     browser_digest = models.BinaryField(null=True, unique=True)
-    # What OpenID Connect has granted: scopes, and audiences of access tokens. Without audiences: those of the platform's API.
+    # What OpenID Connect has granted: scopes, and audiences of access tokens. The others have no audiences: their
+    # tokens are for the platform's API.
     scopes: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
     audiences: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
     # Claims that the application has asked for by name (OpenID Connect Core section 5.5).

@@ -1,7 +1,7 @@
 """Sessions of browsers at the hosted pages, and the sessions of applications that they sign in.
 
 A browser's session has no client and no tokens; its cookie is known to the hosted pages only. A session that OpenID Connect
-opens for an application is its child and ends with it.
+opens for an application is its child and ends with it. That of an application on another device stands alone.
 """
 
 from collections.abc import Iterator
@@ -131,6 +131,14 @@ class ApplicationSession:
     refresh_token: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The device of an application that the user has signed in with a browser on another one (RFC 8628)."""
+
+    address: str
+    user_agent: str
+
+
 def open_child_session(
     parent: EndUserSession,
     *,
@@ -140,6 +148,7 @@ def open_child_session(
     userinfo_claims: tuple[str, ...] = (),
     dpop_jkt: str = "",
     offline: bool,
+    device: Device | None = None,
 ) -> ApplicationSession:
     """Open the session of an application that a browser's session signs in, and audit it.
 
@@ -147,16 +156,20 @@ def open_child_session(
     locked, so that it cannot end at the same moment without its child. Without audiences its access tokens are for the
     userinfo endpoint only; no audience is the client's id, which is that of ID tokens. Raises InvalidGrant if the parent has
     ended or expired or its user is inactive; its absolute limit is the child's too. Call it in the realm's transaction.
+
+    With `device` the session is one of its own: it neither ends with that of the browser nor shares its limit, because a
+    television should not be signed out with the phone that has signed it in.
     """
     END_USERS.require_transaction()
     tenant, moment = current_tenant(), now()
     limits = session_limits(principals.END_USER, tenant.settings)
-    ends = min(moment + timedelta(seconds=limits.idle), parent.created_at + timedelta(seconds=limits.absolute))
+    begins = parent.created_at if device is None else moment
+    ends = min(moment + timedelta(seconds=limits.idle), begins + timedelta(seconds=limits.absolute))
     if ends <= moment:
         raise InvalidGrant
     session = EndUserSession(
         user_id=parent.user_id,
-        parent_id=parent.pk,
+        parent_id=parent.pk if device is None else None,
         client_id=client_id,
         amr=parent.amr,
         acr=parent.acr,
@@ -164,15 +177,15 @@ def open_child_session(
         last_used_at=moment,
         expires_at=ends,
         # Of the person, not of the application's server, which redeems the code.
-        address=parent.address,
-        user_agent=parent.user_agent,
+        address=(device or parent).address,
+        user_agent=(device or parent).user_agent,
         scopes=list(scopes),
         audiences=list(audiences) or [f"{issuer_of(tenant)}/userinfo"],
         userinfo_claims=list(userinfo_claims),
         dpop_jkt=dpop_jkt,
     )
     refresh_token = new_refresh_token(END_USERS, tenant.tenant_id) if offline else None
-    rights = queries.open_child_session(session, refresh_token)
+    rights = queries.open_application_session(session, refresh_token, opener_id=parent.pk)
     if rights is None:
         raise InvalidGrant
     if "user" in parent._state.fields_cache:

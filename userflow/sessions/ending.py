@@ -56,7 +56,7 @@ def end_found(realm: Realm, found: QuerySet[Session], *, reason: str) -> int:
     if realm is ADMINS:
         return active.update(ended_at=now(), end_reason=reason)
     with transaction.atomic(using=realm.alias, savepoint=False):
-        columns = ("pk", "user_id", "client_id", "parent_id", "browser_digest")
+        columns = ("pk", "user_id", "client_id", "audiences", "browser_digest")
         ended = list(active.order_by("pk").select_for_update(no_key=True, of=("self",)).values_list(*columns))
         if browsers := [pk for pk, _, _, _, browser in ended if browser is not None]:
             # A statement of its own, after the locks: it sees the children that were opened meanwhile.
@@ -69,7 +69,7 @@ def end_found(realm: Realm, found: QuerySet[Session], *, reason: str) -> int:
             ended_at=now(), end_reason=reason
         )
         applications = [
-            EndedSession(pk, user, client) for pk, user, client, parent, _ in ended if parent is not None and client
+            EndedSession(pk, user, client) for pk, user, client, audiences, _ in ended if audiences and client
         ]
         if applications:
             signals.application_sessions_ended.send(end_found, sessions=applications)

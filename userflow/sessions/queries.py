@@ -54,40 +54,40 @@ SELECT
     JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = owner.id)
 FROM owner
 """
-# Open the session of an application below that of a browser. The parent's row lock makes an end of the parent at the same
-# moment wait, and end the child too, or be seen here.
-_OPEN_CHILD_SESSION = """
-WITH parent AS (
+# Open the session of an application that a browser's session signs in. The opener's row lock makes an end of that session at
+# the same moment wait, and end its child too, or be seen here. The session of a device has no parent.
+_OPEN_APPLICATION_SESSION = """
+WITH opener AS (
   SELECT p.id, p.user_id FROM userflow_endusersession p JOIN userflow_enduser u ON u.id = p.user_id
-  WHERE p.id = %(session_parent_id)s AND p.browser_digest IS NOT NULL AND p.ended_at IS NULL AND p.expires_at > now()
+  WHERE p.id = %(opener_id)s AND p.browser_digest IS NOT NULL AND p.ended_at IS NULL AND p.expires_at > now()
     AND u.active
   FOR NO KEY UPDATE OF p
 ), child AS (
   INSERT INTO userflow_endusersession (id, user_id, parent_id, client_id, amr, acr, auth_time, created_at, last_used_at,
     expires_at, end_reason, address, user_agent, scopes, audiences, userinfo_claims, dpop_jkt)
-  SELECT %(session_id)s::uuid, parent.user_id, parent.id, %(session_client_id)s::uuid, %(session_amr)s::jsonb,
-    %(session_acr)s::text, %(session_auth_time)s::timestamptz, %(session_created_at)s::timestamptz,
+  SELECT %(session_id)s::uuid, opener.user_id, %(session_parent_id)s::uuid, %(session_client_id)s::uuid,
+    %(session_amr)s::jsonb, %(session_acr)s::text, %(session_auth_time)s::timestamptz, %(session_created_at)s::timestamptz,
     %(session_last_used_at)s::timestamptz, %(session_expires_at)s::timestamptz, %(session_end_reason)s::text,
     %(session_address)s::text, %(session_user_agent)s::text, %(session_scopes)s::jsonb, %(session_audiences)s::jsonb,
-    %(session_userinfo_claims)s::jsonb, %(session_dpop_jkt)s::text FROM parent
+    %(session_userinfo_claims)s::jsonb, %(session_dpop_jkt)s::text FROM opener
   RETURNING id
 ), refresh_token AS (
   INSERT INTO userflow_enduserrefreshtoken (digest, issued_at, session_id)
   SELECT %(digest)s::bytea, %(session_created_at)s::timestamptz, child.id FROM child WHERE %(digest)s::bytea IS NOT NULL
 ), audit_event AS (
   INSERT INTO audit_tenantevent (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details)
-  SELECT 'application.signed_in', 'success', 'end_user', parent.user_id::text, 'session', child.id::text,
+  SELECT 'application.signed_in', 'success', 'end_user', opener.user_id::text, 'session', child.id::text,
     %(origin_address)s::text, %(request_id)s::text,
-    jsonb_build_object('client_id', %(session_client_id)s::text, 'scopes', %(session_scopes)s::jsonb) FROM parent, child
+    jsonb_build_object('client_id', %(session_client_id)s::text, 'scopes', %(session_scopes)s::jsonb) FROM opener, child
 )
 SELECT
   (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r
-    WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = parent.user_id
+    WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = opener.user_id
       UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id
-      WHERE m.user_id = parent.user_id)),
+      WHERE m.user_id = opener.user_id)),
   (SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m
-    JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = parent.user_id)
-FROM parent
+    JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = opener.user_id)
+FROM opener
 """
 _OPEN_ADMIN_SESSION = """
 WITH owner AS (
@@ -174,7 +174,7 @@ SELECT extract(epoch FROM now() - coalesce(p.created_at, n.created_at))::float,
       WHERE m.user_id = u.id)),
   (SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m
     JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = u.id),
-  n.parent_id IS NOT NULL, n.scopes::text, n.audiences::text, n.dpop_jkt
+  n.parent_id IS NOT NULL OR n.audiences <> '[]', n.scopes::text, n.audiences::text, n.dpop_jkt
 FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id
   LEFT JOIN userflow_endusersession p ON p.id = n.parent_id
 WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()
@@ -254,20 +254,21 @@ def open_session(
     return rights_in(*row) if row else None
 
 
-def open_child_session(session: EndUserSession, refresh_token: str | None) -> Rights | None:
+def open_application_session(session: EndUserSession, refresh_token: str | None, *, opener_id: UUID) -> Rights | None:
     """Store the unsaved session of an application, and its first refresh token if there is one; audit it.
 
-    Return the user's rights. Return None, with nothing written, if the parent is no active session of a browser.
+    Return the user's rights. Return None, with nothing written, if the opener is no active session of a browser.
     """
     origin = current_origin()
     values: dict[str, SqlValue] = {
         **column_values(session, "session"),
+        "opener_id": opener_id,
         "digest": hash_token(refresh_token) if refresh_token else None,
         "origin_address": origin.address,
         "request_id": origin.request_id,
     }
     with connections["tenant"].cursor() as cursor:
-        cursor.execute(_OPEN_CHILD_SESSION, values)
+        cursor.execute(_OPEN_APPLICATION_SESSION, values)
         row = cursor.fetchone()
     return rights_in(*row) if row else None
 

@@ -13,7 +13,7 @@ from django.utils.translation.template import templatize
 from identity_platform.api.errors import ApiError
 from mfa.errors import AccountDeletionOff, PhoneRejected, TooManyPasskeys
 from mfa.sms.codes import mobile_number
-from openid.errors import RequestExpired
+from openid.errors import RequestExpired, UserCodeUnknown
 from tests.openid.pages.visitor import Visitor, begin
 from tests.world import TestTenant, new_client
 from userflow.branding.texts import LANGUAGES
@@ -28,7 +28,7 @@ _CALL = re.compile(rf"\b(?:_|n?gettext(?:_lazy)?)\(\s*((?:u?{_STRING}\s*,?\s*)+)
 _PLACEHOLDER = re.compile(r"%(?:\([a-z]+\))?s")
 _ENTRY = re.compile(rf"^(msgid|msgid_plural|msgstr|msgstr\[[0-9]\]) ({_STRING}(?:\n{_STRING})*)$", re.MULTILINE)
 # Errors of actions that the pages show with the text of the API.
-SHOWN: Final = (TooManyPasskeys, RequestExpired, AccountDeletionOff, LastActiveUser)
+SHOWN: Final = (TooManyPasskeys, RequestExpired, UserCodeUnknown, AccountDeletionOff, LastActiveUser)
 
 
 def catalog(language: str) -> Path:

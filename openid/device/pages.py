@@ -1,0 +1,109 @@
+"""The page where users enter the code that a device shows (RFC 8628 section 3.3).
+
+A right code begins a request of this browser, which takes the same steps as one of the authorization endpoint: sign-in,
+second step, and always consent, where the user compares the code.
+"""
+
+from typing import Final
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+
+from identity_platform.api import ratelimit
+from identity_platform.api.errors import ApiError
+from identity_platform.crypto import hash_token
+from openid.authorization.parameters import CONSENT, Parameters
+from openid.authorization.requests import DEVICE_DECIDED, Pending, begin_request
+from openid.clients import find_client
+from openid.device.codes import find_waiting, in_groups, sealed
+from openid.errors import UserCodeUnknown
+from openid.models import DeviceCode
+from openid.pages import errors
+from openid.pages.forms import UserCodeForm
+from openid.pages.journey import JourneyPage
+from tenants.context import in_tenant
+from tenants.states import Purpose
+from userflow.credentials.attempts import caller_network
+from userflow.errors import TooManyFromAddress
+
+# Of one browser or session in the time of the network's limit.
+MOST_WRONG_CODES: Final = 10
+
+
+class DevicePage(JourneyPage):
+    """Ask for the code of a device, or go on with the one of a link."""
+
+    # The page begins a request; it has none.
+    handle = ""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the form, use the code of a link, or say what became of a request."""
+        decided = request.GET.get("decided")
+        if decided in DEVICE_DECIDED:
+            title = _("Your device is signed in") if decided == "approved" else _("Access denied")
+            return self.page("device_decided", title, {"approved": decided == "approved"})
+        if request.GET.get("user_code"):
+            return self._begin(UserCodeForm({"user_code": request.GET["user_code"]}))
+        return self._page(UserCodeForm())
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Use the code of the form."""
+        return self._begin(UserCodeForm(request.POST))
+
+    def _begin(self, form: UserCodeForm) -> HttpResponse:
+        if not form.is_valid():
+            return self._page(form)
+        user_code = form.cleaned_data["user_code"]
+        try:
+            with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+                handle = self._request_of(user_code)
+        except (UserCodeUnknown, TooManyFromAddress) as error:
+            errors.add_to(form, error)
+            return self._page(form, error)
+        return HttpResponse(status=303, headers={"Location": f"{self.root}/continue?request={handle}"})
+
+    def _request_of(self, user_code: str) -> str:
+        """Return the handle of a new request of this browser. Raises UserCodeUnknown, TooManyFromAddress."""
+        limits = self._limits()
+        for limit in limits:
+            usage = ratelimit.peek(group=limit.group, key=limit.key, limit=limit.limit, period=limit.period)
+            if usage.limited:
+                raise TooManyFromAddress(retry_after=usage.retry_after)
+        found = find_waiting(user_code)
+        client = find_client(self.tenant, found.client_id) if found else None
+        if found is None or client is None:
+            for limit in limits:
+                ratelimit.count(group=limit.group, key=limit.key, limit=limit.limit, period=limit.period)
+            raise UserCodeUnknown
+        return begin_request(
+            Pending(self.tenant, client, _parameters(found, user_code, client.default_max_age), now()), self.browser
+        )
+
+    def _limits(self) -> tuple[ratelimit.Limit, ratelimit.Limit]:
+        """Return the limits of wrong codes: of the network, and of the session or browser."""
+        most, seconds = settings.LIMITS["user_code"]
+        own = str(self.session.user_id) if self.session else hash_token(self.browser).hex()
+        return (
+            ratelimit.Limit("user_code", caller_network() or "local", most, seconds),
+            ratelimit.Limit("user_code_of_browser", own, min(most, MOST_WRONG_CODES), seconds),
+        )
+
+    def _page(self, form: UserCodeForm, error: ApiError | None = None) -> HttpResponse:
+        return self.page("device", _("Sign in on another device"), form=form.focus(), error=error)
+
+
+def _parameters(found: DeviceCode, user_code: str, max_age: int | None) -> Parameters:
+    device = bytes(found.digest).hex()
+    return Parameters(
+        redirect_uri="",
+        code_challenge="",
+        scopes=tuple(found.scopes),
+        audiences=tuple(found.audiences),
+        # Also for first-party applications: only the user can compare the code.
+        prompts=(CONSENT,),
+        max_age=max_age,
+        device=device,
+        user_code=sealed(in_groups(user_code), device),
+    )

@@ -1,0 +1,81 @@
+"""Devices that poll for their tokens (RFC 8628 sections 3.4 and 3.5)."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from django.utils.timezone import now
+
+from identity_platform.api.errors import OAuthError
+from identity_platform.crypto import hash_token
+from openid.errors import AccessDenied, AuthorizationPending, DeviceCodeExpired, SlowDown
+from openid.models import DeviceCode
+from openid.tokens.issuing import Granted, open_application, token_response
+from tenants.context import in_tenant, tenant_atomic
+from tenants.lookup import TenantContext
+from tenants.states import Purpose
+from userflow.accounts.models import Client
+from userflow.errors import InvalidGrant
+from userflow.sessions.browser import Device
+
+# Added to the interval of a device that polls too fast (RFC 8628 section 3.5).
+SLOWER_BY: Final = 5
+SLOWEST: Final = 60
+# Polls on time come early by this much when the one before was delayed on its way.
+ROOM: Final = timedelta(seconds=1)
+
+
+def exchange_device_code(
+    *, tenant: TenantContext, client: Client, device_code: str, resources: Sequence[str], dpop_jkt: str = ""
+) -> dict[str, object]:
+    """Return the response with the tokens of a device that its user has approved. Only one poll gets them.
+
+    Raises AuthorizationPending, SlowDown, AccessDenied (also if the approving session or the consent has ended since),
+    DeviceCodeExpired, InvalidGrant (unknown, used, of another client), InvalidTarget, TenantSuspended, TenantBusy.
+    """
+    with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
+        own = DeviceCode.objects.filter(digest=hash_token(device_code), client_id=client.pk)
+        with tenant_atomic():
+            approved = own.filter(status=DeviceCode.Status.APPROVED, expires_at__gt=now())
+            if approved.update(status=DeviceCode.Status.USED):
+                granted = _granted(own.select_related("session__user").get())
+                try:
+                    opened = open_application(granted, client=client, resources=resources, dpop_jkt=dpop_jkt)
+                except InvalidGrant as problem:
+                    raise AccessDenied from problem
+                return token_response(granted, opened, tenant=tenant, client=client)
+        raise _poll(bytes(hash_token(device_code)), client.pk)
+
+
+def _granted(row: DeviceCode) -> Granted:
+    assert row.session is not None  # approval sets it, and the row goes with it
+    return Granted(
+        session=row.session,
+        scopes=tuple(row.scopes),
+        audiences=tuple(row.audiences),
+        device=Device(row.address, row.user_agent),
+    )
+
+
+def _poll(digest: bytes, client_id: UUID) -> OAuthError:
+    """Note a poll that gets no tokens and return its error."""
+    with tenant_atomic():
+        row = DeviceCode.objects.select_for_update().filter(digest=digest, client_id=client_id).first()
+        moment = now()
+        if row is None or row.status == DeviceCode.Status.USED:
+            return InvalidGrant("The device code is unknown, used, or of another client.")
+        if row.status == DeviceCode.Status.DENIED:
+            return AccessDenied()
+        if row.expires_at <= moment:
+            return DeviceCodeExpired()
+        error = SlowDown() if _is_too_fast(row, moment) else AuthorizationPending()
+        if isinstance(error, SlowDown):
+            row.interval = min(row.interval + SLOWER_BY, SLOWEST)
+        row.last_polled_at = moment
+        row.save(update_fields=["interval", "last_polled_at"])
+        return error
+
+
+def _is_too_fast(row: DeviceCode, moment: datetime) -> bool:
+    return row.last_polled_at is not None and moment - row.last_polled_at + ROOM < timedelta(seconds=row.interval)

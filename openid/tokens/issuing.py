@@ -1,0 +1,112 @@
+"""The tokens of an application that its user has let in, whichever way: by a code or by a device code."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from identity_platform.audit.origin import set_actor
+from openid.authorization.consents import covers
+from openid.authorization.parameters import OFFLINE_ACCESS, OPENID, scopes_to_consent
+from openid.claims import claims_about
+from openid.clients import may_use
+from openid.models import Consent
+from tenants.lookup import TenantContext
+from userflow.accounts import principals
+from userflow.accounts.grant_types import REFRESH_TOKEN
+from userflow.accounts.models import Client
+from userflow.accounts.session_models import EndUserSession
+from userflow.errors import InvalidGrant, InvalidTarget
+from userflow.sessions import issue
+from userflow.sessions.browser import ApplicationSession, Device, open_child_session
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What a user has let an application have."""
+
+    # The browser's session of the user, which is loaded with it.
+    session: EndUserSession
+    scopes: tuple[str, ...]
+    audiences: tuple[str, ...]
+    id_token_claims: tuple[str, ...] = ()
+    userinfo_claims: tuple[str, ...] = ()
+    nonce: str = ""
+    # The application is on another device than the browser.
+    device: Device | None = None
+
+
+def open_application(
+    granted: Granted, *, client: Client, resources: Sequence[str], dpop_jkt: str
+) -> ApplicationSession:
+    """Open the session of the application, for the requested part of its audiences.
+
+    Raises InvalidGrant (the browser's session has ended, or the consent was withdrawn), InvalidTarget. Call it in a
+    transaction inside the tenant.
+    """
+    if not set(resources) <= set(granted.audiences):
+        raise InvalidTarget
+    if not client.first_party and not _is_consented(granted, client):
+        raise InvalidGrant("The user has withdrawn the consent.")
+    set_actor(principals.END_USER, str(granted.session.user_id), client.pk)
+    opened = open_child_session(
+        granted.session,
+        client_id=client.pk,
+        scopes=granted.scopes,
+        audiences=granted.audiences,
+        userinfo_claims=granted.userinfo_claims,
+        dpop_jkt=dpop_jkt,
+        offline=_is_offline(granted, client),
+        device=granted.device,
+    )
+    if resources:
+        # Not saved: a later refresh may ask for all audiences again (RFC 8707 section 2.2).
+        opened.session.audiences = list(resources)
+    return opened
+
+
+def token_response(
+    granted: Granted, opened: ApplicationSession, *, tenant: TenantContext, client: Client
+) -> dict[str, object]:
+    """Return the response of the token endpoint for a new session (RFC 6749 section 5.1)."""
+    access, seconds = issue.application_access_token(
+        opened.session,
+        opened.rights,
+        tenant=tenant,
+        first_party=client.first_party,
+        seconds=client.access_token_seconds,
+    )
+    response: dict[str, object] = {
+        "access_token": access,
+        "token_type": "DPoP" if opened.session.dpop_jkt else "Bearer",
+        "expires_in": seconds,
+        "scope": " ".join(granted.scopes),
+    }
+    if opened.refresh_token:
+        response["refresh_token"] = opened.refresh_token
+    if OPENID in granted.scopes:
+        response["id_token"] = issue.id_token(
+            opened.session,
+            tenant=tenant,
+            nonce=granted.nonce,
+            access_token=access,
+            algorithm=client.id_token_signed_response_alg,
+            claims=claims_about(
+                granted.session.user, opened.rights, scopes=granted.scopes, names=granted.id_token_claims
+            ),
+        )
+    return response
+
+
+def _is_offline(granted: Granted, client: Client) -> bool:
+    if not may_use(client, REFRESH_TOKEN):
+        return False
+    return client.first_party or OFFLINE_ACCESS in granted.scopes
+
+
+def _is_consented(granted: Granted, client: Client) -> bool:
+    """Return whether the consent still covers the grant. Its row stays locked, so that it ends what is opened now."""
+    user_id = granted.session.user_id
+    consent = Consent.objects.filter(user_id=user_id, client_id=client.pk)
+    scopes = scopes_to_consent(granted.scopes, (*granted.id_token_claims, *granted.userinfo_claims))
+    return consent.select_for_update(no_key=True).first() is not None and covers(
+        user_id=user_id, client_id=client.pk, scopes=scopes, audiences=granted.audiences
+    )
