@@ -20,7 +20,7 @@ from psycopg import sql
 
 from identity_platform.api import valkey
 from identity_platform.serving.embedded.temporary import TEMPORARY_PREFIX
-from tenants import databases, servers
+from tenants import databases, provisioning, servers
 from tenants.models import TenantDatabase
 from tests.browsers import browser as browser
 from tests.browsers import chromium as chromium
@@ -162,7 +162,8 @@ def fresh_tokens() -> None:
 def new_tenant(django_db_setup: None) -> Iterator[Callable[[], TestTenant]]:
     """Return a function that creates a tenant for one test.
 
-    A state that the test has only written is undone: otherwise a later test of repairs would find the tenant.
+    A state that the test has only written is undone, and a tenant without a database deleted: otherwise a later test of
+    repairs would find the tenant.
     """
     made: list[TestTenant] = []
 
@@ -175,5 +176,6 @@ def new_tenant(django_db_setup: None) -> Iterator[Callable[[], TestTenant]]:
     for row in left.exclude(status__in=("active", "suspended")).select_related("server"):
         with servers.maintenance(row.server) as raw:
             exists = row.name in databases.names(raw)
-        if exists:
-            TenantDatabase.objects.filter(pk=row.pk).update(status="active")
+        TenantDatabase.objects.filter(pk=row.pk).update(status="active" if exists else "suspended")
+        if not exists:
+            provisioning.delete_tenant(tenant_id=row.pk)

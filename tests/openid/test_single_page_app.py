@@ -61,7 +61,7 @@ class App:
 def app() -> Iterator[App]:
     install_packages()
     app = App()
-    threading.Thread(target=app.server.serve_forever, daemon=True).start()
+    threading.Thread(target=app.server.serve_forever, args=(0.02,), daemon=True).start()
     yield app
     app.server.shutdown()
     app.server.server_close()
