@@ -15,11 +15,13 @@ from joserfc import jwt as jose
 from joserfc.jwk import ECKey, KeySet
 
 from tests.openid.node_client import install_packages, run_flow
+from tests.openid.pages.visitor import Visitor
 from tests.openid.relying_party import CALLBACK, Application
 from tests.userflow.clients.keys import key_set, new_key, public_jwk
 from tests.userflow.sessions.clients import make_client
 from tests.userflow.sessions.test_oauth_libraries import place
 from tests.world import TestTenant
+from userflow.accounts.grant_types import DEVICE_CODE, REFRESH_TOKEN
 
 __all__ = ["place"]
 LIBRARIES = ("openid-client", "oauth4webapi")
@@ -53,6 +55,8 @@ def authenticated_client(tenant: TestTenant, method: str, **fields: Any) -> tupl
     key = new_key()
     if method == "private_key_jwt":
         fields["jwks"] = key_set(public_jwk(key, kid="k1"))
+    if method == "none":
+        fields |= {"type": "public", "scopes": []}
     client = make_client(tenant, token_endpoint_auth_method=method, redirect_uris=[CALLBACK], **fields)
     stated = {"client_id": client["client_id"], "method": method, "secret": client.get("client_secret")}
     if method == "private_key_jwt":
@@ -74,6 +78,21 @@ def browser_of(tenant: TestTenant, client: dict[str, Any]) -> Any:
     return browse
 
 
+def approving_user_of(tenant: TestTenant) -> Any:
+    """A browser in which a user of the tenant approves the device whose address it opens."""
+    visitor = Visitor(tenant)
+    visitor.signs_in(tenant.register())
+
+    def browse(address: str) -> str:
+        parts = urlsplit(address)
+        visitor.opens(f"{parts.path}?{parts.query}")
+        visitor.sends(allow="1")
+        assert "Go back to your device" in visitor.words
+        return address
+
+    return browse
+
+
 # --- Node.js ---------------------------------------------------------------------------------------------------------
 
 
@@ -82,7 +101,7 @@ def browser_of(tenant: TestTenant, client: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_node_client_gets_its_own_token(base: str, tenant: TestTenant, node: None, library: str, method: str) -> None:
     _, stated = authenticated_client(tenant, method)
-    flow = {"library": library, "grant": "client_credentials", "scope": "services:read", **stated}
+    flow = {"library": library, "grant": "client_credentials", "scope": "services:read", "rfc8414": True, **stated}
     result = run_flow({**flow, "issuer": issuer_of(base, tenant)})
     assert result.get("result", result)["scope"] == "services:read", result
 
@@ -99,6 +118,55 @@ def test_openid_client_signs_a_user_in(base: str, tenant: TestTenant, node: None
     assert result, said
     assert (result["claims"]["aud"], result["claims"]["iss"]) == (client["client_id"], flow["issuer"])
     assert result["refreshed"]["access_token"] != result["access_token"]
+
+
+@pytest.mark.needs("node")
+@pytest.mark.parametrize("dpop", [False, True], ids=["bearer", "dpop"])
+@pytest.mark.parametrize("par", [False, True], ids=["link", "par"])
+@pytest.mark.parametrize("method", ["none", "client_secret_basic", "private_key_jwt"])
+def test_oauth4webapi_signs_a_user_in(
+    base: str, tenant: TestTenant, node: None, settings: Any, method: str, par: bool, dpop: bool
+) -> None:
+    settings.DPOP_NONCES = dpop
+    client, stated = authenticated_client(
+        tenant, method, first_party=True, require_par=par, dpop_bound_access_tokens=dpop
+    )
+    flow = {"library": "oauth4webapi", "grant": "authorization_code", "redirect_uri": CALLBACK, "par": par, **stated}
+    flow |= {"scope": "openid email", "issuer": issuer_of(base, tenant), "dpop": dpop}
+    said = run_flow(flow, browser_of(tenant, client))
+    result = said.get("result")
+    assert result, said
+    assert (result["claims"]["aud"], result["claims"]["iss"]) == (client["client_id"], flow["issuer"])
+    assert result["user"]["email"] == result["claims"]["email"]
+    assert result["refreshed"]["access_token"] != result["access_token"]
+    assert result["token_type"] == ("dpop" if dpop else "bearer")
+    # It repeats a request with the nonce that the server has sent.
+    assert (result["nonces"] > 0) is dpop
+
+
+@pytest.mark.needs("node")
+@pytest.mark.parametrize("dpop", [False, True], ids=["bearer", "dpop"])
+@pytest.mark.parametrize("method", ["none", "private_key_jwt"])
+def test_oauth4webapi_signs_a_device_in(
+    base: str, tenant: TestTenant, node: None, settings: Any, method: str, dpop: bool
+) -> None:
+    settings.DPOP_NONCES = dpop
+    fields = {"grant_types": [DEVICE_CODE, REFRESH_TOKEN], "first_party": True, "dpop_bound_access_tokens": dpop}
+    _, stated = authenticated_client(tenant, method, **fields)
+    flow = {"library": "oauth4webapi", "grant": "device_code", "dpop": dpop, "scope": "openid email", **stated}
+    said = run_flow({**flow, "issuer": issuer_of(base, tenant)}, approving_user_of(tenant))
+    result = said.get("result")
+    assert result, said
+    assert result["seen"] == ["authorization_pending"]
+    assert result["refreshed"]["scope"] == "openid email"
+
+
+@pytest.mark.needs("node")
+def test_openid_client_signs_a_device_in(base: str, tenant: TestTenant, node: None) -> None:
+    _, stated = authenticated_client(tenant, "none", grant_types=[DEVICE_CODE], first_party=True)
+    flow = {"library": "openid-client", "grant": "device_code", "scope": "openid", **stated}
+    said = run_flow({**flow, "issuer": issuer_of(base, tenant)}, approving_user_of(tenant))
+    assert said.get("result", said)["claims"]["aud"] == stated["client_id"]
 
 
 @pytest.mark.needs("node")

@@ -21,6 +21,13 @@ async function byOpenidClient() {
   const insecure = { execute: [openid.allowInsecureRequests] };
   const config = await openid.discovery(new URL(flow.issuer), flow.client_id, {}, authentication(openid), insecure);
   if (flow.grant === "client_credentials") return openid.clientCredentialsGrant(config, { scope: flow.scope });
+  if (flow.grant === "device_code") {
+    const codes = await openid.initiateDeviceAuthorization(config, { scope: flow.scope });
+    write({ address: codes.verification_uri_complete });
+    await read();
+    const polled = await openid.pollDeviceAuthorizationGrant(config, codes);
+    return { ...polled, claims: polled.claims() };
+  }
   const verifier = openid.randomPKCECodeVerifier();
   const checks = { pkceCodeVerifier: verifier, expectedState: openid.randomState(), expectedNonce: openid.randomNonce() };
   const build = flow.par ? openid.buildAuthorizationUrlWithPAR : openid.buildAuthorizationUrl;
@@ -42,12 +49,80 @@ async function byOpenidClient() {
 async function byOauth4webapi() {
   const insecure = { [oauth.allowInsecureRequests]: true };
   const issuer = new URL(flow.issuer);
-  const found = await oauth.discoveryRequest(issuer, { algorithm: "oauth2", ...insecure });
+  const found = await oauth.discoveryRequest(issuer, { algorithm: flow.rfc8414 ? "oauth2" : "oidc", ...insecure });
   const server = await oauth.processDiscoveryResponse(issuer, found);
   const client = { client_id: flow.client_id };
+  const own = authentication(oauth);
+  const options = { ...insecure };
+  if (flow.dpop) options.DPoP = oauth.DPoP(client, await oauth.generateKeyPair("ES256"));
+  // The first answer may require a nonce (RFC 9449 section 8); the library keeps it for the second try.
+  const call = async (request, process) => {
+    try {
+      return await process(await request());
+    } catch (problem) {
+      if (!oauth.isDPoPNonceError(problem)) throw problem;
+      nonces += 1;
+      return process(await request());
+    }
+  };
+  let nonces = 0;
   const parameters = new URLSearchParams({ scope: flow.scope });
-  const response = await oauth.clientCredentialsGrantRequest(server, client, authentication(oauth), parameters, insecure);
-  return oauth.processClientCredentialsResponse(server, client, response);
+
+  if (flow.grant === "client_credentials") {
+    const request = () => oauth.clientCredentialsGrantRequest(server, client, own, parameters, options);
+    return call(request, (response) => oauth.processClientCredentialsResponse(server, client, response));
+  }
+
+  let tokens;
+  const seen = [];
+  if (flow.grant === "device_code") {
+    const asked = await oauth.deviceAuthorizationRequest(server, client, own, parameters, options);
+    const codes = await oauth.processDeviceAuthorizationResponse(server, client, asked);
+    const poll = () => oauth.deviceCodeGrantRequest(server, client, own, codes.device_code, options);
+    const process = (response) => oauth.processDeviceCodeResponse(server, client, response);
+    try {
+      await call(poll, process);
+    } catch (problem) {
+      seen.push(problem.error);
+    }
+    write({ address: codes.verification_uri_complete });
+    await read();
+    tokens = await call(poll, process);
+  } else {
+    const verifier = oauth.generateRandomCodeVerifier();
+    const [state, nonce] = [oauth.generateRandomState(), oauth.generateRandomNonce()];
+    const asked = {
+      client_id: flow.client_id,
+      redirect_uri: flow.redirect_uri,
+      response_type: "code",
+      state,
+      nonce,
+      code_challenge: await oauth.calculatePKCECodeChallenge(verifier),
+      code_challenge_method: "S256",
+    };
+    for (const [name, value] of Object.entries(asked)) parameters.set(name, value);
+    const address = new URL(server.authorization_endpoint);
+    if (flow.par) {
+      const push = () => oauth.pushedAuthorizationRequest(server, client, own, parameters, options);
+      const pushed = await call(push, (response) => oauth.processPushedAuthorizationResponse(server, client, response));
+      address.search = new URLSearchParams({ client_id: flow.client_id, request_uri: pushed.request_uri });
+    } else {
+      address.search = parameters;
+    }
+    write({ address: address.href });
+    const back = oauth.validateAuthResponse(server, client, new URL((await read()).address), state);
+    const exchange = () => oauth.authorizationCodeGrantRequest(server, client, own, back, flow.redirect_uri, verifier, options);
+    const checks = { expectedNonce: nonce, requireIdToken: true };
+    tokens = await call(exchange, (response) => oauth.processAuthorizationCodeResponse(server, client, response, checks));
+  }
+  const claims = oauth.getValidatedIdTokenClaims(tokens);
+  const ask = (access) => () => oauth.userInfoRequest(server, client, access, options);
+  const about = (response) => oauth.processUserInfoResponse(server, client, claims.sub, response);
+  const user = await call(ask(tokens.access_token), about);
+  const refresh = () => oauth.refreshTokenGrantRequest(server, client, own, tokens.refresh_token, options);
+  const refreshed = await call(refresh, (response) => oauth.processRefreshTokenResponse(server, client, response));
+  await call(ask(refreshed.access_token), about);
+  return { ...tokens, claims, user, refreshed, seen, nonces };
 }
 
 try {
