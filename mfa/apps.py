@@ -10,11 +10,13 @@ class MfaConfig(AppConfig):
         """Connect the receivers: passkeys depend on a setting of the tenant, factors on a user."""
         from mfa import checks  # noqa: F401  # registers the system check
         from mfa.factors import remove_unverified_factors
+        from mfa.remembered_devices import forget_devices_of_tenant
         from mfa.stepup.actions import check_factor_proof
         from mfa.webauthn.relying_party import reject_rp_id_change
         from tenants.signals import tenant_settings_changing
         from userflow.signals import address_taken_over, factor_proof
 
         tenant_settings_changing.connect(reject_rp_id_change)
+        tenant_settings_changing.connect(forget_devices_of_tenant)
         factor_proof.connect(check_factor_proof)
         address_taken_over.connect(remove_unverified_factors)

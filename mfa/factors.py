@@ -206,9 +206,10 @@ def _rows(user: Account) -> dict[str, QuerySet[Model]]:
 
 
 def end_enrollment(realm: Realm, user: Account) -> None:
-    """Close the user's windows and end the enrollment tickets."""
+    """Close the user's windows, end the enrollment tickets, and forget the browsers that skip the second step."""
     realm.windows._default_manager.filter(user_id=user.pk).delete()
-    realm.tickets._default_manager.filter(user_id=user.pk, purpose__in=(tickets.ENROLLMENT, tickets.PASS)).delete()
+    ended = (tickets.ENROLLMENT, tickets.PASS, tickets.REMEMBERED)
+    realm.tickets._default_manager.filter(user_id=user.pk, purpose__in=ended).delete()
 
 
 class FactorList(TypedDict):

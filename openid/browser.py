@@ -5,19 +5,22 @@ host, not even a subdomain, can set them (RFC 6265bis section 4.1.3.2).
 """
 
 import re
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.utils.timezone import now
 
 from identity_platform.crypto import derive_key, hash_token, keyed_digest, new_token, same
 
 # The session of the browser; a random value that binds forms and authorization requests to the browser; the steps of a
-# sign-in that is not complete.
+# sign-in that is not complete; a browser that skips the second step.
 SESSION: Final = "sid"
 BROWSER: Final = "br"
 STEPS: Final = "steps"
+DEVICE: Final = "device"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
@@ -36,6 +39,11 @@ def browser_cookie(request: HttpRequest, tenant_id: UUID) -> str | None:
     return _token_in(request, BROWSER, tenant_id)
 
 
+def device_cookie(request: HttpRequest, tenant_id: UUID) -> str | None:
+    """Return the value by which the browser skips the second step, or None without one."""
+    return _token_in(request, DEVICE, tenant_id)
+
+
 def new_browser() -> str:
     """Return a value for the cookie that stands for a browser."""
     return new_token()
@@ -44,6 +52,12 @@ def new_browser() -> str:
 def set_session_cookie(response: HttpResponse, tenant_id: UUID, value: str) -> None:
     """Send the cookie of a session. The server decides how long the session lasts; the cookie is never shorter."""
     set_cookie(response, SESSION, tenant_id, value, max_age=int(settings.SESSION_SECONDS))
+
+
+def set_device_cookie(response: HttpResponse, tenant_id: UUID, value: str, *, expires_at: datetime) -> None:
+    """Send the cookie of a browser that skips the second step until then."""
+    seconds = max(1, round((expires_at - now()).total_seconds()))
+    set_cookie(response, DEVICE, tenant_id, value, max_age=seconds)
 
 
 def set_browser_cookie(response: HttpResponse, tenant_id: UUID, value: str) -> None:

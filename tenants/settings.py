@@ -27,6 +27,7 @@ COUNTRY = r"[A-Z]{2}"
 SHORTEST_PASSWORD: Final = 8
 # A retired signing key verifies for this long after its last signature.
 LONGEST_ACCESS_TOKEN_SECONDS: Final = 86_400
+LONGEST_REMEMBERED_DAYS: Final = 30
 
 
 class Pattern(Text):
@@ -67,6 +68,7 @@ class EffectiveSettings(TypedDict):
 
     issuer_name: str
     mfa_policy: str
+    remember_device_days: int
     enrollment_mode: str
     password_min_length: int
     self_registration: bool
@@ -163,6 +165,15 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _fixed("optional"),
         _("Second factor"),
         _("Whether users need a second factor to sign in."),
+    ),
+    "remember_device_days": Setting(
+        _whole(0, LONGEST_REMEMBERED_DAYS),
+        _fixed(0),
+        _("Remembered devices (days)"),
+        _(
+            "Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns "
+            "it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required."
+        ),
     ),
     "enrollment_mode": Setting(
         Choice(("window", "ticket", "bearer")),

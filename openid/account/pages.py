@@ -16,6 +16,7 @@ from identity_platform.api.errors import ApiError, NotFound
 from mfa.caller import Caller
 from mfa.closing.actions import close_account
 from mfa.factors import FactorList, list_factors, remove_factor
+from mfa.remembered_devices import forget_device, remembered_devices
 from mfa.totp.actions import regenerate_backup_codes
 from openid.account.applications import connected_applications, disconnect, names_of_applications
 from openid.account.devices import device_in_words
@@ -250,10 +251,17 @@ class DevicesPage(AccountPage):
             }
             for one in found.rows
         ]
-        return self.account_page("devices", _("Your devices"), {"devices": devices})
+        with in_tenant(self.tenant.tenant_id):
+            remembered = [(one, device_in_words(one.user_agent)) for one in remembered_devices(self.user.pk)]
+        return self.account_page("devices", _("Your devices"), {"devices": devices, "remembered": remembered})
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """End one session, or all but this one."""
+        """End one session, or all but this one, or let a browser ask for the second step again."""
+        if "remembered" in request.POST:
+            with in_tenant(self.tenant.tenant_id):
+                forget_device(user_id=self.user.pk, device_id=request.POST["remembered"])
+            self.steps = self.steps.with_notice("device_forgotten")
+            return self.to("account/devices")
         if "others" in request.POST:
             end_others(principal=self.me)
         else:

@@ -11,6 +11,7 @@ from django.utils.functional import cached_property
 
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import hash_token
+from mfa.remembered_devices import Cookie
 from openid import browser
 from openid.authorization.flow import Step, next_step
 from openid.authorization.requests import Pending, pending_request
@@ -159,6 +160,11 @@ class JourneyPage(Page):
                 self._replace_earlier(session)
         browser.set_session_cookie(response, self.tenant.tenant_id, opened.cookie)
         self.steps = NO_STEPS
+        return response
+
+    def keep_device(self, response: HttpResponse, device: Cookie) -> HttpResponse:
+        """Send the cookie of a browser that skips the second step."""
+        browser.set_device_cookie(response, self.tenant.tenant_id, device.value, expires_at=device.expires_at)
         return response
 
     def _replace_earlier(self, session: EndUserSession) -> None:

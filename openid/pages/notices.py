@@ -11,6 +11,7 @@ NOTICES: Final = {
     "password_saved": _("Your new password is saved. All your other devices are signed out."),
     "factor_removed": _("You no longer sign in this way."),
     "device_signed_out": _("Signed out there."),
+    "device_forgotten": _("That browser asks for your second step again."),
     "disconnected": _("The application no longer has access to your account."),
     "account_deleted": _("Your account is deleted."),
     "signed_out": _("You are signed out."),

@@ -8,9 +8,11 @@ from django.utils.translation import gettext as _
 from identity_platform.api.errors import ApiError
 from mfa.caller import Caller
 from mfa.factors import SMS, WEBAUTHN
+from mfa.remembered_devices import lifetime, remember_device
 from mfa.sms.actions import request_sms_code, verify_sms_code
 from mfa.totp.actions import verify_totp
 from mfa.webauthn.authentication import finish_authentication
+from openid import browser
 from openid.pages import errors, forms
 from openid.pages.journey import JourneyPage
 from openid.pages.proofs import WAYS, chosen_way, other_ways
@@ -21,6 +23,7 @@ from userflow.accounts.realms import END_USERS
 from userflow.credentials import tickets
 from userflow.errors import NotSignedInByTicket
 from userflow.sessions.browser import opening_browser_session
+from userflow.sessions.issue import BrowserSignIn
 
 
 class SecondStepPage(JourneyPage):
@@ -49,7 +52,19 @@ class SecondStepPage(JourneyPage):
                 return self._start_again()
             errors.add_to(form, error)
             return self._page(form, error)
-        return self.enter(opened)
+        return self._enter(opened)
+
+    def _enter(self, opened: BrowserSignIn) -> HttpResponse:
+        """Begin the session, and remember the browser if the user wants it."""
+        response = self.enter(opened)
+        if "remember" not in self.request.POST or opened.session_id is None:
+            return response
+        with in_tenant(self.tenant.tenant_id):
+            device = remember_device(
+                session_id=opened.session_id,
+                replaced=browser.device_cookie(self.request, self.tenant.tenant_id),
+            )
+        return response if device is None else self.keep_device(response, device)
 
     @property
     def kind(self) -> str:
@@ -117,5 +132,7 @@ class SecondStepPage(JourneyPage):
             "phone": self.steps.phone,
             "can_send": self.kind == SMS,
             "stage": SECOND_STEP,
+            "remember_days": lifetime(self.tenant).days,
+            "remember": "remember" in self.request.POST,
         }
         return self.page("proof", _("Confirm that it is you"), context, form=form.focus(), error=error)

@@ -7,8 +7,10 @@ from django.utils.translation import gettext as _
 
 from identity_platform.api.errors import ApiError
 from mfa.caller import Caller
+from mfa.remembered_devices import complete_by_device
 from mfa.stepup.actions import options_for_step_up
 from mfa.webauthn import authentication as passkeys
+from openid import browser
 from openid.authorization.flow import Step
 from openid.pages import errors, forms
 from openid.pages.journey import JourneyPage
@@ -45,6 +47,8 @@ class PasswordSignIn(JourneyPage):
         if opened.cookie is not None:
             return self.enter(opened)
         assert done.mfa_token is not None  # a sign-in that has opened no session waits for a factor
+        if done.methods and (entered := self._by_device(done.mfa_token)) is not None:
+            return entered
         self.steps = replace(
             self.steps.only_email(done.user.email),
             mfa_token=done.mfa_token,
@@ -52,6 +56,21 @@ class PasswordSignIn(JourneyPage):
             enrollment_ticket=done.enrollment_ticket or "",
         )
         return self.to("enroll" if done.enrollment_required else "signin/verify")
+
+    def _by_device(self, mfa_token: str) -> HttpResponse | None:
+        """Go on without the second step in a browser that is remembered; return None in any other."""
+        device = browser.device_cookie(self.request, self.tenant.tenant_id)
+        if device is None:
+            return None
+        try:
+            with opening_browser_session() as opened:
+                kept = complete_by_device(
+                    tenant_id=self.tenant.tenant_id, mfa_token=mfa_token, device=device, user_agent=self.agent
+                )
+        except ApiError:
+            # The page of the second step says what is wrong.
+            return None
+        return self.keep_device(self.enter(opened), kept) if kept is not None else None
 
 
 class SignInPage(JourneyPage):

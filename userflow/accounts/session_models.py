@@ -185,7 +185,8 @@ class Ticket(models.Model):
     """Short-lived proof of a finished first step; 256 bits, stored hashed.
 
     `purpose` is `second_step` (a login that waits for its second factor; ends with one success), `enrollment` (may add
-    factors while it lasts) or `proof` (a step-up of the session, for one request that needs a proof).
+    factors while it lasts) or `proof` (a step-up of the session, for one request that needs a proof). `remembered` is a
+    browser that skips the second step for some days; each use replaces it.
     """
 
     user = models.ForeignKey(Account, on_delete=models.CASCADE)
@@ -195,7 +196,7 @@ class Ticket(models.Model):
     client_id = models.UUIDField(null=True)
     amr: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     wrong_codes = models.PositiveSmallIntegerField(default=0)
-    # Of a proof token: the only session that may use it.
+    # Of a proof token: the only session that may use it. Of a remembered browser: the session that it was last used for.
     session_id = models.UUIDField(null=True)
     # Of an enrollment ticket that a login issued: the digest of the login's own ticket, which waits for the factor.
     login_digest = models.BinaryField(null=True)

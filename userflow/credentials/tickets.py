@@ -12,6 +12,7 @@ from identity_platform.api.client_address import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token, new_token
 from tenants.context import current_tenant
+from tenants.settings import LONGEST_REMEMBERED_DAYS
 from userflow.accounts.models import Account
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import ENROLLMENT, PASS, EnrollmentWindow, Ticket
@@ -23,12 +24,15 @@ __all__ = ["ENROLLMENT", "PASS"]
 SECOND_STEP: Final = "second_step"
 PASSWORD_RESET: Final = "password_reset"
 PROOF: Final = "proof"
+# A browser that skips the second step (`mfa.remembered_devices`); a tenant can only shorten its life.
+REMEMBERED: Final = "remembered"
 LIFETIME = {
     SECOND_STEP: timedelta(minutes=10),
     ENROLLMENT: timedelta(minutes=15),
     PASS: timedelta(hours=1),
     PASSWORD_RESET: timedelta(minutes=30),
     PROOF: timedelta(minutes=5),
+    REMEMBERED: timedelta(days=LONGEST_REMEMBERED_DAYS),
 }
 WRONG_CODES_ALLOWED = 5
 LOGIN_WINDOW = timedelta(minutes=15)

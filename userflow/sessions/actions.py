@@ -16,6 +16,7 @@ from userflow.accounts.principals import CLIENT, END_USER, Principal
 from userflow.accounts.rank import must_outrank, must_outrank_account, must_outrank_admin
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, Session
+from userflow.credentials import tickets
 from userflow.errors import UnknownSession, UnknownUser
 from userflow.sessions import issue
 from userflow.sessions.assurance import Action, reject_third_party, require_assurance
@@ -85,7 +86,7 @@ def end_one_session(
                 if not own:
                     require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
                     must_outrank_account(by, session.user)
-                _end(realm, session, place)
+                _end(realm, session, place, own=own)
                 return
     raise UnknownSession
 
@@ -96,6 +97,8 @@ def end_others(*, principal: Principal) -> int:
     realm = issue.realm_of(principal.kind)
     with _entered(realm, principal.tenant_id, Purpose.WRITE), realm.atomic():
         ended = end_sessions(realm, user_id=principal.id, keep=principal.session_id, reason="ended_by_request")
+        if realm is END_USERS:
+            tickets.end_tickets(realm, principal.id, purpose=tickets.REMEMBERED)
         realm.record(
             "session.ended",
             target=("user", principal.id),
@@ -139,9 +142,12 @@ def _end_all(realm: Realm, user: Account, tenant_id: UUID | None, *, target: str
     return ended
 
 
-def _end(realm: Realm, session: Session, tenant_id: UUID | None) -> None:
+def _end(realm: Realm, session: Session, tenant_id: UUID | None, *, own: bool) -> None:
     with realm.atomic():
         end_sessions(realm, user_id=session.user.pk, session_id=session.pk, reason="ended_by_request")
+        if realm is END_USERS and not own:
+            # An admin ends what may be in foreign hands: no browser goes on without the second step.
+            tickets.end_tickets(realm, session.user.pk, purpose=tickets.REMEMBERED)
         realm.record(
             "session.ended",
             target=("session", session.pk),
