@@ -109,14 +109,24 @@ def own_removal(*, realm: Realm, user: Account, kind: Kind, caller: Caller, fact
 
 
 def _methods_without(user: Account, kind: Kind, factor_id: UUID | None) -> list[str]:
-    """The methods that remain without this factor, or without all of its kind. Backup codes are removed with TOTP."""
+    """The methods that remain without this factor, or without all of its kind.
+
+    Backup codes are removed with TOTP, and with the last factor.
+    """
     enrolled = _enrolled(user)
     of_kind = enrolled.pop(kind)
     if factor_id is not None:
         enrolled[kind] = of_kind.exclude(pk=factor_id)
     if kind == TOTP:
         del enrolled[BACKUP_CODE]
-    return [method for method, rows in enrolled.items() if rows.exists()]
+    left = [method for method, rows in enrolled.items() if rows.exists()]
+    return [] if left == [BACKUP_CODE] else left
+
+
+def has_factor(user: Account) -> bool:
+    """Return whether the user has a factor besides backup codes, which are no use alone."""
+    enrolled = _enrolled(user)
+    return any(enrolled[kind].exists() for kind in _KINDS if kind in enrolled)
 
 
 def _check_not_last(own: Principal, *, remaining: list[str]) -> None:
@@ -243,7 +253,7 @@ def list_factors(
 
 
 def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, object], user_agent: str = "") -> str:
-    """Remove one of the caller's own factors; return its kind. The backup codes go with TOTP.
+    """Remove one of the caller's own factors; return its kind. The backup codes go with TOTP and with the last factor.
 
     Raises InsufficientAuthentication (401), UnknownFactor (404), LastFactor (409), and the errors of `check_proof`.
     """
@@ -258,7 +268,7 @@ def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, 
             locked = lock_and_check(realm, user, owned)
             if not _enrolled(locked)[kind].filter(pk=factor_id).delete()[0]:
                 raise UnknownFactor
-            if kind == TOTP:
+            if kind == TOTP or not has_factor(locked):
                 _rows(locked)[BACKUP_CODE].delete()
             finalize(realm, locked, change="removed", kind=kind, proof=owned, factor_id=factor_id)
     return kind

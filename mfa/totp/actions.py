@@ -286,7 +286,7 @@ def disable_totp(
 def regenerate_backup_codes(
     *, realm: Realm, tenant_id: UUID | None, email: str, caller: Caller, client_id: UUID | None = None
 ) -> list[str]:
-    """Replace the backup codes by ten new ones. Only users themselves can.
+    """Replace the backup codes by ten new ones, for users with a factor of any kind. Only users themselves can.
 
     Raises UnknownEmail (404), NotEnrolled (400), and what `factors.own_change` raises.
     """
@@ -296,7 +296,7 @@ def regenerate_backup_codes(
         proof = factors.own_change(Action.RENEW_BACKUP_CODES, realm=realm, user=user, kind=factors.TOTP, caller=caller)
         with realm.atomic():
             locked = factors.lock_and_check(realm, user, proof)
-            if not _secrets_of(realm, locked).filter(confirmed_at__isnull=False).exists():
+            if not factors.has_factor(locked):
                 raise NotEnrolled
             codes = _new_backup_codes(realm, locked)
             factors.finalize(realm, locked, change="regenerated", kind=factors.BACKUP_CODE, proof=proof)

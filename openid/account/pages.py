@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from identity_platform.api.errors import ApiError, NotFound
 from mfa.caller import Caller
 from mfa.closing.actions import close_account
-from mfa.factors import FactorList, list_factors, remove_factor
+from mfa.factors import TOTP, FactorList, list_factors, remove_factor
 from mfa.remembered_devices import forget_device, remembered_devices
 from mfa.totp.actions import regenerate_backup_codes
 from openid.account.applications import connected_applications, disconnect, names_of_applications
@@ -204,10 +204,12 @@ class RemoveFactorPage(AccountPage):
     def get(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
         """Ask, after a step-up."""
         self.require_proof()
-        factor = next((factor for factor in factors_of(self.me)["factors"] if factor["id"] == factor_id), None)
+        listed = factors_of(self.me)
+        factor = next((factor for factor in listed["factors"] if factor["id"] == factor_id), None)
         if factor is None:
             raise NotFound
-        return self.account_page("remove", _("Remove this way to sign in?"), {"factor": factor})
+        codes_go = listed["backup_codes_remaining"] and (factor["kind"] == TOTP or len(listed["factors"]) == 1)
+        return self.account_page("remove", _("Remove this way to sign in?"), {"factor": factor, "codes_go": codes_go})
 
     def post(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
         """Remove it."""
