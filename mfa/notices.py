@@ -1,8 +1,10 @@
 """Mails to users about changes of their factors, by themselves or by an administrator."""
 
 from datetime import datetime
+from typing import Final
 
 from django.utils.timezone import now
+from django.utils.translation import gettext_lazy as _
 
 from identity_platform.audit.origin import current_origin
 from mfa.users import settings_of
@@ -11,19 +13,21 @@ from userflow import mail
 from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
 
-KINDS = {
-    "webauthn": "a passkey",
-    "totp": "an authenticator app",
-    "sms": "a phone for codes by SMS",
-    "backup_code": "backup codes",
-    "all": "all second factors",
-}
-CHANGES = {
-    "enrolled": "added",
-    "replaced": "replaced",
-    "removed": "removed",
-    "reset": "removed",
-    "regenerated": "replaced by new ones",
+# By kind of factor ("all": every one) and change.
+EVENTS: Final = {
+    ("webauthn", "enrolled"): _("a passkey was added"),
+    ("webauthn", "replaced"): _("a passkey was replaced"),
+    ("webauthn", "removed"): _("a passkey was removed"),
+    ("totp", "enrolled"): _("an authenticator app was added"),
+    ("totp", "replaced"): _("an authenticator app was replaced"),
+    ("totp", "removed"): _("an authenticator app was removed"),
+    ("sms", "enrolled"): _("a phone for codes by SMS was added"),
+    ("sms", "replaced"): _("a phone for codes by SMS was replaced"),
+    ("sms", "removed"): _("a phone for codes by SMS was removed"),
+    ("backup_code", "enrolled"): _("backup codes were added"),
+    ("backup_code", "regenerated"): _("backup codes were replaced by new ones"),
+    ("backup_code", "removed"): _("backup codes were removed"),
+    ("all", "removed"): _("all second factors were removed"),
 }
 
 
@@ -39,8 +43,7 @@ def mail_factor_change(realm: Realm, user: Account, *, change: str, kind: str, b
     A change `by_admin` shows no network address: it would be the admin's, and the audit trail has it.
     """
     facts = {
-        "what": KINDS[kind],
-        "done": CHANGES[change],
+        "event": EVENTS[kind, "removed" if change == "reset" else change],
         "issuer": issuer_of(realm, user),
         "at": now(),
         "by_admin": by_admin,

@@ -9,23 +9,42 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from email.headerregistry import Address
+from email.utils import parseaddr
 from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.core.mail import EmailMessage
-from django.db import connections, transaction
+from django.core.mail import EmailMultiAlternatives
+from django.db import DatabaseError, connections, transaction
 from django.template.loader import render_to_string
+from django.utils import translation
+from django.utils.translation import gettext_lazy as _
 
 from identity_platform.api import ratelimit
+from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import Origin, current_origin, set_origin
 from identity_platform.crypto import hash_token
-from tenants.context import current_tenant
+from tenants.context import current_tenant, in_tenant
+from tenants.states import Purpose
 from tenants.target import TENANT_ALIAS
+from userflow.branding.colors import DARK, LIGHT, accent
+from userflow.branding.models import Branding
+from userflow.branding.reading import find_branding, text_of
+from userflow.branding.texts import FOOTER, LANGUAGES, accepted_codes, known_language
 from userflow.errors import MailBusy, TooManyFromAddress
 
 log = structlog.get_logger("identity.mail")
 
+PLATFORM = "Identity platform"
+# What the buttons of mails say; the link is below them.
+BUTTONS = {
+    "admin_email_proof": _("Verify e-mail address"),
+    "email_changed": _("Keep this address"),
+    "email_proof": _("Verify e-mail address"),
+    "invitation": _("Accept invitation"),
+    "password_reset": _("Set a new password"),
+}
 MOST_WAITING = 1000
 SENDERS = 2
 _senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="mail")
@@ -80,26 +99,97 @@ def link(page: object, token: str) -> dict[str, object]:
     return {"link": f"{page}#token={token}", "token": token}
 
 
-def send(template: str, *, to: str, facts: Mapping[str, object]) -> None:
-    """Send templates/email/`template`.txt to one recipient now. Errors are logged, never raised."""
-    subject = render_to_string(f"email/{template}.subject.txt", facts).strip()
-    text = render_to_string(f"email/{template}.txt", facts)
+def send(template: str, *, to: str, facts: Mapping[str, object], tenant_id: UUID | None = None) -> None:
+    """Send templates/email/`template`.txt to one recipient now, as text and HTML. Errors are logged, never raised.
+
+    A mail to an end user of the tenant `tenant_id` has its branding and a language that the user reads; others are in English.
+    """
+    branding = _branding_of(tenant_id)
+    sender, language = str(settings.DEFAULT_FROM_EMAIL), LANGUAGES[0]
+    if tenant_id is not None:
+        facts = {**facts, "issuer": branding.name or facts["issuer"]}
+        sender, language = _sender(branding.sender_name or str(facts["issuer"])), _language(branding)
+    with translation.override(language):
+        subject = " ".join(render_to_string(f"email/{template}.subject.txt", facts).split())
+        text = render_to_string(f"email/{template}.txt", facts).strip()
+        footer = text_of(branding, FOOTER, language)
+        html = _html(template, subject, text, footer, facts, branding)
+    plain = f"{text}\n\n-- \n{footer}\n" if footer else f"{text}\n"
     # Prevents automatic replies (RFC 3834 section 5).
-    message = EmailMessage(" ".join(subject.split()), text, to=[to], headers={"Auto-Submitted": "auto-generated"})
+    headers = {"Auto-Submitted": "auto-generated"}
+    message = EmailMultiAlternatives(subject, plain, sender, to=[to], headers=headers)
+    message.attach_alternative(html, "text/html")
     try:
         message.send()
     except OSError as problem:  # smtplib's errors are OSErrors
         log.warning("mail_not_sent", template=template, kind=type(problem).__name__)
 
 
-def tell(template: str, *, to: str, facts: Mapping[str, object], after: str, tenant_id: UUID | None = None) -> None:
+def _branding_of(tenant_id: UUID | None) -> Branding:
+    if tenant_id is None:
+        return Branding()
+    try:
+        with in_tenant(tenant_id, Purpose.READ):
+            return find_branding()
+    except (ApiError, DatabaseError):
+        # The mail is more important than its looks.
+        return Branding()
+
+
+def _language(branding: Branding) -> str:
+    """Return the language of the page that has caused the mail, else the tenant's, else that of the request."""
+    origin = current_origin()
+    return (
+        origin.language or branding.language or known_language(accepted_codes(origin.accept_language)) or LANGUAGES[0]
+    )
+
+
+def _sender(name: str) -> str:
+    """Return the platform's address with the tenant's name. Line breaks in it would begin another header."""
+    _, address = parseaddr(str(settings.DEFAULT_FROM_EMAIL))
+    return str(Address(" ".join(name.split()), addr_spec=address))
+
+
+def _html(template: str, subject: str, text: str, footer: str, facts: Mapping[str, object], branding: Branding) -> str:
+    """Return the text as HTML: a link on a line of its own becomes a button, a code is easy to select."""
+    secrets = {str(facts[name]) for name in ("token", "code") if facts.get(name)}
+    values = {
+        "language": translation.get_language(),
+        "subject": subject,
+        "issuer": facts.get("issuer") or facts.get("tenant") or PLATFORM,
+        "paragraphs": [(part, _kind(part, facts, secrets)) for part in map(str.strip, text.split("\n\n")) if part],
+        "button": BUTTONS.get(template, ""),
+        "footer": footer,
+        "light": accent(branding.color_light, LIGHT),
+        "dark": accent(branding.color_dark, DARK),
+    }
+    return render_to_string("email/layout.html", values)
+
+
+def _kind(paragraph: str, facts: Mapping[str, object], secrets: set[str]) -> str:
+    if paragraph == facts.get("link"):
+        return "link"
+    return "secret" if paragraph in secrets else "text"
+
+
+def tell(
+    template: str,
+    *,
+    to: str,
+    facts: Mapping[str, object],
+    after: str,
+    tenant_id: UUID | None = None,
+    to_admin: bool = False,
+) -> None:
     """Send once the running transaction of the alias `after` is committed; a mail that cannot be sent is only logged.
 
     Mails of one kind to one address are limited by LIMITS["mail"]: addresses may be unverified, so repeated changes could
-    otherwise flood other people with mail. `tenant_id` is the tenant in whose name the platform sends.
+    otherwise flood other people with mail. `tenant_id` is the tenant in whose name the platform sends. A mail after a
+    tenant's transaction goes to an end user unless it is `to_admin`.
     """
     # Counted per tenant: a user of another tenant with the same address must not use up the limit.
     place = current_tenant().tenant_id if after == TENANT_ALIAS else tenant_id or "platform"
+    end_users_tenant = current_tenant().tenant_id if after == TENANT_ALIAS and not to_admin else None
 
     def work() -> None:
         most, seconds = settings.LIMITS["mail"]
@@ -107,7 +197,7 @@ def tell(template: str, *, to: str, facts: Mapping[str, object], after: str, ten
         if ratelimit.count(group="mail", key=key, limit=most, period=seconds).limited:
             log.warning("mail_held_back", template=template)
             return
-        send(template, to=to, facts=facts)
+        send(template, to=to, facts=facts, tenant_id=end_users_tenant)
 
     def hand_over() -> None:
         try:

@@ -55,6 +55,7 @@ class ApiMiddleware:
                 address=client_address(request.META, settings.TRUSTED_PROXY_HOPS),
                 request_id=request_id,
                 address_is_own=is_callers_own(request.META, settings.TRUSTED_PROXY_HOPS),
+                accept_language=request.META.get("HTTP_ACCEPT_LANGUAGE", ""),
             )
         )
         statement_timeout.limit(

@@ -20,6 +20,9 @@ class Origin:
     actor_tenant_id: UUID | None = None
     # False where `address` may be that of a proxy: many callers would share it.
     address_is_own: bool = True
+    # For mails that the call causes: the language of the page that the caller reads, and what the caller's client prefers.
+    language: str = ""
+    accept_language: str = ""
 
 
 _origin: ContextVar[Origin] = ContextVar("origin", default=Origin())
@@ -53,3 +56,8 @@ def set_tenant(tenant_id: UUID, client_id: UUID | None = None) -> None:
     """Set the tenant and the application of the request, unless they are set already."""
     known = _origin.get()
     _origin.set(replace(known, tenant_id=known.tenant_id or tenant_id, client_id=known.client_id or client_id))
+
+
+def set_language(language: str) -> None:
+    """Set the language of the page that the caller reads."""
+    _origin.set(replace(_origin.get(), language=language))

@@ -17,6 +17,7 @@ from django.views import View
 
 from identity_platform.api.errors import ApiError, MethodNotAllowed
 from identity_platform.api.handlers import as_api_error, note_rejection
+from identity_platform.audit.origin import set_language
 from openid import browser
 from openid.pages import errors
 from openid.pages.brand import brand_of
@@ -72,7 +73,9 @@ class Page(View):
         self.lacks_cookies = is_foreign_form and held is None and self.session_cookie is None
         self._read = self.steps = read_steps(request, self.tenant)
         # Until `dispatch` restores the language that was active before.
-        translation.activate(language_of(request, ui_locales=self.ui_locales))
+        language = language_of(request, ui_locales=self.ui_locales)
+        translation.activate(language)
+        set_language(language)
         if request.method == "POST":
             self._check_form(request)
         response = self._answer(request, **kwargs)

@@ -17,10 +17,11 @@ class Theme(NamedTuple):
     on_accent: str
     # Hovered links and buttons become darker on light surfaces, and lighter on dark ones.
     towards: str
+    default: str
 
 
-LIGHT: Final = Theme("light", "#f4f5f7", "#ffffff", "#ffffff", "#000000")
-DARK: Final = Theme("dark", "#0f1216", "#191d23", "#0f1216", "#ffffff")
+LIGHT: Final = Theme("light", "#f4f5f7", "#ffffff", "#ffffff", "#000000", "#1d4fd7")
+DARK: Final = Theme("dark", "#0f1216", "#191d23", "#0f1216", "#ffffff", "#9db8ff")
 
 
 def contrast(one: str, other: str) -> float:
@@ -43,6 +44,11 @@ def problem_of(color: str, theme: Theme) -> str:
         f"The contrast with the {theme.name} surface {surface} is {shown:.2f}:1. Choose a {_other(theme)} color with at"
         f" least {LEAST_CONTRAST}:1."
     )
+
+
+def accent(color: str, theme: Theme) -> str:
+    """Return a stored color if it is one that the theme can have, else the default."""
+    return color if color and not problem_of(color, theme) else theme.default
 
 
 def declarations(color: str, theme: Theme) -> str:

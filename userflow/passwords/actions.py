@@ -201,6 +201,7 @@ def _send_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None)
             # Chosen by an admin; end users choose their own names and could write a message there.
             "username": user.username if isinstance(user, AdminUser) else "",
         },
+        tenant_id=tenant_id if realm is END_USERS else None,
     )
 
 

@@ -239,4 +239,4 @@ def notify_admins(endpoint_id: UUID, reason: str) -> None:
     }
     admins = AdminUser.objects.filter(tenant_id=tenant.tenant_id, active=True, roles__name=TENANT_ADMIN)
     for address in admins.order_by("pk").values_list("email", flat=True)[:MOST_RECIPIENTS]:
-        mail.tell("webhook_disabled", to=address, facts=facts, after=TENANT_ALIAS)
+        mail.tell("webhook_disabled", to=address, facts=facts, after=TENANT_ALIAS, to_admin=True)

@@ -3,7 +3,7 @@
 import ast
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,8 @@ from userflow.errors import LastActiveUser, WeakPassword
 
 ROOT: Final = Path(__file__).parents[3]
 TRANSLATED: Final = LANGUAGES[1:]
+# The hosted pages' catalogues, and those of mails.
+APPS: Final = ("openid", "userflow")
 SIGN_IN: Final = {"en": "Sign in", "de": "Anmelden", "fr": "Se connecter", "es": "Iniciar sesión"}
 _STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
 _CALL = re.compile(rf"\b(?:_|n?gettext(?:_lazy)?)\(\s*((?:u?{_STRING}\s*,?\s*)+)")
@@ -31,16 +33,16 @@ _ENTRY = re.compile(rf"^(msgid|msgid_plural|msgstr|msgstr\[[0-9]\]) ({_STRING}(?
 SHOWN: Final = (TooManyPasskeys, RequestExpired, UserCodeUnknown, AccountDeletionOff, LastActiveUser)
 
 
-def catalog(language: str) -> Path:
+def catalog(app: str, language: str) -> Path:
     """Return the path of a catalogue, without suffix."""
-    return ROOT / "openid/locale" / language / "LC_MESSAGES/django"
+    return ROOT / app / "locale" / language / "LC_MESSAGES/django"
 
 
-def source_entries(language: str) -> dict[str, str]:
+def source_entries(app: str, language: str) -> dict[str, str]:
     """Read a .po file; plural forms are joined by NUL, as in a .mo file."""
     entries: dict[str, str] = {}
     key = ""
-    for kind, literal in _ENTRY.findall(catalog(language).with_suffix(".po").read_text()):
+    for kind, literal in _ENTRY.findall(catalog(app, language).with_suffix(".po").read_text()):
         text = ast.literal_eval(f"({literal})")
         if kind == "msgid":
             assert text not in entries
@@ -52,9 +54,9 @@ def source_entries(language: str) -> dict[str, str]:
     return entries
 
 
-def compiled_entries(language: str) -> dict[str, str]:
+def compiled_entries(app: str, language: str) -> dict[str, str]:
     """Read a .mo file (GNU gettext manual, section 10.3)."""
-    data = catalog(language).with_suffix(".mo").read_bytes()
+    data = catalog(app, language).with_suffix(".mo").read_bytes()
     magic, _revision, count, keys, values = struct.unpack_from("<5I", data)
     assert magic == 0x950412DE
 
@@ -66,9 +68,19 @@ def compiled_entries(language: str) -> dict[str, str]:
 
 
 def messages_of_pages() -> set[str]:
-    """Return the messages of code and templates."""
-    code = [path.read_text() for path in (ROOT / "openid").rglob("*.py")]
-    templates = [templatize(path.read_text()) for path in (ROOT / "templates/openid").rglob("*.html")]
+    """Return the messages of the hosted pages, in code and templates."""
+    return messages_of((ROOT / "openid").rglob("*.py"), (ROOT / "templates/openid").rglob("*.html"))
+
+
+def messages_of_mails() -> set[str]:
+    """Return the messages of mails, in code and templates."""
+    return messages_of((ROOT / "userflow/mail.py", ROOT / "mfa/notices.py"), (ROOT / "templates/email").iterdir())
+
+
+def messages_of(code_files: Iterable[Path], template_files: Iterable[Path]) -> set[str]:
+    """Return the messages of these files; plural forms are joined by NUL."""
+    code = [path.read_text() for path in code_files]
+    templates = [templatize(path.read_text()) for path in template_files]
     found = [ast.literal_eval(f"[{literals}]") for text in (*code, *templates) for literals in _CALL.findall(text)]
     return {"\0".join(texts) for texts in found}
 
@@ -93,13 +105,14 @@ def only_message(error: ApiError) -> str:
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
-def test_compiled_catalog_equals_its_source(language: str) -> None:
-    assert compiled_entries(language) == source_entries(language)
+@pytest.mark.parametrize("app", APPS)
+def test_compiled_catalog_equals_its_source(app: str, language: str) -> None:
+    assert compiled_entries(app, language) == source_entries(app, language)
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
 def test_catalog_has_exactly_the_messages_of_the_pages(language: str) -> None:
-    entries = source_entries(language)
+    entries = source_entries("openid", language)
     assert f"Language: {language}\n" in entries.pop("")
     messages = messages_of_pages()
     assert len(messages) > 150
@@ -108,8 +121,18 @@ def test_catalog_has_exactly_the_messages_of_the_pages(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
-def test_translations_keep_placeholders(language: str) -> None:
-    for message, translation in source_entries(language).items():
+def test_catalog_has_exactly_the_messages_of_the_mails(language: str) -> None:
+    entries = source_entries("userflow", language)
+    assert f"Language: {language}\n" in entries.pop("")
+    assert len(entries) > 50
+    assert set(entries) == messages_of_mails()
+    assert all(entries.values())
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+@pytest.mark.parametrize("app", APPS)
+def test_translations_keep_placeholders(app: str, language: str) -> None:
+    for message, translation in source_entries(app, language).items():
         wanted = [sorted(_PLACEHOLDER.findall(text)) for text in message.split("\0")]
         assert [sorted(_PLACEHOLDER.findall(text)) for text in translation.split("\0")] == wanted, message
 

@@ -1,0 +1,149 @@
+"""Mails to end users: their language, the tenant's branding, text and HTML."""
+
+import re
+from collections.abc import Callable
+from email import message_from_bytes, policy
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from tests.openid.pages.visitor import Visitor, begin
+from tests.userflow.invitations.test_invitations import invite
+from tests.userflow.mailbox import code_in, mails_to
+from tests.userflow.tenants.test_branding import EVERYTHING, path_of
+from tests.world import Api, TestTenant
+from userflow import mail
+
+RESET = {
+    "en": "set a new password",
+    "de": "Legen Sie ein neues Passwort fest",
+    "fr": "définissez un nouveau mot de passe",
+    "es": "establezca una contraseña nueva",
+}
+
+
+ADDRESS = settings.DEFAULT_FROM_EMAIL.partition("<")[2].rstrip(">")
+
+
+def sender_of(sent: Any) -> tuple[str, str]:
+    """Return name and address of the sender, as a mail program reads them."""
+    header: Any = message_from_bytes(sent.message().as_bytes(), policy=policy.default)["From"]
+    (address,) = header.addresses
+    return address.display_name, address.addr_spec
+
+
+def html_of(sent: Any) -> str:
+    ((content, kind),) = sent.alternatives
+    assert kind == "text/html"
+    return str(content)
+
+
+def forgot(tenant: TestTenant, email: str, **headers: str) -> Any:
+    """Request a new password over the API; return the mail."""
+    body = {"email": email, "tenant_id": str(tenant.id)}
+    assert Api().post("/uflow/auth/enduser/password/forgot", body, headers=headers).status_code == 200
+    return reset_mail(email)
+
+
+def reset_mail(email: str) -> Any:
+    """Return the mail with the link. The one that verifies the address may be sent after it."""
+    (sent,) = (sent for sent in mails_to(email) if "#realm=enduser&token=" in sent.body)
+    return sent
+
+
+def brand(tenant: TestTenant, **changes: Any) -> None:
+    assert tenant.api.patch(path_of(tenant), changes).status_code == 200
+
+
+@pytest.fixture
+def branded(new_tenant: Callable[[], TestTenant]) -> TestTenant:
+    """Return a tenant with everything set; its language is German."""
+    tenant = new_tenant()
+    brand(tenant, **EVERYTHING)
+    return tenant
+
+
+@pytest.mark.parametrize("language", list(RESET))
+def test_mail_is_in_the_language_of_the_request(tenant: TestTenant, language: str) -> None:
+    person = tenant.register()
+    sent = forgot(tenant, person.email, Accept_Language=f"pt, {language}-XX;q=0.9, it;q=0.8")
+    assert RESET[language] in sent.subject
+    assert f'<html lang="{language}">' in html_of(sent)
+
+
+def test_language_of_tenant_comes_before_the_request(branded: TestTenant) -> None:
+    person = branded.register()
+    assert RESET["de"] in forgot(branded, person.email, Accept_Language="fr").subject
+
+
+def test_language_of_page_comes_before_the_tenant(branded: TestTenant) -> None:
+    person, visitor = branded.register(), Visitor(branded)
+    begin(visitor, ui_locales="es")
+    visitor.opens(f"forgot?{visitor.page.request['QUERY_STRING']}")
+    visitor.sends(email=person.email)
+    assert RESET["es"] in reset_mail(person.email).subject
+
+
+def test_mail_has_the_name_sender_and_footer_of_tenant(branded: TestTenant) -> None:
+    sent = forgot(branded, branded.register().email)
+    assert sent.subject == "Acme Books: Legen Sie ein neues Passwort fest"
+    assert sender_of(sent) == ("Acme “Books” Team", ADDRESS)
+    assert sent.body.endswith("\n\n-- \nAcme GmbH\nMusterweg 1\n")
+    html = html_of(sent)
+    assert "Acme GmbH<br>Musterweg 1" in html
+    assert "background:#7a1fa2" in html
+
+
+def test_html_says_what_the_text_says(branded: TestTenant) -> None:
+    brand(branded, language="en")
+    sent = forgot(branded, branded.register().email)
+    html = html_of(sent)
+    (link,) = re.findall(r"^https?://\S+$", sent.body, re.MULTILINE)
+    assert f'<a class="button" href="{link.replace("&", "&amp;")}"' in html
+    assert ">Set a new password</a>" in html
+    words = " ".join(re.sub(r"<[^>]+>", " ", html.partition("<body")[2]).split())
+    for sentence in ("If that was you, open this link within", "Each works once. If it was not you"):
+        assert sentence in words
+        assert sentence in sent.body
+    for outside in ("<img", "<script", "<link", "url(", "@import", "<table"):
+        assert outside not in html
+
+
+def test_markup_in_names_is_shown_as_text(branded: TestTenant) -> None:
+    markup = "<b>Acme</b> & {{ token }}"
+    brand(branded, name=markup, sender_name='"Evil" <a@example.com>, b', texts={"de": {"mail_footer": markup}})
+    sent = forgot(branded, branded.register().email)
+    assert markup in sent.subject
+    assert "<b>" not in html_of(sent)
+    assert html_of(sent).count("&lt;b&gt;Acme&lt;/b&gt; &amp; {{ token }}") == 5
+    assert sender_of(sent) == ('"Evil" <a@example.com>, b', ADDRESS)
+
+
+def test_code_of_mail_stands_alone(tenant: TestTenant) -> None:
+    person = tenant.register()
+    assert (
+        Api().post("/uflow/user/email/resend", {"tenant_id": str(tenant.id), "email": person.email}).status_code == 200
+    )
+    sent = mails_to(person.email)[-1]
+    assert sent.subject.endswith("verify your e-mail address")
+    assert f"\n\n{code_in(sent)}\n\n" in sent.body
+    assert f">{code_in(sent)}</p>" in html_of(sent)
+    assert "Verify e-mail address</a>" in html_of(sent)
+
+
+def test_mails_to_admins_are_in_english_without_branding(branded: TestTenant) -> None:
+    sent = invite(branded, "admin", roles=["auditor"])
+    (told,) = mails_to(sent["email"])
+    assert told.subject.startswith("You are invited to")
+    assert told.from_email == settings.DEFAULT_FROM_EMAIL
+    assert '<html lang="en">' in html_of(told)
+    guest = invite(branded, "end_user")
+    assert mails_to(guest["email"])[-1].subject == "Sie sind zu Acme Books eingeladen"
+
+
+def test_mail_of_suspended_tenant_is_sent_without_branding(branded: TestTenant, operator: Api) -> None:
+    operator.patch(f"/uflow/admin/tenants/{branded.id}", {"status": "suspended"})
+    mail.send("email_verified", to="someone@example.com", facts={"issuer": "Acme"}, tenant_id=branded.id)
+    (sent,) = mails_to("someone@example.com")
+    assert sent.subject == "Acme: your address is verified"
