@@ -133,6 +133,38 @@ def test_client_sets_lifetime_of_access_tokens(tenant: TestTenant, user: User) -
     assert application(tenant, user, access_token_seconds=120).tokens()["expires_in"] == 120
 
 
+def test_tenant_shortens_access_tokens_of_clients(tenant: TestTenant, user: User) -> None:
+    app = application(tenant, user, access_token_seconds=600)
+    tokens = app.tokens()
+    assert tokens["expires_in"] == 600
+    path = f"/uflow/admin/tenants/{tenant.id}/settings"
+    assert tenant.api.patch(path, {"settings": {"access_token_seconds": 300}}).status_code == 200
+    try:
+        assert app.tokens()["expires_in"] == 300
+        refreshed = app.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"]).json()
+        assert refreshed["expires_in"] == 300
+    finally:
+        tenant.api.patch(path, {"settings": {"access_token_seconds": None}})
+
+
+def test_refresh_returns_id_token_of_the_same_sign_in(tenant: TestTenant, user: User) -> None:
+    app = application(tenant, user, id_token_signed_response_alg="RS256")
+    tokens = app.tokens(scope="openid email")
+    first = claims_of(app, tokens["id_token"], app.client["client_id"])
+    refreshed = app.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"]).json()
+    again = claims_of(app, refreshed["id_token"], app.client["client_id"])
+    same = ("iss", "sub", "aud", "azp", "auth_time", "acr", "amr", "sid")
+    assert [again[name] for name in same] == [first[name] for name in same]
+    assert "nonce" not in again
+    assert jwt.get_unverified_header(refreshed["id_token"])["alg"] == "RS256"
+
+
+def test_refresh_without_openid_returns_no_id_token(app: Application) -> None:
+    tokens = app.tokens(scope="openid email")
+    sent = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"], "scope": "email"}
+    assert "id_token" not in app.token(**sent).json()
+
+
 def test_code_flow_needs_few_statements(app: Application) -> None:
     app.tokens()
     with capture_statements() as authorizing:

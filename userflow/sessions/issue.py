@@ -188,7 +188,10 @@ def access_token(
 ) -> tuple[str, int]:
     """Return an access token of a session that expires at `ends` unless it is used, and the token's lifetime in seconds."""
     grant = subject.grant
-    longest = (grant.access_token_seconds if grant else None) or access_token_seconds(tenant)
+    longest = access_token_seconds(tenant)
+    if grant is not None and grant.access_token_seconds is not None:
+        # The tenant may have shortened its own setting since.
+        longest = min(longest, grant.access_token_seconds)
     seconds = min(longest, max(1, round((ends - now()).total_seconds())))
     access = _stamped(AccessToken(), subject, seconds, tenant)
     access["sid"] = str(session_id)
