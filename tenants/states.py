@@ -27,12 +27,14 @@ class Purpose(StrEnum):
     INSPECT = "inspect"
     # Operators edit, deactivate and erase users of a suspended tenant.
     EDIT_USERS = "edit_users"
+    # Applications are told that the sessions of their users have ended.
+    SIGN_OUT = "sign_out"
 
 
 ALLOWED: Final[dict[State, frozenset[Purpose]]] = {
     State.PROVISIONING: frozenset(),
     State.ACTIVE: frozenset(Purpose),
-    State.SUSPENDED: frozenset({Purpose.INSPECT, Purpose.EDIT_USERS}),
+    State.SUSPENDED: frozenset({Purpose.INSPECT, Purpose.EDIT_USERS, Purpose.SIGN_OUT}),
     # During a migration writes would wait for locks; during a move they would be lost. Reads stay correct.
     State.MIGRATING: frozenset({Purpose.READ, Purpose.INSPECT}),
     State.MOVING: frozenset({Purpose.READ, Purpose.INSPECT}),

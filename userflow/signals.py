@@ -19,11 +19,6 @@ end_user_activity_set: Final = Signal()
 # what it holds of the user and returns its model and the ids of the rows that are gone.
 end_user_erasing: Final = Signal()
 
-# Sessions that OpenID Connect had opened for applications have ended. Sent with `sessions`
-# (`userflow.sessions.ending.EndedSession`) in the transaction that ends them, in the tenant. The receiver queues the logout
-# tokens.
-application_sessions_ended: Final = Signal()
-
 # A client was deactivated, or is about to be activated again. Sent with `client_id`, in the tenant, after the sessions of
 # its users have ended. The receiver deletes what would still open one.
 client_sessions_ended: Final = Signal()

@@ -1,27 +1,38 @@
 """One client of the chosen tenant: the record, and the pages that change it. A secret is shown once."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
 from uuid import UUID
 
+from django.db import InterfaceError, OperationalError
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
+from console.frame import labels
 from console.frame.access import Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView, SecretView
-from console.frame.records import NOTHING, Button, Cell, Text, Tone, buttons_to, moment, record_page
+from console.frame.records import NOTHING, Button, Cell, Table, Text, Tone, buttons_to, moment, mono, record_page
 from console.frame.scope import tenant_at
+from console.frame.tenant_pages import reading_purpose
 from console.platform.client_configuration import configuration_of
 from console.platform.forms import ClientChangesForm, ClientForm, OverlapForm
+from console.platform.webhooks import DELIVERY_TONES
+from identity_platform.api.errors import ApiError
 from identity_platform.api.views import Arguments
 from tenants.issuers import issuer_at
 from userflow.accounts.grant_types import grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients import actions
+from userflow.events.models import DEAD, PENDING, WebhookMessage
 from userflow.sessions.assurance import Action
 from userflow.sessions.client_authentication import NONE
+from userflow.webhooks.logout_tokens import list_deliveries, retry_deliveries
 
+LOGOUTS_SHOWN: Final = 20
 LIST = "admin:userflow_client_changelist"
 PAGE = "admin:userflow_client_change"
 
@@ -63,8 +74,36 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         facts=facts,
         buttons=_buttons(staff_at(request), client),
         back=reverse(LIST),
+        tables=[_logout_tokens(request, client)] if client.backchannel_logout_uri else [],
         configuration=configuration_of(client, issuer_at(tenant_at(request).slug)),
         template="console/platform/client.html",
+    )
+
+
+def _logout_tokens(request: HttpRequest, client: Client) -> Table:
+    """The latest logout tokens; empty while the tenant's database cannot be read, for example during a move."""
+    rows: Sequence[WebhookMessage] = ()
+    with suppress(ApiError, OperationalError, InterfaceError):
+        rows = list_deliveries(
+            tenant_id=client.tenant_id, client_id=client.pk, limit=LOGOUTS_SHOWN, purpose=reading_purpose(request)
+        )
+    retry = buttons_to("client", client.pk, logouts=_("Retry")) if staff_at(request).may("clients:write") else []
+    return Table(
+        title=_("Logout tokens"),
+        headers=(_("When"), _("User"), _("State"), _("Attempts"), _("Last response"), _("Next attempt")),
+        rows=[
+            (
+                row.created_at,
+                mono(row.subject_id),
+                Cell(labels.state(row.status), tone=DELIVERY_TONES[row.status]),
+                row.attempts,
+                f"{row.last_status or ''} {row.last_error}".strip(),
+                row.next_attempt_at if row.status == PENDING else None,
+            )
+            for row in rows
+        ],
+        buttons=retry if any(row.status in (PENDING, DEAD) for row in rows) else (),
+        empty=_("No logout token has been sent yet. One is sent when a user's session ends."),
     )
 
 
@@ -161,6 +200,20 @@ class Deactivate(ClientConfirmView):
             tenant_id=self.row.tenant_id, client_id=self.row.pk, by=self.staff.principal, active=False
         )
         return _("The client is deactivated.")
+
+
+class RetryLogouts(ClientConfirmView):
+    """Send the logout tokens again that the application has not taken."""
+
+    title = _("Retry the logout tokens of %(name)s")
+    text = _("Dead and pending logout tokens are signed again and sent to the present logout address.")
+    submit = _("Retry")
+    dangerous = False
+
+    def act(self, form: Form) -> Text:
+        number = retry_deliveries(tenant_id=self.row.tenant_id, client_id=self.row.pk)
+        report = ngettext("%(number)d logout token is sent again.", "%(number)d logout tokens are sent again.", number)
+        return report % {"number": number}
 
 
 class RotateSecret(SecretView[Client], ClientConfirmView):

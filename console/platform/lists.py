@@ -169,6 +169,7 @@ class ClientAdmin(ChosenTenantModelAdmin):
             ("client_edit", "edit", clients.EditClient.as_view()),
             ("client_activate", "activate", clients.Activate.as_view()),
             ("client_deactivate", "deactivate", clients.Deactivate.as_view()),
+            ("client_logouts", "logouts", clients.RetryLogouts.as_view()),
             ("client_rotate", "rotate", clients.RotateSecret.as_view()),
         ),
     )

@@ -24,7 +24,7 @@ LIST: Final = "admin:webhooks"
 PAGE: Final = "admin:webhook"
 SHOWN: Final = 50
 FILTERS: Final = (("", _("All")), (DEAD, _("Dead letters")), (PENDING, _("Pending")))
-_TONES = {PENDING: Tone.PLAIN, DELIVERED: Tone.GOOD, DEAD: Tone.BAD}
+DELIVERY_TONES = {PENDING: Tone.PLAIN, DELIVERED: Tone.GOOD, DEAD: Tone.BAD}
 
 
 def _find(request: HttpRequest, endpoint_id: UUID) -> WebhookEndpoint:
@@ -111,7 +111,7 @@ def _message(row: Context) -> tuple[object, ...]:
     return (
         row["created_at"],
         row["event"],
-        Cell(labels.state(status), tone=_TONES[status]),
+        Cell(labels.state(status), tone=DELIVERY_TONES[status]),
         row["attempts"],
         f"{row['last_status'] or ''} {row['last_error']}".strip(),
         row["next_attempt_at"] if status == PENDING else None,

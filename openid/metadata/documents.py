@@ -37,6 +37,8 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
         "device_authorization_endpoint": f"{root}/device_authorization",
         "userinfo_endpoint": f"{root}/userinfo",
         "end_session_endpoint": f"{root}/logout",
+        "backchannel_logout_supported": True,
+        "backchannel_logout_session_supported": True,
         "revocation_endpoint": f"{root}/revoke",
         "introspection_endpoint": f"{root}/introspect",
         "jwks_uri": f"{root}/jwks",

@@ -17,6 +17,8 @@ class ProviderMetadataOut(serializers.Serializer[object]):
     device_authorization_endpoint = serializers.CharField()
     userinfo_endpoint = serializers.CharField()
     end_session_endpoint = serializers.CharField()
+    backchannel_logout_supported = serializers.BooleanField()
+    backchannel_logout_session_supported = serializers.BooleanField()
     revocation_endpoint = serializers.CharField()
     introspection_endpoint = serializers.CharField()
     jwks_uri = serializers.CharField()

@@ -56,6 +56,7 @@ def open_application(
         dpop_jkt=dpop_jkt,
         offline=_is_offline(granted, client),
         device=granted.device,
+        backchannel_logout=bool(client.backchannel_logout_uri),
     )
     if resources:
         # Not saved: a later refresh may ask for all audiences again (RFC 8707 section 2.2).

@@ -175,6 +175,7 @@ PAGES: dict[str, Page] = {
     "client_edit": _client("clients:write"),
     "client_activate": _client("clients:write"),
     "client_deactivate": _client("clients:write"),
+    "client_logouts": _client("clients:write"),
     "client_rotate": _client("clients:write"),
     # Admin users, their invitations and roles.
     "userflow_adminuser_changelist": Page("admins:read"),

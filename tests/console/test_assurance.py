@@ -62,6 +62,7 @@ OUTSIDE_THE_TABLE = {
     "credential_expiry": REGISTRY,
     "credential_delete": REGISTRY,
     "client_activate": RANK_ONLY,
+    "client_logouts": RANK_ONLY,
     "admin_activate": RANK_ONLY,
     "server_change": RANK_ONLY,
     "audit_export": "The table has no row for the audit log; the export is itself audited.",

@@ -14,6 +14,7 @@ from django.utils.timezone import now
 from tenants.models import TenantModel
 from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.session_policy import AAL1
+from userflow.events import logouts
 
 # For how long a session that is over is still shown in lists and known to a replayed refresh token.
 SESSION_KEPT = timedelta(days=30)
@@ -85,11 +86,18 @@ class EndUserSession(Session, TenantModel):
     userinfo_claims: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
     # Thumbprint of the key that the tokens are bound to (RFC 9449 section 6.1).
     dpop_jkt = models.CharField(max_length=43, blank=True, default="", db_default="")
+    # The application gets a logout token when the session ends.
+    backchannel_logout = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         indexes = [
             models.Index(fields=["user", "-created_at"], name="end_user_session_user"),
             models.Index(fields=["expires_at"], name="end_user_session_expiry"),
+            models.Index(
+                fields=["client_id"],
+                condition=models.Q(backchannel_logout=True, ended_at=None),
+                name="end_user_session_logout",
+            ),
         ]
 
     @classmethod
@@ -100,7 +108,8 @@ class EndUserSession(Session, TenantModel):
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:
-        """After a restore every user signs in again."""
+        """After a restore every user signs in again, also at applications that keep a session of their own."""
+        logouts.write(logouts.of_sessions(cls._base_manager.filter(expires_at__gte=moment)))
         cls._base_manager.filter(ended_at=None).update(ended_at=moment, end_reason="restored")
 
 

@@ -19,7 +19,7 @@ from identity_platform.crypto import hash_token, new_token
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended
-from tenants.models import Tenant
+from tenants.models import Tenant, WebhookTenant
 from tenants.states import Purpose
 from userflow import signals
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client, Role
@@ -27,6 +27,7 @@ from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import lacking
 from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
 from userflow.clients.registration import becomes_first_party, check_metadata, is_like_a_secret
 from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
 from userflow.sessions.assurance import Action, require_assurance
@@ -100,6 +101,7 @@ def create_client(
     client.secret_digest = hash_token(secret) if secret else None
     with transaction.atomic():
         client.save(force_insert=True)
+        _list_for_delivery(client)
         _record("client.created", client, {"type": type, "scopes": client.scopes})
     return client, secret
 
@@ -133,8 +135,11 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         check_metadata(client, before)
         secrets = () if has_secret(client) else _drop_secrets(client)
         client.save(update_fields=[*changes, *secrets, "updated_at"])
+        _list_for_delivery(client)
         if changes:
             _record("client.updated", client, {"changed": sorted(changes)})
+    if bool(before.backchannel_logout_uri) != bool(client.backchannel_logout_uri):
+        _set_logout_of_sessions(client)
     if active is not None and active != client.active:
         return set_client_active(tenant_id=tenant_id, client_id=client_id, by=by, active=active)
     return client
@@ -175,6 +180,22 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
         with suppress(TenantSuspended, Unavailable, OperationalError, InterfaceError):
             _end_users_sessions(tenant_id, client_id)
     return client
+
+
+def _list_for_delivery(client: Client) -> None:
+    """List the tenant among those that a deliverer looks after. Call it in the transaction of the client."""
+    if client.backchannel_logout_uri:
+        WebhookTenant.objects.update_or_create(tenant_id=client.tenant_id, defaults={"touched_at": now()})
+
+
+def _set_logout_of_sessions(client: Client) -> None:
+    """Let the open sessions of OpenID Connect follow the client's new logout address, or its removal.
+
+    A session that was opened with the client as it was before, at the same moment, ends without a logout token.
+    """
+    with suppress(TenantSuspended, Unavailable, OperationalError, InterfaceError), in_tenant(client.tenant_id):
+        sessions = EndUserSession._default_manager.filter(client_id=client.pk, ended_at=None)
+        sessions.exclude(audiences=[]).update(backchannel_logout=bool(client.backchannel_logout_uri))
 
 
 def _end_users_sessions(tenant_id: UUID, client_id: UUID) -> None:

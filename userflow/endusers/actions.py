@@ -24,6 +24,7 @@ from userflow.accounts.models import DEFAULT_ROLE, Client, EndUser, Role, RoleBi
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
 from userflow.credentials import attempts, passwords, tickets
 from userflow.credentials import email_verification as proofs
 from userflow.credentials import unused_registrations as yielding
@@ -40,7 +41,7 @@ from userflow.errors import (
     UnknownUser,
     WeakPassword,
 )
-from userflow.events import outbox
+from userflow.events import logouts, outbox
 from userflow.events.outbox import publish
 from userflow.sessions.assurance import Action, reject_third_party, require_assurance
 from userflow.sessions.ending import end_sessions, require_active_session
@@ -319,6 +320,8 @@ def _erase(user_id: UUID, by: Principal) -> dict[str, int]:
         for _receiver, (model, ids) in responses:
             deleted[_kind(model)] = len(ids)
             forgotten += ids
+        if logouts.write(logouts.of_sessions(EndUserSession._default_manager.filter(user_id=user_id))):
+            outbox.wake_after_commit()
         _, by_model = user.delete()
         # After the tickets: an attempt locks its ticket and then its counter; another order could deadlock.
         attempts.forget(END_USERS, user_id)

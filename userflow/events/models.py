@@ -1,4 +1,7 @@
-"""Webhook endpoints of a tenant, and the outbox of messages to them, both in the tenant's own database."""
+"""Webhook endpoints of a tenant, and the outbox of messages to them, both in the tenant's own database.
+
+Logout tokens take the same way: an application that receives them has an endpoint, with its `client_id`.
+"""
 
 import uuid
 from datetime import datetime, timedelta
@@ -40,6 +43,11 @@ class WebhookEndpoint(TenantModel):
     last_delivered_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
+    # Of an application that receives logout tokens; the id is the same. The address is that of the client, and there is no
+    # secret: each token is signed when it is sent.
+    client_id = models.UUIDField(null=True, editable=False)
+    # Of such an application: no delivery is tried before, as the last one got no answer.
+    paused_until = models.DateTimeField(null=True, editable=False)
 
     def __str__(self) -> str:
         return str(self.id)

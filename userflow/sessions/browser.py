@@ -149,13 +149,15 @@ def open_child_session(
     dpop_jkt: str = "",
     offline: bool,
     device: Device | None = None,
+    backchannel_logout: bool = False,
 ) -> ApplicationSession:
     """Open the session of an application that a browser's session signs in, and audit it.
 
-    With `offline` it gets a refresh token. It has the methods, level and time of verification of its parent, which is
-    locked, so that it cannot end at the same moment without its child. Without audiences its access tokens are for the
-    userinfo endpoint only; no audience is the client's id, which is that of ID tokens. Raises InvalidGrant if the parent has
-    ended or expired or its user is inactive; its absolute limit is the child's too. Call it in the realm's transaction.
+    With `offline` it gets a refresh token, with `backchannel_logout` a logout token at its end. It has the methods, level
+    and time of verification of its parent, which is locked, so that it cannot end at the same moment without its child.
+    Without audiences its access tokens are for the userinfo endpoint only; no audience is the client's id, which is that of
+    ID tokens. Raises InvalidGrant if the parent has ended or expired or its user is inactive; its absolute limit is the
+    child's too. Call it in the realm's transaction.
 
     With `device` the session is one of its own: it neither ends with that of the browser nor shares its limit, because a
     television should not be signed out with the phone that has signed it in.
@@ -183,6 +185,7 @@ def open_child_session(
         audiences=list(audiences) or [f"{issuer_of(tenant)}/userinfo"],
         userinfo_claims=list(userinfo_claims),
         dpop_jkt=dpop_jkt,
+        backchannel_logout=backchannel_logout,
     )
     refresh_token = new_refresh_token(END_USERS, tenant.tenant_id) if offline else None
     rights = queries.open_application_session(session, refresh_token, opener_id=parent.pk)

@@ -64,12 +64,13 @@ WITH opener AS (
   FOR NO KEY UPDATE OF p
 ), child AS (
   INSERT INTO userflow_endusersession (id, user_id, parent_id, client_id, amr, acr, auth_time, created_at, last_used_at,
-    expires_at, end_reason, address, user_agent, scopes, audiences, userinfo_claims, dpop_jkt)
+    expires_at, end_reason, address, user_agent, scopes, audiences, userinfo_claims, dpop_jkt, backchannel_logout)
   SELECT %(session_id)s::uuid, opener.user_id, %(session_parent_id)s::uuid, %(session_client_id)s::uuid,
     %(session_amr)s::jsonb, %(session_acr)s::text, %(session_auth_time)s::timestamptz, %(session_created_at)s::timestamptz,
     %(session_last_used_at)s::timestamptz, %(session_expires_at)s::timestamptz, %(session_end_reason)s::text,
     %(session_address)s::text, %(session_user_agent)s::text, %(session_scopes)s::jsonb, %(session_audiences)s::jsonb,
-    %(session_userinfo_claims)s::jsonb, %(session_dpop_jkt)s::text FROM opener
+    %(session_userinfo_claims)s::jsonb, %(session_dpop_jkt)s::text, %(session_backchannel_logout)s::boolean
+  FROM opener
   RETURNING id
 ), refresh_token AS (
   INSERT INTO userflow_enduserrefreshtoken (digest, issued_at, session_id)

@@ -151,7 +151,8 @@ def signer(tenant_id: UUID | None = None, algorithm: str = ES256) -> Signer:
     if found is not None:
         return found
     alias = _alias(tenant_id)
-    with _entered(tenant_id, Purpose.WRITE):
+    # Logout tokens of a suspended tenant are signed too.
+    with _entered(tenant_id, Purpose.SIGN_OUT):
         with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
             # Two processes at the first use must not create two keys.
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [MAKING_LOCK])

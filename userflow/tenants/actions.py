@@ -25,6 +25,7 @@ from tenants.webauthn_claims import claim
 from userflow.accounts.models import AdminUser, Client
 from userflow.accounts.principals import OPERATOR, Principal
 from userflow.admins.actions import create_admin_user
+from userflow.events import wakeups
 from userflow.sessions.assurance import Action, require_assurance
 
 SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?")
@@ -171,9 +172,14 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
 
 
 def suspend_tenant(*, tenant_id: UUID, by: Principal) -> None:
-    """Suspend a tenant; applies at the next request. Raises UnknownTenant, WrongState, InsufficientAuthentication."""
+    """Suspend a tenant; applies at the next request. Raises UnknownTenant, WrongState, InsufficientAuthentication.
+
+    The deliverer then ends the sessions of applications that receive logout tokens.
+    """
     require_assurance(Action.CHANGE_TENANT_STATE, by)
     provisioning.suspend_tenant(tenant_id=tenant_id)
+    if lookup.find(tenant_id).has_webhooks:
+        wakeups.wake(tenant_id)
 
 
 def resume_tenant(*, tenant_id: UUID, by: Principal) -> None:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.api.errors import ValidationFailed
@@ -47,7 +48,7 @@ _SHOWN = (
 def list_endpoints(*, tenant_id: UUID, purpose: Purpose = Purpose.READ) -> Sequence[WebhookEndpoint]:
     """Return all endpoints of the tenant, oldest first. Raises UnknownTenant, TenantSuspended, TenantBusy."""
     with in_tenant(tenant_id, purpose):
-        return list(WebhookEndpoint.objects.order_by("created_at", "id"))
+        return list(_endpoints().order_by("created_at", "id"))
 
 
 def find_endpoint(*, tenant_id: UUID, endpoint_id: UUID, purpose: Purpose = Purpose.READ) -> WebhookEndpoint:
@@ -83,7 +84,7 @@ def create_endpoint(
     with in_tenant(tenant_id), tenant_atomic():
         # Lock before counting, or parallel requests would all pass the limit.
         queue.lock_endpoints()
-        if WebhookEndpoint.objects.count() >= settings.WEBHOOK_ENDPOINTS_PER_TENANT:
+        if _endpoints().count() >= settings.WEBHOOK_ENDPOINTS_PER_TENANT:
             raise TooManyEndpoints
         endpoint = WebhookEndpoint(
             id=endpoint_id,
@@ -245,8 +246,13 @@ def _try_now(endpoint: WebhookEndpoint) -> None:
     outbox.wake_after_commit()
 
 
+def _endpoints() -> QuerySet[WebhookEndpoint]:
+    """Return the endpoints for events, without the applications that receive logout tokens."""
+    return WebhookEndpoint.objects.filter(client_id=None)
+
+
 def _found(endpoint_id: UUID, *, lock: bool = False) -> WebhookEndpoint:
-    found = WebhookEndpoint.objects.select_for_update(no_key=True) if lock else WebhookEndpoint.objects.all()
+    found = _endpoints().select_for_update(no_key=True) if lock else _endpoints()
     return first_or(found.filter(pk=endpoint_id), UnknownEndpoint)
 
 

@@ -1,8 +1,8 @@
 """Find due messages over all tenants and send them with a bounded number of threads.
 
 Tenants come from two sources: wake-ups in Valkey, within a fraction of a second, and a sweep over the tenants that have
-endpoints, in case a wake-up was lost. Several deliverers share both: one of them gets a wake-up, and one gets a tenant's
-turn in the sweep.
+endpoints, or clients with a logout address, in case a wake-up was lost. Several deliverers share both: one of them gets a
+wake-up, and one gets a tenant's turn in the sweep.
 """
 
 import threading
@@ -29,8 +29,9 @@ from tenants.context import in_tenant
 from tenants.errors import DataKeyLocked, UnknownTenant
 from tenants.models import WebhookTenant
 from tenants.schema import reason_of
+from tenants.states import Purpose
 from userflow.events import wakeups
-from userflow.webhooks import queue
+from userflow.webhooks import logout_tokens, queue
 from userflow.webhooks.delivery import WRITERS_WAIT_SECONDS, Turn, deliver
 
 log = structlog.get_logger("identity.webhooks")
@@ -137,9 +138,10 @@ class Deliverer:
 
     def _serve(self, tenant_id: UUID) -> None:
         """Start a turn for every endpoint of the tenant with due messages."""
-        with in_tenant(tenant_id):
+        with in_tenant(tenant_id, Purpose.SIGN_OUT) as tenant:
+            logout_tokens.end_sessions_of_suspended(tenant)
             any_endpoints, found = queue.waiting()
-        if not any_endpoints:
+        if not any_endpoints and not logout_tokens.receives_logout_tokens(tenant_id):
             WebhookTenant.objects.filter(pk=tenant_id, touched_at__lt=now() - KEPT).delete()
         for endpoint in found:
             if endpoint.held_seconds:

@@ -7,6 +7,8 @@ import random
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -22,13 +24,16 @@ from identity_platform import outbound
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import GuardedSession, NotResolved, Reach, TargetRejected, TooSlow, retry_after_seconds
 from tenants.context import current_tenant, in_tenant, tenant_atomic
+from tenants.lookup import TenantContext
+from tenants.states import Purpose
 from tenants.target import TENANT_ALIAS
 from userflow import mail
 from userflow.accounts.models import AdminUser
 from userflow.accounts.permissions_catalogue import TENANT_ADMIN
 from userflow.events import wakeups
 from userflow.events.models import WebhookEndpoint
-from userflow.webhooks import queue, signing
+from userflow.sessions import client_keys
+from userflow.webhooks import logout_tokens, queue, signing
 from userflow.webhooks.queue import Lease, Message
 
 log = structlog.get_logger("identity.webhooks")
@@ -43,6 +48,7 @@ WRITERS_WAIT_SECONDS: Final = 0.5
 AGENT: Final = "identity-platform-webhooks/1"
 GONE: Final = 410
 ASKS_TO_WAIT: Final = (429, 503)
+NO_ADDRESS: Final = "no address"
 
 
 class Turn(StrEnum):
@@ -61,6 +67,29 @@ def reach() -> Reach:
     return Reach.of(settings.WEBHOOK_ALLOWED_NETWORKS, plain_http=settings.WEBHOOK_PLAIN_HTTP)
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An endpoint that this deliverer holds, and what it needs to send there."""
+
+    tenant: TenantContext
+    lease: Lease
+    secrets: tuple[str, ...]
+    session: GuardedSession
+
+    def entered(self) -> AbstractContextManager[TenantContext]:
+        """Enter the tenant to record an outcome; for logout tokens also a suspended one."""
+        return in_tenant(self.tenant.tenant_id, Purpose.WRITE if self.lease.client_id is None else Purpose.SIGN_OUT)
+
+    def request(self, message: Message) -> tuple[str, bytes, dict[str, str]]:
+        """Return the address, the body and the headers. The address is empty if the application has none any more."""
+        if self.lease.client_id is not None:
+            return logout_tokens.request_of(message, tenant=self.tenant, client_id=self.lease.client_id)
+        signed = signing.headers(
+            message_id=message.message_id, timestamp=int(time.time()), body=message.body, secrets=self.secrets
+        )
+        return self.lease.url, message.body, {**signed, "Content-Type": "application/json"}
+
+
 def deliver(
     tenant_id: UUID,
     endpoint_id: UUID,
@@ -74,37 +103,35 @@ def deliver(
     may call this for one endpoint at the same time: one of them sends. After a kill, a message whose outcome was not
     recorded is sent again with the same `webhook-id`. Raises what `in_tenant` raises.
     """
-    with in_tenant(tenant_id):
+    with in_tenant(tenant_id, Purpose.SIGN_OUT) as tenant:
         lease = queue.acquire(endpoint_id)
         if lease is None:
             return Turn.NOT_MINE
-        secrets = [signing.open_secret(s, tenant_id=tenant_id, endpoint_id=endpoint_id) for s in lease.secrets_sealed]
-    try:
-        with GuardedSession(reach()) as session:
-            return _turn(tenant_id, lease, secrets, session, ending, writers_wait)
-    finally:
-        with in_tenant(tenant_id):
-            queue.release(lease)
+        sealed = lease.secrets_sealed if lease.client_id is None else ()
+        secrets = tuple(signing.open_secret(s, tenant_id=tenant_id, endpoint_id=endpoint_id) for s in sealed)
+    with GuardedSession(reach() if lease.client_id is None else client_keys.reach()) as session:
+        held = Held(tenant, lease, secrets, session)
+        try:
+            return _turn(held, ending, writers_wait)
+        finally:
+            with held.entered():
+                queue.release(lease)
 
 
-def _turn(
-    tenant_id: UUID,
-    lease: Lease,
-    secrets: list[str],
-    session: GuardedSession,
-    ending: Callable[[], bool],
-    writers_wait: float,
-) -> Turn:
+def _turn(held: Held, ending: Callable[[], bool], writers_wait: float) -> Turn:
     began = renewed = time.monotonic()
-    highest = _final_id(tenant_id, lease.endpoint_id, writers_wait)
-    if highest is None:
-        # A long transaction of the tenant is open and may still add a lower id.
-        wakeups.wake(tenant_id, seconds=1.0)
-        return Turn.DONE
+    tenant_id, highest = held.tenant.tenant_id, 0
+    if held.lease.client_id is None:
+        found = _final_id(tenant_id, held.lease.endpoint_id, writers_wait)
+        if found is None:
+            # A long transaction of the tenant is open and may still add a lower id.
+            wakeups.wake(tenant_id, seconds=1.0)
+            return Turn.DONE
+        highest = found
     sent = 0
     while not ending():
-        with in_tenant(tenant_id):
-            messages = queue.next_messages(lease.endpoint_id, highest)
+        with held.entered():
+            messages = queue.next_messages(held.lease, highest)
         if not messages:
             # Newer messages have higher ids; their writers have left a wake-up, or the next turn sees them.
             return Turn.MORE if sent else Turn.DONE
@@ -116,7 +143,7 @@ def _turn(
                 return Turn.DONE
             if time.monotonic() - renewed > queue.LATE_SECONDS:
                 return Turn.MORE
-            turn = _send(tenant_id, lease, message, secrets, session)
+            turn = _send(held, message)
             if turn is not Turn.MORE:
                 return turn
             renewed = time.monotonic()
@@ -141,18 +168,26 @@ def _final_id(tenant_id: UUID, endpoint_id: UUID, writers_wait: float) -> int | 
     return highest
 
 
-def _send(tenant_id: UUID, lease: Lease, message: Message, secrets: list[str], session: GuardedSession) -> Turn:
+def _send(held: Held, message: Message) -> Turn:
     """Send one message and record the outcome; return MORE if the next one may follow, else how the turn ends."""
-    status, error, asked_to_wait = _exchange(lease.url, message, secrets, session)
+    lease, tells_logout = held.lease, held.lease.client_id is not None
+    status, error, asked_to_wait = _exchange(held, message)
     if status is not None and 200 <= status < 300:
-        with in_tenant(tenant_id):
+        with held.entered():
             goes_on = queue.record_delivered(lease, message, status)
         TRIES.labels("delivered").inc()
         return Turn.MORE if goes_on else Turn.NOT_MINE
-    again = _next_try(message, asked_to_wait)
-    with in_tenant(tenant_id), tenant_atomic():
-        failing_since = queue.record_failure(lease, message, status, error, again=again)
-        disabled = failing_since is not None and _disable_if_gone(lease.endpoint_id, status, failing_since)
+    final = tells_logout and (status in logout_tokens.FINAL or error == NO_ADDRESS)
+    again = None if final else _next_try(message, asked_to_wait)
+    # An application that responds gets the next token. One that does not respond must not keep a thread busy.
+    pauses = tells_logout and not final and (status is None or status in ASKS_TO_WAIT)
+    with held.entered(), tenant_atomic():
+        failing_since = queue.record_failure(lease, message, status, error, again=again, pauses=pauses)
+        disabled = (
+            failing_since is not None
+            and not tells_logout
+            and _disable_if_gone(lease.endpoint_id, status, failing_since)
+        )
     if failing_since is None:
         # The endpoint was changed or deleted, or another deliverer holds it.
         TRIES.labels("failed").inc()
@@ -160,22 +195,22 @@ def _send(tenant_id: UUID, lease: Lease, message: Message, secrets: list[str], s
     TRIES.labels("failed" if again is not None else "dead").inc()
     log.info("webhook_not_taken", endpoint_id=str(lease.endpoint_id), message_id=message.message_id, error=error)
     if again is not None and not disabled:
-        wakeups.wake(tenant_id, seconds=again)
+        wakeups.wake(held.tenant.tenant_id, seconds=again)
     # After a dead letter the next message is sent: the dead one may be the only one that the consumer rejects.
-    return Turn.MORE if again is None and not disabled else Turn.DONE
+    goes_on = (again is None or tells_logout) and not pauses and not disabled
+    return Turn.MORE if goes_on else Turn.DONE
 
 
-def _exchange(
-    url: str, message: Message, secrets: list[str], session: GuardedSession
-) -> tuple[int | None, str, float | None]:
+def _exchange(held: Held, message: Message) -> tuple[int | None, str, float | None]:
     """POST the message; return the status or None, the error, and the seconds of the consumer's Retry-After."""
-    headers = signing.headers(
-        message_id=message.message_id, timestamp=int(time.time()), body=message.body, secrets=secrets
-    ) | {"Content-Type": "application/json", "User-Agent": AGENT}
+    url, body, headers = held.request(message)
+    if not url:
+        return None, NO_ADDRESS, None
+    headers["User-Agent"] = AGENT
     began = time.monotonic()
     try:
         response = outbound.post(
-            session, url, body=message.body, headers=headers, seconds=settings.WEBHOOK_TIMEOUT_SECONDS
+            held.session, url, body=body, headers=headers, seconds=settings.WEBHOOK_TIMEOUT_SECONDS
         )
     except NotResolved:
         return None, "name not resolved", None

@@ -13,6 +13,8 @@ Lease: a lease in the endpoint's row, taken by a conditional UPDATE and renewed 
 sending one endpoint's messages. The lease of a killed deliverer runs out. A lease lasts longer than the longest exchange, so
 the next holder knows that the last exchange has ended. A change of the address or the secret revokes the lease: it still
 keeps other deliverers out, but its holder notices and stops. Times are the database's, as clocks of machines differ.
+
+Logout tokens do not depend on each other: those that are due are sent, and an application that gives no answer is paused.
 """
 
 from collections.abc import Sequence
@@ -26,7 +28,8 @@ from django.db.models import Case, F, OuterRef, Q, Subquery, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Now
 
-from tenants.context import tenant_atomic
+from tenants.context import current_tenant, tenant_atomic
+from tenants.states import Purpose
 from tenants.target import TENANT_ALIAS
 from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint, WebhookMessage
 
@@ -46,12 +49,13 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """An endpoint that this deliverer holds."""
+    """An endpoint that this deliverer holds. With a `client_id` it is an application that receives logout tokens."""
 
     endpoint_id: UUID
     id: UUID
     url: str
     secrets_sealed: tuple[bytes, ...]
+    client_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +81,28 @@ def _lease_end() -> Combinable:
 
 def waiting() -> tuple[bool, Sequence[Waiting]]:
     """Return whether the tenant has endpoints at all, and its enabled endpoints with pending messages."""
-    first = WebhookMessage.objects.filter(endpoint_id=OuterRef("pk"), status=PENDING).order_by("pk")
-    due = Case(When(enabled=True, then=Subquery(first.values("next_attempt_at")[:1])))
-    rows = list(WebhookEndpoint.objects.values_list("pk", "leased_until", due, Now()))
+    pending = WebhookMessage.objects.filter(endpoint_id=OuterRef("pk"), status=PENDING).values("next_attempt_at")
+    due = Case(
+        When(_served() & Q(client_id=None), then=Subquery(pending.order_by("pk")[:1])),
+        When(_served(), then=Subquery(pending.order_by("next_attempt_at")[:1])),
+    )
+    rows = list(WebhookEndpoint.objects.values_list("pk", "leased_until", "paused_until", due, Now()))
     found = [
         Waiting(
-            endpoint_id, max(0.0, _seconds(at - now)), max(0.0, _seconds(leased_until - now)) if leased_until else 0.0
+            endpoint_id,
+            max(0.0, _seconds(max(at, paused_until or at) - now)),
+            max(0.0, _seconds(leased_until - now)) if leased_until else 0.0,
         )
-        for endpoint_id, leased_until, at, now in rows
+        for endpoint_id, leased_until, paused_until, at, now in rows
         if at is not None
     ]
     return bool(rows), found
+
+
+def _served() -> Q:
+    """Return the condition of endpoints that get messages now: of a suspended tenant applications, which get logout tokens."""
+    enabled = Q(enabled=True)
+    return enabled if current_tenant().allows(Purpose.WRITE) else enabled & Q(client_id__isnull=False)
 
 
 def _seconds(span: timedelta) -> float:
@@ -95,16 +110,17 @@ def _seconds(span: timedelta) -> float:
 
 
 def acquire(endpoint_id: UUID) -> Lease | None:
-    """Take the endpoint's lease; return None if another deliverer holds it or the endpoint is disabled."""
+    """Take the endpoint's lease; return None if another deliverer holds it, or the endpoint is disabled or paused."""
     free = Q(leased_until=None) | Q(leased_until__lt=Now())
+    ready = Q(paused_until=None) | Q(paused_until__lte=Now())
     lease_id = uuid4()
     with tenant_atomic():
         endpoint = WebhookEndpoint.objects.filter(pk=endpoint_id)
-        if not endpoint.filter(free, enabled=True).update(lease=lease_id, leased_until=_lease_end()):
+        if not endpoint.filter(free, ready, _served()).update(lease=lease_id, leased_until=_lease_end()):
             return None
         previous = Case(When(previous_secret_until__gt=Now(), then=F("previous_secret_sealed")))
-        url, *sealed = endpoint.values_list("url", "secret_sealed", previous).get()
-    return Lease(endpoint_id, lease_id, url, tuple(bytes(secret) for secret in sealed if secret is not None))
+        url, client_id, *sealed = endpoint.values_list("url", "client_id", "secret_sealed", previous).get()
+    return Lease(endpoint_id, lease_id, url, tuple(bytes(secret) for secret in sealed if secret is not None), client_id)
 
 
 def revoked(lease: UUID | None) -> UUID | None:
@@ -122,9 +138,10 @@ def release(lease: Lease) -> None:
     rows.update(lease=None, leased_until=None)
 
 
-def next_messages(endpoint_id: UUID, highest: int) -> Sequence[Message]:
-    """Return the next pending messages in their order, up to the id `highest`."""
-    pending = WebhookMessage.objects.filter(endpoint_id=endpoint_id, status=PENDING, pk__lte=highest).order_by("pk")
+def next_messages(lease: Lease, highest: int) -> Sequence[Message]:
+    """Return the next pending messages in their order, up to the id `highest`; of an application those that are due."""
+    pending = WebhookMessage.objects.filter(endpoint_id=lease.endpoint_id, status=PENDING).order_by("pk")
+    pending = pending.filter(pk__lte=highest) if lease.client_id is None else pending.filter(next_attempt_at__lte=Now())
     rows = pending.values_list("pk", "message_id", "body", "attempts", "queued_at", "next_attempt_at", Now())
     return [
         Message(pk, message_id, body.encode(), attempts, _seconds(now - queued_at), _seconds(next_attempt_at - now))
@@ -135,26 +152,27 @@ def next_messages(endpoint_id: UUID, highest: int) -> Sequence[Message]:
 def record_delivered(lease: Lease, message: Message, status: int) -> bool:
     """Record a delivery. Return False if the endpoint is disabled or the lease is lost: the caller then stops."""
     with tenant_atomic():
-        held = _renew(lease, failing_since=None, last_delivered_at=Now())
+        held = _renew(lease, failing_since=None, paused_until=None, last_delivered_at=Now())
         recorded = _record_attempt(message, last_status=status, status=DELIVERED, settled_at=Now())
     return recorded and held is not None and held.enabled
 
 
 def record_failure(
-    lease: Lease, message: Message, status: int | None, error: str, *, again: float | None
+    lease: Lease, message: Message, status: int | None, error: str, *, again: float | None, pauses: bool = False
 ) -> datetime | None:
     """Record a failed delivery. Retry after `again` seconds, or dead-letter the message if None. Call in `tenant_atomic`.
 
     Return since when every delivery to the endpoint has failed. Return None and record nothing if the lease is lost: the
-    failure belongs to the address that the message was sent to, and the endpoint may have another by now.
+    failure belongs to the address that the message was sent to, and the endpoint may have another by now. With `pauses`
+    the endpoint gets nothing else until the retry.
     """
-    held = _renew(lease, failing_since=Coalesce("failing_since", Now()))
+    due = Now() + timedelta(seconds=again or 0.0)
+    held = _renew(lease, failing_since=Coalesce("failing_since", Now()), **({"paused_until": due} if pauses else {}))
     if held is None:
         return None
     if again is None:
         recorded = _record_attempt(message, last_status=status, last_error=error, status=DEAD, settled_at=Now())
     else:
-        due = Now() + timedelta(seconds=again)
         recorded = _record_attempt(message, last_status=status, last_error=error, next_attempt_at=due)
     return held.failing_since if recorded else None
 

@@ -3,15 +3,21 @@
 import json
 import secrets
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.conf import settings
+from django.utils.timezone import now
 
-from identity_platform.audit.models import PlatformEvent
+from identity_platform.audit.models import PlatformEvent, TenantEvent
+from tenants.context import in_tenant, tenant_atomic
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.userflow.clients.keys import new_key, public_jwk
 from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.models import Client
+from userflow.events import logouts
+from userflow.events.logouts import Logout
+from userflow.events.models import DEAD, PENDING, WebhookMessage
 
 LIST = "/admin/userflow/client/"
 
@@ -163,3 +169,26 @@ def test_lists_and_pages_cost_the_same_with_many(head: Staff, tenant: TestTenant
         with capture_statements() as seen:
             assert head.get(path).status_code == 200
         assert seen.counts == (costs, 0), "\n".join(seen.default)
+
+
+def test_client_page_lists_logout_tokens_and_retries_them(head: Staff, tenant: TestTenant) -> None:
+    client, _ = made(head, backchannel_logout_uri="https://app.example.com/logout")
+    assert "No logout token has been sent yet." in head.get(at(client)).text
+    with in_tenant(tenant.id), tenant_atomic():
+        assert logouts.write([Logout(client.pk, uuid4(), uuid4())]) == 1
+        WebhookMessage.objects.filter(endpoint_id=client.pk).update(status=DEAD, last_status=400, settled_at=now())
+    page = head.get(at(client)).text
+    assert ("400" in page, at(client, "logouts") in page) == (True, True)
+    response = head.post(at(client, "logouts"), {"form_tenant_id": str(tenant.id)})
+    assert response.status_code == 302, response.text
+    with in_tenant(tenant.id):
+        assert WebhookMessage.objects.get(endpoint_id=client.pk).status == PENDING
+        assert TenantEvent.objects.filter(action="client.logouts_retried", target_id=str(client.pk)).exists()
+        WebhookMessage.objects.filter(endpoint_id=client.pk).delete()
+    assert f"/{client.pk}/logouts/" not in head.get(at(client)).text
+
+
+def test_logout_tokens_of_other_tenant_are_not_found(head: Staff, other_tenant: TestTenant) -> None:
+    foreign = Client.objects.get(pk=other_tenant.client_id)
+    assert head.get(at(foreign)).status_code == 404
+    assert head.post(at(foreign, "logouts"), {"form_tenant_id": str(other_tenant.id)}).status_code in (404, 409)

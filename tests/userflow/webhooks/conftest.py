@@ -24,6 +24,8 @@ SETTINGS = {
     "WEBHOOK_TIMEOUT_SECONDS": "3",
     "WEBHOOK_RETRY_FIRST_SECONDS": "1",
     "WEBHOOK_SWEEP_SECONDS": "1",
+    "CLIENT_ALLOWED_NETWORKS": "127.0.0.0/8",
+    "CLIENT_PLAIN_HTTP": "true",
 }
 
 
@@ -32,6 +34,8 @@ def _consumers_on_this_machine(settings: Any) -> None:
     settings.WEBHOOK_ALLOWED_NETWORKS = ["127.0.0.0/8"]
     settings.WEBHOOK_PLAIN_HTTP = True
     settings.WEBHOOK_TIMEOUT_SECONDS = 3
+    settings.CLIENT_ALLOWED_NETWORKS = ["127.0.0.0/8"]
+    settings.CLIENT_PLAIN_HTTP = True
 
 
 @pytest.fixture

@@ -1,0 +1,222 @@
+"""Logout tokens reach applications by the outbox of the webhooks: retried, not ordered, and none lost."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.utils.timezone import now
+
+from tenants.context import in_tenant
+from tenants.models import WebhookTenant
+from tests.openid.logout_receiver import LogoutReceiver, verified
+from tests.openid.logout_scene import Scene, deliver, erasure, rp_initiated_logout, scene_of, succeeds, suspension
+from tests.tenants.conftest import run_command
+from tests.world import TestTenant
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
+from userflow.events.models import WebhookEndpoint, WebhookMessage
+from userflow.sessions.ending import end_found, end_sessions
+from userflow.webhooks.logout_tokens import list_deliveries, retry_deliveries
+
+Deliverers = Callable[[], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def receiver() -> Iterator[LogoutReceiver]:
+    made = LogoutReceiver()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def scene(new_tenant: Callable[[], TestTenant], receiver: LogoutReceiver) -> Scene:
+    return scene_of(new_tenant(), receiver)
+
+
+def messages(scene: Scene) -> list[WebhookMessage]:
+    with in_tenant(scene.tenant.id):
+        return list(WebhookMessage.objects.filter(endpoint_id=scene.client_id).order_by("pk"))
+
+
+def pauses_pass(scene: Scene) -> None:
+    """Make every retry due."""
+    with in_tenant(scene.tenant.id):
+        WebhookMessage.objects.filter(status="pending").update(next_attempt_at=now())
+        WebhookEndpoint.objects.update(paused_until=None)
+
+
+def sign_ins(scene: Scene, number: int) -> None:
+    """End the user's session at the application `number` times more."""
+    for _ in range(number):
+        scene.app.tokens()
+    with in_tenant(scene.tenant.id), END_USERS.atomic():
+        children = EndUserSession.objects.filter(client_id=scene.client_id, ended_at=None)
+        assert end_found(END_USERS, children, reason="signed_out") == number + 1
+
+
+def test_failed_delivery_is_retried_with_a_new_token(scene: Scene, receiver: LogoutReceiver) -> None:
+    receiver.respond = lambda: (500, {})
+    rp_initiated_logout(scene)
+    deliver()
+    deliver()
+    (waiting,) = messages(scene)
+    assert (waiting.status, waiting.attempts, waiting.last_status) == ("pending", 1, 500)
+    receiver.respond = lambda: (204, {})
+    pauses_pass(scene)
+    deliver()
+    (taken,) = messages(scene)
+    assert (taken.status, taken.attempts, taken.last_status) == ("delivered", 2, 204)
+    first, second = (verified(token, scene.tenant, scene.client_id) for token in receiver.received)
+    assert (first["sid"], first["jti"] != second["jti"]) == (second["sid"], True)
+
+
+@pytest.mark.parametrize("status", [400, 410])
+def test_rejected_logout_token_is_not_retried(status: int, scene: Scene, receiver: LogoutReceiver) -> None:
+    receiver.respond = lambda: (status, {})
+    rp_initiated_logout(scene)
+    deliver()
+    (dead,) = messages(scene)
+    assert (dead.status, dead.last_status, dead.attempts) == ("dead", status, 1)
+    # The application is not cut off.
+    receiver.respond = lambda: (200, {})
+    scene.app.sign_in(scene.person)
+    scene.app.tokens()
+    rp_initiated_logout(scene)
+    deliver()
+    assert len(receiver.taken) == 1
+
+
+def test_redirects_are_not_followed(scene: Scene, receiver: LogoutReceiver) -> None:
+    other = LogoutReceiver()
+    receiver.respond = lambda: (307, {"Location": other.url})
+    rp_initiated_logout(scene)
+    deliver()
+    other.close()
+    assert (other.received, messages(scene)[0].last_status) == ([], 307)
+
+
+def test_one_failing_token_blocks_no_other(scene: Scene, receiver: LogoutReceiver) -> None:
+    statuses = iter([500, 200, 200, 200])
+    receiver.respond = lambda: (next(statuses), {})
+    sign_ins(scene, 3)
+    deliver()
+    assert [message.status for message in messages(scene)] == ["pending", "delivered", "delivered", "delivered"]
+
+
+def test_silent_application_is_tried_once_a_pause(scene: Scene, receiver: LogoutReceiver) -> None:
+    receiver.close()
+    sign_ins(scene, 3)
+    for _ in range(3):
+        deliver()
+    assert [(message.status, message.attempts) for message in messages(scene)] == [("pending", 1)] + [
+        ("pending", 0)
+    ] * 3
+    assert messages(scene)[0].last_error == "connection failed"
+
+
+def test_dead_application_gives_up_after_the_retry_period(scene: Scene, receiver: LogoutReceiver) -> None:
+    receiver.close()
+    rp_initiated_logout(scene)
+    with in_tenant(scene.tenant.id):
+        WebhookMessage.objects.update(queued_at=now() - timedelta(days=2))
+    deliver()
+    assert messages(scene)[0].status == "dead"
+
+
+def test_address_in_private_network_is_not_called(scene: Scene, receiver: LogoutReceiver, settings: Any) -> None:
+    settings.CLIENT_ALLOWED_NETWORKS = []
+    rp_initiated_logout(scene)
+    deliver()
+    assert receiver.received == []
+    assert messages(scene)[0].last_error == "address not allowed"
+    body = {"backchannel_logout_uri": "http://169.254.169.254/"}
+    assert scene.tenant.api.patch(scene.client_path, body).status_code == 400
+
+
+def test_suspended_tenant_gets_logout_tokens_only(scene: Scene, receiver: LogoutReceiver) -> None:
+    with in_tenant(scene.tenant.id):
+        parent = scene.child().parent_id
+    suspension(scene)
+    deliver()
+    assert len(receiver.taken) == 1
+    run_command("resume_tenant", scene.tenant.slug)
+    with in_tenant(scene.tenant.id):
+        # The sign-in at the tenant continues.
+        assert EndUserSession.objects.filter(pk=parent, ended_at=None).exists()
+        assert not EndUserSession.objects.filter(client_id=scene.client_id, ended_at=None).exists()
+
+
+def test_killed_deliverer_loses_no_logout(scene: Scene, receiver: LogoutReceiver, deliverers: Deliverers) -> None:
+    receiver.slowness = 0.05
+    sign_ins(scene, 30)
+    first = deliverers()
+    receiver.wait_for(5)
+    first.kill()
+    first.wait()
+    assert len(receiver.taken) < 31
+    with in_tenant(scene.tenant.id):
+        # The lease of the killed process still has to run out.
+        WebhookEndpoint.objects.filter(pk=scene.client_id).exclude(lease=None).update(leased_until=now())
+    deliverers()
+    receiver.wait_for(31)
+    told = {verified(token, scene.tenant, scene.client_id)["sid"] for token in receiver.taken}
+    assert len(told) == 31
+    # At most the token in flight was sent twice.
+    assert len(receiver.taken) <= 32
+
+
+def test_two_deliverers_send_each_logout_once(scene: Scene, receiver: LogoutReceiver, deliverers: Deliverers) -> None:
+    receiver.slowness = 0.005
+    for _ in range(2):
+        deliverers()
+    sign_ins(scene, 30)
+    receiver.wait_for(31)
+    told = [verified(token, scene.tenant, scene.client_id)["sid"] for token in receiver.taken]
+    assert (len(told), len(set(told)), receiver.most_at_once) == (31, 31, 1)
+
+
+def test_rolled_back_end_sends_nothing(scene: Scene, receiver: LogoutReceiver) -> None:
+    class Undone(Exception):
+        """Rolls the end back."""
+
+    with in_tenant(scene.tenant.id), suppress(Undone), END_USERS.atomic():
+        end_sessions(END_USERS, user_id=scene.person.id, reason="signed_out")
+        raise Undone
+    deliver()
+    assert receiver.received == []
+
+
+def test_tenant_with_logout_address_stays_on_sweep_list(scene: Scene) -> None:
+    listed = WebhookTenant.objects.filter(pk=scene.tenant.id)
+    listed.update(touched_at=now() - timedelta(hours=2))
+    deliver()
+    assert listed.exists()
+    succeeds(scene.tenant.api.patch(scene.client_path, {"backchannel_logout_uri": None}))
+    listed.update(touched_at=now() - timedelta(hours=2))
+    deliver()
+    assert not listed.exists()
+
+
+def test_retry_sends_dead_tokens_again(scene: Scene, receiver: LogoutReceiver) -> None:
+    receiver.respond = lambda: (400, {})
+    rp_initiated_logout(scene)
+    deliver()
+    receiver.respond = lambda: (200, {})
+    client_id = UUID(scene.client_id)
+    assert retry_deliveries(tenant_id=scene.tenant.id, client_id=client_id) == 1
+    deliver()
+    assert len(receiver.taken) == 1
+    (row,) = list_deliveries(tenant_id=scene.tenant.id, client_id=client_id, limit=10)
+    assert (row.status, row.last_status) == ("delivered", 200)
+    assert retry_deliveries(tenant_id=scene.tenant.id, client_id=client_id) == 0
+
+
+def test_erasure_deletes_delivered_logouts_of_the_user(scene: Scene, receiver: LogoutReceiver) -> None:
+    rp_initiated_logout(scene)
+    deliver()
+    erasure(scene)
+    assert messages(scene) == []

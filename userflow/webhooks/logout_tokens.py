@@ -1,0 +1,93 @@
+"""Send logout tokens to applications (OpenID Connect Back-Channel Logout 1.0), from the outbox of the webhooks.
+
+`userflow.events.logouts` queues them. A token is signed when it is sent, because it is valid for two minutes only.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlencode
+from uuid import UUID
+
+import orjson
+from django.utils.timezone import now
+
+from identity_platform.audit.writer import record_for_tenant
+from tenants.context import in_tenant, tenant_atomic
+from tenants.lookup import TenantContext
+from tenants.states import Purpose, State
+from userflow.accounts.models import Client
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
+from userflow.events import outbox
+from userflow.events.models import DEAD, PENDING, WebhookEndpoint, WebhookMessage
+from userflow.sessions import issue
+from userflow.sessions.ending import end_found
+from userflow.webhooks.queue import Message
+
+FORM: Final = "application/x-www-form-urlencoded"
+# The application has read the request and rejects it (section 2.8), or is gone. A retry would not end otherwise.
+FINAL: Final = (400, 410)
+
+
+def receives_logout_tokens(tenant_id: UUID) -> bool:
+    """Return whether a client of the tenant has a logout address."""
+    return Client.objects.filter(tenant_id=tenant_id).exclude(backchannel_logout_uri="").exists()
+
+
+def request_of(message: Message, *, tenant: TenantContext, client_id: UUID) -> tuple[str, bytes, dict[str, str]]:
+    """Return the address, the body and the headers of a logout request (section 2.5), with a new token.
+
+    The address is empty if the client has none any more. A deactivated client is told too: its deactivation has ended the
+    sessions. Raises what `signing.signer` raises.
+    """
+    columns = ("backchannel_logout_uri", "id_token_signed_response_alg")
+    found = Client.objects.filter(pk=client_id, tenant_id=tenant.tenant_id).values_list(*columns).first()
+    if found is None or not found[0]:
+        return "", b"", {}
+    address, algorithm = found
+    ended = orjson.loads(message.body)
+    token = issue.logout_token(
+        tenant=tenant,
+        client_id=client_id,
+        user_id=UUID(ended["sub"]),
+        session_id=UUID(ended["sid"]),
+        algorithm=algorithm,
+    )
+    return address, urlencode({"logout_token": token}).encode(), {"Content-Type": FORM}
+
+
+def end_sessions_of_suspended(tenant: TenantContext) -> None:
+    """End the sessions of applications that keep one of their own, so that a suspension applies there too.
+
+    The other sessions continue when the tenant is resumed. Call it in the tenant.
+    """
+    if tenant.status is State.SUSPENDED:
+        found = EndUserSession._default_manager.filter(backchannel_logout=True)
+        end_found(END_USERS, found, reason="tenant_suspended")
+
+
+def list_deliveries(
+    *, tenant_id: UUID, client_id: UUID, limit: int, purpose: Purpose = Purpose.READ
+) -> Sequence[WebhookMessage]:
+    """Return the latest logout tokens of the client, newest first. Raises UnknownTenant, TenantSuspended, TenantBusy."""
+    with in_tenant(tenant_id, purpose):
+        found = WebhookMessage.objects.filter(endpoint_id=client_id).order_by("-pk")
+        return list(found.defer("body")[:limit])
+
+
+def retry_deliveries(*, tenant_id: UUID, client_id: UUID) -> int:
+    """Send the client's dead and waiting logout tokens again at once; return how many.
+
+    Each counts as new: it is retried for as long as the first time. Raises UnknownTenant, TenantSuspended, TenantBusy.
+    """
+    with in_tenant(tenant_id), tenant_atomic():
+        endpoints = WebhookEndpoint.objects.filter(pk=client_id, client_id=client_id)
+        # The address may be another by now: the failures belong to the old one.
+        endpoints.update(paused_until=None, failing_since=None)
+        moment = now()
+        number = WebhookMessage.objects.filter(endpoint_id=client_id, status__in=[DEAD, PENDING]).update(
+            status=PENDING, attempts=0, queued_at=moment, next_attempt_at=moment, settled_at=None
+        )
+        outbox.wake_after_commit()
+        record_for_tenant("client.logouts_retried", target=("client", client_id), details={"messages": number})
+    return number
