@@ -6,7 +6,6 @@ from typing import Any
 
 import jwt
 import pytest
-from django.dispatch import Signal
 from django.utils.timezone import now
 
 from openid.device.codes import ALPHABET
@@ -18,10 +17,10 @@ from tests.openid.pages.visitor import Visitor
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import basic
 from tests.world import Api, TestTenant, User, capture_statements
-from userflow import signals
 from userflow.accounts.grant_types import DEVICE_CODE
 from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
+from userflow.events.models import WebhookMessage
 
 
 @pytest.fixture
@@ -296,19 +295,14 @@ def test_user_sees_and_signs_out_the_device(device: Device, visitor: Visitor) ->
     assert "Television" in visitor.words
     visitor.opens("account/applications")
     assert "Television" in visitor.words
-    ended: list[Any] = []
-
-    def note(sender: object, *, sessions: list[Any], **_: object) -> None:
-        ended.extend(one.id for one in sessions)
-
-    signal: Signal = signals.application_sessions_ended
-    signal.connect(note)
-    try:
-        visitor.opens("account/devices")
-        visitor.sends(session=str(session.pk))
-    finally:
-        signal.disconnect(note)
-    assert ended == [session.pk]
+    with in_tenant(device.tenant.id):
+        EndUserSession.objects.filter(pk=session.pk).update(backchannel_logout=True)
+    visitor.opens("account/devices")
+    visitor.sends(session=str(session.pk))
+    with in_tenant(device.tenant.id):
+        logout = WebhookMessage.objects.get(endpoint_id=session.client_id)
+        assert str(session.pk) in logout.body
+        logout.delete()
     refreshed = device.post("token", grant_type="refresh_token", refresh_token=tokens["refresh_token"])
     assert error_of(refreshed) == "invalid_grant"
 
