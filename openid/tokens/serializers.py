@@ -28,5 +28,7 @@ class OpenIDTokenOut(serializers.Serializer[object]):
     token_type = serializers.CharField(help_text="Bearer, or DPoP for tokens that are bound to a key (RFC 9449).")
     expires_in = serializers.IntegerField()
     refresh_token = serializers.CharField(required=False)
-    id_token = serializers.CharField(required=False, help_text="With the scope `openid`; at a refresh without claims about the user.")
+    id_token = serializers.CharField(
+        required=False, help_text="With the scope `openid`; at a refresh without claims about the user."
+    )
     scope = serializers.CharField(required=False)

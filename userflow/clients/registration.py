@@ -9,7 +9,7 @@ from django.conf import settings
 
 from identity_platform.api.errors import ValidationFailed
 from tenants import lookup
-from userflow.accounts.grant_types import CLIENT_CREDENTIALS, GRANT_TYPES
+from userflow.accounts.grant_types import CLIENT_CREDENTIALS, DEVICE_CODE, GRANT_TYPES
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients.redirects import LOOPBACK, problem_of_redirect_uri
 from userflow.sessions.client_authentication import METHODS_OF_TYPE, PRIVATE_KEY_JWT
@@ -35,6 +35,8 @@ def is_like_a_secret(client: Client, changes: Mapping[str, Any]) -> bool:
         becomes_first_party(client, changes)
         or any(changes[name] != getattr(client, name) for name in CREDENTIAL_FIELDS & changes.keys())
         or any(set(changes[name]) - set(getattr(client, name)) for name in REACH_FIELDS & changes.keys())
+        # Tokens then go to any device whose code a user is persuaded to enter.
+        or DEVICE_CODE in set(changes.get("grant_types", ())) - set(client.grant_types)
     )
 
 

@@ -208,6 +208,7 @@ REACH: list[dict[str, Any]] = [
     {"first_party": True},
     {"redirect_uris": ["https://app.example/", "https://evil.example/"]},
     {"audiences": ["urn:a:b", "identity-api"]},
+    {"grant_types": ["authorization_code", DEVICE_CODE]},
 ]
 
 
@@ -218,7 +219,7 @@ def test_reach_requires_recent_authentication(tenant: TestTenant, changes: dict[
     for method in ("put", "patch"):
         response = stale.call(method, path(tenant, client["id"]), changes)
         assert (response.status_code, response.json()["code"]) == (401, "insufficient_user_authentication")
-    fewer = {"redirect_uris": [], "audiences": ["urn:a:b"], "first_party": False}
+    fewer = {"redirect_uris": [], "audiences": ["urn:a:b"], "first_party": False, "grant_types": ["refresh_token"]}
     assert stale.patch(path(tenant, client["id"]), fewer).status_code == 200
     assert tenant.api.patch(path(tenant, client["id"]), changes).status_code == 200
 
