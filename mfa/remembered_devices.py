@@ -125,7 +125,7 @@ def _complete(user: EndUser, login: Ticket, kept: EndUserTicket, user_agent: str
     assert grant is not None  # there is a login
     opened = grant.open(END_USERS, user)
     END_USERS.record("device.used", target=("user", user.pk))
-    # As long as the second step was promised to hold, however often the device is used.
+    # The time counts from the second step, however often the device is used.
     return _stored(user, opened.session_id, kept.expires_at)
 
 

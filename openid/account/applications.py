@@ -73,6 +73,21 @@ def names_of_applications(sessions: Sequence[Session], tenant: TenantContext) ->
     return {session: names[client] for session, client in own.items() if client in names}
 
 
+def applications_of_browsers(sessions: Sequence[Session], tenant: TenantContext) -> dict[UUID, list[str]]:
+    """Return the names of the applications that each of these browsers has signed in. Call it inside the tenant."""
+    children = EndUserSession._default_manager.filter(
+        parent_id__in=[one.pk for one in sessions], ended_at=None, expires_at__gt=now()
+    )
+    pairs = set(children.values_list("parent_id", "client_id"))
+    clients = Client.objects.filter(pk__in={client for _, client in pairs}, tenant_id=tenant.tenant_id)
+    names = dict(clients.values_list("pk", "name")) if pairs else {}
+    found: dict[UUID, list[str]] = {}
+    for browser, client in pairs:
+        if browser is not None and client in names:
+            found.setdefault(browser, []).append(names[client])
+    return {browser: sorted(own) for browser, own in found.items()}
+
+
 def disconnect(user_id: UUID, client_id: UUID) -> int:
     """Delete the user's consent and unused codes, and end the sessions of the application; return the sessions' number.
 

@@ -18,7 +18,13 @@ from mfa.closing.actions import close_account
 from mfa.factors import TOTP, FactorList, list_factors, remove_factor
 from mfa.remembered_devices import forget_device, remembered_devices
 from mfa.totp.actions import regenerate_backup_codes
-from openid.account.applications import connected_applications, disconnect, names_of_applications
+from openid.account.applications import (
+    Connected,
+    applications_of_browsers,
+    connected_applications,
+    disconnect,
+    names_of_applications,
+)
 from openid.account.devices import device_in_words
 from openid.account.forms import NewEmailForm, ProfileForm
 from openid.pages import errors, forms
@@ -245,16 +251,18 @@ class DevicesPage(AccountPage):
         """List the sessions, newest first. Those of connected applications belong to one of a browser."""
         found = list_sessions(by=self.me, page=1, limit=MOST_SESSIONS, parents=True)
         named = names_of_applications(found.rows, self.tenant)
+        with in_tenant(self.tenant.tenant_id):
+            signed_in = applications_of_browsers(found.rows, self.tenant)
+            remembered = [(one, device_in_words(one.user_agent)) for one in remembered_devices(self.user.pk)]
         devices = [
             {
                 "session": one,
                 "device": named.get(one.pk) or device_in_words(one.user_agent),
                 "current": one.pk == self.own.pk,
+                "applications": ", ".join(signed_in.get(one.pk, [])),
             }
             for one in found.rows
         ]
-        with in_tenant(self.tenant.tenant_id):
-            remembered = [(one, device_in_words(one.user_agent)) for one in remembered_devices(self.user.pk)]
         return self.account_page("devices", _("Your devices"), {"devices": devices, "remembered": remembered})
 
     def post(self, request: HttpRequest) -> HttpResponse:
@@ -272,6 +280,11 @@ class DevicesPage(AccountPage):
         return self.to("account/devices")
 
 
+def further_of(one: Connected) -> list[str]:
+    """Return the scopes and audiences of an application that have no words of the platform's."""
+    return sorted({*one.scopes, *one.audiences}.difference(IN_WORDS))
+
+
 class ApplicationsPage(AccountPage):
     """Applications that the user has connected."""
 
@@ -281,7 +294,10 @@ class ApplicationsPage(AccountPage):
         """List them with what they may do."""
         with in_tenant(self.tenant.tenant_id):
             found = connected_applications(self.user.pk)
-        rows = [(one, [IN_WORDS[scope] for scope in IN_WORDS if scope in one.scopes]) for one in found]
+        rows = [
+            (one, [text for name, text in IN_WORDS.items() if name in (*one.scopes, *one.audiences)], further_of(one))
+            for one in found
+        ]
         return self.account_page("applications", _("Connected applications"), {"rows": rows})
 
     def post(self, request: HttpRequest) -> HttpResponse:

@@ -1,5 +1,7 @@
 """Create an account, accept an invitation, set a new password, verify an address."""
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
@@ -8,10 +10,11 @@ from openid.pages import errors, forms
 from openid.pages.sign_in import PasswordSignIn
 from tenants.context import in_tenant
 from tenants.states import Purpose
-from userflow.accounts.models import EndUser
+from userflow.accounts.models import Client, EndUser
 from userflow.email.actions import Registrant, resend_email_proof, verify_email_by_code, verify_email_by_token
 from userflow.endusers.actions import register_end_user
-from userflow.errors import EmailProofInvalid, InvitationInvalid, RegistrationClosed
+from userflow.endusers.taken import tell_owner
+from userflow.errors import EmailProofInvalid, EmailTaken, InvitationInvalid, RegistrationClosed
 from userflow.invitations.acceptance import accept_invitation
 from userflow.mailed_tokens import NotAToken, place_of
 from userflow.passwords.actions import ask_for_end_user_reset, reset_end_user_password
@@ -53,11 +56,27 @@ class RegisterPage(NewPasswordPage):
             return self._page(form)
         given = form.cleaned_data
         try:
-            register_end_user(tenant_id=self.tenant.tenant_id, client_id=client.pk, **given)
+            if not self._register(client, given):
+                self.steps = self.steps.only_email(given["email"])
+                return self.to("verify-email")
             return self.sign_in(given["email"], given["password"])
         except ApiError as error:
             errors.add_to(form, error)
             return self._page(form, error)
+
+    def _register(self, client: Client, given: dict[str, Any]) -> bool:
+        """Store the user. Return False if the address is taken and the next page is the same as for one that is not.
+
+        Where no address needs verification, a new user is signed in at once, which tells the same as EmailTaken.
+        """
+        try:
+            register_end_user(tenant_id=self.tenant.tenant_id, client_id=client.pk, **given)
+        except EmailTaken:
+            if self.tenant.effective["email_verification"] != "required":
+                raise
+            tell_owner(tenant_id=self.tenant.tenant_id, email=given["email"], password=given["password"])
+            return False
+        return True
 
     def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
         return self.page("register", _("Create your account"), self.application(), form=form.focus(), error=error)

@@ -193,6 +193,8 @@ def update_end_user(
         reject_third_party(by)
     proven = own and changes.get("email", by.user["email"]) != by.user["email"]
     if proven:
+        require_assurance(Action.CHANGE_OWN_EMAIL, by)
+        _reject_taken(tenant_id, user_id, changes["email"])
         prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof, user_agent=user_agent)
     with in_tenant(tenant_id, editing_users(by)) as tenant, unique_or(EmailTaken), tenant_atomic():
         user = _locked(user_id)
@@ -207,6 +209,19 @@ def update_end_user(
             must_outrank(by, user)
         _apply(user, changes, tenant, keep=by.session_id if own else None)
     return user
+
+
+def _reject_taken(tenant_id: UUID, user_id: UUID, email: str) -> None:
+    """Raise EmailTaken before a proof is used up for an address that another user has; the change itself decides races.
+
+    Limited like registrations, which tell the same.
+    """
+    attempts.limit_address("registration")
+    with in_tenant(tenant_id, Purpose.WRITE) as tenant:
+        user = first_or(EndUser.objects.filter(pk=user_id), UnknownUser)
+        key = email_key(email)
+        if key != user.email_key and _is_held(key, user, pending=_must_wait(user, tenant)):
+            raise EmailTaken
 
 
 def _locked(user_id: UUID) -> EndUser:
@@ -246,9 +261,8 @@ def _change_address(user: EndUser, changes: dict[str, Any], tenant: lookup.Tenan
         # Another spelling of the same address: a pending change to another address is cancelled.
         proofs.give_up_changes([user.pk])
         return
-    pending = proofs.is_required(tenant) or bool(user.mfa_methods) or user.email_verified_at is not None
-    held = Q(email_key=key) & ~EndUser.YIELDS if pending else Q(email_key=key) | undo.reserving(key)
-    if EndUser.objects.filter(held).exclude(pk=user.pk).exists():
+    pending = _must_wait(user, tenant)
+    if _is_held(key, user, pending=pending):
         raise EmailTaken
     proofs.limit_changes(user.pk)
     undo.offer_undo(END_USERS, user, tenant, pending=pending)
@@ -258,6 +272,16 @@ def _change_address(user: EndUser, changes: dict[str, Any], tenant: lookup.Tenan
     else:
         EmailProof.objects.filter(user=user).delete()
         changes["email_verified_at"] = None
+
+
+def _must_wait(user: EndUser, tenant: lookup.TenantContext) -> bool:
+    return proofs.is_required(tenant) or bool(user.mfa_methods) or user.email_verified_at is not None
+
+
+def _is_held(key: str, user: EndUser, *, pending: bool) -> bool:
+    """Return whether another user has the address and does not give it up."""
+    held = Q(email_key=key) & ~EndUser.YIELDS if pending else Q(email_key=key) | undo.reserving(key)
+    return EndUser.objects.filter(held).exclude(pk=user.pk).exists()
 
 
 def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool, by: Principal) -> EndUser:

@@ -176,6 +176,29 @@ def test_consent_shows_who_accepts_the_tokens(tenant: TestTenant) -> None:
     assert code_of(visitor.sends(allow="1"))
 
 
+def test_connected_application_names_its_audiences(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    audiences = ["https://orders.example.com", "identity-api"]
+    begin(visitor, client={"audiences": audiences}, scope="openid", resource=audiences)
+    visitor.sends(email=user.email)
+    visitor.sends(password=PASSWORD)
+    visitor.sends(allow="1")
+    visitor.opens("account/applications")
+    assert "Call this service for you" in visitor.words
+    assert "Use https://orders.example.com" in visitor.words
+
+
+def test_device_names_the_applications_it_has_signed_in(tenant: TestTenant) -> None:
+    visitor, user = Visitor(tenant), tenant.register()
+    app = begin(visitor)
+    visitor.sends(email=user.email)
+    code = code_of(visitor.sends(password=PASSWORD))
+    assert app.exchange(code).status_code == 200
+    elsewhere = signed_in(tenant, user)
+    elsewhere.opens("account/devices")
+    assert elsewhere.words.count("Signed in to Shop") == 1
+
+
 def test_denied_consent_returns_an_error(tenant: TestTenant) -> None:
     visitor, user = Visitor(tenant), tenant.register()
     begin(visitor, client={})
@@ -235,15 +258,12 @@ def test_sign_out_ends_the_session(tenant: TestTenant) -> None:
     assert visitor.session is None
 
 
-def test_rejected_address_asks_for_a_new_proof(tenant: TestTenant) -> None:
+def test_rejected_address_uses_up_no_proof(tenant: TestTenant) -> None:
     taken, visitor = tenant.register(), signed_in(tenant)
     visitor.opens("account/email")
     visitor.sends(password=PASSWORD)
     visitor.sends(email=taken.email)
     assert visitor.page.status_code == 409
-    visitor.sends(email=f"new-{taken.email}")
-    assert visitor.at == "step-up"
-    visitor.sends(password=PASSWORD)
     visitor.sends(email=f"new-{taken.email}")
     assert visitor.at == "account"
 

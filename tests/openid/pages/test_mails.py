@@ -3,6 +3,10 @@
 import secrets
 from collections.abc import Callable
 
+from django.utils.timezone import now
+
+from tenants import lookup
+from tenants.context import in_tenant
 from tenants.models import Tenant
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.userflow.invitations.test_invitations import invite
@@ -10,6 +14,7 @@ from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.userflow.passwords.test_reset import mails_to as reset_mails_to
 from tests.userflow.passwords.test_reset import token_in as reset_token_in
 from tests.world import PASSWORD, TestTenant
+from userflow.accounts.models import EndUser
 
 NEW = "another horse 8 battery"
 
@@ -36,6 +41,38 @@ def test_register_of_taken_address_is_rejected(tenant: TestTenant) -> None:
     visitor.sends(email=user.email, password=PASSWORD)
     assert visitor.page.status_code == 409
     assert "already an account" in visitor.words
+
+
+def test_register_does_not_tell_which_addresses_are_taken(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    user, free = tenant.register(), new_address()
+    with in_tenant(tenant.id):
+        EndUser.objects.filter(pk=user.id).update(email_verified_at=now())
+    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    lookup.forget()
+    pages = []
+    for email in (user.email, free):
+        visitor = Visitor(tenant)
+        visitor.opens("register")
+        visitor.sends(email=email, password=PASSWORD)
+        pages.append((visitor.at, visitor.page.status_code, visitor.words.replace(email, "")))
+    assert pages[0] == pages[1]
+    assert pages[0][:2] == ("verify-email", 200)
+    assert mails_to(user.email, "already have an account")
+    assert mails_to(free, "verify")
+
+
+def test_register_of_unverified_address_sends_the_code_again(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    visitor = Visitor(tenant)
+    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    lookup.forget()
+    email = new_address()
+    for _ in range(2):
+        visitor.opens("register")
+        visitor.sends(email=email, password=PASSWORD)
+        assert visitor.at == "verify-email"
+    assert len(mails_to(email, "verify")) == 2
 
 
 def test_closed_registration_shows_an_error(new_tenant: Callable[[], TestTenant]) -> None:
