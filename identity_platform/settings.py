@@ -51,6 +51,8 @@ else:
         "ENCRYPTION_KEYS",
         "it seals every secret in the databases. Form: `k1:<base64 of 32 random bytes>`, newest first.",
     )
+# Where bin/serve serves the sample application for the demo tenant; 0 for none, as outside embedded mode.
+DEMO_PORT = integer("DEMO_PORT", min(PORT + 1, 65535), least=0, most=65535) if EMBEDDED else 0
 DEBUG = False
 ALLOWED_HOSTS = string_list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]", HOST] if EMBEDDED else [])
 BASE_URL = (text("BASE_URL") or f"http://localhost:{PORT}").rstrip("/")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import logging
 import os
 import signal
@@ -32,6 +33,7 @@ from granian.server.mp import MPServer
 from identity_platform.environment import state_folder, text
 from identity_platform.serving.workers import (
     FINISH_SECONDS,
+    SAMPLE_COMMAND,
     STOPPING,
     WORKER_COMMANDS,
     WorkerProcesses,
@@ -81,12 +83,15 @@ def main() -> None:
             from identity_platform.crypto import argon2id
 
             argon2id.fastest()  # once for all workers
-            load_before_forking()
             # In production they are services of their own; here everything works after one command.
-            commands = [name for name in WORKER_COMMANDS if name in get_commands()] if embedded.attached() else []
+            sample = sample_application() if embedded.attached() else ""
+            load_before_forking()
+            wanted = (*WORKER_COMMANDS, *([SAMPLE_COMMAND] if sample else []))
+            commands = [name for name in wanted if name in get_commands()] if embedded.attached() else []
             worker_processes = WorkerProcesses(commands)
             try:
                 listen(listener)
+                print(sample, end="", flush=True)
                 serve(listener, settings.WEB_WORKERS, settings.WEB_THREADS)
             finally:
                 worker_processes.end()
@@ -107,6 +112,15 @@ class PortTaken(Exception):
 def is_first_start() -> bool:
     """Whether the embedded databases have to be made. The settings make them, so this is asked before."""
     return text("DATABASE_URL") is None and not (state_folder() / "postgres").exists()
+
+
+def sample_application() -> str:
+    """Return the line that says where to sign in as a user of the demo tenant; empty without a sample application."""
+    from django.core.management import call_command
+
+    line = io.StringIO()
+    call_command("demo", sign_in=True, stdout=line)
+    return line.getvalue()
 
 
 def delete_stale_metrics() -> None:

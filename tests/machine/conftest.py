@@ -41,7 +41,8 @@ sys.stdin.read()
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Give the variables of a machine that knows nothing of the platform, nor of the servers this suite runs on."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
-    return kept | {"PYTHONPATH": str(ROOT), "IDENTITY_VAR": str(home)} | more
+    # The sample application is a process more, which few tests need.
+    return kept | {"PYTHONPATH": str(ROOT), "IDENTITY_VAR": str(home), "DEMO_PORT": "0"} | more
 
 
 # Below those that the kernel gives to outgoing connections, which would take one between its choice and its use.

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
-from tests.machine.conftest import ROOT, Platform, environment
+from tests.examples.form_browser import FormBrowser
+from tests.machine.conftest import ROOT, Platform, environment, free_port, within
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WALK = re.compile(r"<!-- walk -->\s*```bash\n(.*?)```", re.DOTALL)
@@ -21,12 +23,10 @@ WALKS = [(path, number) for path in DOCUMENTS for number, _ in enumerate(WALK.fi
 @pytest.fixture(scope="module")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A first start, and the variables that it prints."""
-    from tests.machine.conftest import free_port, within
-
     home = tmp_path_factory.mktemp("home")
     log = home / "printed"
     with log.open("w") as into:
-        platform = Platform(home, free_port(), into, LOG_LEVEL="WARNING")
+        platform = Platform(home, free_port(), into, LOG_LEVEL="WARNING", DEMO_PORT=str(free_port()))
         assert within(150, platform.is_up), log.read_text()
         exports = dict(re.findall(r"^export (\w+)=(.*)$", log.read_text(), re.MULTILINE))
         yield exports
@@ -90,6 +90,33 @@ def test_the_printed_address_is_the_issuers_and_where_passkeys_work(newcomer: di
         assert json.load(response)["issuer"] == address
     with urllib.request.urlopen(f"{address}/demo/") as page:
         assert 'data-rp-id="localhost"' in page.read().decode()
+
+
+def test_printed_user_signs_in_to_sample_application(newcomer: dict[str, str]) -> None:
+    printed = (Path(newcomer["IDENTITY_VAR"]) / "printed").read_text()
+    found = re.search(
+        r"^Sign in to the sample application: (\S+) as (\S+) with the password (\S+)$", printed, re.MULTILINE
+    )
+    assert found, printed
+    address, email, password = found.groups()
+    browser = FormBrowser()
+    assert within(60, lambda: answers(address))
+    assert "You are not signed in." in browser.opens(address)
+    browser.opens("/login")
+    assert browser.page.url.startswith(f"{newcomer['BASE_URL']}/t/demo/signin")
+    assert f"({email})" in browser.signs_in(email, password)
+    assert browser.page.url == address
+    assert "You are not signed in." in browser.opens("/logout")
+    # The session of the browser at the tenant has ended too.
+    browser.opens("/login")
+    assert browser.page.url.startswith(f"{newcomer['BASE_URL']}/t/demo/signin")
+
+
+def answers(address: str) -> bool:
+    try:
+        return requests.get(address, timeout=30).ok
+    except requests.ConnectionError:
+        return False
 
 
 @pytest.mark.parametrize(("document", "number"), WALKS, ids=[f"{path.name}-{number}" for path, number in WALKS])

@@ -4,7 +4,7 @@ import json
 import secrets
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from selenium import webdriver
@@ -14,81 +14,89 @@ from selenium.webdriver.common.keys import Keys
 from tests.console.browser.conftest import Place
 from tests.console.browser.conftest import place as place
 from tests.console.browser.visitor import PASSWORD, Visitor
-from tests.openid.node_client import PACKAGES, install_packages
+from tests.machine.conftest import ROOT
+from tests.openid.node_client import FOLDER, PACKAGES, install_packages
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver", "node"), pytest.mark.timeout(300)]
-LIBRARY = "oidc-client-ts/dist/browser/oidc-client-ts.min.js"
-PAGE = """<!doctype html><title>Shop</title><button id="in">Sign in</button><pre id="out"></pre>
-<script src="/library.js"></script>
-<script>
-  const manager = new oidc.UserManager(SETTINGS);
-  const show = (value) => (document.getElementById("out").textContent = value);
-  document.getElementById("in").onclick = () => manager.signinRedirect().catch((problem) => show("failed: " + problem));
-  async function finish() {
-    const user = await manager.signinRedirectCallback();
-    const renewed = await manager.signinSilent();
-    show(`${user.profile.iss} ${user.profile.email} ${renewed.access_token !== user.access_token}`);
-  }
-  if (location.search.includes("code=")) finish().catch((problem) => show("failed: " + problem));
-</script>"""
+FILES = ROOT / "examples" / "single-page-app"
 
 
-class App:
-    """The web server of the application."""
+class App(SimpleHTTPRequestHandler):
+    """The web server of the application: its files, its own settings, and the packages that are installed already."""
 
-    def __init__(self) -> None:
-        self.page = ""
-        app = self
+    settings = ""
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                script = self.path == "/library.js"
-                body = (PACKAGES / LIBRARY).read_bytes() if script else app.page.encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/javascript" if script else "text/html; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+    def translate_path(self, path: str) -> str:
+        """Return the file of a path."""
+        below = path.partition("?")[0].lstrip("/")
+        packages = below.removeprefix("node_modules/")
+        return str(PACKAGES / packages if packages != below else FILES / below)
 
-            def log_message(self, format: str, *args: object) -> None:
-                """Log nothing."""
+    def do_GET(self) -> None:
+        """Send the settings of this application instead of those of the sample."""
+        if self.path != "/settings.js":
+            super().do_GET()
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/javascript")
+        self.end_headers()
+        self.wfile.write(App.settings.encode())
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.origin = f"http://127.0.0.1:{self.server.server_port}"
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing."""
 
 
 @pytest.fixture
-def app() -> Iterator[App]:
+def origin() -> Iterator[str]:
     install_packages()
-    app = App()
-    threading.Thread(target=app.server.serve_forever, args=(0.02,), daemon=True).start()
-    yield app
-    app.server.shutdown()
-    app.server.server_close()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), App)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_sample_locks_the_tested_packages() -> None:
+    sample, tested = (json.loads((folder / "package-lock.json").read_text())["packages"] for folder in (FILES, FOLDER))
+    packages = {name: package for name, package in sample.items() if name}
+    assert packages == {name: tested[name] for name in packages}
 
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_oidc_client_ts_signs_in_from_allowed_origins_only(
-    place: Place, browser: webdriver.Chrome, app: App, allowed: bool
+    place: Place, browser: webdriver.Chrome, origin: str, allowed: bool
 ) -> None:
     shop = place.new_tenant("Maple Street Books")
     admin = {"username": shop["admin"]["username"], "password": PASSWORD}
     token = place.call("POST", "/uflow/admin/auth/login", admin)["access_token"]
-    body = {"name": "Shop", "type": "public", "first_party": True, "redirect_uris": [f"{app.origin}/"]}
-    body["allowed_origins"] = [app.origin] if allowed else []
+    home = f"{origin}/"
+    body = {"name": "Shop", "type": "public", "first_party": True, "redirect_uris": [home]}
+    body |= {"post_logout_redirect_uris": [home], "allowed_origins": [origin] if allowed else []}
     client = place.call("POST", f"/clientms/tenants/{shop['tenant_id']}/clients", body, token=token)
     issuer = f"{place.url}/t/{shop['slug']}"
-    config = {"authority": issuer, "client_id": client["client_id"], "redirect_uri": f"{app.origin}/"}
-    config |= {"scope": "openid email offline_access", "loadUserInfo": False}
-    app.page = PAGE.replace("SETTINGS", json.dumps(config))
+    App.settings = f"const ISSUER = {json.dumps(issuer)}, CLIENT_ID = {json.dumps(client['client_id'])};"
     email, person = f"vera-{secrets.token_hex(3)}@example.com", Visitor(browser, place.url, "")
     named = {"tenant_id": shop["tenant_id"], "client_id": shop["client_id"], "email": email}
     place.call("POST", "/uflow/user/clients/register", {**named, "password": PASSWORD, "name": "Vera Visitor"})
-    browser.get(f"{app.origin}/")
-    browser.find_element(By.ID, "in").click()
+    browser.get(home)
+    reads(person, "You are not signed in.")
+    browser.find_element(By.ID, "sign-in").click()
     person.fills("E-mail address", email + Keys.ENTER)
     person.fills("Password", PASSWORD + Keys.ENTER)
-    person.waits_until(lambda: browser.current_url.startswith(f"{app.origin}/?"))
-    person.waits_until(lambda: bool(browser.find_element(By.ID, "out").text))
-    said = browser.find_element(By.ID, "out").text
-    assert said == f"{issuer} {email} true" if allowed else said.startswith("failed: ")
+    person.waits_until(lambda: browser.current_url.startswith(home))
+    if not allowed:
+        reads(person, "Failed: ")
+        return
+    reads(person, "Signed in as Vera Visitor.")
+    # The code is no longer in the address.
+    person.waits_until(lambda: browser.current_url == home)
+    browser.find_element(By.ID, "renew").click()
+    reads(person, "Signed in as Vera Visitor. The tokens are new.")
+    browser.find_element(By.ID, "sign-out").click()
+    person.waits_until(lambda: browser.current_url.startswith(home))
+    reads(person, "You are not signed in.")
+
+
+def reads(person: Visitor, text: str) -> None:
+    """Wait until the application shows this text."""
+    person.waits_until(lambda: person.browser.find_element(By.ID, "state").text.startswith(text))

@@ -22,7 +22,7 @@ def remember(username: str, password: str) -> None:
     draft = FILE.with_name(f".demo.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(_remembered() | {username: password}, file)
+        json.dump(remembered() | {username: password}, file)
     draft.rename(FILE)
 
 
@@ -47,14 +47,15 @@ def _credentials(prefix: str, username: str) -> Iterator[str]:
     if user is None:
         return
     yield _export(f"{prefix}_USERNAME", username)
-    password = _remembered().get(username)
+    password = remembered().get(username)
     if password is not None and user.check_password(password):
         yield _export(f"{prefix}_PASSWORD", password)
     else:
         yield f"# The password of {username} was changed. Set a new one with: bin/manage changepassword {username}"
 
 
-def _remembered() -> dict[str, str]:
+def remembered() -> dict[str, str]:
+    """Return the generated passwords and secrets by name."""
     try:
         found: dict[str, str] = json.loads(FILE.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -16,9 +16,10 @@ from tenants.databases import ensure_template
 from tenants.errors import DataKeyLocked
 from tenants.models import Tenant
 from tenants.servers import direct_to_global
+from tenants.states import State
 from userflow.accounts.models import AdminUser
 from userflow.admins.actions import create_admin_user
-from userflow.management import demo_exports
+from userflow.management import demo_application, demo_exports
 from userflow.sessions import signing
 from userflow.tenants.actions import generated_password, open_tenant
 
@@ -69,7 +70,7 @@ class Command(BaseCommand):
             self.stderr.write(f"{failure.slug} keeps its old schema, see `migrate_tenants`: {failure.reason}")
 
     def _first_steps(self) -> None:
-        """Create the operator and the demo tenant, and print their credentials."""
+        """Create the operator and the demo tenant with its sample application, and print their credentials."""
         operator = not AdminUser.objects.filter(tenant=None).exists()
         if operator:
             password = os.environ.get("DJANGO_SUPERUSER_PASSWORD") or generated_password()
@@ -81,5 +82,8 @@ class Command(BaseCommand):
             admin = {"username": "demo-admin", "email": "admin@demo.example.com", "password": password}
             open_tenant(name="Demo", slug=demo_exports.SLUG, admin=admin)
             demo_exports.remember("demo-admin", password)
+        demo = Tenant.objects.filter(slug=demo_exports.SLUG, database__status=State.ACTIVE).first()
+        if demo is not None and settings.DEMO_PORT:
+            demo_application.create(demo)
         if operator or tenant:
             self.stdout.write("\n".join(demo_exports.lines()) + "\n")
