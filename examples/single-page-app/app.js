@@ -5,7 +5,7 @@ const { UserManager } = oidc;
 const manager = new UserManager({
   authority: ISSUER, client_id: CLIENT_ID,
   redirect_uri: `${location.origin}/`, post_logout_redirect_uri: `${location.origin}/`,
-  scope: "openid profile email offline_access",
+  scope: "openid profile email offline_access", loadUserInfo: true,
 });
 // --- end of configuration
 
