@@ -80,6 +80,8 @@ SIGNED_IN: Final[Paths] = (
     ("platform/domains/add/", "domain_add", domains.AddDomain.as_view()),
     (f"{_DOMAIN}/", "domain", domains.show),
     (f"{_DOMAIN}/verify/", "domain_verify", domains.VerifyDomain.as_view()),
+    (f"{_DOMAIN}/sign-in/", "domain_sign_in", domains.UseForSignIn.as_view()),
+    (f"{_DOMAIN}/stop-sign-in/", "domain_stop_sign_in", domains.StopSignIn.as_view()),
     (f"{_DOMAIN}/delete/", "domain_delete", domains.DeleteDomain.as_view()),
     ("platform/webhooks/", "webhooks", webhooks.listed),
     ("platform/webhooks/add/", "webhook_add", webhooks.CreateEndpoint.as_view()),

@@ -178,6 +178,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "identity_platform.api.middleware.ApiMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "tenants.hosts.TenantHosts",
     "identity_platform.api.middleware.SecurityMiddleware",
     "tenants.rejections.RejectedCalls",
     "identity_platform.api.middleware.CrossOrigin",
@@ -191,6 +192,8 @@ MIDDLEWARE = [
     "console.frame.middleware.ConsoleMessages",
 ]
 ROOT_URLCONF = "identity_platform.urls"
+# The paths on the sign-in domains of tenants.
+SIGN_IN_DOMAIN_URLCONF = "openid.domain_urls"
 WSGI_APPLICATION = "identity_platform.wsgi.application"
 APPEND_SLASH = False
 TEMPLATES = [

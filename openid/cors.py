@@ -11,12 +11,14 @@ from typing import Final
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_vary_headers
 
+from tenants.hosts import tenant_at_host
 from tenants.lookup import may_be_slug
 from userflow.accounts.models import Client
 from userflow.clients.registration import problem_of_origin
 
 METHODS: Final = {"token": "POST", "par": "POST", "revoke": "POST", "userinfo": "GET, POST"}
 _PATH = re.compile(rf"/t/(?P<slug>[^/]+)/(?P<endpoint>{'|'.join(METHODS)})")
+_PATH_ON_DOMAIN = re.compile(rf"/(?P<endpoint>{'|'.join(METHODS)})")
 _HEADERS: Final = "Authorization, Content-Type, DPoP"
 _EXPOSED: Final = "DPoP-Nonce, Retry-After, WWW-Authenticate"
 # Of a preflight, so that a removed origin is not served from a browser's cache for long.
@@ -30,12 +32,16 @@ class TenantCrossOrigin:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        place = _PATH.fullmatch(request.path) if request.path.startswith("/t/") else None
+        tenant = tenant_at_host(request)
+        if tenant is not None:
+            place = _PATH_ON_DOMAIN.fullmatch(request.path)
+        else:
+            place = _PATH.fullmatch(request.path) if request.path.startswith("/t/") else None
         if place is None:
             return self.get_response(request)
         preflight = request.method == "OPTIONS" and "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in request.META
         origin = request.META.get("HTTP_ORIGIN", "")
-        allowed = bool(origin) and _is_allowed(place["slug"], origin)
+        allowed = bool(origin) and _is_allowed(tenant.slug if tenant else place["slug"], origin)
         response = HttpResponse(status=204) if preflight else self.get_response(request)
         patch_vary_headers(response, ["Origin"])
         if allowed:

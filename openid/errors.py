@@ -3,11 +3,20 @@
 from typing import Final
 
 from identity_platform.api.errors import ApiError, OAuthError
+from tenants.errors import UnknownTenant
 
 LOGIN_REQUIRED: Final = "login_required"
 CONSENT_REQUIRED: Final = "consent_required"
 INTERACTION_REQUIRED: Final = "interaction_required"
 ACCESS_DENIED: Final = "access_denied"
+
+
+class MovedToDomain(UnknownTenant):
+    """404 of an endpoint: the tenant has a sign-in domain, and its endpoints are there alone. Pages redirect there."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self.root = root
 
 
 class RequestRejected(Exception):

@@ -1,15 +1,23 @@
-"""The tenant of a request at the hosted pages and the OpenID endpoints, which name it in their address."""
+"""The tenant of a request at the hosted pages and the OpenID endpoints: its host or its path names it."""
 
 from django.http import HttpRequest
 
+from openid.errors import MovedToDomain
 from tenants import lookup
+from tenants.hosts import tenant_at_host
 from tenants.lookup import TenantContext
 
 
 def tenant_of_request(request: HttpRequest) -> TenantContext:
-    """Return the tenant that the address of a request names: by the slug in the path, `/t/{slug}/…`.
+    """Return the tenant that the address of a request names: by its sign-in domain, else by the slug in `/t/{slug}/…`.
 
-    The state of the tenant is not checked: entering it does. Raises UnknownTenant.
+    The state of the tenant is not checked: entering it does. Raises UnknownTenant, and MovedToDomain for the slug of a tenant
+    with a sign-in domain: a tenant has one address at a time.
     """
+    if (tenant := tenant_at_host(request)) is not None:
+        return tenant
     match = request.resolver_match
-    return lookup.find_by_slug(match.kwargs["slug"] if match else "")
+    tenant = lookup.find_by_slug(match.kwargs["slug"] if match else "")
+    if tenant.sign_in_domain:
+        raise MovedToDomain(tenant.root)
+    return tenant

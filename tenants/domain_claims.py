@@ -16,9 +16,11 @@ from django.db import transaction
 from publicsuffixlist import PublicSuffixList
 
 from identity_platform.api.errors import ValidationFailed
-from tenants.errors import DomainTaken
-from tenants.models import DomainClaim
-from tenants.webauthn_claims import platform_names
+from tenants import lookup
+from tenants.errors import DomainNotClaimed, DomainTaken
+from tenants.models import DomainClaim, Tenant
+from tenants.signals import sign_in_domain_changing
+from tenants.webauthn_claims import claim_sign_in_domain, free_sign_in_domain, platform_names
 
 # With the label of the record in front a name has at most 253 characters.
 LONGEST_DOMAIN = 230
@@ -97,8 +99,48 @@ def claims_of(tenant_id: UUID) -> Mapping[str, DomainClaim]:
 
 
 def release(tenant_id: UUID, domain: str) -> bool:
-    """Take the domain from the tenant; return whether it had it."""
-    return DomainClaim.objects.filter(pk=domain, tenant_id=tenant_id).delete()[0] > 0
+    """Take the domain from the tenant; return whether it had it.
+
+    If it was the sign-in domain, the issuer is the one of the slug again, at the commit. Passkeys of the domain stay stored:
+    they work again once the domain is the tenant's sign-in domain again.
+    """
+    with transaction.atomic():
+        claims = DomainClaim.objects.filter(pk=domain, tenant_id=tenant_id)
+        was_sign_in = claims.filter(sign_in=True).exists()
+        released = claims.delete()[0] > 0
+        if was_sign_in:
+            free_sign_in_domain(tenant_id, domain)
+    lookup.forget()
+    return released
+
+
+def set_sign_in(tenant_id: UUID, domain: str, on: bool) -> bool:
+    """Make a verified domain the tenant's sign-in domain in place of another one, or its issuer that of the slug again.
+
+    Return whether anything changed. Receivers of `sign_in_domain_changing` can reject the change. Raises DomainNotClaimed,
+    RelyingPartyTaken (another tenant uses the domain for its passkeys).
+    """
+    with transaction.atomic():
+        # The lock prevents that two changes at once leave two sign-in domains, or that settings change meanwhile.
+        tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
+        claims = DomainClaim.objects.filter(tenant_id=tenant_id)
+        if not claims.filter(pk=domain).exists():
+            raise DomainNotClaimed
+        before = claims.filter(sign_in=True).values_list("pk", flat=True).first()
+        after = domain if on else None if before == domain else before
+        if before == after:
+            return False
+        sign_in_domain_changing.send(
+            sender=Tenant, tenant_id=tenant_id, tenant_settings=tenant.settings, before=before, after=after
+        )
+        claims.filter(sign_in=True).update(sign_in=False)
+        if before:
+            free_sign_in_domain(tenant_id, before)
+        if after:
+            claim_sign_in_domain(tenant_id, after)
+            claims.filter(pk=after).update(sign_in=True)
+    lookup.forget()
+    return True
 
 
 def holders() -> list[UUID]:

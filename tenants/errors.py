@@ -28,6 +28,12 @@ class DomainTaken(errors.Conflict):
     message = "Another tenant has verified this domain. Delete it there first, or ask an operator."
 
 
+class DomainNotClaimed(errors.Conflict):
+    """409: only a verified domain can be the sign-in domain."""
+
+    message = "This domain is not verified. Verify it first."
+
+
 class TenantRequired(errors.ApiError):
     code = "TENANT_REQUIRED"
     message = "A tenant is required. Send `tenant_id`, or the header X-Tenant-ID."

@@ -16,6 +16,7 @@ from django.core.signals import request_finished, request_started
 from django.db import connection
 
 from identity_platform.audit.origin import set_tenant
+from tenants.addresses import Place
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.settings import EffectiveSettings, effective
 from tenants.states import ALLOWED, Purpose, State
@@ -38,6 +39,18 @@ class TenantContext:
     settings: dict[str, object]
     # Without webhooks, recording an event skips the outbox.
     has_webhooks: bool = False
+    # The domain of its own that its issuer, endpoints and pages are on.
+    sign_in_domain: str | None = None
+
+    @property
+    def root(self) -> str:
+        """The address that the paths of the tenant's pages and endpoints follow."""
+        return Place(self.slug, self.sign_in_domain).root
+
+    @property
+    def root_path(self) -> str:
+        """The path of that address, on the host of the tenant's pages."""
+        return "" if self.sign_in_domain else f"/t/{self.slug}"
 
     @property
     def target(self) -> DatabaseTarget:
@@ -47,7 +60,7 @@ class TenantContext:
     @property
     def effective(self) -> EffectiveSettings:
         """The values of the settings that apply in this tenant."""
-        return effective(self.settings, tenant_name=self.name, slug=self.slug)
+        return effective(self.settings, tenant_name=self.name, slug=self.slug, domain=self.sign_in_domain)
 
     def allows(self, purpose: Purpose) -> bool:
         """Return whether the state allows this."""
@@ -65,21 +78,26 @@ class TenantContext:
 # The columns of a TenantContext, for statements that read the caller in the same round trip.
 COLUMNS = (
     "t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings::text,"
-    " EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id)"
+    " EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),"
+    " (SELECT c.domain FROM tenants_domainclaim c WHERE c.tenant_id = t.id AND c.sign_in)"
 )
 JOINS = "JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id"
-WIDTH = 9
+WIDTH = 10
 
 _SLUG = re.compile(r"[A-Za-z0-9-]{1,63}")
 
 _seen: ContextVar[dict[UUID, TenantContext] | None] = ContextVar("tenants_of_this_request", default=None)
 
 
-def from_row(row: tuple[UUID, str, str, str, str, int, int, str, bool]) -> TenantContext:
+# What COLUMNS return.
+Row = tuple[UUID, str, str, str, str, int, int, str, bool, str | None]
+
+
+def from_row(row: Row) -> TenantContext:
     """Return the tenant of a row of COLUMNS."""
-    tenant_id, slug, name, status, database, server_id, revision, settings, has_webhooks = row
+    tenant_id, slug, name, status, database, server_id, revision, settings, has_webhooks, domain = row
     own = orjson.loads(settings)
-    return TenantContext(tenant_id, slug, name, State(status), database, server_id, revision, own, has_webhooks)
+    return TenantContext(tenant_id, slug, name, State(status), database, server_id, revision, own, has_webhooks, domain)
 
 
 def remember(tenant: TenantContext) -> TenantContext:
@@ -109,6 +127,11 @@ def find_by_slug(slug: str) -> TenantContext:
     if not may_be_slug(slug):
         raise UnknownTenant
     return _read("lower(t.slug) = lower(%s)", slug)
+
+
+def find_by_domain(domain: str) -> TenantContext:
+    """Return the tenant whose sign-in domain this is, in the form of DNS. Raises UnknownTenant, also for a deleted one."""
+    return _read("t.id = (SELECT tenant_id FROM tenants_domainclaim WHERE domain = %s AND sign_in)", domain)
 
 
 def _read(condition: str, value: UUID | str) -> TenantContext:

@@ -17,6 +17,7 @@ from rest_framework import serializers
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.fields import Boolean, Choice, Integer, Items, StrictField, Text
 from identity_platform.environment import ANDROID_APP
+from tenants.addresses import Place, origin_of
 
 HOSTNAME = r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 # A page of the tenant's own application. The platform appends the token after a `#`.
@@ -90,33 +91,37 @@ class EffectiveSettings(TypedDict):
 class Default(NamedTuple):
     """The value that applies while the tenant has not set one."""
 
-    # Takes what the tenant has set, the tenant's name and its slug.
-    of: Callable[[Mapping[str, object], str, str], object]
+    # Takes what the tenant has set, the tenant's name and its place.
+    of: Callable[[Mapping[str, object], str, Place], object]
     text: str
 
 
 def _fixed(value: object) -> Default:
-    return Default(lambda _own, _name, _slug: value, f"`{value if isinstance(value, str) else json.dumps(value)}`")
+    return Default(lambda _own, _name, _place: value, f"`{value if isinstance(value, str) else json.dumps(value)}`")
 
 
 def _platform(variable: str) -> Default:
-    return Default(lambda _own, _name, _slug: getattr(platform, variable), f"the platform's `{variable}`")
+    return Default(lambda _own, _name, _place: getattr(platform, variable), f"the platform's `{variable}`")
 
 
 def _hosted(variable: str, page: str) -> Default:
     """The operator's page for end users of all tenants if there is one, else the hosted page of the tenant."""
 
-    def address(_own: Mapping[str, object], _name: str, slug: str) -> object:
+    def address(_own: Mapping[str, object], _name: str, place: Place) -> object:
         # Without a tenant, in the API document, there is no address.
-        return platform.END_USER_PAGES[variable] or (f"{platform.BASE_URL}/t/{slug}/{page}" if slug else None)
+        return platform.END_USER_PAGES[variable] or (f"{place.root}/{page}" if place.slug else None)
 
     return Default(address, f"the platform's `{variable}` if it is set, else the tenant's hosted page `/{page}`")
 
 
-def _origins(own: Mapping[str, object], _name: str, _slug: str) -> list[str]:
+def _origins(own: Mapping[str, object], _name: str, place: Place) -> list[str]:
     rp_id = own.get("webauthn_rp_id")
+    # The hosted pages are on the sign-in domain, so it can use the passkeys in any case.
+    hosted = [origin_of(place.domain)] if place.domain else []
     # The platform's origins cannot use a tenant's own RP ID.
-    return [f"https://{rp_id}"] if rp_id and rp_id != platform.WEBAUTHN_RP_ID else list(platform.WEBAUTHN_ORIGINS)
+    if rp_id and rp_id != platform.WEBAUTHN_RP_ID:
+        return list(dict.fromkeys([f"https://{rp_id}", *hosted]))
+    return hosted or list(platform.WEBAUTHN_ORIGINS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +161,7 @@ _country = Pattern(COUNTRY, "Send a list of ISO 3166 two-letter codes.", max_len
 SETTINGS: Final[Mapping[str, Setting]] = {
     "issuer_name": Setting(
         Text(max_length=64, trim=True),
-        Default(lambda _own, name, _slug: name or None, "the tenant's name"),
+        Default(lambda _own, name, _place: name or None, "the tenant's name"),
         _("Display name"),
         _("Name shown to users in mails, on the invitation page and in authenticator apps."),
     ),
@@ -248,7 +253,10 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "webauthn_rp_id": Setting(
         Pattern(HOSTNAME, "Send a domain in lower case, without scheme and port.", max_length=253),
-        _platform("WEBAUTHN_RP_ID"),
+        Default(
+            lambda _own, _name, place: place.domain or platform.WEBAUTHN_RP_ID,
+            "the tenant's sign-in domain, else the platform's `WEBAUTHN_RP_ID`",
+        ),
         _("Passkeys: RP ID"),
         _(
             "Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys exist. Operators only."
@@ -258,7 +266,10 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "webauthn_origins": Setting(
         DistinctItems(_origin, most=20, allow_empty=False),
-        Default(_origins, "`https://` and the tenant's own `webauthn_rp_id`, else the platform's `WEBAUTHN_ORIGINS`"),
+        Default(
+            _origins,
+            "those of the tenant's own `webauthn_rp_id` and sign-in domain, else the platform's `WEBAUTHN_ORIGINS`",
+        ),
         _("Passkeys: origins"),
         _(
             "Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…. Operators only."
@@ -285,7 +296,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "sms_countries": Setting(
         DistinctItems(_country, most=250),
-        Default(lambda _own, _name, _slug: list(platform.SMS_COUNTRIES) or None, "the platform's `SMS_COUNTRIES`"),
+        Default(lambda _own, _name, _place: list(platform.SMS_COUNTRIES) or None, "the platform's `SMS_COUNTRIES`"),
         _("SMS countries"),
         _(
             "Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the "
@@ -297,10 +308,13 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 }
 
 
-def effective(own: Mapping[str, object], *, tenant_name: str = "", slug: str = "") -> EffectiveSettings:
+def effective(
+    own: Mapping[str, object], *, tenant_name: str = "", slug: str = "", domain: str | None = None
+) -> EffectiveSettings:
     """Return every setting with the value that applies: `own`, what the tenant has set, or the default."""
+    place = Place(slug, domain)
     found = {
-        name: setting.default.of(own, tenant_name, slug) if own.get(name) is None else own[name]
+        name: setting.default.of(own, tenant_name, place) if own.get(name) is None else own[name]
         for name, setting in SETTINGS.items()
     }
     return cast(EffectiveSettings, found)
@@ -383,5 +397,5 @@ def _property(setting: Setting, *, nullable: bool) -> dict[str, object]:
         found["type"] = [found["type"], "null"]
         if isinstance(setting.field, Choice):
             found["enum"] = [*setting.field.choices, None]
-    default = setting.default.of({}, "", "")
+    default = setting.default.of({}, "", Place())
     return found | {"description": str(setting.meaning)} | ({} if default is None else {"default": default})

@@ -13,3 +13,7 @@ tenant_created: Final = Signal()
 # The settings of a tenant are about to change. Sent with `tenant_id`, `before` and `after`, in the transaction that stores
 # them. A receiver raises an ApiError to reject the change.
 tenant_settings_changing: Final = Signal()
+
+# An admin is about to change the sign-in domain of a tenant. Sent with `tenant_id`, its `tenant_settings`, and the domain (or
+# None) `before` and `after`, in the transaction that changes it. A receiver raises an ApiError to reject the change.
+sign_in_domain_changing: Final = Signal()

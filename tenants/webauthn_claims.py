@@ -15,7 +15,7 @@ from django.db import transaction
 
 from identity_platform.api.errors import ValidationFailed
 from tenants.errors import RelyingPartyTaken
-from tenants.models import Tenant, WebAuthnClaim
+from tenants.models import DomainClaim, Tenant, WebAuthnClaim
 
 
 def names_of(own: Mapping[str, object]) -> set[str]:
@@ -63,9 +63,30 @@ def claim(tenant_id: UUID, *, before: Mapping[str, object], after: Mapping[str, 
         raise ValidationFailed(details=_details(after, own, "The platform uses {}."))
     _insert(tenant_id, names)
     others = WebAuthnClaim.objects.filter(name__in=names - had).exclude(tenant_id=tenant_id)
-    if taken := set(others.values_list("name", flat=True)):
+    # Who has proven a domain by DNS need not share it with a tenant that has only named it.
+    verified = DomainClaim.objects.filter(pk__in=names - had).exclude(tenant_id=tenant_id)
+    if taken := {*others.values_list("name", flat=True), *verified.values_list("pk", flat=True)}:
         raise RelyingPartyTaken(details=_details(after, taken, "Another tenant uses {}."))
-    WebAuthnClaim.objects.filter(tenant_id=tenant_id).exclude(name__in=names).delete()
+    kept = names | _sign_in_domains(tenant_id)
+    WebAuthnClaim.objects.filter(tenant_id=tenant_id).exclude(name__in=kept).delete()
+
+
+def _sign_in_domains(tenant_id: UUID) -> set[str]:
+    return set(DomainClaim.objects.filter(tenant_id=tenant_id, sign_in=True).values_list("pk", flat=True))
+
+
+def claim_sign_in_domain(tenant_id: UUID, domain: str) -> None:
+    """Claim a sign-in domain, which is the RP ID of its passkeys. Raises RelyingPartyTaken. Call it in a transaction."""
+    _insert(tenant_id, {domain})
+    if not WebAuthnClaim.objects.filter(pk=domain, tenant_id=tenant_id).exists():
+        raise RelyingPartyTaken(details={"sign_in": [f"Another tenant uses {domain} for its passkeys."]})
+
+
+def free_sign_in_domain(tenant_id: UUID, domain: str) -> None:
+    """Free the claim of a domain that is no sign-in domain any more, unless the tenant's settings name it."""
+    own = Tenant.objects.get(pk=tenant_id).settings
+    if domain not in names_of(own):
+        WebAuthnClaim.objects.filter(pk=domain, tenant_id=tenant_id).delete()
 
 
 def _details(own: Mapping[str, object], names: Set[str], says: str) -> dict[str, list[str]]:

@@ -46,11 +46,11 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chr
     driver.quit()
 
 
-def start_chromium(profile: Path) -> webdriver.Chrome:
-    """Start Chromium with this folder for its state."""
+def start_chromium(profile: Path, *more: str) -> webdriver.Chrome:
+    """Start Chromium with this folder for its state, and more arguments."""
     options = Options()
     options.binary_location = str(program("chromium"))
-    for argument in (*ARGUMENTS, f"--user-data-dir={profile}", f"--window-size={SIZE[0]},{SIZE[1]}"):
+    for argument in (*ARGUMENTS, *more, f"--user-data-dir={profile}", f"--window-size={SIZE[0]},{SIZE[1]}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     return webdriver.Chrome(options=options, service=Service(str(program("chromedriver"))))

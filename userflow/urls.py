@@ -158,7 +158,10 @@ urlpatterns = [
     path("uflow/webhooks/endpoints/<str:endpoint_id>/replay", WebhookViewSet.as_view({"post": "replay"})),
     # Domains
     path("uflow/federation/domains", DomainViewSet.as_view({"get": "list", "post": "create"})),
-    path("uflow/federation/domains/<str:domain_id>", DomainViewSet.as_view({"get": "retrieve", "delete": "destroy"})),
+    path(
+        "uflow/federation/domains/<str:domain_id>",
+        DomainViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
+    ),
     path("uflow/federation/domains/<str:domain_id>/verify", DomainViewSet.as_view({"post": "verify"})),
     # Audit
     path("uflow/admin/audit", AuditViewSet.as_view({"get": "list"})),

@@ -23,7 +23,8 @@ from console.platform.forms import ClientChangesForm, ClientForm, OverlapForm
 from console.platform.webhooks import DELIVERY_TONES
 from identity_platform.api.errors import ApiError
 from identity_platform.api.views import Arguments
-from tenants.issuers import issuer_at
+from tenants import lookup
+from tenants.issuers import issuer_of
 from userflow.accounts.grant_types import grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients import actions
@@ -75,7 +76,7 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         buttons=_buttons(staff_at(request), client),
         back=reverse(LIST),
         tables=[_logout_tokens(request, client)] if client.backchannel_logout_uri else [],
-        configuration=configuration_of(client, issuer_at(tenant_at(request).slug)),
+        configuration=configuration_of(client, issuer_of(lookup.find(tenant_at(request).pk))),
         template="console/platform/client.html",
     )
 

@@ -1,5 +1,6 @@
 """Domains of the chosen tenant and the TXT records that verify them."""
 
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -44,11 +45,12 @@ def listed(request: HttpRequest) -> HttpResponse:
     found = actions.list_domains(tenant_id=tenant.pk, purpose=reading_purpose(request))
     table = Table(
         title=_("Domains"),
-        headers=(_("Domain"), _("State"), _("Last checked"), _("Withdrawn after")),
+        headers=(_("Domain"), _("State"), _("Sign-in domain"), _("Last checked"), _("Withdrawn after")),
         rows=[
             (
                 Cell(each.domain, link=reverse(PAGE, args=[each.pk])),
                 _state(each),
+                each.sign_in,
                 each.row.checked_at,
                 each.withdrawn_after,
             )
@@ -66,6 +68,7 @@ def show(request: HttpRequest, domain_id: UUID) -> HttpResponse:
     domain = _find(request, domain_id)
     facts = (
         (_("State"), _state(domain)),
+        (_("Sign-in domain"), domain.sign_in),
         (_("TXT record: name"), mono(record_name(domain.domain))),
         (_("TXT record: value"), mono(record_value(domain.row.token))),
         (_("Verified"), domain.claim.claimed_at if domain.claim else None),
@@ -75,7 +78,7 @@ def show(request: HttpRequest, domain_id: UUID) -> HttpResponse:
         (_("Created"), domain.row.created_at),
         (_("Id"), mono(domain.pk)),
     )
-    buttons = _buttons(staff_at(request))
+    buttons = _buttons(staff_at(request), domain)
     return record_page(
         request,
         domain.domain,
@@ -85,8 +88,15 @@ def show(request: HttpRequest, domain_id: UUID) -> HttpResponse:
     )
 
 
-def _buttons(staff: Staff) -> dict[str, Text]:
-    return {"verify": _("Verify"), "delete": _("Delete")} if staff.may("domains:write") else {}
+def _buttons(staff: Staff, domain: Domain) -> dict[str, Text]:
+    if not staff.may("domains:write"):
+        return {}
+    titles: dict[str, Text] = {"verify": _("Verify")}
+    if domain.sign_in:
+        titles["stop_sign_in"] = _("Stop using for sign-in")
+    elif domain.claim is not None:
+        titles["sign_in"] = _("Use for sign-in")
+    return {**titles, "delete": _("Delete")}
 
 
 class DomainConfirmView(RowView[TenantDomain], ChosenTenantConfirmView):
@@ -122,9 +132,31 @@ class VerifyDomain(DomainConfirmView):
     done = _("The domain is verified.")
 
 
+class UseForSignIn(DomainConfirmView):
+    title = _("Use %(name)s for sign-in")
+    text = _(
+        "The issuer, the endpoints and the pages of %(tenant)s move there at once. Applications need the new issuer, and "
+        "access tokens of the old one end. The host must lead to this platform, with a certificate."
+    )
+    submit = _("Use for sign-in")
+    call = staticmethod(partial(actions.update_domain, sign_in=True))
+    done = _("%(name)s is the sign-in domain.")
+
+
+class StopSignIn(DomainConfirmView):
+    title = _("Stop using %(name)s for sign-in")
+    text = _(
+        "The issuer, the endpoints and the pages of %(tenant)s return to the platform's address at once. Applications need the "
+        "new issuer, and access tokens of the old one end."
+    )
+    submit = _("Stop using for sign-in")
+    call = staticmethod(partial(actions.update_domain, sign_in=False))
+    done = _("%(name)s is not the sign-in domain any more.")
+
+
 class DeleteDomain(DeleteView[TenantDomain], DomainConfirmView):
     title = _("Delete %(name)s")
-    text = _("Another tenant can verify the domain from now on.")
+    text = _("Another tenant can verify the domain from now on. Of a sign-in domain, the passkeys stop working.")
     submit = _("Delete")
     call = staticmethod(actions.delete_domain)
     done = _("The domain is deleted.")

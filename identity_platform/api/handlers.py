@@ -37,8 +37,8 @@ DEEPEST_FRAMES = 40
 OAUTH_ERRORS = {401: "invalid_client", 403: "unauthorized_client", 429: "temporarily_unavailable", 500: "server_error"}
 
 
-# A tenant's OAuth endpoints, below its issuer.
-_OF_TENANT = re.compile(r"/t/[^/]+/(?:token|par|introspect|revoke|device_authorization)")
+# A tenant's OAuth endpoints, below its issuer: on a domain of its own, or below the path of its slug.
+_OF_TENANT = re.compile(r"(?:/t/[^/]+)?/(?:token|par|introspect|revoke|device_authorization)")
 
 
 def is_oauth(path: str) -> bool:

@@ -22,8 +22,8 @@ access = structlog.get_logger("identity.access")
 
 # A request id that the caller sends is used if it cannot break a log line or a header.
 SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:=+/-]{1,128}")
-# Orchestrators probe by IP address, so these paths accept any Host. Their responses do not depend on it.
-PROBES = frozenset({"/uflow/health", "/uflow/ready", "/uflow/live"})
+# Orchestrators and proxies ask by IP address, so these paths accept any Host. Their responses do not depend on it.
+PROBES = frozenset({"/uflow/health", "/uflow/ready", "/uflow/live", "/t/domain-check"})
 CONSOLE = "/admin/"
 # Longer than the server's own limit, so that the server itself cancels a statement that is only slow.
 STATEMENT_TIMEOUT_SECONDS = settings.TENANT_STATEMENT_TIMEOUT_MS / 1000 + 0.2
@@ -112,6 +112,9 @@ class SecurityMiddleware(security.SecurityMiddleware):
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self._rejection(request) or self._next(request)
+        if hasattr(request, "sign_in_domain") and self.sts_seconds and request.is_secure():
+            # What the tenant has on other subdomains is not the platform's to decide.
+            response.headers.setdefault("Strict-Transport-Security", f"max-age={self.sts_seconds}")
         if request.path.startswith(CONSOLE):
             # With no-referrer browsers send forms with `Origin: null`, which the CSRF check rejects.
             response.headers.setdefault("Referrer-Policy", "same-origin")
@@ -128,7 +131,8 @@ class SecurityMiddleware(security.SecurityMiddleware):
         if request.path in PROBES:
             return None
         try:
-            host = request.get_host()
+            # Found by `tenants.hosts` for a tenant's domain.
+            host = getattr(request, "sign_in_domain", None) or request.get_host()
         except DisallowedHost:
             return handlers.plain_response(request.path, errors.UnknownHost())
         if settings.SECURE_SSL_REDIRECT and not request.is_secure():

@@ -105,6 +105,7 @@ TAGS_BY_PREFIX = {
     "/clientms/": "Clients",
     "/exsvc/": "Registry",
     "/t/": "OpenID Connect",
+    "/t/domain-check": "Domains",
     "/uflow/admin/audit": "Audit",
     "/uflow/admin/auth/": "Sign-in",
     "/uflow/admin/enduser/": "End users",

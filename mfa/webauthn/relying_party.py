@@ -52,7 +52,7 @@ def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
     if not found:
         # The claim too: two tenants could have one id before claims were introduced.
         holder = Tenant.objects.filter(webauthn_claims=domain, settings__webauthn_rp_id=domain).first()
-        found += effective(holder.settings)["webauthn_origins"] if holder else settings.WEBAUTHN_ORIGINS
+        found += lookup.find(holder.pk).effective["webauthn_origins"] if holder else settings.WEBAUTHN_ORIGINS
     return _pages(list(dict.fromkeys(found)))[:MOST_RELATED_ORIGINS]
 
 
@@ -67,8 +67,28 @@ def reject_rp_id_change(
 
     Accepted race: a passkey that is enrolled during the change is lost, and its owner enrolls another one.
     """
-    if effective(before)["webauthn_rp_id"] == effective(after)["webauthn_rp_id"]:
+    domain = lookup.find(tenant_id).sign_in_domain
+    if effective(before, domain=domain)["webauthn_rp_id"] == effective(after, domain=domain)["webauthn_rp_id"]:
         return
+    _reject_if_in_use(tenant_id, "settings.webauthn_rp_id")
+
+
+def reject_domain_change(
+    sender: object,
+    *,
+    tenant_id: UUID,
+    tenant_settings: dict[str, object],
+    before: str | None,
+    after: str | None,
+    **_: object,
+) -> None:
+    """Raise RelyingPartyInUse (400) if passkeys exist under the relying party id that another sign-in domain would change."""
+    old, new = (effective(tenant_settings, domain=domain)["webauthn_rp_id"] for domain in (before, after))
+    if old != new:
+        _reject_if_in_use(tenant_id, "sign_in")
+
+
+def _reject_if_in_use(tenant_id: UUID, field: str) -> None:
     with in_tenant(tenant_id, Purpose.INSPECT):
         if EndUserPasskey.objects.exists():
-            raise RelyingPartyInUse(details={"settings.webauthn_rp_id": ["Passkeys exist for the current id."]})
+            raise RelyingPartyInUse(details={field: ["Passkeys exist for the current id."]})

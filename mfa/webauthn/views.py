@@ -21,6 +21,7 @@ from mfa.webauthn import authentication, registration, serializers
 from mfa.webauthn.registration import Enrolled
 from mfa.webauthn.relying_party import related_origins
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
+from tenants.hosts import tenant_at_host
 from userflow.accounts.realms import ADMINS
 from userflow.errors import (
     AttemptsLocked,
@@ -150,6 +151,8 @@ class RelatedOriginsViewSet(ApiViewSet):
     def retrieve(self, request: Request) -> Response:
         """Origins that may use the passkeys of this domain (WebAuthn Level 3 section 5.11)."""
         stated: UUID | None = self.valid_query(serializers.RelatedOriginsQuery).get("tenant_id")
+        tenant = tenant_at_host(request._request)
+        stated = tenant.tenant_id if tenant else stated
         domain = request.META.get("HTTP_HOST", "").partition(":")[0].lower()
         origins = related_origins(domain=domain, tenant_id=stated)
         return Response({"origins": origins}, headers=PUBLIC_FOR_FIVE_MINUTES)

@@ -56,7 +56,7 @@ class Pending:
 
     def device_url(self, *, approved: bool) -> str:
         """Return the path of the page at the end of a device's request."""
-        return f"/t/{self.tenant.slug}/device?decided={DEVICE_DECIDED[0] if approved else DEVICE_DECIDED[1]}"
+        return f"{self.tenant.root_path}/device?decided={DEVICE_DECIDED[0] if approved else DEVICE_DECIDED[1]}"
 
     def redirect_url(self, **parameters: str) -> str:
         """Return the address of the application with response parameters, `state` and `iss` (RFC 9207)."""

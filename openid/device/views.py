@@ -2,7 +2,6 @@
 
 from urllib.parse import urlencode
 
-from django.conf import settings
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -87,7 +86,7 @@ class DeviceAuthorizationViewSet(ApiViewSet):
                 audiences=audiences,
                 user_agent=str(request.META.get("HTTP_USER_AGENT", "")),
             )
-        page = f"{settings.BASE_URL}/t/{tenant.slug}/device"
+        page = f"{tenant.root}/device"
         body = {
             "device_code": codes.device_code,
             "user_code": codes.user_code,

@@ -28,7 +28,7 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
 
     Addresses come from BASE_URL, never from the Host header: a forged one must not send clients' secrets elsewhere.
     """
-    root = f"{settings.BASE_URL}/t/{tenant.slug}"
+    root = tenant.root
     return {
         "issuer": issuer_of(tenant),
         "authorization_endpoint": f"{root}/authorize",

@@ -27,7 +27,7 @@ class Brand:
 
 def brand_of(tenant: TenantContext, branding: Branding, language: str, *, logo: str | None = None) -> Brand:
     """Return the branding as the pages show it in this language. `logo` is the address of one that is not stored yet."""
-    stored = f"/t/{tenant.slug}/logo?v={branding.logo_digest}" if branding.logo_digest else ""
+    stored = f"{tenant.root_path}/logo?v={branding.logo_digest}" if branding.logo_digest else ""
     colors = ((branding.color_light, LIGHT), (branding.color_dark, DARK))
     # Checked again: the stylesheet of a page must never contain anything but colors.
     light, dark = (

@@ -19,6 +19,7 @@ from identity_platform.api.errors import ApiError, MethodNotAllowed
 from identity_platform.api.handlers import as_api_error, note_rejection
 from identity_platform.audit.origin import set_language
 from openid import browser
+from openid.errors import MovedToDomain
 from openid.pages import errors
 from openid.pages.brand import brand_of
 from openid.pages.languages import language_of
@@ -60,10 +61,20 @@ class Page(View):
                 self.tenant = tenant_of_request(request)
                 del kwargs["slug"]
                 response = self._respond(request, **kwargs)
+            except MovedToDomain as moved:
+                response = self._moved(moved)
             except Exception as problem:
                 response = self._error_page(as_api_error(problem))
         self._protect(response)
         return response
+
+    def _moved(self, moved: MovedToDomain) -> HttpResponse:
+        """Redirect to the same page on the tenant's domain; a form is not sent again elsewhere."""
+        if self.is_data or self.request.method not in ("GET", "HEAD"):
+            return self._error_page(moved)
+        # Without `/t/{slug}`.
+        rest = self.request.get_full_path().split("/", 3)[3]
+        return HttpResponse(status=302, headers={"Location": f"{moved.root}/{rest}"})
 
     def _respond(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         held = browser.browser_cookie(request, self.tenant.tenant_id)
@@ -122,7 +133,7 @@ class Page(View):
     @property
     def root(self) -> str:
         """Return the path of the tenant's pages."""
-        return f"/t/{self.tenant.slug}"
+        return self.tenant.root_path
 
     @cached_property
     def handle(self) -> str:

@@ -137,6 +137,8 @@ PAGES: dict[str, Page] = {
     "domain_add": _inside("domains:write"),
     "domain": _inside("domains:read", "domain"),
     "domain_verify": _inside("domains:write", "domain", works=True),
+    "domain_sign_in": _inside("domains:write", "domain"),
+    "domain_stop_sign_in": _inside("domains:write", "domain"),
     "domain_delete": _inside("domains:write", "domain"),
     "webhooks": _inside("webhooks:read"),
     "webhook_add": _inside("webhooks:write"),

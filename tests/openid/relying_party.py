@@ -91,7 +91,11 @@ class Application:
         own = {} if headers else {"client_id": self.client["client_id"]}
         sent = {name: value for name, value in {**own, **parameters}.items() if value is not None}
         raw = urlencode(sent, doseq=True).encode()
-        return Api().post(f"{self.issuer}/token", raw=raw, content_type=FORM, headers=headers)
+        return self.new_caller().post(f"{self.issuer}/token", raw=raw, content_type=FORM, headers=headers)
+
+    def new_caller(self) -> Api:
+        """Return the application's server, at an address of its own."""
+        return Api()
 
     def tokens(self, **changed: Any) -> dict[str, Any]:
         """Return the response for a new code."""

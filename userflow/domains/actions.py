@@ -49,6 +49,11 @@ class Domain:
         return self.row.domain
 
     @property
+    def sign_in(self) -> bool:
+        """Whether the tenant's issuer, endpoints and pages are on it."""
+        return self.claim is not None and self.claim.sign_in
+
+    @property
     def status(self) -> str:
         """`pending`, `verified`, `record_lost` for a verified domain whose record is gone, `taken` for another tenant's."""
         if self.claim is None:
@@ -123,6 +128,22 @@ def verify_domain(*, tenant_id: UUID, domain_id: UUID, by: Principal) -> Domain:
         if is_new:
             _record("verified", row)
             outbox.publish("domain.verified", _data(row))
+    return _with_claims(tenant_id, [row])[0]
+
+
+def update_domain(*, tenant_id: UUID, domain_id: UUID, sign_in: bool, by: Principal) -> Domain:
+    """Make a verified domain the sign-in domain, in place of another one, or end that.
+
+    The issuer changes at the commit: access tokens of the other one are rejected from then on; refresh tokens go on and
+    get tokens of the new one. Raises UnknownDomain, DomainNotClaimed, RelyingPartyTaken, ValidationFailed (passkeys exist under
+    another RP ID), InsufficientAuthentication.
+    """
+    require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
+    with in_tenant(tenant_id), tenant_atomic():
+        row = _found(domain_id, lock=True)
+        if domain_claims.set_sign_in(tenant_id, row.domain, sign_in):
+            _record("updated", row, sign_in=sign_in)
+            outbox.publish("domain.updated", {**_data(row), "sign_in": sign_in})
     return _with_claims(tenant_id, [row])[0]
 
 

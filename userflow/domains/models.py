@@ -27,5 +27,5 @@ class TenantDomain(TenantModel):
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:
-        """After a restore the time without a record counts anew: the backup does not know what was found since."""
+        """After a restore the time without a record starts from zero: the backup does not know what was found since."""
         cls._default_manager.filter(lost_since__isnull=False).update(lost_since=None)

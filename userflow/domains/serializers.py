@@ -1,6 +1,6 @@
 from rest_framework import serializers
 
-from identity_platform.api.fields import Text
+from identity_platform.api.fields import Boolean, Text
 from userflow.domains.actions import LOST, PENDING, TAKEN, VERIFIED, Domain
 from userflow.domains.records import record_name, record_value
 from userflow.named_tenant import NamedTenant
@@ -16,6 +16,10 @@ class DomainVerifyIn(NamedTenant):
     """The path names the domain."""
 
 
+class DomainChanges(NamedTenant):
+    sign_in = Boolean(help_text="Whether the tenant's issuer, endpoints and pages are on this domain.")
+
+
 class DomainRecordOut(serializers.Serializer[object]):
     type = serializers.ChoiceField(choices=["TXT"])
     name = serializers.CharField()
@@ -27,6 +31,7 @@ class DomainOut(serializers.Serializer[object]):
     domain = serializers.CharField(help_text="In the form of DNS: lower case, other letters as xn--.")
     status = serializers.ChoiceField(choices=[PENDING, VERIFIED, LOST, TAKEN])
     record = DomainRecordOut(help_text="The record to set in DNS, and to keep: it is looked up daily.")
+    sign_in = serializers.BooleanField(help_text="Whether the tenant's issuer, endpoints and pages are on this domain.")
     verified_at = serializers.DateTimeField(allow_null=True)
     checked_at = serializers.DateTimeField(allow_null=True)
     lost_since = serializers.DateTimeField(allow_null=True)
@@ -51,6 +56,7 @@ def domain(shown: Domain) -> dict[str, object]:
         "domain": row.domain,
         "status": shown.status,
         "record": {"type": "TXT", "name": record_name(row.domain), "value": record_value(row.token)},
+        "sign_in": shown.sign_in,
         "verified_at": shown.claim.claimed_at if shown.claim else None,
         "checked_at": row.checked_at,
         "lost_since": row.lost_since,

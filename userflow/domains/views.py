@@ -2,7 +2,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import endpoint
-from tenants.errors import DomainTaken
+from tenants.errors import DomainNotClaimed, DomainTaken, RelyingPartyTaken
 from userflow.domains import actions, serializers
 from userflow.errors import (
     DomainExists,
@@ -45,6 +45,17 @@ class DomainViewSet(InTenantViewSet):
         """Return one domain."""
         found = actions.find_domain(purpose=reading(principal_at(request)), **self.arguments())
         return Response(serializers.domain(found))
+
+    @endpoint(
+        serializers.DomainChanges,
+        returns={200: serializers.DomainOut},
+        errors=[UnknownDomain, DomainNotClaimed, RelyingPartyTaken, InsufficientAuthentication, *TENANCY],
+        assurance=Action.CHANGE_TENANT_SETTINGS,
+    )
+    def partial_update(self, request: Request, domain_id: str) -> Response:
+        """Make a verified domain the sign-in domain, or end that. The issuer changes at once."""
+        changed = actions.update_domain(by=principal_at(request), **self.arguments())
+        return Response(serializers.domain(changed))
 
     @endpoint(
         serializers.DomainVerifyIn,

@@ -30,6 +30,7 @@ EVENTS: Final[dict[str, str]] = {
     "directory.sync_finished": "A directory synchronisation has ended.",
     "import.finished": "An import of end users has ended.",
     "domain.verified": "A domain of the tenant was verified.",
+    "domain.updated": "A domain became the sign-in domain, or is it no more; the issuer has changed.",
     "domain.record_lost": "The TXT record of a verified domain is gone; the domain is withdrawn after seven days.",
     "domain.withdrawn": "A domain without its TXT record was withdrawn.",
     "domain.deleted": "A domain was deleted.",

@@ -100,8 +100,7 @@ def _is_for(tenant: TenantContext, audience: object) -> bool:
     """Return whether the audience is the tenant's issuer, or its token endpoint (RFC 7523 section 3), and nothing else."""
     if isinstance(audience, list) and len(audience) == 1:
         audience = audience[0]
-    here = f"{settings.BASE_URL}/t/{tenant.slug}"
-    return audience in (issuer_of(tenant), f"{here}/token", f"{settings.BASE_URL}/authmgr/token")
+    return audience in (issuer_of(tenant), f"{tenant.root}/token", f"{settings.BASE_URL}/authmgr/token")
 
 
 def _use(client_id: UUID, claims: dict[str, object]) -> None:

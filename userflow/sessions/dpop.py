@@ -18,6 +18,7 @@ from identity_platform.api.errors import AccessTokenInvalid
 from identity_platform.api.single_use import use_once
 from identity_platform.crypto import keyed_digest
 from tenants import keys
+from tenants.hosts import tenant_at_host
 from userflow.errors import DpopNonceRequired, DpopProofInvalid
 from userflow.sessions.numeric_dates import is_numeric_date
 from userflow.sessions.signing import thumbprint
@@ -65,7 +66,7 @@ def check_proof(
     if claims["htm"] != request.method:
         raise DpopProofInvalid("`htm` is not the method of the request.")
     # From the settings, never from the Host header.
-    if _normalized(claims["htu"]) not in {_normalized(f"{base}{request.path}") for base in _bases()}:
+    if _normalized(claims["htu"]) not in {_normalized(f"{base}{request.path}") for base in _bases(request)}:
         raise DpopProofInvalid("`htu` is not the address of the request.")
     if access_token is not None and claims.get("ath") != _ath(access_token):
         raise DpopProofInvalid("`ath` is not the hash of the access token.")
@@ -121,8 +122,9 @@ def _verified(proof: str) -> tuple[str, dict[str, object]]:
     return thumbprint(public), claims
 
 
-def _bases() -> tuple[str, ...]:
-    return settings.BASE_URL, settings.TOKEN_ISSUER
+def _bases(request: HttpRequest | Request) -> tuple[str, ...]:
+    tenant = tenant_at_host(request._request if isinstance(request, Request) else request)
+    return (tenant.root,) if tenant else (settings.BASE_URL, settings.TOKEN_ISSUER)
 
 
 def _normalized(address: object) -> tuple[str, str, int | None, str] | None:

@@ -125,11 +125,12 @@ SELECT
 FROM owner
 """
 
-# The state of an access token is read by every authorized request. The first nine columns of the next three are a tenant
+# The state of an access token is read by every authorized request. The first ten columns of the next three are a tenant
 # (`tenants.lookup.from_row`). Times since the session was opened and last used are seconds by the database's clock.
 ADMIN_STATE = """
 SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,
   EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
+  (SELECT k.domain FROM tenants_domainclaim k WHERE k.tenant_id = t.id AND k.sign_in),
   extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float,
   extract(epoch FROM n.auth_time)::float, n.amr::text, n.acr, u.username, u.email, u.tenant_id, u.mfa_methods::text,
   (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_adminuser_roles b
@@ -142,6 +143,7 @@ WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_
 TENANT_AND_CLIENT = """
 SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,
   EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
+  (SELECT k.domain FROM tenants_domainclaim k WHERE k.tenant_id = t.id AND k.sign_in),
   c.active, c.scopes::text, c.name, c.project_id, c.generation,
   c.id IS NOT NULL AND (c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute'),
   EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s), c.first_party, c.audiences::text, c.access_token_seconds
@@ -153,6 +155,7 @@ WHERE t.id = %s
 CLIENT_AND_TENANT = """
 SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,
   EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
+  (SELECT k.domain FROM tenants_domainclaim k WHERE k.tenant_id = t.id AND k.sign_in),
   c.active, c.scopes::text, c.generation,
   c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute',
   c.first_party, c.audiences::text, c.access_token_seconds,

@@ -18,7 +18,7 @@ from tenants import lookup, provisioning
 from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
 from tenants.final_backups import Deletion
 from tenants.models import Tenant, TenantDatabase
-from tenants.settings import EffectiveSettings, effective, merged
+from tenants.settings import EffectiveSettings, merged
 from tenants.signals import tenant_settings_changing
 from tenants.states import State
 from tenants.webauthn_claims import claim
@@ -125,7 +125,7 @@ def _existing() -> "QuerySet[Tenant]":
 def read_settings(*, tenant_id: UUID) -> tuple[dict[str, object], EffectiveSettings]:
     """Return the tenant's own settings, and every setting with its effective value. Raises UnknownTenant."""
     tenant = lookup.find(tenant_id)
-    return tenant.settings, effective(tenant.settings, tenant_name=tenant.name, slug=tenant.slug)
+    return tenant.settings, tenant.effective
 
 
 def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) -> Tenant:

@@ -25,6 +25,11 @@ def test_domain_is_added_verified_and_deleted(head: Staff, home: TestTenant, nam
     name_server.records[row["record"]["name"]] = [row["record"]["value"]]
     assert send(head, home, f"{page}verify/").headers["Location"] == page
     assert "verified" in head.get(LIST).text
+    assert "sign-in/" in head.get(page).text
+    assert send(head, home, f"{page}sign-in/").headers["Location"] == page
+    assert (home.api.get(f"/t/{home.slug}/jwks").status_code, "stop-sign-in/" in head.get(page).text) == (404, True)
+    assert send(head, home, f"{page}stop-sign-in/").headers["Location"] == page
+    assert home.api.get(f"/t/{home.slug}/jwks").status_code == 200
     name_server.records.clear()
     check_domains(tenant_id=home.id)
     assert "record lost" in head.get(LIST).text

@@ -62,11 +62,13 @@ class Scene:
     def endpoint(self) -> str:
         return str(assert_created(self.admin.post("/uflow/webhooks/endpoints", endpoint_body()))["id"])
 
-    def domain(self) -> str:
+    def domain(self, *, verified: bool = False) -> str:
         """A domain whose TXT record is in DNS."""
         body = {"domain": f"{secrets.token_hex(5)}.example"}
         made = assert_created(self.admin.post("/uflow/federation/domains", body))
         self.name_server.records[made["record"]["name"]] = [made["record"]["value"]]
+        if verified:
+            self.admin.post(f"/uflow/federation/domains/{made['id']}/verify", {})
         return str(made["id"])
 
     def session(self) -> str:
@@ -331,6 +333,11 @@ CASES = [
         "post /uflow/federation/domains/{domain_id}/verify",
         Action.CHANGE_TENANT_SETTINGS,
         lambda scene: Sent({"domain_id": scene.domain()}, {}),
+    ),
+    Case(
+        "patch /uflow/federation/domains/{domain_id}",
+        Action.CHANGE_TENANT_SETTINGS,
+        lambda scene: Sent({"domain_id": scene.domain(verified=True)}, {"sign_in": False}),
     ),
     Case(
         "delete /uflow/federation/domains/{domain_id}",

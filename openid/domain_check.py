@@ -1,0 +1,36 @@
+"""What a proxy asks before it gets a certificate for a host (on-demand TLS): whether it is a tenant's sign-in domain."""
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from identity_platform.api.errors import NotFound
+from identity_platform.api.fields import Text
+from identity_platform.api.views import ApiViewSet, endpoint
+from tenants.hosts import find_host
+from userflow.sessions.permissions import Anyone
+
+
+class DomainCheckQuery(serializers.Serializer[object]):
+    domain = Text(max_length=255, required=False, allow_blank=True, default="")
+
+
+class DomainCheckOut(serializers.Serializer[object]):
+    status = serializers.CharField()
+
+
+class UnknownSignInDomain(NotFound):
+    message = "No tenant has this sign-in domain."
+
+
+class DomainCheckViewSet(ApiViewSet):
+    permission_classes = [Anyone]
+    authentication_classes = []
+
+    @endpoint(query=DomainCheckQuery, returns={200: DomainCheckOut}, errors=[UnknownSignInDomain], token="none")
+    def retrieve(self, request: Request) -> Response:
+        """Whether a tenant has this sign-in domain, for a proxy that gets certificates on demand."""
+        asked = self.valid_query(DomainCheckQuery)
+        if find_host(str(asked["domain"]).lower().removesuffix(".")) is None:
+            raise UnknownSignInDomain
+        return Response({"status": "known"}, headers={"Cache-Control": "no-store"})
