@@ -21,7 +21,7 @@ from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import Ticket
 from userflow.credentials import attempts, tickets
 from userflow.credentials.attempts import Counter
-from userflow.errors import NotSignedInByTicket, PasskeyNotVerified
+from userflow.errors import ClientNotAuthenticated, NotSignedInByTicket, PasskeyNotVerified
 from userflow.sessions.client_authentication import is_authenticated, reject_sign_in
 from userflow.sessions.issue import TokenPair, TokenSubject, browser_sign_in
 from userflow.signin import actions
@@ -114,8 +114,11 @@ def subject_and_tenant(
         client = active_client(client_id, entered.tenant_id)
         if client is None or client_id is None:
             raise NotSignedInByTicket
-        if caller is not None and not is_authenticated(caller.client_secret, *client):
+        dpop_bound, type_, *digests = client
+        if caller is not None and not is_authenticated(caller.client_secret, type_, *digests):
             reject_sign_in(entered.tenant_id, client_id)
+        if dpop_bound:
+            raise ClientNotAuthenticated(ClientNotAuthenticated.BOUND_ONLY)
         return actions.subject_of(user, client_id), entered
     tenant_id = user.home_tenant_id
     tenant = lookup.find(tenant_id) if tenant_id is not None else None

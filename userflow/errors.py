@@ -1,7 +1,7 @@
 """Errors of userflow: status, code and message of each."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import ClassVar, Final
 from uuid import UUID
 
 from identity_platform.api import errors
@@ -44,6 +44,9 @@ class ClientNotAuthenticated(errors.NotSignedIn):
     shows_code = True
     challenge = 'Basic realm="clients", charset="UTF-8"'
     message = "Client authentication failed. Send the current secret as `client_secret`; send none for a public client."
+    BOUND_ONLY: ClassVar[str] = (
+        "This client gets tokens that are bound to a key only. Sign its users in by OpenID Connect."
+    )
 
 
 class FactorRequired(InsufficientAuthentication):

@@ -1,12 +1,14 @@
 """Tokens that are bound to a key: only with a fresh proof by that key, for that request, once (RFC 9449)."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jwt
 import pytest
 from django.test.utils import override_settings
 
+from tests.mfa.webauthn.passkeys import end_users_of, user_with_passkey
 from tests.openid.application_sessions import access_token, allow, browser, open_application
 from tests.openid.dpop_keys import DpopKey, new_private_key
 from tests.parallel import run_concurrently
@@ -149,3 +151,15 @@ def test_nonce_of_the_server_is_required(tenant: TestTenant) -> None:
         nonce = first.headers["DPoP-Nonce"]
         assert read(key.headers("GET", VALIDATE, token, nonce=nonce)).status_code == 200
         assert read(key.headers("GET", VALIDATE, token, nonce="x")).status_code == 401
+
+
+def test_bound_client_signs_nobody_in_without_a_key(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    person, authenticator = user_with_passkey(tenant)
+    home = end_users_of(tenant)
+    response = authenticator.get(home.options())
+    allow(tenant, dpop_bound_access_tokens=True)
+    login = {"client_id": str(tenant.client_id), "email": person.email, "password": person.password}
+    for rejected in (Api().post("/uflow/auth/enduser/login", login), home.finish_authentication(None, response)):
+        assert (rejected.status_code, rejected.json()["code"]) == (401, "invalid_client"), rejected.content
+        assert "bound to a key only" in rejected.json()["message"]

@@ -111,8 +111,8 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
 
     A client that authenticates with a key from now on loses its secrets. Raises UnknownClient, ValidationFailed,
     GrantsMoreThanHeld (also for a client that holds more than the caller), InsufficientAuthentication (new scopes, redirect
-    URIs or audiences, the device grant, another key or way to authenticate, to make it first-party, or to deactivate it),
-    NotAllowed (to make it first-party, by a caller who is no admin).
+    URIs, audiences or origins, the device grant, another key or way to authenticate, to require PAR or DPoP no longer, to
+    make it first-party, or to deactivate it), NotAllowed (to make it first-party, by a caller who is no admin).
     """
     changes = dict(changes)
     active = changes.pop("active", None)

@@ -17,8 +17,10 @@ from userflow.sessions.client_keys import KeySetInvalid, problem_of_server_addre
 
 # Of a field that decides what authenticates the client: changing one is like writing a secret.
 CREDENTIAL_FIELDS: Final = frozenset({"token_endpoint_auth_method", "jwks", "jwks_uri"})
-# An entry more is like writing a secret too: it sends codes to another address, or tokens to another API.
-REACH_FIELDS: Final = frozenset({"redirect_uris", "audiences"})
+# An entry more is like writing a secret too: it sends codes to another address, or tokens to another API or web page.
+REACH_FIELDS: Final = frozenset({"redirect_uris", "audiences", "allowed_origins"})
+# Turning one of these off lets a stolen token or a manipulated request through.
+PROTECTION_FIELDS: Final = frozenset({"require_par", "dpop_bound_access_tokens"})
 ID_TOKEN_ALGORITHMS: Final = ("ES256", "RS256")
 LONGEST_MAX_AGE: Final = 365 * 86_400
 
@@ -34,6 +36,7 @@ def is_like_a_secret(client: Client, changes: Mapping[str, Any]) -> bool:
     return (
         becomes_first_party(client, changes)
         or any(changes[name] != getattr(client, name) for name in CREDENTIAL_FIELDS & changes.keys())
+        or any(getattr(client, name) and not changes[name] for name in PROTECTION_FIELDS & changes.keys())
         or any(set(changes[name]) - set(getattr(client, name)) for name in REACH_FIELDS & changes.keys())
         # Tokens then go to any device whose code a user is persuaded to enter.
         or DEVICE_CODE in set(changes.get("grant_types", ())) - set(client.grant_types)

@@ -16,7 +16,7 @@ from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_policy import AAL2, required_acr
 from userflow.credentials import attempts, email_verification, passwords, tickets
 from userflow.credentials.attempts import Counter
-from userflow.errors import EmailNotVerified, HashersBusy, WrongCredentials
+from userflow.errors import ClientNotAuthenticated, EmailNotVerified, HashersBusy, WrongCredentials
 from userflow.sessions import issue
 from userflow.sessions.client_authentication import StoredClient, find_client, reject_sign_in
 from userflow.sessions.client_usage import note_use
@@ -107,6 +107,8 @@ def sign_in_end_user(
     client = find_client(client_id)
     if client is not None and not client.accepts(client_secret):
         reject_sign_in(client.tenant.tenant_id, client_id)
+    if client is not None and client.dpop_bound:
+        raise ClientNotAuthenticated(ClientNotAuthenticated.BOUND_ONLY)
     if client is None or (tenant_id is not None and tenant_id != client.tenant.tenant_id):
         passwords.matches(password, None)
         attempts.count_wrong_secret()

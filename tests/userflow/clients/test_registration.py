@@ -209,17 +209,34 @@ REACH: list[dict[str, Any]] = [
     {"redirect_uris": ["https://app.example/", "https://evil.example/"]},
     {"audiences": ["urn:a:b", "identity-api"]},
     {"grant_types": ["authorization_code", DEVICE_CODE]},
+    {"allowed_origins": ["https://app.example", "https://evil.example"]},
+    {"require_par": False},
+    {"dpop_bound_access_tokens": False},
 ]
 
 
 @pytest.mark.parametrize("changes", REACH, ids=lambda changes: next(iter(changes)))
 def test_reach_requires_recent_authentication(tenant: TestTenant, changes: dict[str, Any]) -> None:
-    client = create(tenant, redirect_uris=["https://app.example/"], audiences=["urn:a:b"]).json()
+    client = create(
+        tenant,
+        redirect_uris=["https://app.example/"],
+        audiences=["urn:a:b"],
+        allowed_origins=["https://app.example"],
+        require_par=True,
+        dpop_bound_access_tokens=True,
+    ).json()
     stale = Api(token=aged(str(tenant.api.token), 16))
     for method in ("put", "patch"):
         response = stale.call(method, path(tenant, client["id"]), changes)
         assert (response.status_code, response.json()["code"]) == (401, "insufficient_user_authentication")
-    fewer = {"redirect_uris": [], "audiences": ["urn:a:b"], "first_party": False, "grant_types": ["refresh_token"]}
+    fewer = {
+        "redirect_uris": [],
+        "audiences": ["urn:a:b"],
+        "first_party": False,
+        "allowed_origins": [],
+        "require_par": True,
+        "grant_types": ["refresh_token"],
+    }
     assert stale.patch(path(tenant, client["id"]), fewer).status_code == 200
     assert tenant.api.patch(path(tenant, client["id"]), changes).status_code == 200
 
