@@ -17,7 +17,7 @@ from tests.openid.dpop_keys import DpopKey
 from tests.openid.pages.visitor import Visitor
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
 from tests.parallel import run_concurrently
-from tests.userflow.sessions.clients import basic, form
+from tests.userflow.sessions.clients import basic, form, make_client
 from tests.world import Api, TestTenant, User, capture_statements
 from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
@@ -401,6 +401,21 @@ def test_client_credentials_of_a_tenant(tenant: TestTenant, other_tenant: TestTe
     assert claims_of(app, response.json()["access_token"], "identity-api")["scope"] == "services:read"
     elsewhere = Application(other_tenant, app.client)
     assert error_of(elsewhere.token(headers=basic(app.client), grant_type="client_credentials")) == "invalid_client"
+
+
+def test_clients_own_tokens_end_with_the_platforms_audience(tenant: TestTenant) -> None:
+    other = "https://orders.example.com"
+    client = make_client(tenant, scopes=["services:read"], audiences=["identity-api", other])
+    headers, sent = basic(client), form(grant_type="client_credentials")
+    token = Api().post("/authmgr/token", **sent, headers=headers).json()["access_token"]
+    read = f"/clientms/tenants/{tenant.id}/clients/{client['id']}"
+    assert Api(token=token).get("/authmgr/validate").status_code == 200
+    assert tenant.api.patch(read, {"audiences": [other]}).status_code == 200
+    assert Api(token=token).get("/authmgr/validate").status_code == 401
+    assert error_of(Api().post("/authmgr/token", **sent, headers=headers)) == "invalid_target"
+    # Without a list a client's own tokens are for the platform, as ever.
+    assert tenant.api.patch(read, {"audiences": []}).status_code == 200
+    assert Api(token=token).get("/authmgr/validate").status_code == 200
 
 
 def test_clients_own_token_is_for_its_resources(tenant: TestTenant) -> None:

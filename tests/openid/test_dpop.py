@@ -153,7 +153,7 @@ def test_nonce_of_the_server_is_required(tenant: TestTenant) -> None:
         assert read(key.headers("GET", VALIDATE, token, nonce="x")).status_code == 401
 
 
-def test_bound_client_signs_nobody_in_without_a_key(new_tenant: Callable[[], TestTenant]) -> None:
+def test_bound_client_signs_no_user_in_without_a_key(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     person, authenticator = user_with_passkey(tenant)
     home = end_users_of(tenant)

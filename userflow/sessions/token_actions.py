@@ -13,14 +13,14 @@ from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.grant_types import CLIENT_CREDENTIALS
 from userflow.accounts.principals import EMAIL_SCOPE, GROUPS_SCOPE, ROLES_SCOPE, Claims, Principal, reveals
-from userflow.errors import InvalidScope, UnauthorizedClient
+from userflow.errors import InvalidScope, InvalidTarget, UnauthorizedClient
 from userflow.sessions import issue, refresh
 from userflow.sessions import verify as state
 from userflow.sessions.client_authentication import Credential, KnownClient, authenticate_client
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
 from userflow.sessions.revocation import revoke_client_token
-from userflow.sessions.token_classes import InvalidToken, claims_of, verified_claims
+from userflow.sessions.token_classes import InvalidToken, claims_of, may_use_platform, verified_claims
 
 # Claims that introspection returns as they are (RFC 7662 section 2.2, RFC 9449 section 6.2).
 _CLAIMS = ("exp", "iat", "nbf", "sub", "aud", "iss", "jti", "acr", "auth_time", "cnf")
@@ -35,7 +35,8 @@ def issue_client_token(
     `scope` is separated by blanks; without it the token has all scopes of the client. `audiences` are those that the client
     may ask for; without one the token is for the platform's API. With `dpop_jkt` it is bound to the key of this thumbprint
     (RFC 9449). Raises UnauthorizedClient (a public client, one without this grant type, or a suspended tenant: the client has
-    authenticated, so it may know), InvalidScope, DpopProofInvalid (the client gets bound tokens only), TenantBusy.
+    authenticated, so it may know), InvalidScope, InvalidTarget (the client has other audiences only), DpopProofInvalid (the
+    client gets bound tokens only), TenantBusy.
     """
     if not client.confidential:
         raise UnauthorizedClient("A public client cannot speak for itself: only confidential ones have this grant.")
@@ -43,6 +44,8 @@ def issue_client_token(
     client.check_dpop(dpop_jkt)
     with _suspension_told():
         client.tenant.check(Purpose.READ)
+    if not audiences and not may_use_platform(client.audiences):
+        raise InvalidTarget
     wanted = client.scopes if scope is None else tuple(dict.fromkeys(scope.split(" ")))
     if not set(wanted) <= set(client.scopes):
         raise InvalidScope

@@ -1,7 +1,7 @@
 """Our token classes over djangorestframework-simplejwt: asymmetric, with `kid`, issuer and audience always checked."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from threading import Lock
 from time import time
@@ -101,6 +101,11 @@ def claims_of(token: str) -> Claims:
     if not is_for_platform(claims):
         raise InvalidToken
     return claims
+
+
+def may_use_platform(client_audiences: Collection[str]) -> bool:
+    """Return whether a client may get tokens of its own for the platform's API: one with other audiences only may not."""
+    return not client_audiences or settings.TOKEN_AUDIENCE in client_audiences
 
 
 def is_for_platform(claims: Claims) -> bool:

@@ -28,7 +28,7 @@ from userflow.ids import FORM
 from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.client_usage import note_use
 from userflow.sessions.queries import ADMIN_STATE, END_USER_STATE, TENANT_AND_CLIENT, groups_in, roles_in
-from userflow.sessions.token_classes import is_for_platform
+from userflow.sessions.token_classes import is_for_platform, may_use_platform
 
 # Scopes that every client may ask for; the others are those of the client.
 OPENID_SCOPES: Final = frozenset({"openid", "profile", "email", "phone", "groups", "roles", "offline_access"})
@@ -205,13 +205,15 @@ def _still_allowed(audiences: list[str], of_client: tuple[str, ...]) -> tuple[st
 def _client(claims: Claims) -> Principal:
     if not claims.get("client_id") or claims["client_id"] != claims["sub"]:
         raise SessionInactive
-    tenant, (scopes, name, project_id, generation, stale, revoked, *_) = _tenant_and_client(claims)
-    if revoked or claims.get("gen") != generation:
+    tenant, client = _tenant_and_client(claims)
+    if client.revoked or claims.get("gen") != client.generation:
         raise SessionInactive
-    if stale:
+    if is_for_platform(claims) and not may_use_platform(orjson.loads(client.audiences)):
+        raise SessionInactive
+    if client.stale:
         note_use(UUID(claims["client_id"]))
-    granted = frozenset(orjson.loads(scopes)) & frozenset((claims.get("scope") or "").split())
-    return _principal(claims, (), granted, tenant.settings, user={"name": name, "project_id": project_id})
+    granted = frozenset(orjson.loads(client.scopes)) & frozenset((claims.get("scope") or "").split())
+    return _principal(claims, (), granted, tenant.settings, user={"name": client.name, "project_id": client.project_id})
 
 
 def _principal(
