@@ -5,7 +5,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from identity_platform.api.errors import ApiError
+from identity_platform.api.errors import ApiError, NotAllowed
 from openid.pages import errors, forms
 from openid.pages.sign_in import PasswordSignIn
 from tenants.context import in_tenant
@@ -194,6 +194,9 @@ class VerifyEmailPage(NewPasswordPage):
                 user = verify_email_by_token(token=given["token"], registrant=registrant)
             else:
                 user = verify_email_by_code(tenant_id=self.tenant.tenant_id, registrant=registrant, **given)
+        except NotAllowed as error:
+            # The link is another user's than the one who is signed in here; it stays valid.
+            return self._page(None, error, signed_in=self.session.user.email if self.session is not None else "")
         except ApiError as error:
             errors.add_to(form, error)
             return self._page(form, error)
@@ -220,11 +223,19 @@ class VerifyEmailPage(NewPasswordPage):
         self.steps = self.steps.only_email(email).with_notice("mail_sent")
         return self.to("verify-email")
 
-    def _page(self, form: forms.PageForm | None, error: ApiError | None = None) -> HttpResponse:
+    def _page(self, form: forms.PageForm | None, error: ApiError | None = None, *, signed_in: str = "") -> HttpResponse:
+        if signed_in:
+            return self.page("other_user", _("Verify your e-mail address"), {"signed_in": signed_in}, status=403)
         by_link = form if isinstance(form, forms.VerifyLinkForm) else forms.VerifyLinkForm()
         known = {"email": self.expected_email}
         by_code = form if isinstance(form, forms.VerifyCodeForm) else forms.VerifyCodeForm(initial=known)
         if form is None:
             form = by_code
-        context = {**self.application(), "by_link": by_link, "by_code": by_code, "who": self.expected_email}
+        context = {
+            **self.application(),
+            "by_link": by_link,
+            "by_code": by_code,
+            "who": self.expected_email,
+            "another_mail": forms.AddressForm(auto_id="another_mail_%s"),
+        }
         return self.page("verify_email", _("Verify your e-mail address"), context, form=form, error=error)

@@ -108,6 +108,10 @@ class SignInPage(JourneyPage):
                     response=sent.cleaned_data["credential"],
                     caller=Caller(user_agent=self.agent),
                 )
+        except EmailNotVerified:
+            # No mail was sent, and the page must not tell whose passkey it was: it asks for the address.
+            self.steps = self.steps.only_email("")
+            return self.to("verify-email")
         except ApiError as error:
             return self._page(form, error)
         return self.enter(opened)

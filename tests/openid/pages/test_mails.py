@@ -1,5 +1,6 @@
 """Pages that mails lead to, and registration: the user ends where the application asked."""
 
+import json
 import secrets
 from collections.abc import Callable
 
@@ -8,6 +9,7 @@ from django.utils.timezone import now
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.models import Tenant
+from tests.mfa.webauthn.passkeys import user_with_passkey
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.userflow.invitations.test_invitations import invite
 from tests.userflow.mailbox import code_in, mails_to, token_in
@@ -139,6 +141,41 @@ def test_link_verifies_address_of_signed_in_user(tenant: TestTenant) -> None:
     visitor.sends(token=token_in(sent))
     assert visitor.at == "account"
     assert "Your e-mail address is verified." in visitor.words
+
+
+def test_link_of_another_user_leads_to_sign_out(tenant: TestTenant) -> None:
+    visitor, user, other = Visitor(tenant), tenant.register(), tenant.register()
+    visitor.signs_in(user)
+    (sent,) = mails_to(other.email, "verify")
+    visitor.opens("verify-email")
+    visitor.sends(token=token_in(sent))
+    assert f"You are signed in as {user.email}." in visitor.words
+    assert f'href="/t/{tenant.slug}/signout"' in visitor.text
+    visitor.opens("signout")
+    visitor.sends()
+    visitor.opens("verify-email")
+    visitor.sends(token=token_in(sent))
+    assert "Your e-mail address is verified." in visitor.words
+
+
+def test_passkey_of_unverified_address_offers_a_mail(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    person, authenticator = user_with_passkey(tenant)
+    tenant.sign_in(person)
+    settings = tenant.api.patch(
+        f"/uflow/admin/tenants/{tenant.id}/settings", {"settings": {"email_verification": "required"}}
+    )
+    assert settings.status_code == 200
+    assert len(mails_to(person.email, "verify")) == 1
+    visitor = Visitor(tenant)
+    visitor.opens("signin")
+    page = visitor.page
+    options = visitor.sends("passkey-options", stage="sign_in").json()
+    visitor.page = page
+    visitor.sends(credential=json.dumps(authenticator.get(options)))
+    assert visitor.at == "verify-email"
+    visitor.sends(email=person.email, again="1")
+    assert len(mails_to(person.email, "verify")) == 2
 
 
 def test_invitation_creates_user_and_signs_in(tenant: TestTenant, other_tenant: TestTenant) -> None:
