@@ -71,7 +71,7 @@ class Host:
         return AuthorizationCodeResult.model_validate(query_of(self.back))
 
     def calls(self) -> httpx2.Response:
-        """Call the API as the host does, with whatever that takes."""
+        """Call the API as the host does, with all steps that it needs."""
 
         async def call() -> httpx2.Response:
             async with httpx2.AsyncClient(auth=self.provider, timeout=60, trust_env=False) as client:
