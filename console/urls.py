@@ -9,6 +9,7 @@ from console.frame.access import Page
 from console.people import chooser, end_user, groups_and_roles, invitations
 from console.platform import audit_logs, directories, domains, keys, servers, webhooks
 from console.signin import own_account, own_factors, views
+from console.tenants import branding
 
 _USER: Final = "inside/people/<uuid:user_id>/"
 _GROUP: Final = "inside/groups/<uuid:group_id>/"
@@ -64,6 +65,8 @@ SIGNED_IN: Final[Paths] = (
     (f"{_INVITATION}resend/", "resend_invitation", invitations.Resend.as_view()),
     (f"{_INVITATION}cancel/", "cancel_invitation", invitations.Cancel.as_view()),
     ("inside/trail/", "tenant_trail", audit_logs.of_tenant),
+    ("inside/branding/", "branding", branding.BrandingPage.as_view()),
+    ("inside/branding/preview/", "branding_preview", branding.BrandingPreview.as_view()),
     ("inside/signing-keys/", "tenant_signing_keys", keys.tenant_signing_keys),
     ("inside/signing-keys/rotate/", "tenant_signing_keys_rotate", keys.RotateOfTenant.as_view()),
     ("inside/signing-keys/<str:kid>/withdraw/", "tenant_signing_key_withdraw", keys.WithdrawOfTenant.as_view()),

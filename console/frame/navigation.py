@@ -23,6 +23,7 @@ OPEN_TENANT: Final[Links] = (
     (_("Roles"), "badge", "userflow_role_changelist", "roles:read"),
     (_("Invitations"), "outgoing_mail", "invitations", "invitations:read"),
     (_("Sessions"), "devices", "userflow_endusersession_changelist", "sessions:read endusers:read"),
+    (_("Branding"), "palette", "branding", "admins:write"),
     (_("Audit log"), "history", "tenant_trail", "audit:read"),
 )
 # Tenant admins see the keys without a permission, like the tenant itself.

@@ -21,7 +21,6 @@ from identity_platform.audit.origin import set_language
 from openid import browser
 from openid.errors import MovedToDomain
 from openid.pages import errors
-from openid.pages.brand import brand_of
 from openid.pages.languages import language_of
 from openid.pages.notices import NOTICES
 from openid.pages.steps import Steps, read_steps, write_steps
@@ -29,6 +28,7 @@ from openid.tenant_of_request import tenant_of_request
 from tenants.context import in_tenant
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
+from userflow.branding.brand import brand_of
 from userflow.branding.models import Branding
 from userflow.branding.reading import find_branding
 

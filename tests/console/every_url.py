@@ -129,6 +129,8 @@ PAGES: dict[str, Page] = {
     "resend_invitation": _inside(_INVITING, "person_invitation"),
     "cancel_invitation": _inside(_INVITING, "person_invitation"),
     "tenant_trail": _inside("audit:read"),
+    "branding": Page("admins:write", within=True, of_operators="tenants:write"),
+    "branding_preview": Page("admins:write", within=True, of_operators="tenants:write", works=True),
     "tenant_signing_keys": Page(within=True, of_operators="tenants:read"),
     "tenant_signing_keys_rotate": Page("tenants:write", operators=True, within=True),
     "tenant_signing_key_withdraw": Page("tenants:write", ("tenant_kid",), operators=True, within=True),

@@ -10,14 +10,14 @@ from selenium.webdriver.common.by import By
 from tenants.models import Tenant
 from tenants.provisioning import create_tenant
 from tests.browsers import wait_on
-from tests.console.staff import LOGIN, new_operator
+from tests.console.staff import LOGIN, new_operator, new_tenant_admin
 from tests.console.tenants.test_pages import LIST
 from tests.console.tenants.test_steps import provision_form
 from tests.jobs import run_waiting_jobs
 from tests.machine.conftest import within
 from tests.userflow.sessions.test_oauth_libraries import place as place
 from tests.userflow.test_pages import browser as browser
-from tests.world import PASSWORD
+from tests.world import PASSWORD, TestTenant
 
 pytestmark = pytest.mark.needs("chromium", "chromedriver")
 
@@ -74,3 +74,27 @@ def test_plots_are_drawn_and_no_page_is_wider_than_the_screen(
         # Wait until the scripts of the page have run.
         assert within(10, lambda: browser.execute_script("return document.documentElement.scrollWidth") <= width), path
         assert within(10, lambda: browser.execute_script(CUT_OFF) == []), (path, browser.execute_script(CUT_OFF))
+
+
+def test_branding_preview_follows_the_form(
+    place: str, browser: webdriver.Chrome, new_tenant: Callable[[], TestTenant]
+) -> None:
+    admin = new_tenant_admin(new_tenant())
+    browser.get(f"{place}{LOGIN}?next=/admin/inside/branding/")
+    fill(browser, {"username": admin.username, "password": PASSWORD})
+
+    def in_preview(words: str) -> bool:
+        browser.switch_to.default_content()
+        browser.switch_to.frame("branding-preview")
+        return words in browser.find_element(By.TAG_NAME, "body").text
+
+    until(browser, lambda: in_preview("E-mail address"))
+    browser.switch_to.default_content()
+    browser.find_element(By.NAME, "name").send_keys("Acme Books")
+    browser.find_element(By.NAME, "color_light").send_keys("#7a1fa2")
+    until(browser, lambda: in_preview("Acme Books"))
+    color = "return getComputedStyle(document.querySelector('form:not([hidden]) button')).backgroundColor"
+    until(browser, lambda: browser.execute_script(color) == "rgb(122, 31, 162)")
+    browser.switch_to.default_content()
+    browser.find_element(By.NAME, "color_light").send_keys("x")
+    until(browser, lambda: in_preview("Send at most 7 characters"))
