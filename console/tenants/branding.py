@@ -26,6 +26,7 @@ from tenants.states import Purpose
 from userflow.branding.brand import brand_of
 from userflow.branding.colors import DARK, LIGHT
 from userflow.branding.models import Texts
+from userflow.branding.reading import find_logo
 from userflow.branding.texts import FOOTER, HEADING, INTRO, LANGUAGES, LONGEST
 from userflow.sessions.assurance import Action
 from userflow.tenants.branding import apply_changes, checked_changes, read_branding, update_branding
@@ -201,7 +202,10 @@ class BrandingPreview(BrandingPage):
         self, problems: list[str], *, language: str = "en", logo: bytes | None = None, status: int = 200
     ) -> HttpResponse:
         nonce, own = secrets.token_urlsafe(16), self.branding
-        address = f"data:{own.logo_type};base64,{base64.b64encode(logo).decode()}" if logo else None
+        if logo is None and own.logo_digest and (found := find_logo()) is not None:
+            # Not by its address: the tenant may have a sign-in domain, which the frame's policy does not allow.
+            logo = found[0]
+        address = f"data:{own.logo_type};base64,{base64.b64encode(logo).decode()}" if logo else ""
         with translation.override(language):
             form = _PreviewedForm()
             form.fields["email"].label = gettext("E-mail address")
