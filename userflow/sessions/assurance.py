@@ -75,8 +75,8 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
         ),
         Action.EXPORT_PASSWORD_HASHES: Requirement("Export password hashes", clients=False),
         Action.WRITE_CLIENT_SECRET: Requirement(
-            "Create or rotate a client secret; change a client's keys, add redirect URIs, audiences or origins, "
-            "stop requiring PAR or DPoP, make it first-party",
+            "Create or rotate a client secret; change a client's keys, add redirect URIs, audiences, origins or the "
+            "device grant, stop requiring PAR or DPoP, make it first-party",
             rank=True,
         ),
         Action.GRANT_ROLES: Requirement("Grant roles, group memberships that carry roles, or client scopes", rank=True),
