@@ -183,6 +183,15 @@ def test_messages_of_actions_are_translated(tenant: TestTenant) -> None:
     assert re.search("Verwenden Sie [0-9]+ bis 128 Zeichen.", visitor.words), visitor.words
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_times_name_their_time_zone(tenant: TestTenant, language: str) -> None:
+    visitor = Visitor(tenant)
+    visitor.client.defaults["HTTP_ACCEPT_LANGUAGE"] = language
+    visitor.signs_in(tenant.register())
+    visitor.opens("account/devices")
+    assert re.search("[0-9]{2}:[0-9]{2} UTC", visitor.words), visitor.words
+
+
 @pytest.mark.django_db
 def test_console_stays_in_english() -> None:
     page = new_client().get("/admin/login/", headers={"Accept-Language": "de"}, follow=True)

@@ -1,0 +1,3 @@
+"""Times of French pages, with their time zone."""
+
+DATETIME_FORMAT = r"j F Y H:i \U\T\C"
