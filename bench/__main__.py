@@ -21,6 +21,7 @@ NAMES = (
     "list",
     "login",
     "factors",
+    "openid",
     "latency",
     "ratelimit",
     "tenants",

@@ -2,7 +2,18 @@
 
 from collections.abc import Callable
 
-from bench.measures import crowd, factors, fleet, imports, limits, provisioning, reads, signin, tenancy
+from bench.measures import (
+    crowd,
+    factors,
+    fleet,
+    imports,
+    limits,
+    openid,
+    provisioning,
+    reads,
+    signin,
+    tenancy,
+)
 from bench.run import Row, Run
 
 MEASURES: dict[str, Callable[[Run], list[Row]]] = {
@@ -11,6 +22,7 @@ MEASURES: dict[str, Callable[[Run], list[Row]]] = {
     "list": reads.measure_list,
     "login": signin.measure_login,
     "factors": factors.measure,
+    "openid": openid.measure,
     "latency": signin.measure_latency,
     "ratelimit": limits.measure,
     "tenants": tenancy.measure,

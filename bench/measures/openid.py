@@ -1,0 +1,148 @@
+"""Target 19: a sign-in of an application with an existing browser session, and a refresh, against the read of target 1."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+import statistics
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPResponse
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from bench import servers, world
+from bench.run import Row, Run
+from openid.browser import SESSION, cookie_name
+from tenants import lookup
+from userflow.accounts.models import Client
+from userflow.sessions.browser import opening_browser_session
+from userflow.signin.actions import sign_in_browser
+
+CALLBACK = "https://app.example.com/callback"
+VERIFIER = "v" * 64
+CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
+# CPU time is counted in hundredths of a second: so many requests of each kind in a round.
+REQUESTS = 200
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@dataclass
+class Browser:
+    """A browser with a session at a tenant, and an application whose user it is."""
+
+    tenant: world.BenchTenant
+    issuer: str
+    cookie: str
+    refresh_token: str = ""
+
+
+class Line:
+    """A connection to the server that is measured."""
+
+    def __init__(self, run: Run, server: servers.Server) -> None:
+        self.home, self.server = run.home, server
+        self.connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
+
+    def call(self, method: str, path: str, body: dict[str, str] | None = None, **headers: str) -> HTTPResponse:
+        """Send a request; the response is read. Raises AssertionError for an error."""
+        sent = urlencode(body) if body else None
+        self.connection.request(method, path, sent, {**(FORM if sent else {}), **headers})
+        response = self.connection.getresponse()
+        self.body = response.read()
+        assert response.status < 400, (path, response.status, self.body[:300])
+        return response
+
+    def cpu(self) -> float:
+        """Return the CPU seconds of server and PostgreSQL so far."""
+        return self.server.cpu_seconds() + servers.postgres_cpu_seconds(self.home)
+
+
+def measure(run: Run) -> list[Row]:
+    """Measure the flow with one tenant and with many, the refresh and the read, in turns."""
+    number = min(run.sizes.tenants, 100)
+    browsers = [_signed_in(tenant) for tenant in world.tenants_with_users(number, run.sizes.users_of_each, run.say)]
+    requests = REQUESTS if run.seconds > 1 else 20
+    taken: dict[str, list[float]] = {"read": [], "flow": [], "flow of many": [], "refresh": []}
+    with servers.platform(run.home) as platform:
+        line = Line(run, platform)
+        # Warm what the measured tenants use for the first time: connections, keys.
+        for browser in browsers:
+            _flow(line, browser)
+        for round_ in range(run.rounds):
+            run.say(f"openid: round {round_ + 1} of {run.rounds}")
+            for name, chosen, act in (
+                ("read", browsers[:1], _read),
+                ("flow", browsers[:1], _flow),
+                ("flow of many", browsers, _flow),
+                ("refresh", browsers[:1], _refresh),
+            ):
+                before = line.cpu()
+                for browser in itertools.islice(itertools.cycle(chosen), requests):
+                    act(line, browser)
+                taken[name].append((line.cpu() - before) / requests * 1e6)
+    run.raw["openid"] = taken
+    middle = {name: statistics.median(samples) for name, samples in taken.items()}
+    return [
+        _row("authorize, token and userinfo, with an existing session", middle, "flow", "read", most=6),
+        _row("refresh of an application's session", middle, "refresh", "read", most=2),
+        _row(f"the same flow, {number} tenants in turn", middle, "flow of many", "flow", most=1.2),
+    ]
+
+
+def _row(what: str, middle: dict[str, float], name: str, to: str, *, most: float) -> Row:
+    found = middle[name] / (middle[to] or 1.0)
+    against = "read of target 1" if to == "read" else "one tenant"
+    return Row(
+        "19",
+        what,
+        ours=f"{middle[name]:.0f} µs with PostgreSQL",
+        against=f"{against}: {middle[to]:.0f} µs",
+        ratio=found,
+        wanted=f"≤ {most}",
+        met=found <= most,
+    )
+
+
+def _signed_in(tenant: world.BenchTenant) -> Browser:
+    Client.objects.filter(pk=tenant.client_id).update(redirect_uris=[CALLBACK])
+    with opening_browser_session() as opened:
+        sign_in_browser(tenant_id=tenant.tenant_id, email=tenant.emails[0], password=world.PASSWORD)
+    assert opened.cookie
+    cookie = f"{cookie_name(SESSION, tenant.tenant_id)}={opened.cookie}"
+    return Browser(tenant, f"/t/{lookup.find(tenant.tenant_id).slug}", cookie)
+
+
+def _read(line: Line, browser: Browser) -> None:
+    path = f"/uflow/user/enduser/{browser.tenant.tenant_id}/{browser.tenant.users[0]}"
+    line.call("GET", path, Authorization=f"Bearer {browser.tenant.token}")
+
+
+def _flow(line: Line, browser: Browser) -> None:
+    query = {
+        "client_id": str(browser.tenant.client_id),
+        "response_type": "code",
+        "redirect_uri": CALLBACK,
+        "scope": "openid profile email",
+        "state": "s",
+        "nonce": "n",
+        "code_challenge": CHALLENGE,
+        "code_challenge_method": "S256",
+    }
+    back = line.call("GET", f"{browser.issuer}/authorize?{urlencode(query)}", Cookie=browser.cookie)
+    code = parse_qs(urlsplit(str(back.headers["Location"])).query)["code"][0]
+    tokens = _tokens(
+        line, browser, grant_type="authorization_code", code=code, redirect_uri=CALLBACK, code_verifier=VERIFIER
+    )
+    line.call("GET", f"{browser.issuer}/userinfo", Authorization=f"Bearer {tokens['access_token']}")
+
+
+def _refresh(line: Line, browser: Browser) -> None:
+    _tokens(line, browser, grant_type="refresh_token", refresh_token=browser.refresh_token)
+
+
+def _tokens(line: Line, browser: Browser, **body: str) -> dict[str, str]:
+    line.call("POST", f"{browser.issuer}/token", {"client_id": str(browser.tenant.client_id), **body})
+    tokens: dict[str, str] = json.loads(line.body)
+    browser.refresh_token = tokens["refresh_token"]
+    return tokens
