@@ -124,8 +124,8 @@ def test_branding_is_for_admins_of_the_tenant(own: TestTenant, other_tenant: Tes
     admin = new_tenant_admin(own).sign_in()
     assert admin.post(PAGE, form(own, name="Of the admin")).status_code == 302
     assert stored(own).name == "Of the admin"
-    stranger = new_tenant_admin(other_tenant).sign_in()
-    assert stranger.post(PAGE, form(own, name="Stolen")).status_code == 409
+    outsider = new_tenant_admin(other_tenant).sign_in()
+    assert outsider.post(PAGE, form(own, name="Stolen")).status_code == 409
     assert stored(own).name == "Of the admin"
     for weak in (new_tenant_admin(own, "admins:read"), new_operator("tenants:read", "admins:write")):
         staff = weak.sign_in().choose(own)

@@ -351,6 +351,11 @@ CASES = [
         lambda scene: Sent(scene.query, {"settings": {"password_min_length": 11}}),
     ),
     Case(
+        "patch /uflow/admin/tenants/{tenant_id}/branding",
+        Action.CHANGE_TENANT_SETTINGS,
+        lambda scene: Sent(scene.query, {"name": "Acme"}),
+    ),
+    Case(
         "patch /uflow/admin/tenants/{tenant_id}",
         Action.CHANGE_TENANT_SETTINGS,
         lambda scene: Sent(scene.query, {"settings": {"password_min_length": 10}}),
