@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from mfa.sms.actions import confirmed_number
+from tenants.context import current_tenant
+from tenants.lookup import TenantContext
 from userflow.accounts.models import EndUser
 from userflow.sessions.queries import Rights
 
@@ -18,6 +20,16 @@ CLAIMS_OF_SCOPES: Final[Mapping[str, tuple[str, ...]]] = {
 CLAIMS: Final = tuple(name for names in CLAIMS_OF_SCOPES.values() for name in names)
 
 
+def scope_of_claim(name: str) -> str:
+    """Return the scope that covers a claim; those from metadata belong to the profile."""
+    return next((scope for scope, names in CLAIMS_OF_SCOPES.items() if name in names), "profile")
+
+
+def claims_of(tenant: TenantContext) -> tuple[str, ...]:
+    """Return the names of all claims about users of this tenant, with those of its setting `metadata_claims`."""
+    return (*CLAIMS, *tenant.effective["metadata_claims"])
+
+
 def claims_about(
     user: EndUser, rights: Rights, *, scopes: Collection[str], names: Collection[str] = ()
 ) -> dict[str, object]:
@@ -25,9 +37,10 @@ def claims_about(
 
     Call it inside the tenant. Only the phone costs a statement.
     """
-    wanted = {name for scope in scopes for name in CLAIMS_OF_SCOPES.get(scope, ())} | set(names)
+    wanted = {name for name in claims_of(current_tenant()) if name in names or scope_of_claim(name) in scopes}
     phone = confirmed_number(user.pk) if wanted & set(CLAIMS_OF_SCOPES["phone"]) else None
     values: dict[str, object] = {
+        **user.metadata,
         "name": user.name or None,
         "updated_at": int(user.updated_at.timestamp()),
         "email": user.email,

@@ -4,7 +4,6 @@ The API document, the table in `docs/operating-tenants.md` and the console's for
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypedDict, cast
@@ -15,53 +14,15 @@ from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.fields import Boolean, Choice, Integer, Items, StrictField, Text
-from identity_platform.environment import ANDROID_APP
+from identity_platform.api.fields import Boolean, Choice, Integer, StrictField, Text
 from tenants.addresses import Place, origin_of
+from tenants.setting_fields import CLAIM_NAME, COUNTRY, HOSTNAME, ORIGIN, DistinctItems, page_address
 
-HOSTNAME = r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-# A page of the tenant's own application. The platform appends the token after a `#`.
-PAGE = r"(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?(\?[A-Za-z0-9._~=&-]*)?"
-ORIGIN = rf"https://[a-z0-9.-]+(:[0-9]{{1,5}})?|http://localhost(:[0-9]{{1,5}})?|{ANDROID_APP}"
-COUNTRY = r"[A-Z]{2}"
 # NIST SP 800-63B section 5.1.1.2.
 SHORTEST_PASSWORD: Final = 8
 # A retired signing key verifies for this long after its last signature.
 LONGEST_ACCESS_TOKEN_SECONDS: Final = 86_400
 LONGEST_REMEMBERED_DAYS: Final = 30
-
-
-class Pattern(Text):
-    """A string that matches a regular expression as a whole. `form` is its format in JSON Schema, if it has one."""
-
-    def __init__(self, pattern: str, says: str, *, max_length: int, form: str | None = None) -> None:
-        self.pattern = pattern
-        self.form = form
-        super().__init__(error_messages={"invalid": says}, max_length=max_length)
-
-    def to_internal_value(self, data: object) -> str:
-        if not isinstance(data, str) or re.fullmatch(self.pattern, data) is None:
-            self.fail("invalid")
-        return data
-
-    def openapi(self) -> dict[str, object]:
-        found: dict[str, object] = {"type": "string", "pattern": f"^(?:{self.pattern})$"}
-        return found | ({"format": self.form} if self.form else {})
-
-
-class DistinctItems(Items):
-    """A JSON array without repeated entries."""
-
-    default_error_messages = {"repeated": "Send each entry once."}
-
-    def run_validation(self, data: object = serializers.empty) -> list[str]:
-        value: list[str] = super().run_validation(data)
-        if len(set(value)) != len(value):
-            self.fail("repeated")
-        return value
-
-    def openapi(self) -> dict[str, object]:
-        return {**super().openapi(), "uniqueItems": True}
 
 
 class EffectiveSettings(TypedDict):
@@ -85,6 +46,7 @@ class EffectiveSettings(TypedDict):
     password_reset_url: str
     email_verification_url: str
     invitation_url: str
+    metadata_claims: list[str]
     sms_countries: list[str] | None
 
 
@@ -148,15 +110,6 @@ def _whole(least: int, most: int) -> StrictField:
         error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), says),
     )
 
-
-def _page() -> StrictField:
-    return Pattern(PAGE, "Send the https address of a page, without a fragment.", form="uri", max_length=2_048)
-
-
-_origin = Pattern(
-    ORIGIN, "Send a list of at most 20 https origins (an Android app: android:apk-key-hash:…).", max_length=300
-)
-_country = Pattern(COUNTRY, "Send a list of ISO 3166 two-letter codes.", max_length=2)
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     "issuer_name": Setting(
@@ -252,7 +205,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         bounded=True,
     ),
     "webauthn_rp_id": Setting(
-        Pattern(HOSTNAME, "Send a domain in lower case, without scheme and port.", max_length=253),
+        HOSTNAME,
         Default(
             lambda _own, _name, place: place.domain or platform.WEBAUTHN_RP_ID,
             "the tenant's sign-in domain, else the platform's `WEBAUTHN_RP_ID`",
@@ -265,7 +218,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         nullable=True,
     ),
     "webauthn_origins": Setting(
-        DistinctItems(_origin, most=20, allow_empty=False),
+        DistinctItems(ORIGIN, most=20, allow_empty=False),
         Default(
             _origins,
             "those of the tenant's own `webauthn_rp_id` and sign-in domain, else the platform's `WEBAUTHN_ORIGINS`",
@@ -277,25 +230,35 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         operators_only=True,
     ),
     "password_reset_url": Setting(
-        _page(),
+        page_address(),
         _hosted("PASSWORD_RESET_URL", "reset"),
         _("Password reset page"),
         _("Page of the tenant's application where end users set a new password. The token follows the #."),
     ),
     "email_verification_url": Setting(
-        _page(),
+        page_address(),
         _hosted("EMAIL_VERIFICATION_URL", "verify-email"),
         _("Email verification page"),
         _("Page of the tenant's application where end users verify an email address. The token follows the #."),
     ),
     "invitation_url": Setting(
-        _page(),
+        page_address(),
         _hosted("INVITATION_URL", "invitation"),
         _("Invitation page"),
         _("Page of the tenant's application where end users accept an invitation. The token follows the #."),
     ),
+    "metadata_claims": Setting(
+        DistinctItems(CLAIM_NAME, most=20),
+        _fixed([]),
+        _("Claims from metadata"),
+        _(
+            "Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope "
+            "profile, such as given_name or department. Users can change their own metadata, so no application can rely on "
+            "such a claim for access."
+        ),
+    ),
     "sms_countries": Setting(
-        DistinctItems(_country, most=250),
+        DistinctItems(COUNTRY, most=250),
         Default(lambda _own, _name, _place: list(platform.SMS_COUNTRIES) or None, "the platform's `SMS_COUNTRIES`"),
         _("SMS countries"),
         _(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import Ambiguous, form_pairs, json_object
-from openid.claims import CLAIMS, CLAIMS_OF_SCOPES
+from openid.claims import CLAIMS_OF_SCOPES, claims_of, scope_of_claim
 from openid.errors import RequestRejected
 from tenants.lookup import TenantContext
 from userflow.accounts.models import Client
@@ -20,7 +20,6 @@ from userflow.sessions.id_token_hints import read_hint
 OPENID: Final = "openid"
 OFFLINE_ACCESS: Final = "offline_access"
 SCOPES: Final = (OPENID, *CLAIMS_OF_SCOPES, OFFLINE_ACCESS)
-_SCOPE_OF_CLAIM: Final = {name: scope for scope, names in CLAIMS_OF_SCOPES.items() for name in names}
 
 NONE, LOGIN, CONSENT, SELECT_ACCOUNT = "none", "login", "consent", "select_account"
 PROMPTS: Final = (NONE, LOGIN, CONSENT, SELECT_ACCOUNT)
@@ -136,7 +135,7 @@ class Parameters:
 
 def scopes_to_consent(scopes: Iterable[str], claims: Iterable[str]) -> frozenset[str]:
     """Return the scopes that need consent: these, and those of the claims that are requested by name."""
-    return frozenset((*scopes, *(_SCOPE_OF_CLAIM[claim] for claim in claims)))
+    return frozenset((*scopes, *(scope_of_claim(claim) for claim in claims)))
 
 
 def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redirect_uri: str) -> Parameters:
@@ -150,7 +149,7 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
     if sent.get("response_mode") not in (None, "query"):
         raise RequestRejected("invalid_request", "response_mode must be query.")
     max_age = _max_age(sent.get("max_age"))
-    claims = _Claims.read(sent.get("claims"))
+    claims = _Claims.read(sent.get("claims"), tenant)
     acr = _acr((sent.get("acr_values") or "").split(" "))
     return Parameters(
         redirect_uri=redirect_uri,
@@ -257,7 +256,7 @@ class _Claims:
     subject: str = ""
 
     @classmethod
-    def read(cls, stated: str | None) -> "_Claims":
+    def read(cls, stated: str | None, tenant: TenantContext) -> "_Claims":
         if stated is None:
             return cls()
         try:
@@ -267,10 +266,11 @@ class _Claims:
         id_token, userinfo = (cls._members(document.get(name)) for name in ("id_token", "userinfo"))
         acr = id_token.get("acr") or {}
         values = acr.get("values")
+        known = claims_of(tenant)
         subject = (id_token.get("sub") or {}).get("value") or (userinfo.get("sub") or {}).get("value") or ""
         return cls(
-            id_token=tuple(name for name in CLAIMS if name in id_token),
-            userinfo=tuple(name for name in CLAIMS if name in userinfo),
+            id_token=tuple(name for name in known if name in id_token),
+            userinfo=tuple(name for name in known if name in userinfo),
             acr=_acr([acr.get("value"), *(values if isinstance(values, list) else ())]),
             subject=str(subject),
         )

@@ -5,7 +5,7 @@ from typing import Final
 from django.conf import settings
 
 from openid.authorization.parameters import PROMPTS, SCOPES
-from openid.claims import CLAIMS
+from openid.claims import claims_of
 from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
 from userflow.accounts.grant_types import GRANT_TYPES
@@ -49,7 +49,7 @@ def provider_metadata(tenant: TenantContext) -> dict[str, object]:
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": list(ALGORITHMS),
         "scopes_supported": [*SCOPES, *CLIENT_SCOPES],
-        "claims_supported": [*_ALWAYS, *CLAIMS],
+        "claims_supported": [*_ALWAYS, *claims_of(tenant)],
         "acr_values_supported": [AAL1, AAL2],
         "prompt_values_supported": list(PROMPTS),
         "ui_locales_supported": list(LANGUAGES),

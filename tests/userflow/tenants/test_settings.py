@@ -74,6 +74,10 @@ def test_patch_settings_merges_and_null_restores(new_tenant: Callable[[], TestTe
         ({"password_min_length": True}, "password_min_length"),
         ({"account_deletion": "maybe"}, "account_deletion"),
         ({"sms_countries": ["DE", "DE"]}, "sms_countries"),
+        *(
+            ({"metadata_claims": [name]}, "metadata_claims")
+            for name in ("sub", "email_verified", "roles", "a b", "", "\n")
+        ),
         ({"webauthn_rp_id": "acme.example"}, "webauthn_rp_id"),
         ({"webauthn_origins": None}, "webauthn_origins"),
         ({"access_token_seconds": settings.ACCESS_TOKEN_SECONDS + 1}, "access_token_seconds"),

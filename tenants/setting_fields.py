@@ -1,0 +1,71 @@
+"""The kinds of value that settings of a tenant have."""
+
+import re
+from typing import Final
+
+from rest_framework import serializers
+
+from identity_platform.api.fields import Items, StrictField, Text
+from identity_platform.environment import ANDROID_APP
+
+_HOSTNAME = r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+# A page of the tenant's own application. The platform appends the token after a `#`.
+_PAGE = r"(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?(\?[A-Za-z0-9._~=&-]*)?"
+_ORIGIN = rf"https://[a-z0-9.-]+(:[0-9]{{1,5}})?|http://localhost(:[0-9]{{1,5}})?|{ANDROID_APP}"
+# What the platform itself says about a user or a token, and names of protocols. All other claims are free.
+_OWN_CLAIMS: Final = (
+    "iss|sub|aud|exp|nbf|iat|jti|typ|kind|sid|azp|nonce|at_hash|c_hash|s_hash|auth_time|acr|amr|cnf|act|"
+    "may_act|scope|client_id|tenant_id|permissions|roles|groups|name|updated_at|email|email_verified|"
+    "phone_number|phone_number_verified|events|_claim_names|_claim_sources"
+)
+_CLAIM = rf"(?!({_OWN_CLAIMS})$)[A-Za-z_][A-Za-z0-9_.:/-]*"
+
+
+class Pattern(Text):
+    """A string that matches a regular expression as a whole. `form` is its format in JSON Schema, if it has one."""
+
+    def __init__(self, pattern: str, says: str, *, max_length: int, form: str | None = None) -> None:
+        self.pattern = pattern
+        self.form = form
+        super().__init__(error_messages={"invalid": says}, max_length=max_length)
+
+    def to_internal_value(self, data: object) -> str:
+        if not isinstance(data, str) or re.fullmatch(self.pattern, data) is None:
+            self.fail("invalid")
+        return data
+
+    def openapi(self) -> dict[str, object]:
+        found: dict[str, object] = {"type": "string", "pattern": f"^(?:{self.pattern})$"}
+        return found | ({"format": self.form} if self.form else {})
+
+
+class DistinctItems(Items):
+    """A JSON array without repeated entries."""
+
+    default_error_messages = {"repeated": "Send each entry once."}
+
+    def run_validation(self, data: object = serializers.empty) -> list[str]:
+        value: list[str] = super().run_validation(data)
+        if len(set(value)) != len(value):
+            self.fail("repeated")
+        return value
+
+    def openapi(self) -> dict[str, object]:
+        return {**super().openapi(), "uniqueItems": True}
+
+
+HOSTNAME: Final = Pattern(_HOSTNAME, "Send a domain in lower case, without scheme and port.", max_length=253)
+ORIGIN: Final = Pattern(
+    _ORIGIN, "Send a list of at most 20 https origins (an Android app: android:apk-key-hash:…).", max_length=300
+)
+COUNTRY: Final = Pattern(r"[A-Z]{2}", "Send a list of ISO 3166 two-letter codes.", max_length=2)
+CLAIM_NAME: Final = Pattern(
+    _CLAIM,
+    "Send a list of at most 20 names of claims: letters, digits and _ . : / -, and none that the platform itself sets.",
+    max_length=100,
+)
+
+
+def page_address() -> StrictField:
+    """Return a field for the address of a page of the tenant's application."""
+    return Pattern(_PAGE, "Send the https address of a page, without a fragment.", form="uri", max_length=2_048)
