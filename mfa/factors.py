@@ -18,6 +18,7 @@ from mfa.enrollment import Kind, Proof, address_is_missing, check_again
 from mfa.errors import LastFactor, NoProof, TokenOfAnotherUser, UnknownFactor
 from mfa.factor_models import Factor
 from mfa.users import in_realm, lock_user
+from mfa.webauthn.models import Passkey
 from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.principals import Principal
@@ -27,7 +28,7 @@ from userflow.accounts.session_policy import AAL2
 from userflow.credentials import tickets
 from userflow.errors import UnknownUser
 from userflow.events.outbox import publish
-from userflow.sessions.assurance import REQUIREMENTS, Action, require_assurance
+from userflow.sessions.assurance import REQUIREMENTS, Action, reject_third_party, require_assurance
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import realm_of
 from userflow.signin.proofs import check_proof
@@ -272,6 +273,24 @@ def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, 
                 _rows(locked)[BACKUP_CODE].delete()
             finalize(realm, locked, change="removed", kind=kind, proof=owned, factor_id=factor_id)
     return kind
+
+
+def rename_passkey(*, principal: Principal, factor_id: UUID, name: str) -> dict[str, object]:
+    """Give one of the caller's own passkeys a name, or with an empty one that of its model; return it as lists show it.
+
+    Raises NotAllowed (403, third-party applications), UnknownFactor (404; other factors have no names).
+    """
+    realm = realm_of(principal.kind)
+    reject_third_party(principal)
+    with in_realm(realm, principal.tenant_id), realm.atomic():
+        user = first_or(realm.users._default_manager.filter(pk=principal.id), UnknownFactor)
+        passkey = _enrolled(user)[WEBAUTHN].select_for_update().filter(pk=factor_id).first()
+        if not isinstance(passkey, Passkey):
+            raise UnknownFactor
+        passkey.name = name
+        passkey.save(update_fields=["name"])
+        realm.record_about(user, "factor.renamed", {"kind": WEBAUTHN, "factor_id": str(factor_id)})
+        return passkey.summary()
 
 
 def _kind_of(user: Account, factor_id: UUID) -> Kind:

@@ -21,6 +21,10 @@ class FactorOut(serializers.Serializer[object]):
     backed_up = serializers.BooleanField(required=False, help_text="Passkeys only.")
 
 
+class PasskeyNameIn(serializers.Serializer[object]):
+    name = Text(max_length=60, allow_blank=True, trim=True)
+
+
 class FactorListOut(serializers.Serializer[object]):
     factors = FactorOut(many=True)
     methods = serializers.ListField(child=serializers.CharField())

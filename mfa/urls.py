@@ -45,7 +45,7 @@ _webauthn = [
     path("admin/factors/reset", AdminFactorRecoveryViewSet.as_view({"post": "reset"})),
     path("enrollment-passes", FactorRecoveryViewSet.as_view({"post": "create"})),
     path("admin/enrollment-passes", AdminFactorRecoveryViewSet.as_view({"post": "create"})),
-    path("factors/<str:factor_id>", FactorListViewSet.as_view({"delete": "destroy"})),
+    path("factors/<str:factor_id>", FactorListViewSet.as_view({"delete": "destroy", "patch": "rename"})),
 ]
 # The prefix keeps the resolver from trying these paths for every other request.
 urlpatterns = [

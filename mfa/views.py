@@ -136,6 +136,12 @@ class FactorListViewSet(ApiViewSet):
         )
         return Response({"message": "The factor is removed.", "success": True})
 
+    @endpoint(serializers.PasskeyNameIn, returns={200: serializers.FactorOut}, errors=[UnknownFactor], any_level=True)
+    def rename(self, request: Request, factor_id: str) -> Response:
+        """Name one of the caller's own passkeys; an empty name restores that of its model."""
+        found = id_or(factor_id, UnknownFactor)
+        return Response(factors.rename_passkey(principal=_person_at(request), factor_id=found, **self.asked()))
+
 
 class FactorRecoveryViewSet(ApiViewSet):
     """What admins do for end users who have lost their factors."""

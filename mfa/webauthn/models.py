@@ -23,6 +23,8 @@ class Passkey(Factor):
     backed_up = models.BooleanField()
     # Enrolled through a window or an enrollment pass: no sign-in without the password, until one with both has succeeded.
     second_step_only = models.BooleanField(default=False, db_default=False)
+    # The name that its owner gave it.
+    name = models.CharField(max_length=60, blank=True, default="", db_default="")
 
     kind = "webauthn"
 
@@ -30,7 +32,7 @@ class Passkey(Factor):
         abstract = True
 
     def __str__(self) -> str:
-        return name_of(str(self.aaguid))
+        return self.name or name_of(str(self.aaguid))
 
     def summary(self) -> dict[str, object]:
         """Return the passkey as lists of factors show it."""
@@ -39,14 +41,9 @@ class Passkey(Factor):
 
 class AdminPasskey(Passkey):
     user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="passkeys")
-    # The name that its owner gave it in the console.
-    name = models.CharField(max_length=60, blank=True, default="")
 
     class Meta:
         verbose_name = "admin webauthn credential"
-
-    def __str__(self) -> str:
-        return self.name or super().__str__()
 
 
 class EndUserPasskey(Passkey, TenantModel):

@@ -16,3 +16,9 @@ class NewEmailForm(PageForm):
     """A new address."""
 
     email = EmailField(autocomplete="email")
+
+
+class PasskeyNameForm(PageForm):
+    """The name of a passkey."""
+
+    name = Line(label=_("Name of the passkey"), required=False, max_length=60)

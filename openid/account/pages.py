@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from identity_platform.api.errors import ApiError, NotFound
 from mfa.caller import Caller
 from mfa.closing.actions import close_account
-from mfa.factors import TOTP, FactorList, list_factors, remove_factor
+from mfa.factors import TOTP, WEBAUTHN, FactorList, list_factors, remove_factor, rename_passkey
 from mfa.remembered_devices import forget_device, remembered_devices
 from mfa.totp.actions import regenerate_backup_codes
 from openid.account.applications import (
@@ -26,7 +26,7 @@ from openid.account.applications import (
     names_of_applications,
 )
 from openid.account.devices import device_in_words
-from openid.account.forms import NewEmailForm, ProfileForm
+from openid.account.forms import NewEmailForm, PasskeyNameForm, ProfileForm
 from openid.pages import errors, forms
 from openid.pages.consent import IN_WORDS
 from openid.pages.enrollment import codes_page
@@ -222,6 +222,32 @@ class RemoveFactorPage(AccountPage):
         remove_factor(principal=self.me, factor_id=factor_id, proof=self.require_proof(), user_agent=self.agent)
         self.proof_used("factor_removed")
         return self.to("account/security")
+
+
+class RenamePasskeyPage(AccountPage):
+    """The name of a passkey."""
+
+    section = "security"
+
+    def get(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
+        """Ask for the name."""
+        passkeys = (factor for factor in factors_of(self.me)["factors"] if factor["kind"] == WEBAUTHN)
+        passkey = next((factor for factor in passkeys if factor["id"] == factor_id), None)
+        if passkey is None:
+            raise NotFound
+        return self._page(PasskeyNameForm(initial={"name": passkey["name"]}))
+
+    def post(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
+        """Store it."""
+        form = PasskeyNameForm(request.POST)
+        if not form.is_valid():
+            return self._page(form)
+        rename_passkey(principal=self.me, factor_id=factor_id, name=form.cleaned_data["name"])
+        self.steps = self.steps.with_notice("saved")
+        return self.to("account/security")
+
+    def _page(self, form: forms.PageForm) -> HttpResponse:
+        return self.account_page("rename", _("Name your passkey"), {}, form=form.focus())
 
 
 class BackupCodesPage(AccountPage):

@@ -32,6 +32,7 @@ urlpatterns = [
     path("account/security", account.SecurityPage.as_view()),
     path("account/password", account.PasswordChangePage.as_view()),
     path("account/remove/<uuid:factor_id>", account.RemoveFactorPage.as_view()),
+    path("account/rename/<uuid:factor_id>", account.RenamePasskeyPage.as_view()),
     path("account/backup-codes", account.BackupCodesPage.as_view()),
     path("account/devices", account.DevicesPage.as_view()),
     path("account/applications", account.ApplicationsPage.as_view()),

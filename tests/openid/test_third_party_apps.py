@@ -1,6 +1,7 @@
 """What a third-party application may do with the access token of its user at the platform's endpoints: not the account."""
 
 from typing import Any
+from uuid import uuid4
 
 import jwt
 import pytest
@@ -55,6 +56,7 @@ ACCOUNT_CALLS: dict[str, tuple[str, str, Any]] = {
     "record": ("get", "/uflow/user/enduser/{tenant}/{user}", None),
     "record's name": ("put", "/uflow/user/enduser/{tenant}/{user}", {"name": "Mallory"}),
     "factors": ("get", "/webauthn/factors", None),
+    "passkey's name": ("patch", f"/webauthn/factors/{uuid4()}", {"name": "Mallory"}),
     "totp": ("post", "/webauthn/totp/beginSetup", {"email": "{email}"}),
     "backup codes": ("post", "/webauthn/totp/regenerateBackupCodes", {"email": "{email}"}),
 }

@@ -12,9 +12,10 @@ from mfa.totp.models import EndUserTotpSecret
 from tenants.audit_trails import Owner
 from tenants.context import in_tenant
 from tenants.retention import purge
+from tests.mfa.enrollment.calls import enrol_passkey
 from tests.mfa.people import TestUser, new_user
 from tests.userflow.sessions.aged import aged, strong
-from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow.mail import settle
 
 
@@ -67,6 +68,36 @@ def test_remove_requires_fresh_sign_in_and_own_factor(tenant: TestTenant, ann: T
         "methods": [],
         "backup_codes_remaining": 0,
     }
+
+
+def test_rename_passkey_names_only_own_passkeys(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    ann = new_user(tenant)
+    token = ann.token()
+    enrol_passkey(ann, token=token)
+    own = Api(token=strong(token))
+    (passkey,) = own.get("/webauthn/factors").json()["factors"]
+    path, model = f"/webauthn/factors/{passkey['id']}", passkey["name"]
+    renamed = own.patch(path, {"name": " Laptop \U0001f4bb "})
+    assert (renamed.status_code, renamed.json()) == (200, {**passkey, "name": "Laptop \U0001f4bb"})
+    assert own.get("/webauthn/factors").json()["factors"] == [renamed.json()]
+    (event,) = events(ann, "factor.renamed")
+    assert event.details == {"kind": "webauthn", "factor_id": passkey["id"]}
+    with capture_statements() as statements:
+        assert own.patch(path, {"name": ""}).json()["name"] == model
+    assert statements.counts == (1, 5)
+    for name in (None, 7, "x" * 61, "two\nlines"):
+        assert own.patch(path, {"name": name}).status_code == 400
+    assert Api().patch(path, {"name": "x"}).status_code == 401
+    unknown = own.patch(f"/webauthn/factors/{uuid.uuid4()}", {"name": "x"})
+    for other in (new_user(tenant), new_user(other_tenant)):
+        assert (found := Api(token=other.token()).patch(path, {"name": "x"})).status_code == 404
+        assert found.json() == unknown.json()
+    ben = new_user(tenant)
+    token = ben.token()
+    ben.enrol_totp(token=token)
+    app = Api(token=strong(token))
+    totp = app.get("/webauthn/factors").json()["factors"][0]["id"]
+    assert app.patch(f"/webauthn/factors/{totp}", {"name": "x"}).status_code == 404
 
 
 def test_remove_closes_window_and_ends_ticket(ann: TestUser) -> None:

@@ -2,8 +2,9 @@
 
 import re
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+from mfa.webauthn.models import EndUserPasskey
 from tenants.context import in_tenant
 from tenants.models import Tenant
 from tests.mfa.people import TestUser, new_user
@@ -36,6 +37,7 @@ def test_account_needs_a_session(tenant: TestTenant) -> None:
         "account/data",
         "account/devices",
         f"account/remove/{uuid4()}",
+        f"account/rename/{uuid4()}",
         "signout",
     ):
         visitor.opens(path)
@@ -110,6 +112,24 @@ def test_factor_is_removed_after_a_step_up(tenant: TestTenant) -> None:
     visitor.sends()
     assert visitor.at == "account/security"
     assert person.row().mfa_methods == []
+
+
+def test_passkey_is_renamed(tenant: TestTenant) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    with in_tenant(tenant.id):
+        row = EndUserPasskey.objects.create(
+            user_id=user.id, credential_id=uuid4().bytes, aaguid=UUID(int=0), backup_eligible=False, backed_up=False
+        )
+    visitor.opens("account/security")
+    visitor.opens(f"account/rename/{row.pk}")
+    visitor.sends(name="x" * 61)
+    assert visitor.at == f"account/rename/{row.pk}"
+    visitor.sends(name="<b>Laptop</b>")
+    assert visitor.at == "account/security"
+    assert "Passkey · <b>Laptop</b>" in visitor.words
+    assert "<b>Laptop</b>" not in visitor.text
+    assert visitor.opens(f"account/rename/{uuid4()}").status_code == 404
 
 
 def test_new_backup_codes_replace_the_old_ones(tenant: TestTenant) -> None:
