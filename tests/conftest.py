@@ -25,7 +25,7 @@ from tenants.models import TenantDatabase
 from tests.browsers import browser as browser
 from tests.browsers import chromium as chromium
 from tests.environment import DATABASE
-from tests.world import PASSWORD, Api, TestTenant, build_tenant, populate, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, build_tenant, populate, sign_in_admin, undo_after_test
 from userflow.credentials import passwords
 
 # No deadline, which a busy machine misses, and the same examples each time: Hypothesis' own profile for CI.
@@ -105,6 +105,8 @@ def _drop_databases() -> None:
 def _databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     with django_db_blocker.unblock():
         yield
+        while undo_after_test:
+            undo_after_test.pop()()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import ipaddress
 import json
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,6 +62,10 @@ def unique_ip() -> str:
             break
     _used_ips.add(address)
     return address
+
+
+# What restores the state that other tests rely on, after each test in reverse order.
+undo_after_test: list[Callable[[], object]] = []
 
 
 @dataclass

@@ -47,6 +47,7 @@ OUTSIDE_THE_TABLE = {
     "resend_invitation": "Only invitations with roles are in the table.",
     "cancel_invitation": LESS,
     "invitation_cancel": LESS,
+    "branding_preview": "It shows values that are not stored.",
     "webhook_test": RANK_ONLY,
     "webhook_replay": RANK_ONLY,
     "directory_dry_run": "It changes nothing.",

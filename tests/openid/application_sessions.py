@@ -1,9 +1,10 @@
 """Sessions of browsers and of applications, opened by the platform's own actions."""
 
+from functools import partial
 from typing import Any
 
 from tenants.context import in_tenant
-from tests.world import PASSWORD, TestTenant
+from tests.world import PASSWORD, TestTenant, undo_after_test
 from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
@@ -43,8 +44,10 @@ def open_application(tenant: TestTenant, parent: EndUserSession, **how: Any) -> 
 
 
 def allow(tenant: TestTenant, client_id: object = None, **fields: Any) -> None:
-    """Change columns of a client; by default of the default client."""
-    Client.objects.filter(pk=client_id or tenant.client_id).update(**fields)
+    """Change columns of a client until the end of the test; by default of the default client."""
+    client = Client.objects.filter(pk=client_id or tenant.client_id)
+    undo_after_test.append(partial(client.update, **client.values(*fields).get()))
+    client.update(**fields)
 
 
 def access_token(tenant: TestTenant, opened: ApplicationSession, *, first_party: bool = False) -> str:
