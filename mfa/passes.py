@@ -84,7 +84,7 @@ def user_for_admin(
 
 def create_pass(realm: Realm, user: Account, *, reason: str, deliver: Delivery) -> EnrollmentPass:
     """Store a pass, audit it with its reason and mail the user. Call it in the transaction that has locked the user."""
-    tickets.end_tickets(realm, user.pk, purpose=tickets.PASS)
+    tickets.end_tickets(realm, user.pk, purposes=[tickets.PASS])
     token = tickets.issue_ticket(realm, user, tickets.PASS)
     expires_at = now() + tickets.LIFETIME[tickets.PASS]
     realm.record_about(user, "enrollment_pass.issued", {"reason": reason, "delivery": deliver})

@@ -55,9 +55,13 @@ class RememberedDevice:
 
 def lifetime(tenant: TenantContext) -> timedelta:
     """Return for how long the tenant's users can have a device remembered; zero if not at all."""
-    if required_acr(END_USER, tenant.settings) == AAL2:
+    return _lifetime(tenant.settings)
+
+
+def _lifetime(own: Mapping[str, object]) -> timedelta:
+    if required_acr(END_USER, own) == AAL2:
         return timedelta(0)
-    return timedelta(days=tenant.effective["remember_device_days"])
+    return timedelta(days=effective(own)["remember_device_days"])
 
 
 def remember_device(*, session_id: UUID, replaced: str | None) -> Cookie | None:
@@ -93,7 +97,8 @@ def complete_by_device(*, tenant_id: UUID, mfa_token: str, device: str, user_age
     NotSignedInByTicket (401), EmailNotVerified (403), WrongCredentials.
     """
     with in_tenant(tenant_id, Purpose.SIGN_IN) as tenant:
-        if not lifetime(tenant):
+        lasts = lifetime(tenant)
+        if not lasts:
             return None
         login = tickets.find_ticket(END_USERS, mfa_token, tickets.SECOND_STEP)
         with END_USERS.atomic():
@@ -101,7 +106,7 @@ def complete_by_device(*, tenant_id: UUID, mfa_token: str, device: str, user_age
             if user is None:
                 raise NotSignedInByTicket
             kept = EndUserTicket._default_manager.filter(
-                digest=hash_token(device), purpose=REMEMBERED, user_id=user.pk, expires_at__gt=now()
+                digest=hash_token(device), purpose=REMEMBERED, user_id=user.pk, expires_at__range=(now(), now() + lasts)
             ).first()
             if kept is None or not _is_unused(kept, user):
                 return None
@@ -112,7 +117,7 @@ def _is_unused(kept: EndUserTicket, user: EndUser) -> bool:
     if kept.used_at is None:
         return True
     if now() - kept.used_at > RACE:
-        forgotten = tickets.end_tickets(END_USERS, user.pk, purpose=REMEMBERED)
+        forgotten = tickets.end_tickets(END_USERS, user.pk, purposes=[REMEMBERED])
         details = {"forgotten": forgotten}
         END_USERS.record("device.reused", target=("user", user.pk), outcome="refused", details=details)
     return False
@@ -154,11 +159,12 @@ def forget_device(*, user_id: UUID, device_id: str) -> bool:
 def forget_devices_of_tenant(
     sender: object, *, tenant_id: UUID, before: Mapping[str, object], after: Mapping[str, object], **_: object
 ) -> None:
-    """Forget every device if the tenant shortens `remember_device_days`. Receiver of `tenant_settings_changing`.
+    """Forget every device if the tenant shortens `remember_device_days` or requires a factor.
 
-    Raises TenantBusy. Accepted race: a sign-in at the same moment may still remember its device.
+    Receiver of `tenant_settings_changing`. Raises TenantBusy. A sign-in at the same moment may still store a device that lasts
+    longer than the tenant now allows: it does not skip the second step.
     """
-    if effective(after)["remember_device_days"] < effective(before)["remember_device_days"]:
+    if _lifetime(after) < _lifetime(before):
         with in_tenant(tenant_id, Purpose.EDIT_USERS):
             EndUserTicket._default_manager.filter(purpose=REMEMBERED).delete()
 

@@ -188,7 +188,7 @@ def _apply(user: AdminUser, changes: dict[str, Any], *, keep: UUID | None) -> No
     _save(user, update_fields=[*changes, "email_key", "updated_at"])
     if moves:
         # Password reset links were sent to the old address.
-        tickets.end_tickets(ADMINS, user.pk, purpose=tickets.PASSWORD_RESET)
+        tickets.end_tickets(ADMINS, user.pk, purposes=[tickets.PASSWORD_RESET])
     if "email_verified_at" in changes:
         end_sessions(ADMINS, user_id=user.pk, keep=keep, reason="email_changed")
 

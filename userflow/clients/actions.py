@@ -253,6 +253,9 @@ def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
             raise DefaultClientStays
         _record("client.deleted", client)
         client.delete()
+    # No request can use them any more, so an unavailable tenant must not prevent the deletion.
+    with suppress(TenantSuspended, Unavailable, OperationalError, InterfaceError):
+        _end_users_sessions(tenant_id, client_id)
 
 
 def _locked(tenant_id: UUID, client_id: UUID) -> Client:

@@ -1,5 +1,6 @@
 """Tickets (proof of a finished first step) and enrollment windows."""
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
@@ -26,6 +27,8 @@ PASSWORD_RESET: Final = "password_reset"
 PROOF: Final = "proof"
 # A browser that skips the second step (`mfa.remembered_devices`); a tenant can only shorten its life.
 REMEMBERED: Final = "remembered"
+# What ends when the user has another address: links went to the old one, and sign-ins were begun with it.
+OF_ADDRESS: Final = (PASSWORD_RESET, SECOND_STEP, REMEMBERED)
 LIFETIME = {
     SECOND_STEP: timedelta(minutes=10),
     ENROLLMENT: timedelta(minutes=15),
@@ -196,9 +199,9 @@ def _open_enrollment(realm: Realm, user: Account, *, cause: str, login: str | No
 
 
 def end_tickets(
-    realm: Realm, user_id: UUID, *, purpose: str | None = None, keep: bytes | memoryview | None = None
+    realm: Realm, user_id: UUID, *, purposes: Collection[str] = (), keep: bytes | memoryview | None = None
 ) -> int:
-    """End every ticket and window of the user, or the tickets of one purpose. Return the number of tickets.
+    """End every ticket and window of the user, or the tickets of some purposes. Return the number of tickets.
 
     `keep` is the digest of an enrollment ticket that stays, with the login's ticket that it was issued together with.
     """
@@ -206,7 +209,7 @@ def end_tickets(
     if keep is not None:
         paired = found.filter(digest=keep, login_digest__isnull=False).values("login_digest")
         found = found.exclude(digest=keep).exclude(digest__in=paired)
-    if purpose is not None:
-        return found.filter(purpose=purpose).delete()[0]
+    if purposes:
+        return found.filter(purpose__in=purposes).delete()[0]
     realm.windows._default_manager.filter(user_id=user_id).delete()
     return found.delete()[0]

@@ -134,8 +134,7 @@ def _verify(proof: EmailProof, registrant: Registrant) -> EndUser:
         user.email, user.email_key, user.email_verified_at = proof.email, proof.email_key, now()
         user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
         if changed:
-            # Password reset links were sent to the old address.
-            tickets.end_tickets(END_USERS, user.pk, purpose=tickets.PASSWORD_RESET)
+            tickets.end_tickets(END_USERS, user.pk, purposes=tickets.OF_ADDRESS)
             end_sessions(END_USERS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
         ended = ownership.end_unverified_use(user) if unverified and not is_own else {}
         details = {"changed": changed, "registrant": is_own, **ended}

@@ -69,7 +69,7 @@ def verify_admin_email(*, token: str) -> AdminUser:
         user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
         if changed:
             # Password reset links were sent to the old address.
-            tickets.end_tickets(ADMINS, user.pk, purpose=tickets.PASSWORD_RESET)
+            tickets.end_tickets(ADMINS, user.pk, purposes=[tickets.PASSWORD_RESET])
             end_sessions(ADMINS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
         record_for_platform(
             "email.proven", tenant_id=user.tenant_id, target=("admin_user", user.pk), details={"changed": changed}

@@ -20,7 +20,7 @@ from userflow.sessions.ending import end_sessions
 
 LOCAL = "local"
 # Password reset links go to the mailbox itself, so they stay.
-_ENDED_TICKETS = (tickets.SECOND_STEP, tickets.ENROLLMENT, tickets.PROOF)
+_ENDED_TICKETS = (tickets.SECOND_STEP, tickets.ENROLLMENT, tickets.PROOF, tickets.PASS, tickets.REMEMBERED)
 
 
 def is_unverified(user: Account) -> bool:

@@ -238,8 +238,7 @@ def _apply(user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext,
     user.email_key = email_key(user.email)
     user.save(update_fields=[*changes, "email_key", "updated_at"])
     if "email" in changes:
-        # Password reset links were sent to the old address.
-        tickets.end_tickets(END_USERS, user.pk, purpose=tickets.PASSWORD_RESET)
+        tickets.end_tickets(END_USERS, user.pk, purposes=tickets.OF_ADDRESS)
     if user.email_key != old_key:
         proofs.start_proof(user, user.email, user.email_key, tenant)
         end_sessions(END_USERS, user_id=user.pk, keep=keep, reason="email_changed")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.utils.timezone import now
@@ -13,6 +14,7 @@ from openid.browser import DEVICE, cookie_name
 from tenants.context import in_tenant
 from tests.mfa.people import TestUser, new_user
 from tests.openid.pages.visitor import Visitor, begin
+from tests.userflow.mailbox import mails_to
 from tests.world import PASSWORD, TestTenant
 from userflow.accounts.session_models import EndUserSession, EndUserTicket
 from userflow.credentials.tickets import REMEMBERED
@@ -146,8 +148,18 @@ def test_required_factor_is_never_skipped(new_tenant: Callable[[], TestTenant]) 
     person = new_user(tenant).enrol_totp()
     visitor = remembered(person)
     sets(tenant, mfa_policy="required")
+    # The device does not come back with a milder policy.
+    assert kept(person) == []
     assert enters_password(visitor, person.email) == "signin/verify"
     assert 'name="remember"' not in visitor.text
+
+
+def test_device_that_lasts_too_long_skips_nothing(person: TestUser) -> None:
+    visitor = remembered(person)
+    with in_tenant(person.tenant.id):
+        stored = EndUserTicket.objects.filter(user_id=person.id, purpose=REMEMBERED)
+        stored.update(expires_at=now() + timedelta(days=31))
+    assert enters_password(visitor, person.email) == "signin/verify"
 
 
 def test_device_of_another_user_skips_nothing(remembering: TestTenant, person: TestUser) -> None:
@@ -238,6 +250,17 @@ def turn_off_and_on(person: TestUser, visitor: Visitor) -> None:
     sets(person.tenant, **{DAYS: 30})
 
 
+def change_address(person: TestUser, visitor: Visitor) -> None:
+    new = f"{uuid4().hex[:12]}@example.com"
+    path = f"/uflow/user/enduser/{person.tenant.id}/{person.id}"
+    assert person.tenant.api.put(path, {"email": new}).status_code == 200
+    (mail,) = mails_to(new, "verify")
+    visitor.client.cookies.clear()
+    visitor.opens("verify-email")
+    visitor.sends(token=re.findall(r"#token=(\S+)", mail.body)[0])
+    assert person.row().email == new
+
+
 def expire(person: TestUser, visitor: Visitor) -> None:
     with in_tenant(person.tenant.id):
         EndUserTicket.objects.filter(user_id=person.id, purpose=REMEMBERED).update(expires_at=now())
@@ -260,6 +283,7 @@ ENDS = (
     end_session_as_admin,
     end_all_sessions_as_admin,
     turn_off_and_on,
+    change_address,
     expire,
     forget,
 )
