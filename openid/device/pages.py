@@ -25,8 +25,10 @@ from openid.pages.forms import UserCodeForm
 from openid.pages.journey import JourneyPage
 from tenants.context import in_tenant
 from tenants.states import Purpose
+from userflow.accounts.models import Client
 from userflow.credentials.attempts import caller_network
 from userflow.errors import TooManyFromAddress
+from userflow.sessions.verify import audiences_still_allowed, scopes_still_allowed
 
 # Of one browser or session in the time of the network's limit.
 MOST_WRONG_CODES: Final = 10
@@ -77,9 +79,7 @@ class DevicePage(JourneyPage):
             for limit in limits:
                 ratelimit.count(group=limit.group, key=limit.key, limit=limit.limit, period=limit.period)
             raise UserCodeUnknown
-        return begin_request(
-            Pending(self.tenant, client, _parameters(found, user_code, client.default_max_age), now()), self.browser
-        )
+        return begin_request(Pending(self.tenant, client, _parameters(found, user_code, client), now()), self.browser)
 
     def _limits(self) -> tuple[ratelimit.Limit, ratelimit.Limit]:
         """Return the limits of wrong codes: of the network, and of the session or browser."""
@@ -94,16 +94,17 @@ class DevicePage(JourneyPage):
         return self.page("device", _("Sign in on another device"), form=form.focus(), error=error)
 
 
-def _parameters(found: DeviceCode, user_code: str, max_age: int | None) -> Parameters:
+def _parameters(found: DeviceCode, user_code: str, client: Client) -> Parameters:
     device = bytes(found.digest).hex()
     return Parameters(
         redirect_uri="",
         code_challenge="",
-        scopes=tuple(found.scopes),
-        audiences=tuple(found.audiences),
+        # The client may have been narrowed since the device began.
+        scopes=scopes_still_allowed(found.scopes, client.scopes),
+        audiences=audiences_still_allowed(found.audiences, client.audiences),
         # Also for first-party applications: only the user can compare the code.
         prompts=(CONSENT,),
-        max_age=max_age,
+        max_age=client.default_max_age,
         device=device,
         user_code=sealed(in_groups(user_code), device),
     )

@@ -1,7 +1,7 @@
 """The tokens of an application that its user has let in, whichever way: by a code or by a device code."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from identity_platform.audit.origin import set_actor
 from openid.authorization.consents import covers
@@ -17,6 +17,7 @@ from userflow.accounts.session_models import EndUserSession
 from userflow.errors import InvalidGrant, InvalidTarget
 from userflow.sessions import issue
 from userflow.sessions.browser import ApplicationSession, Device, open_child_session
+from userflow.sessions.verify import audiences_still_allowed, scopes_still_allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,11 @@ def open_application(
 ) -> ApplicationSession:
     """Open the session of the application, for the requested part of its audiences.
 
-    Raises InvalidGrant (the browser's session has ended, or the consent was withdrawn), InvalidTarget. Call it in a
-    transaction inside the tenant.
+    It gets only those scopes and audiences that the client may still ask for. Raises InvalidGrant (the browser's session has
+    ended, or the consent was withdrawn), InvalidTarget (also if no audience is left). Call it in a transaction inside the
+    tenant.
     """
+    granted = _narrowed(granted, client)
     if not set(resources) <= set(granted.audiences):
         raise InvalidTarget
     if not client.first_party and not _is_consented(granted, client):
@@ -79,11 +82,11 @@ def token_response(
         "access_token": access,
         "token_type": "DPoP" if opened.session.dpop_jkt else "Bearer",
         "expires_in": seconds,
-        "scope": " ".join(granted.scopes),
+        "scope": " ".join(opened.session.scopes),
     }
     if opened.refresh_token:
         response["refresh_token"] = opened.refresh_token
-    if OPENID in granted.scopes:
+    if OPENID in opened.session.scopes:
         response["id_token"] = issue.id_token(
             opened.session,
             tenant=tenant,
@@ -91,10 +94,18 @@ def token_response(
             access_token=access,
             algorithm=client.id_token_signed_response_alg,
             claims=claims_about(
-                granted.session.user, opened.rights, scopes=granted.scopes, names=granted.id_token_claims
+                granted.session.user, opened.rights, scopes=opened.session.scopes, names=granted.id_token_claims
             ),
         )
     return response
+
+
+def _narrowed(granted: Granted, client: Client) -> Granted:
+    """Return the grant without what was taken from the client since. Raises InvalidTarget if no audience is left."""
+    audiences = audiences_still_allowed(granted.audiences, client.audiences)
+    if granted.audiences and not audiences:
+        raise InvalidTarget
+    return replace(granted, scopes=scopes_still_allowed(granted.scopes, client.scopes), audiences=audiences)
 
 
 def _is_offline(granted: Granted, client: Client) -> bool:

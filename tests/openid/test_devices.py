@@ -224,6 +224,26 @@ def test_device_gets_requested_resources_only(tenant: TestTenant, visitor: Visit
     assert jwt.decode(token, options={"verify_signature": False})["aud"] == second
 
 
+def test_device_gets_what_its_client_may_still_have(tenant: TestTenant, visitor: Visitor) -> None:
+    first, second = "https://api.example.com", "https://more.example.com"
+    device = new_device(tenant, audiences=[first, second])
+    own = Client.objects.filter(pk=device.client["client_id"])
+    own.update(scopes=["services:read"])
+    device.starts(scope="openid services:read", resource=[first, second])
+    own.update(scopes=[], audiences=[second])
+    visitor.opens(f"device?user_code={device.codes['user_code']}")
+    assert "api.example.com" not in visitor.words
+    assert "services:read" not in visitor.words
+    visitor.sends(allow="1")
+    tokens = device.polls().json()
+    claims = jwt.decode(tokens["access_token"], options={"verify_signature": False})
+    assert (tokens["scope"], claims["scope"], claims["aud"]) == ("openid", "openid", second)
+    device.starts(scope="openid", resource=second)
+    device.approved_by(visitor)
+    own.update(audiences=[])
+    assert device.error == "invalid_target"
+
+
 def test_tokens_of_a_device_are_bound_to_its_key(tenant: TestTenant, visitor: Visitor) -> None:
     own, key = new_device(tenant, dpop_bound_access_tokens=True), DpopKey()
     own.starts(scope="openid")

@@ -6,7 +6,7 @@ global database. An end user needs that one (tenant and client) and one in the t
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -163,10 +163,10 @@ def _end_user(claims: Claims, client: KnownClient | None) -> Principal:
         scopes, audiences, dpop_jkt = columns
         grant = Grant(
             _narrowed(
-                [scope for scope in orjson.loads(scopes) if scope in OPENID_SCOPES or scope in client_scopes],
+                scopes_still_allowed(orjson.loads(scopes), client_scopes),
                 claims["scope"].split(" ") if "scope" in claims else None,
             ),
-            _narrowed(_still_allowed(orjson.loads(audiences), client_audiences), _audiences_of(claims)),
+            _narrowed(audiences_still_allowed(orjson.loads(audiences), client_audiences), _audiences_of(claims)),
             dpop_jkt,
             bool(first_party),
             seconds,
@@ -197,8 +197,13 @@ def _audiences_of(claims: Claims) -> list[str] | None:
     return [audience] if isinstance(audience, str) else audience
 
 
-def _still_allowed(audiences: list[str], of_client: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those audiences of a session that its client may still ask for, and the userinfo endpoint's, which any may."""
+def scopes_still_allowed(scopes: Iterable[str], of_client: Collection[str]) -> tuple[str, ...]:
+    """Return those of the granted scopes that the client may still ask for."""
+    return tuple(scope for scope in scopes if scope in OPENID_SCOPES or scope in of_client)
+
+
+def audiences_still_allowed(audiences: Iterable[str], of_client: Collection[str]) -> tuple[str, ...]:
+    """Return those of the granted audiences that the client may still ask for, and the userinfo endpoint's, which any may."""
     return tuple(name for name in audiences if name in of_client or _OF_USERINFO.fullmatch(name))
 
 
