@@ -19,6 +19,10 @@ end_user_activity_set: Final = Signal()
 # what it holds of the user and returns its model and the ids of the rows that are gone.
 end_user_erasing: Final = Signal()
 
+# An end user's sessions end, all but one. Sent with `user_id`, in the tenant, in the same transaction. The receiver deletes
+# what would still open one from the session that stays.
+other_sessions_ended: Final = Signal()
+
 # A client was deactivated, or is about to be activated again. Sent with `client_id`, in the tenant, after the sessions of
 # its users have ended. The receiver deletes what would still open one.
 client_sessions_ended: Final = Signal()

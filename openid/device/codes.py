@@ -132,6 +132,11 @@ def delete_codes_of_client(sender: object, *, client_id: UUID, **_: object) -> N
     delete_device_codes(client_id=client_id)
 
 
+def delete_approved_codes(sender: object, *, user_id: UUID, **_: object) -> None:
+    """Delete the codes that a user has approved and no device has used."""
+    DeviceCode.objects.filter(status=DeviceCode.Status.APPROVED, session__user_id=user_id).delete()
+
+
 def _digest(user_code: str) -> bytes:
     return keyed_digest(user_code, key=END_USERS.data_key(), purpose="user code")
 

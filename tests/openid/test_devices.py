@@ -19,8 +19,10 @@ from tests.userflow.sessions.clients import basic
 from tests.world import Api, TestTenant, User, capture_statements
 from userflow.accounts.grant_types import DEVICE_CODE
 from userflow.accounts.models import Client
+from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.events.models import WebhookMessage
+from userflow.sessions.ending import end_sessions
 
 
 @pytest.fixture
@@ -306,6 +308,15 @@ def test_sign_out_before_the_poll_takes_the_approval_back(device: Device, visito
     visitor.opens("signout")
     visitor.sends()
     assert device.error == "access_denied"
+
+
+def test_clean_up_of_sessions_takes_the_approval_back(device: Device, visitor: Visitor, user: User) -> None:
+    device.approved_by(visitor)
+    with in_tenant(device.tenant.id):
+        kept = EndUserSession.objects.get(user_id=user.id, ended_at=None)
+        end_sessions(END_USERS, user_id=user.id, keep=kept.pk, reason="password_changed")
+        assert EndUserSession.objects.filter(pk=kept.pk, ended_at=None).exists()
+    assert device.error == "invalid_grant"
 
 
 def test_user_sees_and_signs_out_the_device(device: Device, visitor: Visitor) -> None:

@@ -18,6 +18,7 @@ from userflow.events.logouts import Logout
 from userflow.events.outbox import wake_after_commit
 from userflow.sessions import issue
 from userflow.sessions.assurance import reject_third_party
+from userflow.signals import other_sessions_ended
 
 
 def end_sessions(
@@ -26,7 +27,8 @@ def end_sessions(
     """End one session of a user, or all except `keep`; return how many ended.
 
     The sessions of applications end with that of the browser that has signed them in. With `keep` the browser's session
-    and its applications' stay if one of them is kept. Their tokens are rejected from the next request on.
+    and its applications' stay if one of them is kept, but no
+    approval from it that a device has not used. Their tokens are rejected from the next request on.
     """
     found = realm.sessions._default_manager.filter(user_id=user_id)
     if session_id is not None:
@@ -36,6 +38,9 @@ def end_sessions(
         if realm is END_USERS:
             family = EndUserSession._default_manager.filter(Q(parent_id=keep) | Q(children__id=keep))
             found = found.exclude(pk__in=family.values("pk"))
+            with transaction.atomic(using=realm.alias, savepoint=False):
+                other_sessions_ended.send(end_sessions, user_id=user_id)
+                return end_found(realm, found, reason=reason)
     return end_found(realm, found, reason=reason)
 
 
