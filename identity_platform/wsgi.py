@@ -10,10 +10,11 @@ from wsgiref.types import InputStream, StartResponse, WSGIEnvironment
 from django.conf import settings
 from django.core import signals
 from django.core.cache import close_caches
-from django.core.handlers.wsgi import LimitedStream
+from django.core.handlers.wsgi import LimitedStream, WSGIRequest
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, reset_queries
 from django.http import HttpResponse
+from django.utils.http import parse_header_parameters
 
 from identity_platform.serving.workers import STOPPING
 
@@ -22,7 +23,19 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "identity_platform.settings")
 
+
+class _Utf8Request(WSGIRequest):
+    """A request whose query and form are UTF-8, also if its content type names another charset.
+
+    Django decodes the query with that charset before any middleware, and fails for codecs such as base64.
+    """
+
+    def _set_content_type_params(self, meta: WSGIEnvironment) -> None:
+        self.content_type, self.content_params = parse_header_parameters(meta.get("CONTENT_TYPE", ""))
+
+
 _django = get_wsgi_application()
+_django.request_class = _Utf8Request
 
 # A request leaves some hundred objects in cycles behind. Python would look for them after every 700 new objects, several
 # times in each request, and find little; after 20,000 it looks once in tens of requests and holds a few MiB longer.

@@ -14,7 +14,6 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils.timezone import now
 
-from identity_platform.crypto import hash_token
 from mfa.completion import second_step_grant
 from tenants.context import current_tenant, in_tenant
 from tenants.lookup import TenantContext
@@ -28,6 +27,7 @@ from userflow.accounts.session_policy import AAL2, required_acr
 from userflow.credentials import tickets
 from userflow.credentials.tickets import REMEMBERED
 from userflow.errors import NotSignedInByTicket
+from userflow.sessions.issue import cookie_digest
 
 MOST_DEVICES: Final = 10
 # Two requests of one browser at once send the same cookie; one of them comes after the rotation.
@@ -81,7 +81,7 @@ def remember_device(*, session_id: UUID, replaced: str | None) -> Cookie | None:
             return None
         user_id = owner.pk
         if replaced is not None:
-            EndUserTicket._default_manager.filter(digest=hash_token(replaced), purpose=REMEMBERED).delete()
+            EndUserTicket._default_manager.filter(digest=cookie_digest(replaced), purpose=REMEMBERED).delete()
         oldest = _valid(user_id).order_by("-created_at").values_list("pk", flat=True)[MOST_DEVICES - 1 :]
         EndUserTicket._default_manager.filter(pk__in=list(oldest)).delete()
         cookie = _stored(owner, session_id, now() + lasts)
@@ -106,7 +106,10 @@ def complete_by_device(*, tenant_id: UUID, mfa_token: str, device: str, user_age
             if user is None:
                 raise NotSignedInByTicket
             kept = EndUserTicket._default_manager.filter(
-                digest=hash_token(device), purpose=REMEMBERED, user_id=user.pk, expires_at__range=(now(), now() + lasts)
+                digest=cookie_digest(device),
+                purpose=REMEMBERED,
+                user_id=user.pk,
+                expires_at__range=(now(), now() + lasts),
             ).first()
             if kept is None or not _is_unused(kept, user):
                 return None
@@ -177,6 +180,7 @@ def _valid(user_id: UUID) -> "QuerySet[EndUserTicket]":
 
 def _stored(user: EndUser, session_id: UUID, expires_at: datetime) -> Cookie:
     ticket, value = tickets.new_ticket(END_USERS, user, REMEMBERED)
+    ticket.digest = cookie_digest(value)
     ticket.session_id, ticket.expires_at = session_id, expires_at
     ticket.save(force_insert=True)
     return Cookie(value, expires_at)

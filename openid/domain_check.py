@@ -7,7 +7,7 @@ from rest_framework.response import Response
 from identity_platform.api.errors import NotFound
 from identity_platform.api.fields import Text
 from identity_platform.api.views import ApiViewSet, endpoint
-from tenants.hosts import find_host
+from tenants.hosts import check_budget, find_host
 from userflow.sessions.permissions import Anyone
 
 
@@ -31,6 +31,6 @@ class DomainCheckViewSet(ApiViewSet):
     def retrieve(self, request: Request) -> Response:
         """Whether a tenant has this sign-in domain, for a proxy that gets certificates on demand."""
         asked = self.valid_query(DomainCheckQuery)
-        if find_host(str(asked["domain"]).lower().removesuffix(".")) is None:
+        if find_host(str(asked["domain"]).lower().removesuffix("."), check_budget) is None:
             raise UnknownSignInDomain
         return Response({"status": "known"}, headers={"Cache-Control": "no-store"})

@@ -38,10 +38,10 @@ def normalized(text: str) -> str:
     Raises ValidationFailed for what is no domain, for IP addresses, public suffixes and the platform's own hosts.
     """
     try:
-        domain = idna.encode(text.strip().removesuffix("."), uts46=True).decode().lower()
+        domain = idna.encode(text.strip().removesuffix("."), uts46=True).decode().lower().removesuffix(".")
     except (idna.IDNAError, UnicodeError):
         domain = ""
-    if not domain or len(domain) > LONGEST_DOMAIN or "." not in domain or _is_address(domain):
+    if not domain or len(domain) > LONGEST_DOMAIN or "." not in domain or domain.endswith(".") or _is_address(domain):
         raise _invalid("Send a domain such as login.example.com, without scheme, port and path.")
     if domain.endswith((".localhost", ".local", ".internal", ".onion", ".arpa")):
         raise _invalid("This domain is for private use.")

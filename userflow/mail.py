@@ -39,6 +39,7 @@ log = structlog.get_logger("identity.mail")
 PLATFORM = "Identity platform"
 # What the buttons of mails say; the link is below them.
 BUTTONS = {
+    "address_taken": _("Sign in"),
     "admin_email_proof": _("Verify e-mail address"),
     "email_changed": _("Keep this address"),
     "email_proof": _("Verify e-mail address"),

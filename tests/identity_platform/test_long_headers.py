@@ -41,3 +41,9 @@ def test_overlong_content_type_is_ignored(more: int) -> None:
     stated = "application/json" + ";" * (LONGEST_TYPE - 16 + more)
     status, seen = handed_to_django(CONTENT_TYPE=stated)
     assert (status, seen["CONTENT_TYPE"] == stated) == ("401 Unauthorized", not more)
+
+
+@pytest.mark.parametrize("charset", ["base64", "hex", "utf-7", "nonsense", "rot13"])
+def test_charset_of_the_content_type_is_ignored(charset: str) -> None:
+    status, _ = handed_to_django(CONTENT_TYPE=f"text/plain; charset={charset}", QUERY_STRING="page=1")
+    assert status == "401 Unauthorized"

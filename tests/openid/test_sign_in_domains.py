@@ -18,7 +18,7 @@ from openid.browser import BROWSER, SESSION, cookie_name
 from tenants import hosts, lookup
 from tenants.addresses import origin_of
 from tenants.context import in_tenant
-from tenants.hosts import budget
+from tenants.hosts import budget, check_budget
 from tenants.models import DomainClaim, WebAuthnClaim
 from tests.openid.relying_party import CALLBACK, query_of, register_application
 from tests.openid.sign_in_domains import DOMAINS, ApiAt, ApplicationAt, set_sign_in, sign_in_domain, verified_domain
@@ -29,6 +29,8 @@ from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.realms import END_USERS
 from userflow.domains.actions import GRACE, check_domains
 from userflow.domains.models import TenantDomain
+from userflow.sessions.browser import find_browser_session, opening_browser_session
+from userflow.signin.actions import sign_in_browser
 
 NewTenant = Callable[[], TestTenant]
 METADATA = "/.well-known/openid-configuration"
@@ -37,6 +39,7 @@ METADATA = "/.well-known/openid-configuration"
 @pytest.fixture(autouse=True)
 def _no_unknown_hosts() -> None:
     budget.clear()
+    check_budget.clear()
 
 
 @pytest.fixture
@@ -123,6 +126,7 @@ def test_unverified_and_plain_domains_are_unknown_hosts(home: TestTenant, name_s
     assert ApiAt(host=row["domain"]).get(METADATA).status_code == 400
     assert ApiAt(host="unknown.example").get("/uflow/admin/tenants").status_code == 400
     budget.clear()
+    check_budget.clear()
     set_sign_in(home, row, True)
     for host in (row["domain"].upper(), f"{row['domain']}.", f"{row['domain']}:8443"):
         assert ApiAt(host=host).get(METADATA).status_code == 200
@@ -345,3 +349,23 @@ def test_withdrawn_domain_returns_the_issuer(home: TestTenant, name_server: DnsS
     document = Api().get(f"/t/{home.slug}{METADATA}").json()
     assert urlsplit(document["issuer"]).path == f"/t/{home.slug}"
     assert document["issuer"].startswith(str(platform.TOKEN_ISSUER))
+
+
+def test_cookie_of_the_domain_works_nowhere_else(home: TestTenant, name_server: DnsServer) -> None:
+    row, user = sign_in_domain(home, name_server), home.register()
+    with opening_browser_session() as opened:
+        sign_in_browser(tenant_id=home.id, email=user.email, password=user.password)
+    assert opened.cookie
+    with in_tenant(home.id):
+        assert find_browser_session(opened.cookie) is not None
+    assert home.api.delete(f"{DOMAINS}/{row['id']}").status_code == 200
+    with in_tenant(home.id):
+        assert find_browser_session(opened.cookie) is None
+
+
+def test_domain_with_a_lost_record_gets_no_sign_in(home: TestTenant, name_server: DnsServer) -> None:
+    row = verified_domain(home, name_server)
+    with in_tenant(home.id):
+        TenantDomain.objects.filter(pk=row["id"]).update(lost_since=now())
+    assert set_sign_in(home, row, True).status_code == 409
+    assert set_sign_in(home, row, False).status_code == 200

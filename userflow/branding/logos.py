@@ -34,7 +34,8 @@ def safe_logo(data: bytes) -> Logo:
         raise LogoRejected(f"Send a file of at most {LARGEST // 1024} KB.")
     try:
         with Image.open(io.BytesIO(data), formats=list(TYPES)) as image:
-            form = image.format or ""
+            # Photos of phones have a second picture; they are JPEG nevertheless.
+            form = "JPEG" if image.format == "MPO" else image.format or ""
             # Only the header has been read so far: a small file can unpack to gigabytes.
             if max(image.size) > LONGEST_SIDE:
                 raise LogoRejected(f"Send an image of at most {LONGEST_SIDE} x {LONGEST_SIDE} pixels.")

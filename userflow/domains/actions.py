@@ -15,7 +15,7 @@ from identity_platform.postgresql.row_errors import first_or
 from identity_platform.semaphore import Semaphore
 from tenants import domain_claims, lookup
 from tenants.context import in_tenant, tenant_atomic
-from tenants.errors import DomainTaken
+from tenants.errors import DomainNotClaimed, DomainTaken
 from tenants.models import DomainClaim
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
@@ -141,6 +141,8 @@ def update_domain(*, tenant_id: UUID, domain_id: UUID, sign_in: bool, by: Princi
     require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
     with in_tenant(tenant_id), tenant_atomic():
         row = _found(domain_id, lock=True)
+        if sign_in and row.lost_since:
+            raise DomainNotClaimed
         if domain_claims.set_sign_in(tenant_id, row.domain, sign_in):
             _record("updated", row, sign_in=sign_in)
             outbox.publish("domain.updated", {**_data(row), "sign_in": sign_in})

@@ -7,7 +7,6 @@ from django.utils.timezone import now
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.origin import current_origin
 from tenants.context import in_tenant
-from tenants.issuers import issuer_of
 from tenants.states import Purpose
 from tenants.target import TENANT_ALIAS
 from userflow import mail
@@ -33,7 +32,7 @@ def tell_owner(*, tenant_id: UUID, email: str, password: str) -> None:
                 "issuer": tenant.effective["issuer_name"],
                 "at": now(),
                 "address": current_origin().address,
-                "page": f"{issuer_of(tenant)}/signin",
+                "link": f"{tenant.root}/signin",
             }
             mail.tell("address_taken", to=owner.email, facts=facts, after=TENANT_ALIAS)
             return

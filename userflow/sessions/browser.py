@@ -16,7 +16,7 @@ from django.db.models.functions import Least
 from django.utils.timezone import now
 
 from identity_platform.api.errors import AccessTokenInvalid
-from identity_platform.crypto import hash_token, new_token
+from identity_platform.crypto import new_token
 from tenants.context import current_tenant
 from tenants.issuers import issuer_of
 from userflow.accounts import principals
@@ -27,7 +27,7 @@ from userflow.accounts.session_policy import required_acr, session_limits
 from userflow.credentials import email_verification
 from userflow.errors import InvalidGrant
 from userflow.sessions import queries
-from userflow.sessions.issue import BrowserSignIn, browser_sign_in
+from userflow.sessions.issue import BrowserSignIn, browser_sign_in, cookie_digest
 from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import new_refresh_token
 
@@ -63,7 +63,7 @@ def find_browser_session(cookie: str) -> EndUserSession | None:
     tenant, moment = current_tenant(), now()
     session = (
         EndUserSession._default_manager.select_related("user")
-        .filter(browser_digest=hash_token(cookie), ended_at=None, expires_at__gt=moment, user__active=True)
+        .filter(browser_digest=cookie_digest(cookie), ended_at=None, expires_at__gt=moment, user__active=True)
         .first()
     )
     if session is None:
@@ -111,7 +111,7 @@ def rotate_cookie(session: EndUserSession) -> str:
     Call it at every change of privilege, such as a step-up. Raises AccessTokenInvalid if the session has ended.
     """
     cookie = new_token()
-    digest = hash_token(cookie)
+    digest = cookie_digest(cookie)
     active = EndUserSession._default_manager.filter(pk=session.pk, ended_at=None).exclude(browser_digest=None)
     if not active.update(browser_digest=digest):
         raise AccessTokenInvalid

@@ -17,6 +17,7 @@ from django.utils.timezone import now
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token, new_token
 from tenants import lookup
+from tenants.context import current_tenant
 from tenants.issuers import issuer_of
 from userflow.accounts import principals
 from userflow.accounts.principals import GROUPS_SCOPE, ROLES_SCOPE, Grant, Principal, reveals
@@ -134,6 +135,15 @@ def open_session(
     return first_tokens(session, subject, rights, refresh_token, tenant)
 
 
+def cookie_digest(cookie: str) -> bytes:
+    """Return the digest that a cookie of a browser is stored as. Call it in the tenant.
+
+    A cookie of a sign-in domain works there only: browsers send it to the next owner of the domain too.
+    """
+    domain = current_tenant().sign_in_domain
+    return hash_token(f"{domain} {cookie}" if domain else cookie)
+
+
 def new_session(
     realm: Realm, subject: TokenSubject, *, amr: tuple[str, ...], tenant: lookup.TenantContext | None, user_agent: str
 ) -> tuple[Session, str]:
@@ -153,7 +163,7 @@ def new_session(
     opening = browser_sign_in.get()
     if opening is not None and isinstance(session, EndUserSession):
         opening.pending = new_token()
-        session.client_id, session.browser_digest = None, hash_token(opening.pending)
+        session.client_id, session.browser_digest = None, cookie_digest(opening.pending)
         return session, ""
     return session, new_refresh_token(realm, subject.tenant_id)
 
