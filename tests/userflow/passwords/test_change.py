@@ -90,4 +90,4 @@ def test_change_has_constant_statement_count(new_tenant: Callable[[], TestTenant
     api = tenant.as_user(tenant.register())
     with capture_statements() as seen:
         assert api.post(PATH, body()).status_code == 200
-    assert seen.counts == (1, 12)
+    assert seen.counts == (1, 13)
