@@ -136,7 +136,7 @@ class FactorListViewSet(ApiViewSet):
         )
         return Response({"message": "The factor is removed.", "success": True})
 
-    @endpoint(serializers.PasskeyNameIn, returns={200: serializers.FactorOut}, errors=[UnknownFactor], any_level=True)
+    @endpoint(serializers.PasskeyNameIn, returns={200: serializers.FactorOut}, errors=[UnknownFactor])
     def rename(self, request: Request, factor_id: str) -> Response:
         """Name one of the caller's own passkeys; an empty name restores that of its model."""
         found = id_or(factor_id, UnknownFactor)
