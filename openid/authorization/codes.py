@@ -11,6 +11,7 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token, new_token
 from openid.authorization.parameters import Parameters
+from openid.authorization.queries import store_code
 from openid.models import AuthorizationCode
 from userflow.accounts.session_models import EndUserSession
 
@@ -20,10 +21,10 @@ CODE_SECONDS: Final = 60
 def new_code(session: EndUserSession, *, client_id: UUID, parameters: Parameters) -> str:
     """Store a code for the user of this browser session and return it."""
     code, moment = new_token(), now()
-    AuthorizationCode.objects.create(
+    row = AuthorizationCode(
         digest=hash_token(code),
         client_id=client_id,
-        session=session,
+        session_id=session.pk,
         user_id=session.user_id,
         redirect_uri=parameters.redirect_uri,
         code_challenge=parameters.code_challenge,
@@ -35,6 +36,7 @@ def new_code(session: EndUserSession, *, client_id: UUID, parameters: Parameters
         nonce=parameters.nonce,
         expires_at=moment + timedelta(seconds=CODE_SECONDS),
     )
+    store_code(row)
     return code
 
 

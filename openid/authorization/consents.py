@@ -8,12 +8,6 @@ from openid.models import Consent
 from tenants.context import tenant_atomic
 
 
-def covers(*, user_id: UUID, client_id: UUID, scopes: Collection[str], audiences: Collection[str]) -> bool:
-    """Return whether the user has consented to all of these scopes and audiences for the client."""
-    consents = Consent.objects.filter(user_id=user_id, client_id=client_id)
-    return consents.filter(scopes__contains=sorted(scopes), audiences__contains=sorted(audiences)).exists()
-
-
 def grant_consent(*, user_id: UUID, client_id: UUID, scopes: Collection[str], audiences: Collection[str] = ()) -> None:
     """Store that the user consents to these scopes and audiences, beside those consented to before."""
     with tenant_atomic():

@@ -11,8 +11,9 @@ from enum import StrEnum
 from django.utils.timezone import now
 
 from openid.authorization.codes import new_code
-from openid.authorization.consents import covers, grant_consent
+from openid.authorization.consents import grant_consent
 from openid.authorization.parameters import CONSENT, LOGIN, NONE, SELECT_ACCOUNT
+from openid.authorization.queries import covers
 from openid.authorization.requests import Pending
 from openid.device.codes import decide
 from openid.errors import CONSENT_REQUIRED, LOGIN_REQUIRED, RequestExpired, StepRequired
@@ -125,6 +126,9 @@ def complete(pending: Pending, session: EndUserSession | None) -> str:
     step = next_step(pending, session)
     if session is None or step is not Step.DONE:
         raise StepRequired(step)
+    if pending.digest is None:
+        # Nothing else is written, so the code needs no transaction.
+        return pending.redirect_url(code=new_code(session, client_id=pending.client.pk, parameters=pending.parameters))
     with tenant_atomic():
         _finish(pending)
         if pending.parameters.device:

@@ -1,13 +1,13 @@
 """Exchange authorization codes for tokens (RFC 6749 section 4.1.3, OpenID Connect Core section 3.1.3)."""
 
 from collections.abc import Mapping, Sequence
-
-from django.utils.timezone import now
+from uuid import uuid4
 
 from identity_platform.api.errors import OAuthError
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import hash_token
+from openid.authorization.queries import use_code
 from openid.models import AuthorizationCode
 from openid.server import run_code_grant
 from openid.tokens.issuing import Granted, open_application, token_response
@@ -19,6 +19,7 @@ from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InvalidGrant
 from userflow.sessions.ending import end_sessions
+from userflow.sessions.signing import key_set
 
 
 def exchange_code(
@@ -36,8 +37,13 @@ def exchange_code(
     InvalidGrant, InvalidRequest, InvalidTarget, UnauthorizedClient, TenantSuspended, TenantBusy.
     """
     with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
+        exchange = _Exchange(tenant, client, resources, dpop_jkt)
+        # A key set that is read within the transaction is not cached.
+        key_set(tenant.tenant_id)
         with tenant_atomic():
-            result = run_code_grant(client, dict(parameters), _Exchange(tenant, client, resources, dpop_jkt))
+            result = run_code_grant(client, dict(parameters), exchange)
+            if isinstance(result, OAuthError):
+                exchange.give_up()
         # After the commit: that the code is used, or what its reuse has ended, stays.
         if isinstance(result, OAuthError):
             raise result
@@ -52,15 +58,22 @@ class _Exchange:
         self._client = client
         self._resources = resources
         self._dpop_jkt = dpop_jkt
+        self._session_id = uuid4()
+        self._used: AuthorizationCode | None = None
+
+    def give_up(self) -> None:
+        """Open no session after all: a code that was used up stays used, without one."""
+        if self._used is not None:
+            AuthorizationCode.objects.filter(pk=self._used.pk).update(opened_id=None)
 
     def use_code(self, code: str) -> AuthorizationCode | None:
         """Return the code if this client may use it now and it was not used before."""
         digest = hash_token(code)
-        own = AuthorizationCode.objects.filter(digest=digest, client_id=self._client.pk)
-        if own.filter(used_at=None, expires_at__gt=now()).update(used_at=now()):
-            return own.select_related("session__user").get()
-        self._end_what_was_issued(own.exclude(used_at=None).first())
-        return None
+        self._used = use_code(digest, self._client.pk, opened_id=self._session_id)
+        if self._used is None:
+            own = AuthorizationCode.objects.filter(digest=digest, client_id=self._client.pk)
+            self._end_what_was_issued(own.exclude(used_at=None).first())
+        return self._used
 
     def _end_what_was_issued(self, reused: AuthorizationCode | None) -> None:
         """End the session that a used code has opened (RFC 6749 section 4.1.2): one of its two holders has stolen it."""
@@ -88,6 +101,11 @@ class _Exchange:
             userinfo_claims=tuple(code.userinfo_claims),
             nonce=code.nonce,
         )
-        opened = open_application(granted, client=self._client, resources=self._resources, dpop_jkt=self._dpop_jkt)
-        AuthorizationCode.objects.filter(pk=code.pk).update(opened_id=opened.session.pk)
+        opened = open_application(
+            granted,
+            client=self._client,
+            resources=self._resources,
+            dpop_jkt=self._dpop_jkt,
+            session_id=self._session_id,
+        )
         return token_response(granted, opened, tenant=self._tenant, client=self._client)

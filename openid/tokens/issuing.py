@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from identity_platform.audit.origin import set_actor
-from openid.authorization.consents import covers
 from openid.authorization.parameters import OFFLINE_ACCESS, OPENID, scopes_to_consent
+from openid.authorization.queries import covers
 from openid.claims import claims_about
 from openid.clients import may_use
-from openid.models import Consent
 from tenants.lookup import TenantContext
 from userflow.accounts import principals
 from userflow.accounts.grant_types import REFRESH_TOKEN
@@ -36,7 +36,7 @@ class Granted:
 
 
 def open_application(
-    granted: Granted, *, client: Client, resources: Sequence[str], dpop_jkt: str
+    granted: Granted, *, client: Client, resources: Sequence[str], dpop_jkt: str, session_id: UUID | None = None
 ) -> ApplicationSession:
     """Open the session of the application, for the requested part of its audiences.
 
@@ -60,6 +60,7 @@ def open_application(
         offline=_is_offline(granted, client),
         device=granted.device,
         backchannel_logout=bool(client.backchannel_logout_uri),
+        session_id=session_id,
     )
     if resources:
         # Not saved: a later refresh may ask for all audiences again (RFC 8707 section 2.2).
@@ -116,9 +117,7 @@ def _is_offline(granted: Granted, client: Client) -> bool:
 
 def _is_consented(granted: Granted, client: Client) -> bool:
     """Return whether the consent still covers the grant. Its row stays locked, so that it ends what is opened now."""
-    user_id = granted.session.user_id
-    consent = Consent.objects.filter(user_id=user_id, client_id=client.pk)
     scopes = scopes_to_consent(granted.scopes, (*granted.id_token_claims, *granted.userinfo_claims))
-    return consent.select_for_update(no_key=True).first() is not None and covers(
-        user_id=user_id, client_id=client.pk, scopes=scopes, audiences=granted.audiences
+    return covers(
+        user_id=granted.session.user_id, client_id=client.pk, scopes=scopes, audiences=granted.audiences, lock=True
     )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db.models import F
 from django.db.models.functions import Least
@@ -61,11 +61,7 @@ def find_browser_session(cookie: str) -> EndUserSession | None:
     address): otherwise the user signs in again. Its use is stored at most once a minute.
     """
     tenant, moment = current_tenant(), now()
-    session = (
-        EndUserSession._default_manager.select_related("user")
-        .filter(browser_digest=cookie_digest(cookie), ended_at=None, expires_at__gt=moment, user__active=True)
-        .first()
-    )
+    session = queries.find_browser_session(cookie_digest(cookie), moment)
     if session is None:
         return None
     limits = session_limits(principals.END_USER, tenant.settings)
@@ -150,8 +146,9 @@ def open_child_session(
     offline: bool,
     device: Device | None = None,
     backchannel_logout: bool = False,
+    session_id: UUID | None = None,
 ) -> ApplicationSession:
-    """Open the session of an application that a browser's session signs in, and audit it.
+    """Open the session of an application that a browser's session signs in, with the id `session_id`, and audit it.
 
     With `offline` it gets a refresh token, with `backchannel_logout` a logout token at its end. It has the methods, level
     and time of verification of its parent, which is locked, so that it cannot end at the same moment without its child.
@@ -170,6 +167,7 @@ def open_child_session(
     if ends <= moment:
         raise InvalidGrant
     session = EndUserSession(
+        id=session_id or uuid4(),
         user_id=parent.user_id,
         parent_id=parent.pk if device is None else None,
         client_id=client_id,

@@ -1,6 +1,6 @@
-"""Open an end user's session; and read the state of the session, its user and client, roles and groups."""
+"""Open an end user's session; find a browser's; and read the state of the session, its user and client, roles and groups."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -10,7 +10,9 @@ from django.db import connections, models
 
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
+from identity_platform.postgresql.model_columns import ModelColumns
 from identity_platform.postgresql.values import SqlValue
+from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, RefreshToken, Session
 from userflow.credentials.attempts import Counter
@@ -123,6 +125,14 @@ SELECT
     JOIN userflow_adminrole r ON r.id = b.adminrole_id WHERE b.adminuser_id = owner.id),
   '[]'
 FROM owner
+"""
+
+SESSION = ModelColumns(EndUserSession)
+USER = ModelColumns(EndUser)
+_BROWSER_SESSION = f"""
+SELECT {SESSION.of("n")}, {USER.of("u")}
+FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id
+WHERE n.browser_digest = %s AND n.ended_at IS NULL AND n.expires_at > %s AND u.active
 """
 
 # The state of an access token is read by every authorized request. The first ten columns of the next three are a tenant
@@ -275,6 +285,21 @@ def open_application_session(session: EndUserSession, refresh_token: str | None,
         cursor.execute(_OPEN_APPLICATION_SESSION, values)
         row = cursor.fetchone()
     return rights_in(*row) if row else None
+
+
+def find_browser_session(digest: bytes, moment: datetime) -> EndUserSession | None:
+    """Return the session of the browser whose cookie has this digest, with its user, if both are active at that moment."""
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_BROWSER_SESSION, [digest, moment])
+        row = cursor.fetchone()
+    return None if row is None else session_with_user(row)
+
+
+def session_with_user(row: Sequence[object]) -> EndUserSession:
+    """Return a session and its user from the columns of SESSION, then USER."""
+    session = SESSION.row("tenant", row[: len(SESSION)])
+    session.user = USER.row("tenant", row[len(SESSION) :])
+    return session
 
 
 def rotate(

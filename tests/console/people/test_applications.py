@@ -6,7 +6,8 @@ from uuid import uuid4
 import pytest
 from django.utils.timezone import now
 
-from openid.authorization.consents import covers, grant_consent
+from openid.authorization.consents import grant_consent
+from openid.authorization.queries import covers
 from openid.models import AuthorizationCode, Consent
 from tenants.context import in_tenant
 from tests.console.people.browsing import PEOPLE, operator_in, send, tenant_events, text_of
