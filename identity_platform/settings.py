@@ -274,6 +274,10 @@ NEW_HASH_WAIT_SECONDS = 10.0
 PASSWORD_BLOCKLIST = text("PASSWORD_BLOCKLIST")
 if PASSWORD_BLOCKLIST and not Path(PASSWORD_BLOCKLIST).is_file():
     raise ImproperlyConfigured("PASSWORD_BLOCKLIST names no file.")
+# A file of cities in MaxMind's format, for the places of sessions (identity_platform/places.py).
+GEOIP_DATABASE = text("GEOIP_DATABASE")
+if GEOIP_DATABASE and not Path(GEOIP_DATABASE).is_file():
+    raise ImproperlyConfigured("GEOIP_DATABASE names no file.")
 # Where the link in a password reset mail leads. The token follows the `#`.
 PASSWORD_RESET_URL = text("PASSWORD_RESET_URL", f"{BASE_URL}/password/reset")
 # The same for mails that verify an address and for invitations.

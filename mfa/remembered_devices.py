@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils.timezone import now
 
+from identity_platform.places import place_of
 from mfa.completion import second_step_grant
 from tenants.context import current_tenant, in_tenant
 from tenants.lookup import TenantContext
@@ -51,6 +52,11 @@ class RememberedDevice:
     address: str
     used_at: datetime
     expires_at: datetime
+
+    @property
+    def place(self) -> str:
+        """Where it was last used, in words of the active language; "" if that is not known."""
+        return place_of(self.address)
 
 
 def lifetime(tenant: TenantContext) -> timedelta:

@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 from django.db import models
 from django.utils.timezone import now
 
+from identity_platform.places import place_of
 from tenants.models import TenantModel
 from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.session_policy import AAL1
@@ -50,6 +51,11 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return str(self.id)
+
+    @property
+    def place(self) -> str:
+        """Where it was opened, in words of the active language; "" if that is not known."""
+        return place_of(self.address)
 
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:

@@ -1,12 +1,16 @@
 """Account pages over HTTP: changes obey the proof policy, and act on the own account only."""
 
 import re
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
+
+from pytest_django.fixtures import Settings
 
 from mfa.webauthn.models import EndUserPasskey
 from tenants.context import in_tenant
 from tenants.models import Tenant
+from tests.city_file import write_city_file
 from tests.mfa.people import TestUser, new_user
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.userflow.mailbox import mails_to
@@ -151,6 +155,18 @@ def test_devices_are_signed_out(tenant: TestTenant) -> None:
     assert other.at == "signin"
     assert visitor.opens("account").status_code == 200
     assert visitor.at == "account"
+
+
+def test_devices_show_the_place_in_words(tenant: TestTenant, tmp_path: Path, settings: Settings) -> None:
+    visitor = signed_in(tenant)
+    assert visitor.address in visitor.opens("account/devices").content.decode()
+    names = {"en": "Munich", "de": "München"}, {"en": "Germany", "de": "Deutschland"}
+    write_city_file(tmp_path / "cities.mmdb", f"{visitor.address}/32", *names)
+    settings.GEOIP_DATABASE = str(tmp_path / "cities.mmdb")
+    visitor.opens("account/devices")
+    assert f"Munich, Germany · {visitor.address}" in visitor.words
+    visitor.opens("account/devices", Accept_Language="de")
+    assert f"München, Deutschland · {visitor.address}" in visitor.words
 
 
 def test_session_of_another_user_cannot_be_ended(tenant: TestTenant) -> None:
