@@ -15,7 +15,7 @@ from openid.authorization.consents import grant_consent
 from openid.authorization.parameters import CONSENT, LOGIN, NONE, SELECT_ACCOUNT
 from openid.authorization.queries import covers
 from openid.authorization.requests import Pending
-from openid.device.codes import decide
+from openid.device.codes import approve, reject
 from openid.errors import CONSENT_REQUIRED, LOGIN_REQUIRED, RequestExpired, StepRequired
 from openid.models import AuthorizationRequest
 from tenants.context import tenant_atomic
@@ -132,7 +132,7 @@ def complete(pending: Pending, session: EndUserSession | None) -> str:
     with tenant_atomic():
         _finish(pending)
         if pending.parameters.device:
-            decide(pending.parameters.device, session, approved=True)
+            approve(pending.parameters, session)
             return pending.device_url(approved=True)
         code = new_code(session, client_id=pending.client.pk, parameters=pending.parameters)
     return pending.redirect_url(code=code)
@@ -143,7 +143,7 @@ def deny(pending: Pending, error: str, description: str) -> str:
     if pending.parameters.device:
         with tenant_atomic():
             _finish(pending)
-            decide(pending.parameters.device, None, approved=False)
+            reject(pending.parameters.device)
         return pending.device_url(approved=False)
     _finish(pending)
     return pending.redirect_url(error=error, error_description=description)

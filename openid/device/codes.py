@@ -19,6 +19,7 @@ from django.utils.timezone import now
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealContext, hash_token, keyed_digest, new_token, seal, unseal
+from openid.authorization.parameters import Parameters
 from openid.errors import RequestExpired
 from openid.models import DeviceCode
 from userflow.accounts.realms import END_USERS
@@ -89,25 +90,47 @@ def find_device(device: str) -> DeviceCode:
     return found
 
 
-def decide(device: str, session: EndUserSession | None, *, approved: bool) -> None:
-    """Let the device of a browser's request poll its tokens as the user of this session, or tell it that access is denied.
+def approve(asked: Parameters, session: EndUserSession) -> None:
+    """Let the device of a browser's request poll its tokens as the user of this session.
 
-    Raises RequestExpired if the code has expired or another browser has decided.
+    It gets what the page has shown, also if its client may have more by then. Raises RequestExpired if the code has expired or
+    another browser has decided.
     """
-    status = DeviceCode.Status.APPROVED if approved else DeviceCode.Status.DENIED
+    _decide(
+        asked.device,
+        DeviceCode.Status.APPROVED,
+        session=session,
+        scopes=list(asked.scopes),
+        audiences=list(asked.audiences),
+    )
+
+
+def reject(device: str) -> None:
+    """Tell the device of a browser's request that access is denied. Raises RequestExpired as `approve`."""
+    _decide(device, DeviceCode.Status.DENIED)
+
+
+def _decide(
+    device: str, status: DeviceCode.Status, *, session: EndUserSession | None = None, **granted: list[str]
+) -> None:
     waiting = DeviceCode.objects.filter(
         digest=bytes.fromhex(device), status=DeviceCode.Status.PENDING, expires_at__gt=now()
     )
     row = waiting.select_for_update().first()
     if row is None:
         raise RequestExpired
-    row.status, row.session = status, session if approved else None
-    row.save(update_fields=["status", "session"])
+    DeviceCode.objects.filter(pk=row.pk).update(status=status, session=session, **granted)
     record_for_tenant(
         f"device.{status}",
         target=("client", row.client_id),
         details={"user_id": str(session.user_id) if session else "", "device_address": row.address},
     )
+
+
+def keep_approved_codes(earlier: EndUserSession, session: EndUserSession) -> None:
+    """Let devices that the user has approved in a session poll their tokens in the session that replaces it."""
+    approved = DeviceCode.objects.filter(session_id=earlier.pk, status=DeviceCode.Status.APPROVED)
+    approved.update(session=session)
 
 
 def sealed(user_code: str, device: str) -> str:

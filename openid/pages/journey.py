@@ -15,6 +15,8 @@ from mfa.remembered_devices import Cookie
 from openid import browser
 from openid.authorization.flow import Step, next_step
 from openid.authorization.requests import Pending, pending_request
+from openid.device.codes import keep_approved_codes
+from openid.models import AuthorizationCode
 from openid.pages.page import Context, Page
 from openid.pages.steps import Steps
 from tenants.context import in_tenant, tenant_atomic
@@ -170,7 +172,8 @@ class JourneyPage(Page):
     def _replace_earlier(self, session: EndUserSession) -> None:
         """End the earlier session of the browser.
 
-        While it was active, the applications of the same user stay signed in, in the new session.
+        While it was active, the applications of the same user stay signed in, in the new session, and what the user has let
+        in keeps waiting for its tokens.
         """
         earlier = self.held_session()
         if earlier is None:
@@ -178,6 +181,8 @@ class JourneyPage(Page):
         with tenant_atomic():
             if self.session is not None and earlier.user_id == session.user_id:
                 EndUserSession._default_manager.filter(parent_id=earlier.pk, ended_at=None).update(parent=session)
+                AuthorizationCode.objects.filter(session_id=earlier.pk, used_at=None).update(session=session)
+                keep_approved_codes(earlier, session)
             end_sessions(END_USERS, user_id=earlier.user_id, session_id=earlier.pk, reason="signed_in_again")
 
     def leave_session(self, response: HttpResponse) -> HttpResponse:

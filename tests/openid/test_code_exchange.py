@@ -14,7 +14,7 @@ from openid.authorization.consents import grant_consent
 from openid.models import AuthorizationCode, Consent
 from tenants.context import in_tenant
 from tests.openid.dpop_keys import DpopKey
-from tests.openid.pages.visitor import Visitor
+from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import basic, form, make_client
@@ -223,6 +223,17 @@ def test_code_of_an_ended_session_is_rejected(app: Application, user: User) -> N
     with in_tenant(app.tenant.id):
         EndUserSession.objects.filter(user_id=user.id).update(ended_at=now())
     assert error_of(app.exchange(code)) == "invalid_grant"
+
+
+def test_code_outlives_a_sign_in_again(tenant: TestTenant, user: User) -> None:
+    visitor = Visitor(tenant)
+    visitor.signs_in(user)
+    first = begin(visitor)
+    code = code_of(visitor.page)
+    begin(visitor, prompt="login")
+    visitor.sends(email=user.email)
+    code_of(visitor.sends(password=user.password))
+    assert first.exchange(code).status_code == 200
 
 
 def test_code_ends_with_the_consent(tenant: TestTenant, user: User) -> None:

@@ -13,7 +13,7 @@ from openid.models import AuthorizationRequest, Consent, DeviceCode
 from tenants.context import in_tenant
 from tests.openid.devices import Device, error_of, new_device
 from tests.openid.dpop_keys import DpopKey
-from tests.openid.pages.visitor import Visitor
+from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import basic
 from tests.world import Api, TestTenant, User, capture_statements
@@ -55,6 +55,15 @@ def session_of(device: Device, tokens: dict[str, Any]) -> EndUserSession:
     sid = jwt.decode(tokens["access_token"], options={"verify_signature": False})["sid"]
     with in_tenant(device.tenant.id):
         return EndUserSession.objects.get(pk=sid)
+
+
+def signs_in_again(visitor: Visitor, user: User) -> None:
+    """Sign in where an application asks for it, while the browser is signed in."""
+    begin(visitor, prompt="login")
+    if visitor.at == "signin":
+        visitor.sends(email=user.email)
+    assert visitor.at == "signin/password", visitor.text
+    code_of(visitor.sends(password=user.password))
 
 
 # --- codes -----------------------------------------------------------------------------------------------------------
@@ -246,6 +255,20 @@ def test_device_gets_what_its_client_may_still_have(tenant: TestTenant, visitor:
     assert device.error == "invalid_target"
 
 
+def test_device_gets_the_scopes_that_the_page_showed(tenant: TestTenant, visitor: Visitor) -> None:
+    first, second = "https://api.example.com", "https://more.example.com"
+    device = new_device(tenant, audiences=[first, second])
+    own = Client.objects.filter(pk=device.client["client_id"])
+    own.update(scopes=["services:read"])
+    device.starts(scope="openid services:read", resource=[first, second])
+    own.update(scopes=[], audiences=[second])
+    device.approved_by(visitor)
+    own.update(scopes=["services:read"], audiences=[first, second])
+    tokens = device.polls().json()
+    claims = jwt.decode(tokens["access_token"], options={"verify_signature": False})
+    assert (tokens["scope"], claims["scope"], claims["aud"]) == ("openid", "openid", second)
+
+
 def test_tokens_of_a_device_are_bound_to_its_key(tenant: TestTenant, visitor: Visitor) -> None:
     own, key = new_device(tenant, dpop_bound_access_tokens=True), DpopKey()
     own.starts(scope="openid")
@@ -301,6 +324,28 @@ def test_device_stays_signed_in_without_the_browser(device: Device, visitor: Vis
     session = session_of(device, tokens)
     assert (session.parent_id, session.user_agent) == (None, "Set-top box")
     assert session.expires_at > now() + timedelta(days=13)
+
+
+def test_sign_in_again_keeps_the_approval(device: Device, visitor: Visitor, user: User) -> None:
+    device.approved_by(visitor)
+    signs_in_again(visitor, user)
+    assert session_of(device, device.polls().json()).user_id == user.id
+
+
+def test_sign_in_of_another_user_takes_the_approval_back(device: Device, visitor: Visitor, tenant: TestTenant) -> None:
+    device.approved_by(visitor)
+    signs_in_again(visitor, tenant.register())
+    assert device.error == "access_denied"
+
+
+@pytest.mark.parametrize("everything", [False, True], ids=["others", "all"])
+def test_approval_kept_at_a_sign_in_still_ends(everything: bool, device: Device, visitor: Visitor, user: User) -> None:
+    device.approved_by(visitor)
+    signs_in_again(visitor, user)
+    with in_tenant(device.tenant.id):
+        own = EndUserSession.objects.get(user_id=user.id, ended_at=None)
+        end_sessions(END_USERS, user_id=user.id, keep=None if everything else own.pk, reason="password_changed")
+    assert device.error == ("access_denied" if everything else "invalid_grant")
 
 
 def test_sign_out_before_the_poll_takes_the_approval_back(device: Device, visitor: Visitor) -> None:
