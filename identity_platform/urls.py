@@ -19,11 +19,11 @@ handler500 = "identity_platform.api.handlers.fault"
 urlpatterns = [
     # The address that bin/serve prints, as people click it.
     path("", read_only(lambda request: redirect("docs"))),
-    # First, as two looks say whether a path is one of these.
+    # First, as few comparisons say whether a path is one of these.
     path("", include("mfa.urls")),
+    path("", include("openid.urls")),
     path("", include("userflow.urls")),
     path("", include("registry.urls")),
-    path("", include("openid.urls")),
     path("metrics", read_only(exposition)),
     path("schema", read_only(RedirectView.as_view(pattern_name="schema", permanent=True, query_string=True))),
     path("docs", read_only(RedirectView.as_view(pattern_name="docs", permanent=True, query_string=True))),

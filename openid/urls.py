@@ -15,16 +15,17 @@ from openid.userinfo.views import UserinfoViewSet
 
 # At `/t/{slug}`, or at the root of a tenant's sign-in domain (openid.domain_urls).
 below_issuer: list[URLPattern | URLResolver] = [
-    path("jwks", conditional_page(IssuerViewSet.as_view({"get": "jwks"}))),
+    # In the order of their use.
     path("token", OpenIDTokenViewSet.as_view({"post": "token"})),
+    path("authorize", Authorize.as_view(), name="openid_authorize"),
+    path("userinfo", UserinfoViewSet.as_view({"get": "read", "post": "post"})),
+    path("jwks", conditional_page(IssuerViewSet.as_view({"get": "jwks"}))),
     path("par", PushedRequestViewSet.as_view({"post": "push"})),
     path("device_authorization", DeviceAuthorizationViewSet.as_view({"post": "authorize"})),
     path(".well-known/openid-configuration", IssuerViewSet.as_view({"get": "metadata"})),
     path("introspect", TokenStateViewSet.as_view({"post": "introspect"})),
     path("revoke", TokenStateViewSet.as_view({"post": "revoke"})),
-    path("userinfo", UserinfoViewSet.as_view({"get": "read", "post": "post"})),
     path("logout", LogoutPage.as_view()),
-    path("authorize", Authorize.as_view(), name="openid_authorize"),
     path("", include("openid.pages.urls")),
 ]
 urlpatterns = [

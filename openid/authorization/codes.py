@@ -3,11 +3,8 @@
 Call everything here inside the tenant.
 """
 
-from datetime import timedelta
 from typing import Final
 from uuid import UUID
-
-from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token, new_token
 from openid.authorization.parameters import Parameters
@@ -20,23 +17,8 @@ CODE_SECONDS: Final = 60
 
 def new_code(session: EndUserSession, *, client_id: UUID, parameters: Parameters) -> str:
     """Store a code for the user of this browser session and return it."""
-    code, moment = new_token(), now()
-    row = AuthorizationCode(
-        digest=hash_token(code),
-        client_id=client_id,
-        session_id=session.pk,
-        user_id=session.user_id,
-        redirect_uri=parameters.redirect_uri,
-        code_challenge=parameters.code_challenge,
-        dpop_jkt=parameters.dpop_jkt,
-        scopes=list(parameters.scopes),
-        audiences=list(parameters.audiences),
-        id_token_claims=list(parameters.id_token_claims),
-        userinfo_claims=list(parameters.userinfo_claims),
-        nonce=parameters.nonce,
-        expires_at=moment + timedelta(seconds=CODE_SECONDS),
-    )
-    store_code(row)
+    code = new_token()
+    store_code(hash_token(code), session, client_id=client_id, parameters=parameters, seconds=CODE_SECONDS)
     return code
 
 

@@ -11,16 +11,18 @@ from django.db import connections
 
 from identity_platform.postgresql.model_columns import ModelColumns
 from identity_platform.postgresql.values import SqlValue
+from openid.authorization.parameters import Parameters
 from openid.models import AuthorizationCode
 from tenants.target import TENANT_ALIAS
-from userflow.sessions.queries import SESSION, USER, column_values, session_with_user
+from userflow.accounts.session_models import EndUserSession
+from userflow.sessions.queries import SESSION, USER, session_with_user
 
 _STORE_CODE = """
 INSERT INTO openid_authorizationcode (digest, client_id, session_id, user_id, redirect_uri, code_challenge, dpop_jkt, scopes,
   audiences, id_token_claims, userinfo_claims, nonce, created_at, expires_at)
-VALUES (%(code_digest)s, %(code_client_id)s, %(code_session_id)s, %(code_user_id)s, %(code_redirect_uri)s,
-  %(code_code_challenge)s, %(code_dpop_jkt)s, %(code_scopes)s, %(code_audiences)s, %(code_id_token_claims)s,
-  %(code_userinfo_claims)s, %(code_nonce)s, %(code_created_at)s, %(code_expires_at)s)
+VALUES (%(digest)s, %(client_id)s, %(session_id)s, %(user_id)s, %(redirect_uri)s, %(code_challenge)s, %(dpop_jkt)s,
+  %(scopes)s, %(audiences)s, %(id_token_claims)s, %(userinfo_claims)s, %(nonce)s, now(),
+  now() + make_interval(secs => %(seconds)s))
 """
 _CODE = ModelColumns(AuthorizationCode)
 # Of two requests with one code, one changes the row; the other one waits for it and then finds the code used. The id of the
@@ -41,10 +43,27 @@ WHERE user_id = %s AND client_id = %s AND scopes @> %s::jsonb AND audiences @> %
 _LOCK_CONSENT = f"{_CONSENT} FOR NO KEY UPDATE"
 
 
-def store_code(code: AuthorizationCode) -> None:
-    """Store a new code."""
+def store_code(
+    digest: bytes, session: EndUserSession, *, client_id: UUID, parameters: Parameters, seconds: int
+) -> None:
+    """Store a new code for the user of this browser session, for so many seconds."""
+    values: dict[str, SqlValue] = {
+        "digest": digest,
+        "client_id": client_id,
+        "session_id": session.pk,
+        "user_id": session.user_id,
+        "redirect_uri": parameters.redirect_uri,
+        "code_challenge": parameters.code_challenge,
+        "dpop_jkt": parameters.dpop_jkt,
+        "scopes": _as_json(parameters.scopes),
+        "audiences": _as_json(parameters.audiences),
+        "id_token_claims": _as_json(parameters.id_token_claims),
+        "userinfo_claims": _as_json(parameters.userinfo_claims),
+        "nonce": parameters.nonce,
+        "seconds": seconds,
+    }
     with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_STORE_CODE, column_values(code, "code"))
+        cursor.execute(_STORE_CODE, values)
 
 
 def use_code(digest: bytes, client_id: UUID, *, opened_id: UUID) -> AuthorizationCode | None:
@@ -70,8 +89,11 @@ def covers(
 
     With `lock` the consent cannot be withdrawn before the end of the transaction.
     """
-    stated = (orjson.dumps(sorted(names)).decode() for names in (scopes, audiences))
-    values: list[SqlValue] = [user_id, client_id, *stated]
+    values: list[SqlValue] = [user_id, client_id, _as_json(scopes), _as_json(audiences)]
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(_LOCK_CONSENT if lock else _CONSENT, values)
         return cursor.fetchone() is not None
+
+
+def _as_json(names: Collection[str]) -> str:
+    return orjson.dumps(list(names)).decode()

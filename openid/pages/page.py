@@ -55,7 +55,9 @@ class Page(View):
         """Respond with the page, or with an error page of the same status."""
         self.nonce = secrets.token_urlsafe(16)
         # Browsers send forms in the page's encoding; a sender must not choose one that Python lacks, or that is no text.
-        request.encoding = "utf-8"
+        # None stands for it too, and setting it makes Django parse the query.
+        if request.encoding is not None:
+            request.encoding = "utf-8"
         with translation.override(language_of(request)):
             try:
                 self.tenant = tenant_of_request(request)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -322,12 +324,15 @@ def rotate(
 
 
 def column_values(row: models.Model, prefix: str) -> Mapping[str, SqlValue]:
-    """Return the column values of an unsaved row as Django would insert them, named `prefix_column`."""
-    connection = connections["tenant"]
-    return {
-        f"{prefix}_{field.column}": field.get_db_prep_save(field.pre_save(row, add=True), connection)
-        for field in row._meta.concrete_fields
-    }
+    """Return the column values of an unsaved row as Django would insert them, named `prefix_column`; documents as text."""
+    values = ((name, field.pre_save(row, add=True), is_json) for name, field, is_json in _columns(type(row), prefix))
+    return {name: orjson.dumps(value).decode() if is_json else value for name, value, is_json in values}
+
+
+@cache
+def _columns(model: type[models.Model], prefix: str) -> tuple[tuple[str, "models.Field[Any, Any]", bool], ...]:
+    fields = model._meta.concrete_fields
+    return tuple((f"{prefix}_{field.column}", field, isinstance(field, models.JSONField)) for field in fields)
 
 
 def rights_in(roles: str, groups: str) -> Rights:
