@@ -125,6 +125,15 @@ class NoPasskey(errors.ApiError):
     message = "No passkey is enrolled for this user. Enroll one with beginRegistration."
 
 
+class PasskeysElsewhere(NoPasskey):
+    """400: the sign-in domain or `webauthn_rp_id` has changed since the user's passkeys were created."""
+
+    message = (
+        "The passkeys of this user were created for another RP ID and cannot be used with the present one. Use another "
+        "factor. They work again when their RP ID is in force again."
+    )
+
+
 class TooManyPasskeys(errors.ApiError):
     message = "This user has the maximum number of passkeys. Remove one first."
 
@@ -137,6 +146,6 @@ class NoRelyingParty(errors.ApiError):
 
 
 class RelyingPartyInUse(errors.ValidationFailed):
-    """400: the relying party id cannot change while passkeys exist. It would make each of them useless."""
+    """400: the relying party id would change, and passkeys of the present one could not be used until it returns."""
 
-    message = "Passkeys exist for the current webauthn_rp_id. Remove them before you change it."
+    message = "Passkeys would stop working. See `details` for how many. For a domain, `disable_passkeys` accepts that."

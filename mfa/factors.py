@@ -19,6 +19,7 @@ from mfa.errors import LastFactor, NoProof, TokenOfAnotherUser, UnknownFactor
 from mfa.factor_models import Factor
 from mfa.users import in_realm, lock_user
 from mfa.webauthn.models import Passkey
+from tenants.context import current_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.principals import Principal
@@ -105,16 +106,23 @@ def own_removal(*, realm: Realm, user: Account, kind: Kind, caller: Caller, fact
     Raises LastFactor (409) as well.
     """
     own = check_own_session(Action.REMOVE_FACTOR, realm=realm, user=user, caller=caller)
-    _check_not_last(own, remaining=_methods_without(user, kind, factor_id))
+    remaining = _methods_without(user, kind, factor_id)
+    _check_not_last(own, remaining=remaining)
+    # A sign-in would ask for passkeys that only another address can use.
+    if not remaining and _other_passkeys(user, kind, factor_id).exists():
+        raise LastFactor
     return own_change(Action.REMOVE_FACTOR, realm=realm, user=user, kind=kind, caller=caller)
 
 
 def _methods_without(user: Account, kind: Kind, factor_id: UUID | None) -> list[str]:
-    """The methods that remain without this factor, or without all of its kind.
+    """The methods that remain without this factor, or without all of its kind, and can be used.
 
     Backup codes are removed with TOTP, and with the last factor.
     """
     enrolled = _enrolled(user)
+    if isinstance(user, EndUser):
+        usable = Passkey.usable_with(current_tenant().effective["webauthn_rp_id"])
+        enrolled[WEBAUTHN] = enrolled[WEBAUTHN].filter(usable)
     of_kind = enrolled.pop(kind)
     if factor_id is not None:
         enrolled[kind] = of_kind.exclude(pk=factor_id)
@@ -122,6 +130,14 @@ def _methods_without(user: Account, kind: Kind, factor_id: UUID | None) -> list[
         del enrolled[BACKUP_CODE]
     left = [method for method, rows in enrolled.items() if rows.exists()]
     return [] if left == [BACKUP_CODE] else left
+
+
+def _other_passkeys(user: Account, kind: Kind, factor_id: UUID | None) -> QuerySet[Model]:
+    """Return the passkeys that stay, usable or not."""
+    passkeys = _enrolled(user)[WEBAUTHN]
+    if kind != WEBAUTHN:
+        return passkeys
+    return passkeys.exclude(pk=factor_id) if factor_id is not None else passkeys.none()
 
 
 def has_factor(user: Account) -> bool:

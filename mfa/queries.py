@@ -93,7 +93,8 @@ WITH owner AS (
     AND (s.last_step IS NULL OR s.last_step < %(step)s::bigint) RETURNING s.id
 ), passkey AS (
   UPDATE mfa_{realm}passkey k SET sign_count = %(sign_count)s::bigint, backed_up = %(backed_up)s::boolean,
-    last_used_at = now(), second_step_only = k.second_step_only AND %(ticket)s::bytea IS NULL FROM owner
+    last_used_at = now(), rp_id = coalesce(k.rp_id, %(rp_id)s::text),
+    second_step_only = k.second_step_only AND %(ticket)s::bytea IS NULL FROM owner
   WHERE k.id = %(passkey_id)s::uuid AND k.user_id = owner.id AND (k.sign_count < %(sign_count)s::bigint
     OR k.sign_count = 0 AND %(sign_count)s::bigint = 0) RETURNING k.id
 ), verified AS (
@@ -116,7 +117,7 @@ _SECRET = ("id", "secret_sealed", "last_step")
 _PASSKEY = ("id", "credential_id", "public_key", "backup_eligible", "second_step_only")
 _SECRETS: Final[Mapping[str, type[TotpSecret]]] = {END_USERS.name: EndUserTotpSecret, ADMINS.name: AdminTotpSecret}
 _PASSKEYS: Final[Mapping[str, type[Passkey]]] = {END_USERS.name: EndUserPasskey, ADMINS.name: AdminPasskey}
-_NO_USE = {"secret_id": None, "step": None, "passkey_id": None, "sign_count": None, "backed_up": None}
+_NO_USE = {"secret_id": None, "step": None, "passkey_id": None, "sign_count": None, "backed_up": None, "rp_id": None}
 _RULE = {
     "second_step": tickets.SECOND_STEP,
     "wrong_codes_allowed": tickets.WRONG_CODES_ALLOWED,
@@ -234,11 +235,12 @@ class StepUse:
 
 @dataclass(frozen=True, slots=True)
 class PasskeyUse:
-    """The counter and flags of a verified response."""
+    """The counter and flags of a verified response, and the relying party id that it was for."""
 
     passkey_id: UUID
     sign_count: int
     backed_up: bool
+    rp_id: str
 
 
 def use_factor(

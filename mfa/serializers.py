@@ -19,6 +19,9 @@ class FactorOut(serializers.Serializer[object]):
     created_at = serializers.DateTimeField()
     last_used_at = serializers.DateTimeField(allow_null=True)
     backed_up = serializers.BooleanField(required=False, help_text="Passkeys only.")
+    rp_id = serializers.CharField(
+        required=False, allow_null=True, help_text="Passkeys only: the RP ID that can use it; null: the one in force."
+    )
 
 
 class PasskeyNameIn(serializers.Serializer[object]):

@@ -11,8 +11,8 @@ INTERACTION_REQUIRED: Final = "interaction_required"
 ACCESS_DENIED: Final = "access_denied"
 
 
-class MovedToDomain(UnknownTenant):
-    """404 of an endpoint: the tenant has a sign-in domain, and its endpoints are there alone. Pages redirect there."""
+class TenantMoved(UnknownTenant):
+    """404 of an endpoint: the tenant's endpoints are at its other address alone. Pages redirect there, forms do not."""
 
     def __init__(self, root: str) -> None:
         super().__init__()

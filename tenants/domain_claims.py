@@ -13,6 +13,7 @@ from uuid import UUID
 import idna
 from django.conf import settings
 from django.db import transaction
+from django.utils.timezone import now
 from publicsuffixlist import PublicSuffixList
 
 from identity_platform.api.errors import ValidationFailed
@@ -105,20 +106,33 @@ def release(tenant_id: UUID, domain: str) -> bool:
     they work again once the domain is the tenant's sign-in domain again.
     """
     with transaction.atomic():
+        tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
         claims = DomainClaim.objects.filter(pk=domain, tenant_id=tenant_id)
-        was_sign_in = claims.filter(sign_in=True).exists()
-        released = claims.delete()[0] > 0
-        if was_sign_in:
+        if claims.filter(sign_in=True).exists():
+            _announce(tenant, before=domain, after=None, disable_passkeys=True)
             free_sign_in_domain(tenant_id, domain)
+        released = claims.delete()[0] > 0
     lookup.forget()
     return released
 
 
-def set_sign_in(tenant_id: UUID, domain: str, on: bool) -> bool:
+def _announce(tenant: Tenant, *, before: str | None, after: str | None, disable_passkeys: bool) -> None:
+    sign_in_domain_changing.send(
+        sender=Tenant,
+        tenant_id=tenant.pk,
+        tenant_settings=tenant.settings,
+        before=before,
+        after=after,
+        disable_passkeys=disable_passkeys,
+    )
+
+
+def set_sign_in(tenant_id: UUID, domain: str, on: bool, *, disable_passkeys: bool = False) -> bool:
     """Make a verified domain the tenant's sign-in domain in place of another one, or its issuer that of the slug again.
 
-    Return whether anything changed. Receivers of `sign_in_domain_changing` can reject the change. Raises DomainNotClaimed,
-    RelyingPartyTaken (another tenant uses the domain for its passkeys).
+    Return whether anything changed. Receivers of `sign_in_domain_changing` can reject the change: that of passkeys does,
+    unless `disable_passkeys`, if some could not be used any more. Raises DomainNotClaimed, RelyingPartyTaken (another tenant
+    uses the domain for its passkeys).
     """
     with transaction.atomic():
         # The lock prevents that two changes at once leave two sign-in domains, or that settings change meanwhile.
@@ -130,15 +144,13 @@ def set_sign_in(tenant_id: UUID, domain: str, on: bool) -> bool:
         after = domain if on else None if before == domain else before
         if before == after:
             return False
-        sign_in_domain_changing.send(
-            sender=Tenant, tenant_id=tenant_id, tenant_settings=tenant.settings, before=before, after=after
-        )
-        claims.filter(sign_in=True).update(sign_in=False)
+        _announce(tenant, before=before, after=after, disable_passkeys=disable_passkeys)
+        claims.filter(sign_in=True).update(sign_in=False, sign_in_ended_at=now())
         if before:
             free_sign_in_domain(tenant_id, before)
         if after:
             claim_sign_in_domain(tenant_id, after)
-            claims.filter(pk=after).update(sign_in=True)
+            claims.filter(pk=after).update(sign_in=True, sign_in_ended_at=None)
     lookup.forget()
     return True
 

@@ -75,7 +75,7 @@ check_budget = Budget()
 
 
 def find_host(domain: str, budget: Budget = budget) -> TenantContext | None:
-    """Return the tenant whose sign-in domain this is, or None."""
+    """Return the tenant whose sign-in domain this is, or was while the tenant still has the domain; else None."""
     if _DOMAIN.fullmatch(domain) is None or not budget.allows(domain):
         return None
     try:
@@ -91,6 +91,12 @@ def tenant_at_host(request: HttpRequest) -> TenantContext | None:
     """Return the tenant whose sign-in domain the request was sent to; None on the platform's own hosts."""
     tenant: TenantContext | None = getattr(request, "tenant_at_host", None)
     return tenant
+
+
+def is_at_former_domain(request: HttpRequest) -> bool:
+    """Return whether the host is a domain that the tenant still has, and whose pages are elsewhere now."""
+    tenant = tenant_at_host(request)
+    return tenant is not None and tenant.sign_in_domain != getattr(request, "sign_in_domain", None)
 
 
 class TenantHosts:

@@ -130,8 +130,12 @@ def find_by_slug(slug: str) -> TenantContext:
 
 
 def find_by_domain(domain: str) -> TenantContext:
-    """Return the tenant whose sign-in domain this is, in the form of DNS. Raises UnknownTenant, also for a deleted one."""
-    return _read("t.id = (SELECT tenant_id FROM tenants_domainclaim WHERE domain = %s AND sign_in)", domain)
+    """Return the tenant whose sign-in domain this is, in the form of DNS, or was while the tenant still has the domain.
+
+    Raises UnknownTenant, also for a deleted one.
+    """
+    served = "domain = %s AND (sign_in OR sign_in_ended_at IS NOT NULL)"
+    return _read(f"t.id = (SELECT tenant_id FROM tenants_domainclaim WHERE {served})", domain)
 
 
 def _read(condition: str, value: UUID | str) -> TenantContext:

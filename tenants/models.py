@@ -130,6 +130,8 @@ class DomainClaim(models.Model):
     token = models.CharField(max_length=64)
     # Whether the tenant's issuer, endpoints and pages are on this domain.
     sign_in = models.BooleanField(default=False)
+    # When it was the sign-in domain last, if it is not now: its pages redirect to the address in force.
+    sign_in_ended_at = models.DateTimeField(null=True)
     claimed_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -212,7 +212,8 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         ),
         _("Passkeys: RP ID"),
         _(
-            "Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys exist. Operators only."
+            "Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys of the present id "
+            "exist. Operators only."
         ),
         operators_only=True,
         nullable=True,

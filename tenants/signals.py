@@ -14,6 +14,7 @@ tenant_created: Final = Signal()
 # them. A receiver raises an ApiError to reject the change.
 tenant_settings_changing: Final = Signal()
 
-# An admin is about to change the sign-in domain of a tenant. Sent with `tenant_id`, its `tenant_settings`, and the domain (or
-# None) `before` and `after`, in the transaction that changes it. A receiver raises an ApiError to reject the change.
+# The sign-in domain of a tenant is about to change. Sent with `tenant_id`, its `tenant_settings`, the domain (or None) `before`
+# and `after`, and `disable_passkeys`, in the transaction that changes it. Unless `disable_passkeys`, a receiver can raise an
+# ApiError to reject the change; a domain that is deleted or withdrawn is gone in any case.
 sign_in_domain_changing: Final = Signal()

@@ -13,7 +13,7 @@ from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteVie
 from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import reading_purpose
-from console.platform.forms import DomainForm
+from console.platform.forms import DisablePasskeysForm, DomainForm
 from userflow.domains import actions
 from userflow.domains.actions import LOST, PENDING, TAKEN, VERIFIED, Domain
 from userflow.domains.models import TenantDomain
@@ -139,6 +139,7 @@ class UseForSignIn(DomainConfirmView):
         "access tokens of the old one end. The host must lead to this platform, with a certificate."
     )
     submit = _("Use for sign-in")
+    form_class = DisablePasskeysForm
     call = staticmethod(partial(actions.update_domain, sign_in=True))
     done = _("%(name)s is the sign-in domain.")
 
@@ -150,6 +151,7 @@ class StopSignIn(DomainConfirmView):
         "new issuer, and access tokens of the old one end."
     )
     submit = _("Stop using for sign-in")
+    form_class = DisablePasskeysForm
     call = staticmethod(partial(actions.update_domain, sign_in=False))
     done = _("%(name)s is not the sign-in domain any more.")
 

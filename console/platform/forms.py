@@ -280,6 +280,15 @@ class DomainForm(ApiForm):
     domain = Line(label=_("Domain"), help_text=_("Such as login.example.com."))
 
 
+class DisablePasskeysForm(forms.Form):
+    """Whether the sign-in domain changes even if passkeys cannot be used with the new RP ID."""
+
+    disable_passkeys = Tick(
+        label=_("Change it even if passkeys stop working"),
+        help_text=_("They work again when their domain is the sign-in domain again."),
+    )
+
+
 class MessageSearch(forms.Form):
     """Which messages of an endpoint are shown."""
 

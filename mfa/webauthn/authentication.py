@@ -9,7 +9,7 @@ from identity_platform.audit.origin import set_actor
 from mfa import completion, factors
 from mfa.caller import Caller
 from mfa.completion import SECOND_STEP_AMR, SessionGrant, Verified, only_step_grant, second_step_grant
-from mfa.errors import NoPasskey, PasskeyNeedsPassword
+from mfa.errors import NoPasskey, PasskeyNeedsPassword, PasskeysElsewhere
 from mfa.queries import Attempt, FactorUnusable, Found, PasskeyUse, StatedAssertion, count_attempt
 from mfa.users import check_client, check_tenant, in_realm, require_user
 from mfa.webauthn import ceremony, queries, responses
@@ -56,9 +56,10 @@ def begin_own_authentication(*, realm: Realm, tenant_id: UUID | None, user_id: U
 
 def _request_options(realm: Realm, user: Account) -> dict[str, object]:
     rp = relying_party(realm)
-    enrolled = queries.handles_of(realm, user)
+    enrolled = queries.handles_of(realm, user, rp.id)
     if not enrolled:
-        raise NoPasskey
+        exists = queries.passkeys_of(realm)._default_manager.filter(user_id=user.pk).exists()
+        raise PasskeysElsewhere if exists else NoPasskey
     challenge = queries.open_challenge(realm, AUTHENTICATION, user_id=user.pk)
     return ceremony.request_options(rp=rp, challenge=challenge, allow=enrolled, verification="preferred")
 
@@ -174,10 +175,11 @@ def _verified(realm: Realm, found: Found, challenge: bytes, response: Mapping[st
     if passkey is None or consumed is None:
         raise CeremonyFailed("unknown credential id")
     signs_in = consumed.ceremony == SIGN_IN
+    rp = relying_party(realm)
     assertion = ceremony.verify_assertion(
         response=response,
         expected_challenge=challenge,
-        rp=relying_party(realm),
+        rp=rp,
         passkey=KnownPasskey(
             credential_id=bytes(passkey.credential_id),
             public_key=bytes(passkey.public_key),
@@ -197,7 +199,7 @@ def _verified(realm: Realm, found: Found, challenge: bytes, response: Mapping[st
             realm=realm,
             attempt=attempt,
             kind=factors.WEBAUTHN,
-            use=PasskeyUse(passkey.pk, assertion.sign_count, assertion.backed_up),
+            use=PasskeyUse(passkey.pk, assertion.sign_count, assertion.backed_up, rp.id),
             grant=_grant(user, attempt, caller, client_id=client_id, signs_in=signs_in),
             details={"factor_id": str(passkey.pk)},
         )

@@ -74,6 +74,7 @@ class NewPasskey:
     user_verified: bool
     backup_eligible: bool
     backed_up: bool
+    rp_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,7 @@ def verify_registration(
         user_verified=verified.user_verified,
         backup_eligible=flags.be,
         backed_up=verified.credential_backed_up,
+        rp_id=rp.id,
     )
 
 

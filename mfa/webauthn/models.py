@@ -25,6 +25,9 @@ class Passkey(Factor):
     second_step_only = models.BooleanField(default=False, db_default=False)
     # The name that its owner gave it.
     name = models.CharField(max_length=60, blank=True, default="", db_default="")
+    # The relying party id that it was created for: no other can use it. None in rows of earlier releases, which belong to
+    # the id in force; a change of that id, or the next use, writes it.
+    rp_id = models.CharField(max_length=253, null=True)
 
     kind = "webauthn"
 
@@ -36,7 +39,12 @@ class Passkey(Factor):
 
     def summary(self) -> dict[str, object]:
         """Return the passkey as lists of factors show it."""
-        return {**super().summary(), "backed_up": self.backed_up}
+        return {**super().summary(), "backed_up": self.backed_up, "rp_id": self.rp_id}
+
+    @classmethod
+    def usable_with(cls, rp_id: str | None) -> models.Q:
+        """Return the condition of the passkeys that this relying party id can use."""
+        return models.Q(rp_id=rp_id) | models.Q(rp_id=None)
 
 
 class AdminPasskey(Passkey):

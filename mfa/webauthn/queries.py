@@ -6,6 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from django.db import connections
+from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.postgresql.row_errors import unique_or
@@ -82,8 +83,13 @@ def find_passkey(realm: Realm, credential_id: bytes) -> Passkey | None:
     return passkeys.filter(credential_id=credential_id, user__active=True).first()
 
 
-def handles_of(realm: Realm, user: Account) -> list[KeyHandle]:
-    """Return how browsers find the user's passkeys, oldest first."""
-    passkeys = passkeys_of(realm)._default_manager.filter(user_id=user.pk)
-    found = passkeys.order_by("created_at").values_list("credential_id", "transports")
+def usable_passkeys(realm: Realm, user_id: UUID, rp_id: str) -> QuerySet[Passkey]:
+    """Return the user's passkeys that this relying party id can use."""
+    model = passkeys_of(realm)
+    return model._default_manager.filter(model.usable_with(rp_id), user_id=user_id)
+
+
+def handles_of(realm: Realm, user: Account, rp_id: str) -> list[KeyHandle]:
+    """Return how browsers find the user's passkeys of this relying party id, oldest first."""
+    found = usable_passkeys(realm, user.pk, rp_id).order_by("created_at").values_list("credential_id", "transports")
     return [KeyHandle(bytes(credential_id), tuple(transports)) for credential_id, transports in found]

@@ -27,7 +27,7 @@ from userflow.credentials import attempts
 from userflow.errors import PasskeyNotVerified
 from userflow.sessions.issue import TokenPair
 
-# Every one of them travels in the options of each ceremony.
+# For one RP ID: every one of them travels in the options of each ceremony.
 MOST_PASSKEYS: Final = 20
 
 
@@ -50,7 +50,7 @@ def begin_registration(*, realm: Realm, tenant_id: UUID | None, email: str, call
         user = require_user(realm, email, caller)
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
         rp = relying_party(realm, name=issuer_of(realm, user))
-        enrolled = queries.handles_of(realm, user)
+        enrolled = queries.handles_of(realm, user, rp.id)
         if len(enrolled) >= MOST_PASSKEYS:
             raise TooManyPasskeys
         challenge = queries.open_challenge(realm, REGISTRATION, user_id=user.pk)
@@ -150,7 +150,7 @@ def _store(
     """Lock and check, store, finalize: call it in a transaction. Return the user as stored now."""
     locked = factors.lock_and_check(realm, user, proof, login=login)
     passkeys = queries.passkeys_of(realm)._default_manager
-    if passkeys.filter(user_id=locked.pk).count() >= MOST_PASSKEYS:
+    if queries.usable_passkeys(realm, locked.pk, new.rp_id).count() >= MOST_PASSKEYS:
         raise TooManyPasskeys
     # Level 3 section 7.1 step 26: a credential id belongs to one user. The response does not tell whose it is.
     with unique_or(PasskeyRejected), realm.atomic():
@@ -163,6 +163,7 @@ def _store(
             transports=list(new.transports),
             backup_eligible=new.backup_eligible,
             backed_up=new.backed_up,
+            rp_id=new.rp_id,
             # A login that waits for the factor has verified the password.
             second_step_only=proof.second_step_only and login is None,
             **named,

@@ -1,9 +1,11 @@
 """The relying party of passkeys: from the tenant's settings, else from the platform's."""
 
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import QuerySet
 
 from mfa.errors import NoRelyingParty, RelyingPartyInUse
 from mfa.webauthn.ceremony import RelyingParty
@@ -13,6 +15,7 @@ from tenants.context import current_tenant, in_tenant
 from tenants.models import Tenant
 from tenants.settings import effective
 from tenants.states import Purpose
+from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS, Realm
 
 # No browser reads more (Level 3 section 5.11.1 asks for five labels at least).
@@ -33,6 +36,19 @@ def relying_party(realm: Realm, *, name: str = "") -> RelyingParty:
     if not rp_id or not origins:
         raise NoRelyingParty
     return RelyingParty(rp_id, name or rp_id, tuple(origins))
+
+
+def usable_methods(methods: Sequence[str], users: QuerySet[EndUser]) -> list[str]:
+    """Return the methods of the one end user among `users`, without passkeys if all of them are for another RP ID.
+
+    Call it in the tenant.
+    """
+    if EndUserPasskey.kind not in methods:
+        return list(methods)
+    usable = EndUserPasskey.usable_with(current_tenant().effective["webauthn_rp_id"])
+    if EndUserPasskey.objects.filter(usable, user__in=users).exists():
+        return list(methods)
+    return [method for method in methods if method != EndUserPasskey.kind]
 
 
 def related_origins(*, domain: str, tenant_id: UUID | None = None) -> list[str]:
@@ -63,14 +79,11 @@ def _pages(origins: list[str]) -> list[str]:
 def reject_rp_id_change(
     sender: object, *, tenant_id: UUID, before: dict[str, object], after: dict[str, object], **_: object
 ) -> None:
-    """Raise RelyingPartyInUse (400) if passkeys exist under the relying party id that would change.
-
-    Accepted race: a passkey that is enrolled during the change is lost, and its owner enrolls another one.
-    """
+    """Raise RelyingPartyInUse (400) if another `webauthn_rp_id` would leave passkeys behind."""
     domain = lookup.find(tenant_id).sign_in_domain
-    if effective(before, domain=domain)["webauthn_rp_id"] == effective(after, domain=domain)["webauthn_rp_id"]:
-        return
-    _reject_if_in_use(tenant_id, "settings.webauthn_rp_id")
+    old, new = (effective(own, domain=domain)["webauthn_rp_id"] for own in (before, after))
+    if old != new:
+        _leave(tenant_id, old, new, field="settings.webauthn_rp_id")
 
 
 def reject_domain_change(
@@ -80,15 +93,36 @@ def reject_domain_change(
     tenant_settings: dict[str, object],
     before: str | None,
     after: str | None,
+    disable_passkeys: bool,
     **_: object,
 ) -> None:
-    """Raise RelyingPartyInUse (400) if passkeys exist under the relying party id that another sign-in domain would change."""
+    """Raise RelyingPartyInUse (400) if another sign-in domain would leave passkeys behind, unless that is accepted."""
     old, new = (effective(tenant_settings, domain=domain)["webauthn_rp_id"] for domain in (before, after))
     if old != new:
-        _reject_if_in_use(tenant_id, "sign_in")
+        _leave(tenant_id, old, new, field=None if disable_passkeys else "sign_in")
 
 
-def _reject_if_in_use(tenant_id: UUID, field: str) -> None:
+def _leave(tenant_id: UUID, old: str | None, new: str | None, *, field: str | None) -> None:
+    """Note the present id in passkeys that lack it, before the id changes.
+
+    With a `field`, raise RelyingPartyInUse about it if passkeys cannot be used with the new id. Nothing is lost for good:
+    passkeys work again when their id returns. A passkey that is registered at the same moment has the id that verified it.
+    """
     with in_tenant(tenant_id, Purpose.INSPECT):
-        if EndUserPasskey.objects.exists():
-            raise RelyingPartyInUse(details={field: ["Passkeys exist for the current id."]})
+        EndUserPasskey.objects.filter(rp_id=None).update(rp_id=old)
+        if field is not None and (says := _what_is_left(old, new)):
+            raise RelyingPartyInUse(details={field: [says]})
+
+
+def _what_is_left(old: str | None, new: str | None) -> str:
+    """Return a text that counts the passkeys of the old id and their users, or an empty string if there are none."""
+    left = EndUserPasskey.objects.filter(rp_id=old)
+    passkeys, users = left.count(), EndUser.objects.filter(pk__in=left.values("user_id"))
+    if not passkeys:
+        return ""
+    able = EndUserPasskey.objects.filter(rp_id=new).values("user_id")
+    stuck = users.filter(mfa_methods=[EndUserPasskey.kind]).exclude(pk__in=able).count()
+    return (
+        f"Passkeys for {old} that cannot be used until it is the RP ID again: {passkeys}, of users: {users.count()}. "
+        f"Users without any other second factor, who would need a factor reset: {stuck}."
+    )

@@ -157,7 +157,8 @@ class SecurityPage(AccountPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Show password and factors."""
-        context = {"listed": factors_of(self.me), "has_password": bool(self.user.password)}
+        rp_id = self.tenant.effective["webauthn_rp_id"]
+        context = {"listed": factors_of(self.me), "has_password": bool(self.user.password), "rp_id": rp_id}
         return self.account_page("security", _("Sign-in and security"), context)
 
 

@@ -15,10 +15,12 @@ from mfa.errors import (
     NoRelyingParty,
     PasskeyNeedsPassword,
     PasskeyRejected,
+    PasskeysElsewhere,
     PhoneRejected,
     PhoneTaken,
     SecretNotIssued,
 )
+from openid.errors import TenantMoved
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.errors import (
     AttemptsExceeded,
@@ -79,6 +81,10 @@ def in_words(error: ApiError) -> str:
             return _("The code has expired. Request a new one.")
         case PasskeyNeedsPassword():
             return _("Sign in once with your password and this passkey. After that the passkey alone is enough.")
+        case PasskeysElsewhere():
+            return _(
+                "Your passkeys were created at another address of this service and do not work here at the moment."
+            )
         case PasskeyNotVerified() | NoPasskey():
             return _("The passkey was not accepted. Try again, or use another method.")
         case PasskeyRejected():
@@ -109,6 +115,8 @@ def in_words(error: ApiError) -> str:
             return _("This sign-in has expired. Go back to the application and sign in again.")
         case TenantSuspended():
             return _("Signing in is paused here at the moment. Ask the people who run this service.")
+        case TenantMoved():
+            return _("The sign-in has moved to another address. Go back to the application and sign in again.")
         case UnknownTenant():
             return _("There is no sign-in page at this address. Check the address.")
         case TenantBusy() | Unavailable():

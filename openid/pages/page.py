@@ -19,13 +19,14 @@ from identity_platform.api.errors import ApiError, MethodNotAllowed
 from identity_platform.api.handlers import as_api_error, note_rejection
 from identity_platform.audit.origin import set_language
 from openid import browser
-from openid.errors import MovedToDomain
+from openid.errors import TenantMoved
 from openid.pages import errors
 from openid.pages.languages import language_of
 from openid.pages.notices import NOTICES
 from openid.pages.steps import Steps, read_steps, write_steps
 from openid.tenant_of_request import tenant_of_request
 from tenants.context import in_tenant
+from tenants.hosts import tenant_at_host
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.branding.brand import brand_of
@@ -63,19 +64,19 @@ class Page(View):
                 self.tenant = tenant_of_request(request)
                 del kwargs["slug"]
                 response = self._respond(request, **kwargs)
-            except MovedToDomain as moved:
+            except TenantMoved as moved:
                 response = self._moved(moved)
             except Exception as problem:
                 response = self._error_page(as_api_error(problem))
         self._protect(response)
         return response
 
-    def _moved(self, moved: MovedToDomain) -> HttpResponse:
-        """Redirect to the same page on the tenant's domain; a form is not sent again elsewhere."""
+    def _moved(self, moved: TenantMoved) -> HttpResponse:
+        """Redirect to the same page at the tenant's address; a form is not sent again elsewhere."""
         if self.is_data or self.request.method not in ("GET", "HEAD"):
             return self._error_page(moved)
-        # Without `/t/{slug}`.
-        rest = self.request.get_full_path().split("/", 3)[3]
+        # Without `/t/{slug}`, which a domain does not have.
+        rest = self.request.get_full_path().split("/", 1 if tenant_at_host(self.request) else 3)[-1]
         return HttpResponse(status=302, headers={"Location": f"{moved.root}/{rest}"})
 
     def _respond(self, request: HttpRequest, **kwargs: object) -> HttpResponse:

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 
+from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError
 from mfa.caller import Caller
 from mfa.factors import SMS, WEBAUTHN
@@ -12,6 +14,7 @@ from mfa.remembered_devices import lifetime, remember_device
 from mfa.sms.actions import request_sms_code, verify_sms_code
 from mfa.totp.actions import verify_totp
 from mfa.webauthn.authentication import finish_authentication
+from mfa.webauthn.relying_party import usable_methods
 from openid import browser
 from openid.pages import errors, forms
 from openid.pages.journey import JourneyPage
@@ -19,6 +22,7 @@ from openid.pages.proofs import WAYS, chosen_way, other_ways
 from openid.pages.sign_in import SECOND_STEP
 from tenants.context import in_tenant
 from tenants.states import Purpose
+from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import tickets
 from userflow.errors import NotSignedInByTicket
@@ -69,7 +73,18 @@ class SecondStepPage(JourneyPage):
     @property
     def kind(self) -> str:
         """Return the method of this page."""
-        return chosen_way(self.request.GET.get("method"), self.steps.methods)
+        return chosen_way(self.request.GET.get("method"), self.methods)
+
+    @cached_property
+    def usable(self) -> list[str]:
+        """Return the methods of the user that can be used at this address."""
+        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+            return usable_methods(self.steps.methods, EndUser.objects.filter(email_key=email_key(self.steps.email)))
+
+    @property
+    def methods(self) -> list[str]:
+        """Return the methods of this page; passkeys if no other is left, for the page that says so."""
+        return self.usable or [WEBAUTHN]
 
     def _may_try(self) -> bool:
         """Return whether a sign-in waits and allows another attempt."""
@@ -122,7 +137,7 @@ class SecondStepPage(JourneyPage):
         return self.again()
 
     def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        others = other_ways(self.kind, self.steps.methods)
+        others = other_ways(self.kind, self.methods)
         context = {
             **self.application(),
             "kind": self.kind,
@@ -131,6 +146,7 @@ class SecondStepPage(JourneyPage):
             "action": self.href("signin/verify", method=self.kind),
             "phone": self.steps.phone,
             "can_send": self.kind == SMS,
+            "elsewhere": self.usable != list(self.steps.methods),
             "stage": SECOND_STEP,
             "remember_days": lifetime(self.tenant).days,
             "remember": "remember" in self.request.POST,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 
 from identity_platform.api.errors import ApiError
@@ -14,12 +15,14 @@ from mfa.factors import SMS, WEBAUTHN
 from mfa.sms.actions import request_sms_code
 from mfa.stepup.actions import PASSWORD as PASSWORD_FIELD
 from mfa.stepup.actions import proof_token_for, step_up
+from mfa.webauthn.relying_party import usable_methods
 from openid import browser
 from openid.pages import errors, forms
 from openid.pages.journey import SignedInPage
 from openid.pages.proofs import PASSWORD, WAYS, chosen_way, other_ways
 from openid.pages.sign_in import STEP_UP
 from tenants.context import in_tenant
+from userflow.accounts.models import EndUser
 from userflow.sessions.browser import rotate_cookie
 from userflow.signin.step_up import PROOF_TOKEN_SECONDS
 
@@ -62,10 +65,16 @@ class StepUpPage(SignedInPage):
             browser.set_session_cookie(response, self.tenant.tenant_id, rotate_cookie(self.own))
         return response
 
+    @cached_property
+    def usable(self) -> list[str]:
+        """Return the methods of the user that can be used at this address."""
+        with in_tenant(self.tenant.tenant_id):
+            return usable_methods(self.user.mfa_methods, EndUser.objects.filter(pk=self.user.pk))
+
     @property
     def kinds(self) -> list[str]:
-        """Return the methods that count for this user."""
-        return list(self.user.mfa_methods) or [PASSWORD]
+        """Return the methods that count for this user; passkeys if no other can be used, for the page that says so."""
+        return (self.usable or [WEBAUTHN]) if self.user.mfa_methods else [PASSWORD]
 
     @property
     def kind(self) -> str:
@@ -104,6 +113,7 @@ class StepUpPage(SignedInPage):
             "action": self.href("step-up", method=self.kind, next=back),
             "phone": self.steps.own_phone,
             "can_send": self.kind == SMS,
+            "elsewhere": self.usable != list(self.user.mfa_methods),
             "stage": STEP_UP,
         }
         return self.page("proof", _("Confirm that it is you"), context, form=form.focus(), error=error)

@@ -149,7 +149,7 @@ def test_one_sign_in_domain_at_a_time(home: TestTenant, name_server: DnsServer) 
     first, second = sign_in_domain(home, name_server), verified_domain(home, name_server)
     assert set_sign_in(home, second, True).json()["sign_in"] is True
     assert home.api.get(f"{DOMAINS}/{first['id']}").json()["sign_in"] is False
-    assert ApiAt(host=first["domain"]).get(METADATA).status_code == 400
+    assert ApiAt(host=first["domain"]).get(METADATA).status_code == 404
     assert ApiAt(host=second["domain"]).get(METADATA).status_code == 200
     assert set_sign_in(home, first, False).status_code == 200
     assert ApiAt(host=second["domain"]).get(METADATA).status_code == 200

@@ -131,19 +131,21 @@ def verify_domain(*, tenant_id: UUID, domain_id: UUID, by: Principal) -> Domain:
     return _with_claims(tenant_id, [row])[0]
 
 
-def update_domain(*, tenant_id: UUID, domain_id: UUID, sign_in: bool, by: Principal) -> Domain:
+def update_domain(
+    *, tenant_id: UUID, domain_id: UUID, sign_in: bool, by: Principal, disable_passkeys: bool = False
+) -> Domain:
     """Make a verified domain the sign-in domain, in place of another one, or end that.
 
     The issuer changes at the commit: access tokens of the other one are rejected from then on; refresh tokens go on and
-    get tokens of the new one. Raises UnknownDomain, DomainNotClaimed, RelyingPartyTaken, ValidationFailed (passkeys exist under
-    another RP ID), InsufficientAuthentication.
+    get tokens of the new one. Raises UnknownDomain, DomainNotClaimed, RelyingPartyTaken, ValidationFailed (passkeys could not
+    be used any more, and `disable_passkeys` does not accept that), InsufficientAuthentication.
     """
     require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
     with in_tenant(tenant_id), tenant_atomic():
         row = _found(domain_id, lock=True)
         if sign_in and row.lost_since:
             raise DomainNotClaimed
-        if domain_claims.set_sign_in(tenant_id, row.domain, sign_in):
+        if domain_claims.set_sign_in(tenant_id, row.domain, sign_in, disable_passkeys=disable_passkeys):
             _record("updated", row, sign_in=sign_in)
             outbox.publish("domain.updated", {**_data(row), "sign_in": sign_in})
     return _with_claims(tenant_id, [row])[0]

@@ -18,6 +18,9 @@ class DomainVerifyIn(NamedTenant):
 
 class DomainChanges(NamedTenant):
     sign_in = Boolean(help_text="Whether the tenant's issuer, endpoints and pages are on this domain.")
+    disable_passkeys = Boolean(
+        required=False, help_text="Change it even if passkeys cannot be used until their RP ID is in force again."
+    )
 
 
 class DomainRecordOut(serializers.Serializer[object]):
