@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from rest_framework.request import Request
 
-from openid.clients import find_client
 from tenants.lookup import TenantContext
 from userflow.accounts.models import Client
 from userflow.errors import InvalidClient
@@ -31,7 +30,6 @@ def authenticate_at(request: Request, body: Mapping[str, object], tenant: Tenant
     if client_id is None:
         raise InvalidClient
     known = authenticate_client(client_id=client_id, credential=credential)
-    row = find_client(tenant, known.id)
-    if row is None:
+    if known.tenant.tenant_id != tenant.tenant_id:
         raise InvalidClient
-    return AuthenticatedClient(row, known)
+    return AuthenticatedClient(known.row, known)

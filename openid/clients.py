@@ -5,15 +5,14 @@ from uuid import UUID
 from authlib.oauth2.rfc6749 import ClientMixin
 from django.db import connection
 
-from identity_platform.postgresql.model_columns import ModelColumns
 from tenants.lookup import TenantContext
 from userflow.accounts.grant_types import AUTHORIZATION_CODE, grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients.redirects import matches
 from userflow.ids import FORM
+from userflow.sessions.queries import CLIENT
 
-_CLIENT = ModelColumns(Client)
-_FIND_CLIENT = f"SELECT {_CLIENT.of('c')} FROM userflow_client c WHERE c.id = %s AND c.tenant_id = %s AND c.active"
+_FIND_CLIENT = f"SELECT {CLIENT.of('c')} FROM userflow_client c WHERE c.id = %s AND c.tenant_id = %s AND c.active"
 
 
 def find_client(tenant: TenantContext, client_id: str | UUID | None) -> Client | None:
@@ -23,7 +22,7 @@ def find_client(tenant: TenantContext, client_id: str | UUID | None) -> Client |
     with connection.cursor() as cursor:
         cursor.execute(_FIND_CLIENT, [UUID(str(client_id)), tenant.tenant_id])
         row = cursor.fetchone()
-    return None if row is None else _CLIENT.row(connection.alias, row)
+    return None if row is None else CLIENT.row(connection.alias, row)
 
 
 def may_use(client: Client, grant_type: str) -> bool:

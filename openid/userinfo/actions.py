@@ -12,9 +12,8 @@ from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts import principals
-from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.authentication import check_binding
-from userflow.sessions.queries import Rights
+from userflow.sessions.queries import Rights, find_session
 from userflow.sessions.token_classes import InvalidToken, verified_claims
 from userflow.sessions.verify import SessionInactive, principal_of
 
@@ -42,7 +41,7 @@ def claims_of_token(
     if OPENID not in principal.grant.scopes:
         raise InsufficientScope("The access token lacks the scope openid.", scope=OPENID)
     with in_tenant(tenant.tenant_id, Purpose.READ):
-        session = EndUserSession._default_manager.select_related("user").filter(pk=principal.session_id).first()
+        session = find_session(principal.session_id)
         if session is None:
             raise AccessTokenInvalid
         rights = Rights(principal.roles, tuple(sorted(principal.permissions)), principal.groups)

@@ -8,7 +8,6 @@ from typing import Final, NoReturn
 from urllib.parse import unquote_plus
 from uuid import UUID
 
-import orjson
 from django.db import connection
 
 from identity_platform.audit.origin import set_tenant
@@ -17,13 +16,13 @@ from identity_platform.crypto import hash_token, same
 from tenants import lookup
 from tenants.states import Purpose
 from userflow.accounts.grant_types import grant_types_in_force
-from userflow.accounts.models import CONFIDENTIAL, PUBLIC
+from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
 from userflow.credentials import attempts
 from userflow.errors import ClientNotAuthenticated, DpopProofInvalid, InvalidClient, UnauthorizedClient
 from userflow.ids import FORM
 from userflow.sessions import client_assertions
 from userflow.sessions.client_usage import note_use
-from userflow.sessions.queries import CLIENT_AND_TENANT
+from userflow.sessions.queries import CLIENT, CLIENT_AND_TENANT
 
 # Values of `token_endpoint_auth_method` (OpenID Connect Core section 9).
 NONE, BASIC, POST, PRIVATE_KEY_JWT = "none", "client_secret_basic", "client_secret_post", "private_key_jwt"
@@ -70,6 +69,7 @@ class KnownClient:
     access_token_seconds: int | None
     grant_types: tuple[str, ...]
     dpop_bound: bool
+    row: Client
 
     def check_dpop(self, jkt: str) -> None:
         """Raise DpopProofInvalid if the client gets bound tokens only (RFC 9449 section 5.2) and `jkt` names no key."""
@@ -90,27 +90,16 @@ class KnownClient:
 class StoredClient:
     """A client as stored, active or not, with its tenant."""
 
+    row: Client
     tenant: lookup.TenantContext
-    active: bool
-    scopes: tuple[str, ...]
-    generation: int
     # Whether the time of its last use must be stored.
     stale: bool
-    first_party: bool
-    audiences: tuple[str, ...]
-    access_token_seconds: int | None
-    type: str
-    # As stored: empty for either form of the secret.
-    method: str
-    jwks: str
-    jwks_uri: str
-    grant_types: tuple[str, ...]
-    dpop_bound: bool
-    secret_digests: tuple[bytes | memoryview | None, ...]
+    previous_secret_valid: bool
 
     def accepts(self, secret: str | None) -> bool:
         """Return whether the client signs users in with this secret, or without one. One with a key has no secret."""
-        return is_authenticated(secret, self.type, *self.secret_digests)
+        previous = self.row.previous_secret_digest if self.previous_secret_valid else None
+        return is_authenticated(secret, self.row.type, self.row.secret_digest, previous)
 
     def authenticates(self, client_id: UUID, credential: Credential | None) -> bool:
         """Return whether the client authenticates with this credential, sent in this way, or without one.
@@ -118,17 +107,18 @@ class StoredClient:
         Raises AssertionsUnavailable, ClientKeysBusy.
         """
         if credential is None or credential.method != PRIVATE_KEY_JWT:
-            as_registered = credential is None or self.method in ("", credential.method)
+            # As stored: empty for either form of the secret.
+            as_registered = credential is None or self.row.token_endpoint_auth_method in ("", credential.method)
             return as_registered and self.accepts(credential.text if credential else None)
-        if self.type != CONFIDENTIAL or self.method != PRIVATE_KEY_JWT:
+        if self.row.type != CONFIDENTIAL or self.row.token_endpoint_auth_method != PRIVATE_KEY_JWT:
             return False
         try:
             client_assertions.check_assertion(
                 credential.text,
                 client_id=client_id,
                 tenant=self.tenant,
-                jwks=orjson.loads(self.jwks),
-                jwks_uri=self.jwks_uri,
+                jwks=self.row.jwks,
+                jwks_uri=self.row.jwks_uri,
             )
         except client_assertions.AssertionInvalid:
             return False
@@ -142,41 +132,10 @@ def find_client(client_id: UUID) -> StoredClient | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    (
-        active,
-        scopes,
-        generation,
-        stale,
-        first_party,
-        audiences,
-        seconds,
-        type_,
-        method,
-        jwks,
-        jwks_uri,
-        grant_types,
-        dpop_bound,
-        *digests,
-    ) = row[lookup.WIDTH :]
     tenant = lookup.from_row(row[: lookup.WIDTH])
     set_tenant(tenant.tenant_id, client_id)
-    return StoredClient(
-        tenant=tenant,
-        active=active,
-        scopes=tuple(orjson.loads(scopes)),
-        generation=generation,
-        stale=stale,
-        first_party=first_party,
-        audiences=tuple(orjson.loads(audiences)),
-        access_token_seconds=seconds,
-        type=type_,
-        method=method,
-        jwks=jwks,
-        jwks_uri=jwks_uri,
-        grant_types=tuple(orjson.loads(grant_types)),
-        dpop_bound=dpop_bound,
-        secret_digests=tuple(digests),
-    )
+    stale, previous_secret_valid, *columns = row[lookup.WIDTH :]
+    return StoredClient(CLIENT.row(connection.alias, columns), tenant, stale, previous_secret_valid)
 
 
 def authenticate_client(*, client_id: str, credential: Credential | None) -> KnownClient:
@@ -191,7 +150,7 @@ def authenticate_client(*, client_id: str, credential: Credential | None) -> Kno
         attempts.count_wrong_secret()
         raise InvalidClient
     tenant, id_ = client.tenant, UUID(client_id)
-    if not client.active or not client.authenticates(id_, credential):
+    if not client.row.active or not client.authenticates(id_, credential):
         _count_rejected(tenant.tenant_id, client_id)
         raise InvalidClient
     if tenant.status in lookup.GONE:
@@ -199,22 +158,24 @@ def authenticate_client(*, client_id: str, credential: Credential | None) -> Kno
     lookup.remember(tenant)
     if client.stale and tenant.allows(Purpose.READ):
         note_use(id_)
-    return known_client(id_, client)
+    return known_client(client)
 
 
-def known_client(client_id: UUID, client: StoredClient) -> KnownClient:
+def known_client(client: StoredClient) -> KnownClient:
     """Return a stored client that has authenticated."""
+    row = client.row
     return KnownClient(
-        client_id,
+        row.pk,
         client.tenant,
-        client.type == CONFIDENTIAL,
-        client.scopes,
-        client.generation,
-        client.first_party,
-        client.audiences,
-        client.access_token_seconds,
-        grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes),
-        client.dpop_bound,
+        row.type == CONFIDENTIAL,
+        tuple(row.scopes),
+        row.generation,
+        row.first_party,
+        tuple(row.audiences),
+        row.access_token_seconds,
+        grant_types_in_force(row.grant_types, type_=row.type, scopes=row.scopes),
+        row.dpop_bound_access_tokens,
+        row,
     )
 
 

@@ -14,7 +14,7 @@ from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.model_columns import ModelColumns
 from identity_platform.postgresql.values import SqlValue
-from userflow.accounts.models import EndUser
+from userflow.accounts.models import Client, EndUser
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, RefreshToken, Session
 from userflow.credentials.attempts import Counter
@@ -137,6 +137,11 @@ FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id
 WHERE n.browser_digest = %s AND n.ended_at IS NULL AND n.expires_at > %s AND u.active
 """
 
+_SESSION_WITH_USER = f"""
+SELECT {SESSION.of("n")}, {USER.of("u")}
+FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id WHERE n.id = %s
+"""
+
 # The state of an access token is read by every authorized request. The first ten columns of the next three are a tenant
 # (`tenants.lookup.from_row`). Times since the session was opened and last used are seconds by the database's clock.
 ADMIN_STATE = """
@@ -164,17 +169,15 @@ FROM tenants_tenant t JOIN tenants_tenantdatabase d ON d.tenant_id = t.id
   LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id
 WHERE t.id = %s
 """
-CLIENT_AND_TENANT = """
+# A client with its tenant; whether the time of its last use must be stored, and whether its secret before is still valid.
+CLIENT = ModelColumns(Client)
+CLIENT_AND_TENANT = f"""
 SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,
   EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
   (SELECT k.domain FROM tenants_domainclaim k WHERE k.tenant_id = t.id AND k.sign_in),
-  c.active, c.scopes::text, c.generation,
   c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute',
-  c.first_party, c.audiences::text, c.access_token_seconds,
-  c.type, c.token_endpoint_auth_method,
-  CASE WHEN c.token_endpoint_auth_method = 'private_key_jwt' THEN c.jwks::text ELSE '{}' END, c.jwks_uri,
-  c.grant_types::text, c.dpop_bound_access_tokens,
-  c.secret_digest, CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END
+  coalesce(c.previous_secret_until > now(), false),
+  {CLIENT.of("c")}
 FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id
   JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id
 WHERE c.id = %s
@@ -293,6 +296,14 @@ def find_browser_session(digest: bytes, moment: datetime) -> EndUserSession | No
     """Return the session of the browser whose cookie has this digest, with its user, if both are active at that moment."""
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_BROWSER_SESSION, [digest, moment])
+        row = cursor.fetchone()
+    return None if row is None else session_with_user(row)
+
+
+def find_session(session_id: UUID) -> EndUserSession | None:
+    """Return an end user's session with its user, active or not."""
+    with connections["tenant"].cursor() as cursor:
+        cursor.execute(_SESSION_WITH_USER, [session_id])
         row = cursor.fetchone()
     return None if row is None else session_with_user(row)
 
