@@ -30,7 +30,7 @@ from tenants.final_backups import Deletion
 from tenants.models import DatabaseServer, DataKey, FinalBackup, Tenant, TenantDatabase
 from tenants.queries import reserve_tenant
 from tenants.schema import is_current, schema_version, upgrade
-from tenants.signals import tenant_created
+from tenants.signals import tenant_created, tenant_resuming
 from tenants.states import FOLLOWS, State
 from tenants.target import DatabaseTarget
 from tenants.webauthn_claims import claim
@@ -231,6 +231,8 @@ def resume_tenant(*, tenant_id: UUID) -> TenantDatabase:
         if mapping.name in databases.read_only_names(raw):
             # An interrupted move left it read-only.
             databases.make_writable(raw, mapping.name)
+        if mapping.status == State.SUSPENDED:
+            tenant_resuming.send(sender=resume_tenant, tenant_id=tenant_id)
         mapping = change_state(tenant_id, State.ACTIVE, only_from=State.SUSPENDED)
     record_for_platform("tenant.resumed", tenant_id=tenant_id, target=("tenant", tenant_id))
     return mapping

@@ -10,6 +10,9 @@ from django.dispatch import Signal
 # A tenant is about to become active. Sent with `tenant`, in the transaction that activates it.
 tenant_created: Final = Signal()
 
+# A suspended tenant is about to be resumed. Sent with `tenant_id`, before its state changes.
+tenant_resuming: Final = Signal()
+
 # The settings of a tenant are about to change. Sent with `tenant_id`, `before` and `after`, in the transaction that stores
 # them. A receiver raises an ApiError to reject the change.
 tenant_settings_changing: Final = Signal()

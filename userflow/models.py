@@ -26,6 +26,7 @@ from userflow.accounts.session_models import (
     EndUserTicket,
 )
 from userflow.branding.models import Branding
+from userflow.clients.models import PendingClientChange
 from userflow.credentials.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
 from userflow.directory.models import DirectoryConfig, DirectoryLink, DirectoryRun
 from userflow.domains.models import TenantDomain

@@ -126,8 +126,17 @@ def deactivation_of_client(scene: Scene) -> None:
     succeeds(scene.tenant.api.patch(scene.client_path, {"active": False}))
 
 
+def deletion_of_client(scene: Scene) -> None:
+    succeeds(scene.tenant.api.delete(scene.client_path))
+
+
 def suspension(scene: Scene) -> None:
     run_command("suspend_tenant", scene.tenant.slug)
+
+
+def short_suspension(scene: Scene) -> None:
+    suspension(scene)
+    run_command("resume_tenant", scene.tenant.slug)
 
 
 def reuse_of_refresh_token(scene: Scene) -> None:
@@ -156,7 +165,9 @@ CAUSES: dict[str, Callable[[Scene], None]] = {
         deactivation,
         erasure,
         deactivation_of_client,
+        deletion_of_client,
         suspension,
+        short_suspension,
         reuse_of_refresh_token,
         disconnection,
     )

@@ -21,18 +21,15 @@ from tenants.context import in_tenant
 from tenants.errors import TenantSuspended
 from tenants.models import Tenant, WebhookTenant
 from tenants.states import Purpose
-from userflow import signals
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client, Role
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY_PERMISSIONS
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import lacking
-from userflow.accounts.realms import END_USERS
-from userflow.accounts.session_models import EndUserSession
 from userflow.clients.registration import becomes_first_party, check_metadata, is_like_a_secret
+from userflow.clients.session_changes import apply_changes, note_change
 from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.client_authentication import PRIVATE_KEY_JWT
-from userflow.sessions.ending import end_found
 
 DEFAULT_CLIENT = "Default client"
 # A prefix lets scanners for leaked secrets recognize it.
@@ -136,10 +133,13 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         secrets = () if has_secret(client) else _drop_secrets(client)
         client.save(update_fields=[*changes, *secrets, "updated_at"])
         _list_for_delivery(client)
+        follows = bool(before.backchannel_logout_uri) != bool(client.backchannel_logout_uri)
+        if follows:
+            note_change(client)
         if changes:
             _record("client.updated", client, {"changed": sorted(changes)})
-    if bool(before.backchannel_logout_uri) != bool(client.backchannel_logout_uri):
-        _set_logout_of_sessions(client)
+    if follows:
+        _apply_changes(tenant_id)
     if active is not None and active != client.active:
         return set_client_active(tenant_id=tenant_id, client_id=client_id, by=by, active=active)
     return client
@@ -164,21 +164,24 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
     before = find_client(tenant_id=tenant_id, client_id=client_id)
     _must_outrank(by, before)
     if active and not before.active:
+        lookup.find(tenant_id).check(Purpose.WRITE)
         # Sessions that are left date from before the deactivation and must not become valid again.
-        _end_users_sessions(tenant_id, client_id)
+        note_change(before, ends_sessions=True)
+        apply_changes(tenant_id)
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
         _must_outrank(by, client)
         if client.active and not active:
             client.generation += 1
+        if not active:
+            note_change(client, ends_sessions=True)
+            _list_for_delivery(client)
         client.active = active
         client.save(update_fields=["active", "generation", "updated_at"])
         _record("client.activated" if active else "client.deactivated", client)
     if not active:
-        # The client's state already rejects these sessions, so an unavailable tenant must not prevent the deactivation.
-        # Activating the client ends what is left.
-        with suppress(TenantSuspended, Unavailable, OperationalError, InterfaceError):
-            _end_users_sessions(tenant_id, client_id)
+        # The client's state already rejects these sessions. Activating the client ends what is left.
+        _apply_changes(tenant_id)
     return client
 
 
@@ -188,21 +191,10 @@ def _list_for_delivery(client: Client) -> None:
         WebhookTenant.objects.update_or_create(tenant_id=client.tenant_id, defaults={"touched_at": now()})
 
 
-def _set_logout_of_sessions(client: Client) -> None:
-    """Let the open sessions of OpenID Connect follow the client's new logout address, or its removal.
-
-    A session that was opened with the client as it was before, at the same moment, ends without a logout token.
-    """
-    with suppress(TenantSuspended, Unavailable, OperationalError, InterfaceError), in_tenant(client.tenant_id):
-        sessions = EndUserSession._default_manager.filter(client_id=client.pk, ended_at=None)
-        sessions.exclude(audiences=[]).update(backchannel_logout=bool(client.backchannel_logout_uri))
-
-
-def _end_users_sessions(tenant_id: UUID, client_id: UUID) -> None:
-    with in_tenant(tenant_id, Purpose.WRITE):
-        sessions = END_USERS.sessions._default_manager.filter(client_id=client_id)
-        end_found(END_USERS, sessions, reason="client_deactivated")
-        signals.client_sessions_ended.send(_end_users_sessions, client_id=client_id)
+def _apply_changes(tenant_id: UUID) -> None:
+    """Let the sessions follow a change now if they can: an unavailable tenant must not prevent it."""
+    with suppress(TenantSuspended, Unavailable, OperationalError, InterfaceError):
+        apply_changes(tenant_id)
 
 
 def rotate_client_secret(
@@ -241,7 +233,7 @@ def _drop_secrets(client: Client) -> tuple[str, ...]:
 
 
 def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
-    """Delete a client and its tokens; its users stay.
+    """Delete a client and its tokens; its users stay. It still gets the logout tokens of their sessions.
 
     Raises UnknownClient, DefaultClientStays, GrantsMoreThanHeld, InsufficientAuthentication.
     """
@@ -252,10 +244,10 @@ def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
         if client.is_default:
             raise DefaultClientStays
         _record("client.deleted", client)
+        note_change(client, ends_sessions=True)
+        _list_for_delivery(client)
         client.delete()
-    # No request can use them any more, so an unavailable tenant must not prevent the deletion.
-    with suppress(TenantSuspended, Unavailable, OperationalError, InterfaceError):
-        _end_users_sessions(tenant_id, client_id)
+    _apply_changes(tenant_id)
 
 
 def _locked(tenant_id: UUID, client_id: UUID) -> Client:

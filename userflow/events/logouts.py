@@ -31,6 +31,11 @@ def of_sessions(sessions: QuerySet[Any]) -> list[Logout]:
     return [Logout(*row) for row in due.values_list("client_id", "user_id", "pk")]
 
 
+def keep_address(client_id: UUID, *, address: str, algorithm: str) -> None:
+    """Keep where the client's logout tokens are sent and how they are signed: they may still wait when it is deleted."""
+    WebhookEndpoint.objects.filter(pk=client_id, client_id=client_id).update(url=address, signed_response_alg=algorithm)
+
+
 def write(logouts: Iterable[Logout]) -> int:
     """Write the messages of these logout tokens to the outbox; return how many. Two statements, none without a logout.
 

@@ -48,6 +48,8 @@ class WebhookEndpoint(TenantModel):
     client_id = models.UUIDField(null=True, editable=False)
     # Of such an application: no delivery is tried before, as the last one got no answer.
     paused_until = models.DateTimeField(null=True, editable=False)
+    # Of an application whose client is deleted: how its last tokens are signed. `url` is then where they are sent.
+    signed_response_alg = models.CharField(max_length=16, blank=True, default="", db_default="", editable=False)
 
     def __str__(self) -> str:
         return str(self.id)

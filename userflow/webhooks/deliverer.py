@@ -30,9 +30,11 @@ from tenants.errors import DataKeyLocked, UnknownTenant
 from tenants.models import WebhookTenant
 from tenants.schema import reason_of
 from tenants.states import Purpose
+from userflow.clients.session_changes import apply_changes
 from userflow.events import wakeups
 from userflow.webhooks import logout_tokens, queue
 from userflow.webhooks.delivery import WRITERS_WAIT_SECONDS, Turn, deliver
+from userflow.webhooks.shares import Place, Shares
 
 log = structlog.get_logger("identity.webhooks")
 FAULTS = Counter("identity_webhook_faults", "Tenants whose messages could not be read.")
@@ -54,6 +56,7 @@ class Deliverer:
         self._writers_wait = WRITERS_WAIT_SECONDS
         self._running: set[Future[None]] = set()
         self._lock = threading.Lock()
+        self._shares = Shares(threads)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="webhooks")
 
     def run(self) -> None:
@@ -138,27 +141,38 @@ class Deliverer:
 
     def _serve(self, tenant_id: UUID) -> None:
         """Start a turn for every endpoint of the tenant with due messages."""
+        apply_changes(tenant_id)
         with in_tenant(tenant_id, Purpose.SIGN_OUT) as tenant:
             logout_tokens.end_sessions_of_suspended(tenant)
             any_endpoints, found = queue.waiting()
         if not any_endpoints and not logout_tokens.receives_logout_tokens(tenant_id):
             WebhookTenant.objects.filter(pk=tenant_id, touched_at__lt=now() - KEPT).delete()
+        hosts = logout_tokens.hosts(tenant_id, found)
         for endpoint in found:
             if endpoint.held_seconds:
                 wakeups.wake(tenant_id, seconds=HELD_SECONDS)
             elif endpoint.seconds:
                 wakeups.wake(tenant_id, seconds=endpoint.seconds)
             else:
-                self._start(partial(self._turn, endpoint_id=endpoint.endpoint_id), tenant_id)
+                self._shares.add(Place(tenant_id, endpoint.endpoint_id, hosts[endpoint.endpoint_id]))
+        self._start_turns()
 
-    def _turn(self, tenant_id: UUID, endpoint_id: UUID) -> None:
-        if self._ending():
-            return
-        turn = deliver(tenant_id, endpoint_id, ending=self._ending, writers_wait=self._writers_wait)
-        if turn is Turn.MORE and not self._ending():
-            # At the back of the pool's queue, so that one endpoint with many messages does not hold up the others.
-            self._start(partial(self._turn, endpoint_id=endpoint_id), tenant_id)
-        elif turn is not Turn.DONE:
+    def _start_turns(self) -> None:
+        while place := self._shares.take():
+            self._start(partial(self._turn, place=place), place.tenant_id)
+
+    def _turn(self, tenant_id: UUID, place: Place) -> None:
+        turn = Turn.DONE
+        try:
+            if not self._ending():
+                turn = deliver(tenant_id, place.endpoint_id, ending=self._ending, writers_wait=self._writers_wait)
+        finally:
+            self._shares.give_back(place)
+            if turn is Turn.MORE and not self._ending():
+                # At the back of the queue, so that one endpoint with many messages does not hold up the others.
+                self._shares.add(place)
+            self._start_turns()
+        if turn is Turn.NOT_MINE or (turn is Turn.MORE and self._ending()):
             wakeups.wake(tenant_id, seconds=HELD_SECONDS)
 
     def _sweep(self) -> Sequence[UUID]:

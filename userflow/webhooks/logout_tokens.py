@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 from uuid import UUID
 
 import orjson
@@ -18,11 +18,12 @@ from tenants.states import Purpose, State
 from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
+from userflow.clients.models import PendingClientChange
 from userflow.events import outbox
 from userflow.events.models import DEAD, PENDING, WebhookEndpoint, WebhookMessage
 from userflow.sessions import issue
 from userflow.sessions.ending import end_found
-from userflow.webhooks.queue import Message
+from userflow.webhooks.queue import Message, Waiting
 
 FORM: Final = "application/x-www-form-urlencoded"
 # The application has read the request and rejects it (section 2.8), or is gone. A retry would not end otherwise.
@@ -34,17 +35,23 @@ def receives_logout_tokens(tenant_id: UUID) -> bool:
     return Client.objects.filter(tenant_id=tenant_id).exclude(backchannel_logout_uri="").exists()
 
 
+def hosts(tenant_id: UUID, found: Sequence[Waiting]) -> dict[UUID, str]:
+    """Return the host of each endpoint's address; of an application that of its client's, or of the kept one."""
+    own = [endpoint.endpoint_id for endpoint in found if not endpoint.url]
+    clients = Client.objects.filter(tenant_id=tenant_id, pk__in=own).values_list("pk", "backchannel_logout_uri")
+    addresses = dict(clients) if own else {}
+    return {one.endpoint_id: urlsplit(one.url or addresses.get(one.endpoint_id, "")).hostname or "" for one in found}
+
+
 def request_of(message: Message, *, tenant: TenantContext, client_id: UUID) -> tuple[str, bytes, dict[str, str]]:
     """Return the address, the body and the headers of a logout request (section 2.5), with a new token.
 
-    The address is empty if the client has none any more. A deactivated client is told too: its deactivation has ended the
-    sessions. Raises what `signing.signer` raises.
+    The address is empty if the client has none any more. A deactivated or deleted client is told too: that has ended the
+    sessions. Raises what `signing.signer` and `in_tenant` raise.
     """
-    columns = ("backchannel_logout_uri", "id_token_signed_response_alg")
-    found = Client.objects.filter(pk=client_id, tenant_id=tenant.tenant_id).values_list(*columns).first()
-    if found is None or not found[0]:
+    address, algorithm = _receiver(tenant.tenant_id, client_id)
+    if not address:
         return "", b"", {}
-    address, algorithm = found
     ended = orjson.loads(message.body)
     token = issue.logout_token(
         tenant=tenant,
@@ -54,6 +61,30 @@ def request_of(message: Message, *, tenant: TenantContext, client_id: UUID) -> t
         algorithm=algorithm,
     )
     return address, urlencode({"logout_token": token}).encode(), {"Content-Type": FORM}
+
+
+def _receiver(tenant_id: UUID, client_id: UUID) -> tuple[str, str]:
+    """Return the client's logout address and algorithm; of a deleted client those that were kept."""
+    columns = ("backchannel_logout_uri", "id_token_signed_response_alg")
+    found = Client.objects.filter(pk=client_id, tenant_id=tenant_id).values_list(*columns).first()
+    if found is None:
+        # In this order: the note goes after the address is kept.
+        noted = PendingClientChange.objects.filter(pk=client_id, tenant_id=tenant_id)
+        found = noted.values_list("backchannel_logout_uri", "signed_response_alg").first()
+    if found is None:
+        with in_tenant(tenant_id, Purpose.SIGN_OUT):
+            kept = WebhookEndpoint.objects.filter(pk=client_id, client_id=client_id)
+            found = kept.values_list("url", "signed_response_alg").first()
+    return found or ("", "")
+
+
+def end_sessions_before_resuming(sender: object, *, tenant_id: UUID, **_: object) -> None:
+    """End the sessions that a suspension ends before the tenant is resumed, in case no deliverer has looked meanwhile.
+
+    Receiver of `tenant_resuming`. Raises what `in_tenant` raises.
+    """
+    with in_tenant(tenant_id, Purpose.SIGN_OUT) as tenant:
+        end_sessions_of_suspended(tenant)
 
 
 def end_sessions_of_suspended(tenant: TenantContext) -> None:

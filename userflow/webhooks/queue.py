@@ -40,9 +40,13 @@ LATE_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An endpoint with pending messages: seconds until the first is due, seconds until another lease ends."""
+    """An endpoint with pending messages: seconds until the first is due, seconds until another lease ends.
+
+    `url` is empty for an application, whose address is that of its client.
+    """
 
     endpoint_id: UUID
+    url: str
     seconds: float
     held_seconds: float
 
@@ -86,14 +90,15 @@ def waiting() -> tuple[bool, Sequence[Waiting]]:
         When(_served() & Q(client_id=None), then=Subquery(pending.order_by("pk")[:1])),
         When(_served(), then=Subquery(pending.order_by("next_attempt_at")[:1])),
     )
-    rows = list(WebhookEndpoint.objects.values_list("pk", "leased_until", "paused_until", due, Now()))
+    rows = list(WebhookEndpoint.objects.values_list("pk", "url", "leased_until", "paused_until", due, Now()))
     found = [
         Waiting(
             endpoint_id,
+            url,
             max(0.0, _seconds(max(at, paused_until or at) - now)),
             max(0.0, _seconds(leased_until - now)) if leased_until else 0.0,
         )
-        for endpoint_id, leased_until, paused_until, at, now in rows
+        for endpoint_id, url, leased_until, paused_until, at, now in rows
         if at is not None
     ]
     return bool(rows), found

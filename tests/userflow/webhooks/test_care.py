@@ -90,6 +90,32 @@ def test_slow_consumer_does_not_delay_others(
     assert len(consumer.seen) < 5
 
 
+@pytest.mark.parametrize("tenants", [1, 6], ids=["one_tenant", "one_host"])
+def test_slow_consumers_do_not_take_all_threads(
+    tenants: int,
+    new_tenant: Callable[[], TestTenant],
+    consumer: Consumer,
+    deliverers: Deliverers,
+) -> None:
+    """A deliverer has four threads."""
+    slow, quick = [new_tenant() for _ in range(tenants)], new_tenant()
+    consumer.slowness = 2.5
+    elsewhere = Consumer(host="127.0.0.2")
+    for number in range(6):
+        listen(slow[number % tenants], consumer)
+    listen(quick, elsewhere)
+    for home in slow:
+        tell(home)
+    deliverers()
+    while not consumer.at_once:
+        time.sleep(0.01)
+    tell(quick)
+    elsewhere.wait_for(1)
+    elsewhere.close()
+    assert (len(elsewhere.seen), len(consumer.seen) < 6) == (1, True)
+    assert consumer.most_at_once < 4
+
+
 def test_messages_of_suspended_tenant_wait(listening: Listening, consumer: Consumer, operator: Api) -> None:
     home = listening.home
     path = f"/uflow/admin/tenants/{home.id}"

@@ -2,7 +2,7 @@
 
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -10,14 +10,28 @@ from uuid import UUID
 import pytest
 from django.utils.timezone import now
 
+from tenants import lookup
 from tenants.context import in_tenant
-from tenants.models import WebhookTenant
+from tenants.models import TenantDatabase, WebhookTenant
+from tenants.states import State
 from tests.openid.logout_receiver import LogoutReceiver, verified
-from tests.openid.logout_scene import Scene, deliver, erasure, rp_initiated_logout, scene_of, succeeds, suspension
+from tests.openid.logout_scene import (
+    Scene,
+    deactivation_of_client,
+    deletion_of_client,
+    deliver,
+    erasure,
+    rp_initiated_logout,
+    scene_of,
+    short_suspension,
+    succeeds,
+    suspension,
+)
 from tests.tenants.conftest import run_command
 from tests.world import TestTenant
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
+from userflow.clients.models import PendingClientChange
 from userflow.events.models import WebhookEndpoint, WebhookMessage
 from userflow.sessions.ending import end_found, end_sessions
 from userflow.webhooks.logout_tokens import list_deliveries, retry_deliveries
@@ -148,6 +162,73 @@ def test_suspended_tenant_gets_logout_tokens_only(scene: Scene, receiver: Logout
         # The sign-in at the tenant continues.
         assert EndUserSession.objects.filter(pk=parent, ended_at=None).exists()
         assert not EndUserSession.objects.filter(client_id=scene.client_id, ended_at=None).exists()
+
+
+def test_resumed_tenant_has_ended_sessions_at_once(scene: Scene) -> None:
+    short_suspension(scene)
+    refused = scene.app.token(grant_type="refresh_token", refresh_token=scene.tokens["refresh_token"])
+    assert (refused.status_code, scene.child().end_reason) == (400, "tenant_suspended")
+
+
+def test_deleted_client_gets_the_tokens_that_wait(
+    new_tenant: Callable[[], TestTenant], receiver: LogoutReceiver
+) -> None:
+    scene = scene_of(new_tenant(), receiver, id_token_signed_response_alg="RS256")
+    receiver.respond = lambda: (500, {})
+    rp_initiated_logout(scene)
+    deliver()
+    deletion_of_client(scene)
+    receiver.respond = lambda: (200, {})
+    pauses_pass(scene)
+    deliver()
+    (token,) = receiver.taken
+    verified(token, scene.tenant, scene.client_id, "RS256")
+
+
+@contextmanager
+def busy(tenant: TestTenant) -> Iterator[None]:
+    """Let the tenant be moving."""
+    rows = TenantDatabase.objects.filter(pk=tenant.id)
+    for status in (State.MOVING, State.ACTIVE):
+        rows.update(status=status)
+        lookup.forget()
+        if status is State.MOVING:
+            yield
+
+
+@pytest.mark.parametrize("change", [deletion_of_client, deactivation_of_client], ids=lambda change: change.__name__)
+def test_client_of_busy_tenant_gets_logout_tokens_later(
+    change: Callable[[Scene], None], scene: Scene, receiver: LogoutReceiver
+) -> None:
+    with busy(scene.tenant):
+        change(scene)
+        deliver()
+    assert receiver.received == []
+    deliver()
+    assert len(receiver.taken) == 1
+    assert not PendingClientChange.objects.filter(tenant_id=scene.tenant.id).exists()
+
+
+def test_address_set_at_a_busy_tenant_applies_later(
+    new_tenant: Callable[[], TestTenant], receiver: LogoutReceiver
+) -> None:
+    scene = scene_of(new_tenant(), None)
+    with busy(scene.tenant):
+        succeeds(scene.tenant.api.patch(scene.client_path, {"backchannel_logout_uri": receiver.url}))
+    deliver()
+    rp_initiated_logout(scene)
+    deliver()
+    assert len(receiver.taken) == 1
+
+
+def test_activated_client_keeps_its_new_sessions(scene: Scene) -> None:
+    with busy(scene.tenant):
+        deactivation_of_client(scene)
+        assert scene.tenant.api.patch(scene.client_path, {"active": True}).status_code == 503
+    succeeds(scene.tenant.api.patch(scene.client_path, {"active": True}))
+    tokens = scene.app.tokens()
+    deliver()
+    succeeds(scene.app.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"]))
 
 
 def test_killed_deliverer_loses_no_logout(scene: Scene, receiver: LogoutReceiver, deliverers: Deliverers) -> None:

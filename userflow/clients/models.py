@@ -1,0 +1,23 @@
+"""Changes of clients that the sessions of their users have still to follow."""
+
+import uuid
+
+from django.db import models
+
+from tenants.models import Tenant
+
+
+class PendingClientChange(models.Model):
+    """A change of a client, stored with it, until the tenant's own database has followed (`clients.session_changes`)."""
+
+    # No foreign key: the client may be deleted.
+    client_id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="pending_client_changes")
+    # The sessions of the client's users end; else they only follow its logout address.
+    ends_sessions = models.BooleanField(default=False)
+    backchannel_logout_uri = models.CharField(max_length=2048, blank=True, default="")
+    signed_response_alg = models.CharField(max_length=16, blank=True, default="")
+    noted_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return str(self.client_id)
