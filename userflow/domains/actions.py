@@ -7,6 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from django.conf import settings
+from django.db import transaction
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_tenant
@@ -21,6 +22,7 @@ from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.domains.models import TenantDomain
 from userflow.domains.records import Answer, Found, look_up
+from userflow.domains.revocation import revoke_browsers, revoke_links
 from userflow.errors import DomainExists, DomainNotVerified, NameServersBusy, TooManyDomains, UnknownDomain
 from userflow.events import outbox
 from userflow.sessions.assurance import Action, require_assurance
@@ -145,18 +147,25 @@ def update_domain(
         row = _found(domain_id, lock=True)
         if sign_in and row.lost_since:
             raise DomainNotClaimed
+        claim = domain_claims.claims_of(tenant_id).get(row.domain)
         if domain_claims.set_sign_in(tenant_id, row.domain, sign_in, disable_passkeys=disable_passkeys):
+            if sign_in and claim is not None and claim.sign_in_ended_at is None:
+                revoke_browsers()
             _record("updated", row, sign_in=sign_in)
             outbox.publish("domain.updated", {**_data(row), "sign_in": sign_in})
     return _with_claims(tenant_id, [row])[0]
 
 
 def delete_domain(*, tenant_id: UUID, domain_id: UUID, by: Principal) -> None:
-    """Delete a domain; another tenant can verify it from now on. Raises UnknownDomain, InsufficientAuthentication."""
+    """Delete a domain; another tenant can verify it from now on. Links in mails end if it was a sign-in domain.
+
+    Raises UnknownDomain, InsufficientAuthentication.
+    """
     require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
-    with in_tenant(tenant_id), tenant_atomic():
+    # The tenant's transaction is committed first: no link outlives the claim.
+    with in_tenant(tenant_id), transaction.atomic(), tenant_atomic():
         row = _found(domain_id, lock=True)
-        domain_claims.release(tenant_id, row.domain)
+        _release(tenant_id, row.domain)
         _record("deleted", row)
         outbox.publish("domain.deleted", _data(row))
         TenantDomain.objects.filter(pk=domain_id).delete()
@@ -176,7 +185,7 @@ def check_domains(*, tenant_id: UUID) -> None:
 
 def _note(tenant_id: UUID, claim: DomainClaim, *, has_record: bool) -> None:
     moment = now()
-    with in_tenant(tenant_id), tenant_atomic():
+    with in_tenant(tenant_id), transaction.atomic(), tenant_atomic():
         # A backup from before the domain has no row.
         new = TenantDomain(domain=claim.domain, token=claim.token)
         TenantDomain.objects.bulk_create([new], ignore_conflicts=True)
@@ -190,12 +199,20 @@ def _note(tenant_id: UUID, claim: DomainClaim, *, has_record: bool) -> None:
         if moment - row.lost_since >= GRACE:
             row.lost_since = None
             row.save(update_fields=["lost_since"])
-            if domain_claims.release(tenant_id, row.domain):
+            if _release(tenant_id, row.domain):
                 _record("withdrawn", row)
                 outbox.publish("domain.withdrawn", _data(row))
         elif was_lost is None:
             _record("record_lost", row, withdrawn_after=row.lost_since + GRACE)
             outbox.publish("domain.record_lost", {**_data(row), "withdrawn_after": row.lost_since + GRACE})
+
+
+def _release(tenant_id: UUID, domain: str) -> bool:
+    """Take a verified domain from the tenant, in the tenant's transaction; return whether it had it."""
+    claim = domain_claims.claims_of(tenant_id).get(domain)
+    if claim is not None and (claim.sign_in or claim.sign_in_ended_at is not None):
+        revoke_links()
+    return domain_claims.release(tenant_id, domain)
 
 
 def _what(answer: Answer) -> Mapping[str, list[str]]:
