@@ -1,7 +1,7 @@
 """Claims about users, by scope and by name (OpenID Connect Core sections 5.1, 5.4 and 5.5)."""
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Final, cast
 
 from mfa.sms.actions import confirmed_number
 from tenants.context import current_tenant
@@ -27,7 +27,8 @@ def scope_of_claim(name: str) -> str:
 
 def claims_of(tenant: TenantContext) -> tuple[str, ...]:
     """Return the names of all claims about users of this tenant, with those of its setting `metadata_claims`."""
-    return (*CLAIMS, *tenant.effective["metadata_claims"])
+    # Not by `effective`, which computes all settings.
+    return (*CLAIMS, *cast(Collection[str], tenant.settings.get("metadata_claims") or ()))
 
 
 def claims_about(

@@ -94,7 +94,8 @@ class TokenPair:
 
 def access_token_seconds(tenant: lookup.TenantContext | None) -> int:
     """Return the lifetime of an access token: the tenant's setting, else the platform's."""
-    return tenant.effective["access_token_seconds"] if tenant else int(settings.ACCESS_TOKEN_SECONDS)
+    own = tenant.settings.get("access_token_seconds") if tenant else None
+    return int(settings.ACCESS_TOKEN_SECONDS if own is None else str(own))
 
 
 def limits_of(subject: TokenSubject, tenant: lookup.TenantContext | None) -> SessionLimits:

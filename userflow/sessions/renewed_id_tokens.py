@@ -1,13 +1,13 @@
 """ID tokens at a refresh (OpenID Connect Core section 12.2)."""
 
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
-
-import jwt
 
 from tenants import lookup
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.issue import id_token
+from userflow.sessions.token_classes import read_unverified
 
 
 def renewed_id_token(access: str, *, tenant: lookup.TenantContext, algorithm: str) -> str:
@@ -15,7 +15,7 @@ def renewed_id_token(access: str, *, tenant: lookup.TenantContext, algorithm: st
 
     It has no nonce and no claims about the user. Those of the session are in the access token, which was just signed here.
     """
-    claims = jwt.decode(access, options={"verify_signature": False})
+    claims: dict[str, Any] = read_unverified(access)[1]
     session = EndUserSession(
         id=UUID(claims["sid"]),
         user_id=UUID(claims["sub"]),

@@ -43,7 +43,7 @@ class IssuerBackend(TokenBackend):
 
     def decode(self, token: object, verify: bool = True) -> dict[str, object]:
         try:
-            header, unverified = _unverified(cast(str, token))
+            header, unverified = read_unverified(cast(str, token))
             # RFC 9068 section 4: with or without the `application/` prefix, in any case.
             if str(header.get("typ")).lower().removeprefix("application/") != HEADER_TYPE:
                 raise ValueError("not an access token")
@@ -72,10 +72,10 @@ class IssuerBackend(TokenBackend):
         return claims
 
 
-def _unverified(token: str) -> tuple[dict[str, object], dict[str, object]]:
-    """Return header and payload of a token, only to choose the key that must then verify it. Raises ValueError.
+def read_unverified(token: str) -> tuple[dict[str, object], dict[str, object]]:
+    """Return header and payload of a token, of which nothing is verified. Raises ValueError.
 
-    PyJWT looks at each character of a token each time it reads one.
+    PyJWT does so too, and looks at each character of the token each time.
     """
     parts = token.split(".")
     header, payload = (orjson.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))) for part in parts[:2])
@@ -142,7 +142,7 @@ def verified_claims(token: str) -> Claims:
         return known
     try:
         claims = cast(Claims, dict(AccessToken(token).payload))  # type: ignore[arg-type]  # simplejwt's stub wants its own Token
-        claims["kid"] = cast(str, _unverified(token)[0]["kid"])
+        claims["kid"] = cast(str, read_unverified(token)[0]["kid"])
     except (TokenError, TokenBackendError) as problem:
         raise InvalidToken from problem
     if not _well_formed(claims):
