@@ -24,6 +24,7 @@ from tenants import databases, provisioning, servers
 from tenants.models import TenantDatabase
 from tests.browsers import browser as browser
 from tests.browsers import chromium as chromium
+from tests.console.browser.place import place as place
 from tests.environment import DATABASE
 from tests.world import PASSWORD, Api, TestTenant, build_tenant, populate, sign_in_admin, undo_after_test
 from userflow.credentials import passwords

@@ -11,8 +11,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.console.browser.conftest import Place
-from tests.console.browser.conftest import place as place
+from tests.console.browser.place import Place
 from tests.console.browser.visitor import PASSWORD, Visitor
 from tests.machine.conftest import ROOT
 from tests.openid.node_client import FOLDER, PACKAGES, install_packages

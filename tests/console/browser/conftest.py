@@ -1,128 +1,13 @@
-"""A platform in its own process that requires a factor of operators, its admin users, and a browser."""
+"""A browser on the shared platform, and its camera."""
 
-import json
-import secrets
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-from urllib.request import Request, urlopen
+from collections.abc import Callable
 
 import pytest
 from selenium import webdriver
 
 from tests.console.browser.pictures import Camera
-from tests.console.browser.visitor import PASSWORD, Visitor
-from tests.machine.conftest import ROOT, Platform, environment, free_port, prepared_home, within
-from tests.mfa.browser.demo import totp
-
-WANTING = {"OPERATORS_REQUIRE_FACTOR": "true", "WEB_WORKERS": "1", "LOG_LEVEL": "WARNING"}
-
-
-CREATE_OPERATORS = """
-from userflow.admins.actions import create_admin_user
-for name in {!r}:
-    create_admin_user(tenant_id=None, username=name, email=f"{{name}}@example.com", password={!r})
-"""
-
-
-class Place:
-    """A running platform and its admin users."""
-
-    def __init__(self, home: Path, running: Platform) -> None:
-        self.home, self.running = home, running
-        self._operators: list[str] = []
-
-    @property
-    def url(self) -> str:
-        """Return the origin for browsers: passkeys are created for this name."""
-        return f"http://localhost:{self.running.port}"
-
-    def manage(self, *words: str, **more: str) -> str:
-        """Run a command of manage.py there; return its output."""
-        done = subprocess.run(
-            [sys.executable, str(ROOT / "manage.py"), *words],
-            env=environment(self.home, PORT=str(self.running.port), **WANTING, **more),
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        return done.stdout
-
-    def new_operator(self, name: str = "") -> str:
-        """Return an operator with the password PASSWORD. Those without a name of their own are created many at a time."""
-        if not (name or self._operators):
-            self._operators = [f"op-{secrets.token_hex(4)}" for _ in range(6)]
-            self.manage("shell", "--no-imports", "-c", CREATE_OPERATORS.format(self._operators, PASSWORD))
-        if not name:
-            return self._operators.pop()
-        self.manage("shell", "--no-imports", "-c", CREATE_OPERATORS.format([name], PASSWORD))
-        return name
-
-    def new_tenant(self, name: str, *, slug: str = "") -> dict[str, Any]:
-        """Create a tenant with an admin, whose password is PASSWORD; return the output of `create_tenant --json`."""
-        mark = secrets.token_hex(4)
-        words = ["create_tenant", name, "--slug", slug or f"t-{mark}", "--admin-username", f"admin-{mark}"]
-        said = self.manage(
-            *words, "--admin-email", f"admin-{mark}@example.com", "--json", TENANT_ADMIN_PASSWORD=PASSWORD
-        )
-        return dict(json.loads(said))
-
-    def new_tenant_staff(self, tenant: dict[str, Any], *, role: str) -> str:
-        """Create an admin user of the tenant with this role and the password PASSWORD; return the username."""
-        name = f"{role}-{secrets.token_hex(4)}"
-        admin = {"username": tenant["admin"]["username"], "password": PASSWORD}
-        token = self.call("POST", "/uflow/admin/auth/login", admin)["access_token"]
-        body = {"username": name, "email": f"{name}@example.com", "password": PASSWORD, "roles": [role]}
-        body |= {"first_name": "Cleo", "last_name": "Checker"}
-        self.call("POST", "/uflow/admin/users", {**body, "tenant_id": tenant["tenant_id"]}, token=token)
-        return name
-
-    def call(self, method: str, path: str, body: Any = None, *, token: str = "") -> Any:
-        """Call the API; return the response."""
-        sent = json.dumps(body).encode() if body is not None else None
-        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
-        request = Request(self.url + path, data=sent, headers=headers, method=method)
-        with urlopen(request, timeout=30) as response:
-            return json.load(response)
-
-    def add_rows(self, tenant: dict[str, Any]) -> dict[str, Any]:
-        """Fill a tenant: users, one of them with an authenticator app, and a service with a key."""
-        named = {"tenant_id": tenant["tenant_id"], "client_id": tenant["client_id"]}
-        admin = {"username": tenant["admin"]["username"], "password": PASSWORD}
-        token = self.call("POST", "/uflow/admin/auth/login", admin)["access_token"]
-        for who in ("Vera Visitor", "Gil Gardener", "Mara Miller", "Olu Okafor"):
-            body = {"email": address_of(who), "password": PASSWORD, "name": who, **named}
-            self.call("POST", "/uflow/user/clients/register", body)
-        vera = {"email": address_of("Vera Visitor")}
-        own = self.call(
-            "POST", "/uflow/auth/enduser/login", {**vera, "password": PASSWORD, "client_id": named["client_id"]}
-        )
-        setup = self.call("POST", "/webauthn/totp/beginSetup", {**vera, **named}, token=own["access_token"])
-        code = {"secret": setup["secret"], "code": totp(setup["secret"], time.time())}
-        self.call("POST", "/webauthn/totp/confirmSetup", {**vera, **named, **code}, token=own["access_token"])
-        service = {"name": "Card payments", "type": "payment", "base_url": "https://pay.example.com"}
-        made = self.call("POST", "/exsvc/api/v1/services", service, token=token)
-        key = {"name": "Live key", "type": "api_key", "secret": "sk-0815"}
-        self.call("POST", f"/exsvc/api/v1/services/{made['id']}/credentials", key, token=token)
-        return tenant
-
-
-def address_of(name: str) -> str:
-    """Return the address of a user of the tenant."""
-    return f"{name.split()[0].lower()}@example.com"
-
-
-@pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Start a platform as bin/serve does, with its own state folder."""
-    with prepared_home() as home, (tmp_path_factory.mktemp("console") / "log").open("w") as log:
-        running = Platform(home, free_port(), log, **WANTING)
-        assert within(150, running.is_up)
-        yield Place(home, running)
-        running.end()
+from tests.console.browser.place import Place
+from tests.console.browser.visitor import Visitor
 
 
 @pytest.fixture

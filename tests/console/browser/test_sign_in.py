@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from tests.browsers import wait_on
-from tests.console.browser.conftest import Place
+from tests.console.browser.place import Place
 from tests.console.browser.visitor import PASSWORD, Visitor
 from tests.mfa.browser.demo import totp
 from tests.mfa.people import a_step_lasts

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests.console.browser.conftest import Place, address_of
 from tests.console.browser.pictures import DARK, LAPTOP, LIGHT, PHONE, Camera
+from tests.console.browser.place import Place, address_of
 from tests.console.browser.visitor import Visitor
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]

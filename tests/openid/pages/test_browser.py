@@ -12,8 +12,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.console.browser.conftest import Place
-from tests.console.browser.conftest import place as place
+from tests.console.browser.place import Place
 from tests.console.browser.visitor import FAULTS, PASSWORD, Visitor
 from tests.mfa.browser.demo import totp
 from tests.openid.node_client import PACKAGES, install_packages

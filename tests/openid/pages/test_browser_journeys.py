@@ -19,8 +19,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.console.browser.conftest import Place
-from tests.console.browser.conftest import place as place
+from tests.console.browser.place import Place
 from tests.console.browser.visitor import FAULTS, PASSWORD
 from tests.machine.conftest import within
 from tests.mfa.browser.demo import totp

@@ -6,8 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from tests.console.browser.conftest import Place
-from tests.console.browser.conftest import place as place
+from tests.console.browser.place import Place
 from tests.console.browser.visitor import PASSWORD
 from tests.openid.pages.test_browser import Person, register
 from tests.openid.pages.test_browser import person as person

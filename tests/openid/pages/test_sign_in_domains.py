@@ -13,8 +13,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.common.virtual_authenticator import Protocol, Transport, VirtualAuthenticatorOptions
 
 from tests.browsers import start_chromium
-from tests.console.browser.conftest import Place
-from tests.console.browser.conftest import place as place
+from tests.console.browser.place import Place
 from tests.console.browser.visitor import PASSWORD, Visitor
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
