@@ -213,6 +213,8 @@ def _end_older_sessions_and_tickets(
         tickets.end_tickets(realm, user.pk, keep=used)
     elif change in ("removed", "reset", "replaced"):
         end_enrollment(realm, user)
+    elif change == "regenerated":
+        tickets.forget_devices(realm, user.pk)
 
 
 def methods_of(user: Account) -> list[str]:

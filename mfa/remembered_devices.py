@@ -126,7 +126,7 @@ def _is_unused(kept: EndUserTicket, user: EndUser) -> bool:
     if kept.used_at is None:
         return True
     if now() - kept.used_at > RACE:
-        forgotten = tickets.end_tickets(END_USERS, user.pk, purposes=[REMEMBERED])
+        forgotten = tickets.forget_devices(END_USERS, user.pk)
         details = {"forgotten": forgotten}
         END_USERS.record("device.reused", target=("user", user.pk), outcome="refused", details=details)
     return False

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from email.headerregistry import Address
 from email.utils import parseaddr
 from uuid import UUID
+from zlib import crc32
 
 import structlog
 from django.conf import settings
@@ -22,6 +23,7 @@ from django.utils import translation
 from django.utils.translation import gettext_lazy as _
 
 from identity_platform.api import ratelimit
+from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import Origin, current_origin, set_origin
 from identity_platform.crypto import hash_token
@@ -48,17 +50,22 @@ BUTTONS = {
 }
 MOST_WAITING = 1000
 SENDERS = 2
-_senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="mail")
+# One thread each: the mails to one address are sent in their order, so that the last code that arrives is the valid one.
+_senders = [ThreadPoolExecutor(1, thread_name_prefix="mail") for _ in range(SENDERS)]
 _room = threading.BoundedSemaphore(MOST_WAITING)
 _pending: set[Future[None]] = set()
 
 
-def later(work: Callable[[], None]) -> None:
-    """Run `work` after the response, with this request's origin and no tenant entered. Raises MailBusy (503)."""
+def later(work: Callable[[], None], *, to: str) -> None:
+    """Run `work`, which sends a mail to the address `to`, after the response, with its origin and no tenant entered.
+
+    Work for one address runs in its order. Raises MailBusy (503).
+    """
     if not _room.acquire(blocking=False):
         raise MailBusy
     # An own context: the request's context (tenant, routes) ends with the request.
-    future = _senders.submit(contextvars.Context().run, _run, current_origin(), work)
+    sender = _senders[crc32(email_key(to).encode()) % SENDERS]
+    future = sender.submit(contextvars.Context().run, _run, current_origin(), work)
     _pending.add(future)
     future.add_done_callback(_pending.discard)
 
@@ -84,13 +91,14 @@ def settle(seconds: float = 10.0) -> bool:
     return True
 
 
-def limit(group: str, key: str, text: str, *, limits: str = "") -> None:
-    """Count a mail that a caller causes, against settings.LIMITS[`limits` or `group`].
+def limit(group: str, key: str, text: str, *, limits: str = "", counts: bool = True) -> None:
+    """Count a mail that a caller causes, against settings.LIMITS[`limits` or `group`], or only check whether it may be sent.
 
     Raises TooManyFromAddress (429): callers could otherwise send any number of mails to addresses of other people.
     """
     most, seconds = settings.LIMITS[limits or group]
-    usage = ratelimit.count(group=group, key=key, limit=most, period=seconds)
+    ask = ratelimit.count if counts else ratelimit.peek
+    usage = ask(group=group, key=key, limit=most, period=seconds)
     if usage.limited:
         raise TooManyFromAddress(f"{text} Retry after the time in `Retry-After`.", retry_after=usage.retry_after)
 
@@ -202,7 +210,7 @@ def tell(
 
     def hand_over() -> None:
         try:
-            later(work)
+            later(work, to=to)
         except MailBusy:
             log.warning("mail_not_sent", template=template, kind="MailBusy")
 

@@ -6,8 +6,8 @@ from identity_platform.api.errors import NotAllowed
 from mfa.errors import AccountDeletionOff
 from tenants import lookup
 from userflow.accounts.principals import END_USER, Principal
-from userflow.endusers.actions import erase_end_user
-from userflow.sessions.assurance import Action
+from userflow.endusers.actions import erase_end_user, reject_last_active
+from userflow.sessions.assurance import Action, require_assurance
 from userflow.signin.proofs import prove_own_change
 
 
@@ -21,5 +21,7 @@ def close_account(*, principal: Principal, proof: Mapping[str, object], user_age
         raise NotAllowed("Only an end user can delete their own account.")
     if lookup.find(principal.tenant_id).effective["account_deletion"] != "on":
         raise AccountDeletionOff
+    require_assurance(Action.CLOSE_ACCOUNT, principal)
+    reject_last_active(tenant_id=principal.tenant_id, user_id=principal.id)
     prove_own_change(Action.CLOSE_ACCOUNT, principal=principal, proof=proof, user_agent=user_agent)
     return erase_end_user(tenant_id=principal.tenant_id, user_id=principal.id, by=principal)

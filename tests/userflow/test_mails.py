@@ -1,8 +1,10 @@
 """Mails to end users: their language, the tenant's branding, text and HTML."""
 
 import re
+import time
 from collections.abc import Callable
 from email import message_from_bytes, policy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -44,6 +46,19 @@ def forgot(tenant: TestTenant, email: str, **headers: str) -> Any:
     body = {"email": email, "tenant_id": str(tenant.id)}
     assert Api().post("/uflow/auth/enduser/password/forgot", body, headers=headers).status_code == 200
     return reset_mail(email)
+
+
+def test_mails_to_one_address_are_sent_in_their_order() -> None:
+    sent: list[int] = []
+
+    def send(number: int) -> None:
+        time.sleep(0.004 if number % 3 == 0 else 0)
+        sent.append(number)
+
+    for number in range(60):
+        mail.later(partial(send, number), to="someone@example.com" if number % 2 else "Someone@Example.com")
+    assert mail.settle()
+    assert sent == list(range(60))
 
 
 def reset_mail(email: str) -> Any:

@@ -149,6 +149,9 @@ def update_admin_user(
     own = by.is_admin and by.id == user_id
     proven = own and changes.get("email", by.user["email"]) != by.user["email"]
     if proven:
+        require_assurance(Action.CHANGE_OWN_EMAIL, by)
+        if email_key(changes["email"]) != email_key(by.user["email"]):
+            admin_proofs.limit_changes(by.id, counts=False)
         prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof, user_agent=user_agent)
     roles = changes.pop("roles", None)
     with transaction.atomic():
@@ -201,7 +204,7 @@ def _change_address(user: AdminUser, changes: dict[str, Any], *, keep: UUID | No
     """
     wanted = changes["email"]
     reject_reserved_address(email_key(wanted))
-    admin_proofs.limit_changes(user)
+    admin_proofs.limit_changes(user.pk)
     pending = bool(user.mfa_methods)
     undo.offer_undo(ADMINS, user, lookup.find(user.tenant_id) if user.tenant_id else None, pending=pending)
     admin_proofs.start_admin_proof(user, wanted, keep=keep)

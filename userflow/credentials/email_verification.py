@@ -94,14 +94,14 @@ def give_up_changes(user_ids: Collection[UUID]) -> None:
     EmailProof.objects.filter(user_id__in=user_ids).exclude(email_key=F("user__email_key")).delete()
 
 
-def limit_changes(user_id: object) -> None:
+def limit_changes(user_id: object, *, counts: bool = True) -> None:
     """Raise TooManyFromAddress (429) when the user requests too many mails to new addresses, which may belong to others.
 
-    Call it inside the tenant.
+    Call it inside the tenant; without `counts` before a proof is used up for the change.
     """
     # By tenant too: an import may create a user of another tenant with the same id.
     key = f"{current_tenant().tenant_id} {user_id}"
-    mail.limit("email_change", key, "Too many changes of this address.", limits="email_resend")
+    mail.limit("email_change", key, "Too many changes of this address.", limits="email_resend", counts=counts)
 
 
 def tell_of_ended_use(user: EndUser) -> None:

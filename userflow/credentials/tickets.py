@@ -101,6 +101,17 @@ def count_wrong_code(realm: Realm, ticket: Ticket) -> None:
         raise NotSignedInByTicket
 
 
+def forget_devices(realm: Realm, user_id: UUID) -> int:
+    """Forget the browsers in which the user skips the second step; return how many there were.
+
+    A browser is remembered for what was verified in it. It is forgotten when that goes, or may have been in foreign hands: a
+    factor is removed, replaced or reset, backup codes are replaced, other sessions end by request, a cookie was copied. A new
+    password and the end of all sessions end every ticket, a new address those `OF_ADDRESS`. A further factor takes nothing
+    away: sessions stay then, and so do these browsers.
+    """
+    return end_tickets(realm, user_id, purposes=[REMEMBERED])
+
+
 def consume_ticket(realm: Realm, ticket: Ticket) -> None:
     """Use the ticket up. Of two callers at once one wins, the other gets NotSignedInByTicket (401)."""
     valid = realm.tickets._default_manager.filter(digest=ticket.digest, used_at=None, expires_at__gt=now())

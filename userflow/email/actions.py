@@ -195,7 +195,7 @@ def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
             # No mail for an unknown or unavailable tenant, and the same response.
             return
 
-    mail.later(work)
+    mail.later(work, to=key)
 
 
 def _send_again(key: str, tenant: lookup.TenantContext) -> None:

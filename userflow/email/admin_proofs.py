@@ -44,9 +44,14 @@ def start_admin_proof(user: AdminUser, email: str, *, keep: UUID | None = None) 
     mail.tell("admin_email_proof", to=email, facts=facts, after=ADMINS.alias, tenant_id=user.tenant_id)
 
 
-def limit_changes(user: AdminUser) -> None:
-    """Raise TooManyFromAddress (429) if the address of a user changes too often: each change sends a mail to a new address."""
-    mail.limit("admin_email_change", str(user.pk), "Too many changes of this address.", limits="email_resend")
+def limit_changes(user_id: UUID, *, counts: bool = True) -> None:
+    """Raise TooManyFromAddress (429) if the address of a user changes too often: each change sends a mail to a new address.
+
+    Call it without `counts` before a proof is used up for the change.
+    """
+    mail.limit(
+        "admin_email_change", str(user_id), "Too many changes of this address.", limits="email_resend", counts=counts
+    )
 
 
 def verify_admin_email(*, token: str) -> AdminUser:

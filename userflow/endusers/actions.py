@@ -194,7 +194,7 @@ def update_end_user(
     proven = own and changes.get("email", by.user["email"]) != by.user["email"]
     if proven:
         require_assurance(Action.CHANGE_OWN_EMAIL, by)
-        _reject_taken(tenant_id, user_id, changes["email"])
+        _reject_in_vain(tenant_id, user_id, changes["email"])
         prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof, user_agent=user_agent)
     with in_tenant(tenant_id, editing_users(by)) as tenant, unique_or(EmailTaken), tenant_atomic():
         user = _locked(user_id)
@@ -211,8 +211,8 @@ def update_end_user(
     return user
 
 
-def _reject_taken(tenant_id: UUID, user_id: UUID, email: str) -> None:
-    """Raise EmailTaken before a proof is used up for an address that another user has; the change itself decides races.
+def _reject_in_vain(tenant_id: UUID, user_id: UUID, email: str) -> None:
+    """Raise EmailTaken or TooManyFromAddress before a proof is used up for a change that fails; the change decides races.
 
     Limited like registrations, which tell the same.
     """
@@ -220,8 +220,11 @@ def _reject_taken(tenant_id: UUID, user_id: UUID, email: str) -> None:
     with in_tenant(tenant_id, Purpose.WRITE) as tenant:
         user = first_or(EndUser.objects.filter(pk=user_id), UnknownUser)
         key = email_key(email)
-        if key != user.email_key and _is_held(key, user, pending=_must_wait(user, tenant)):
+        if key == user.email_key:
+            return
+        if _is_held(key, user, pending=_must_wait(user, tenant)):
             raise EmailTaken
+        proofs.limit_changes(user.pk, counts=False)
 
 
 def _locked(user_id: UUID) -> EndUser:
@@ -305,6 +308,13 @@ def set_end_user_active(*, tenant_id: UUID, user_id: UUID, active: bool, by: Pri
         record_for_tenant(event, target=("end_user", user.pk))
         publish(event, person(user))
     return user
+
+
+def reject_last_active(*, tenant_id: UUID, user_id: UUID) -> None:
+    """Raise LastActiveUser before a proof is used up for an erasure that fails; the erasure itself decides races."""
+    with in_tenant(tenant_id):
+        if not EndUser.objects.filter(active=True).exclude(pk=user_id).exists():
+            raise LastActiveUser
 
 
 def erase_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal) -> dict[str, int]:

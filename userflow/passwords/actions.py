@@ -110,7 +110,7 @@ def ask_for_admin_reset(*, email: str) -> None:
         for user in _admins_at(key):
             _quietly(partial(_send_admin_link, user))
 
-    mail.later(lambda: _quietly(work))
+    mail.later(lambda: _quietly(work), to=key)
 
 
 def _admins_at(key: str) -> list[AdminUser]:
@@ -155,7 +155,7 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
             if user is not None:
                 _send_link(END_USERS, user, tenant)
 
-    mail.later(lambda: _quietly(work))
+    mail.later(lambda: _quietly(work), to=key)
 
 
 def _quietly(work: Callable[[], None]) -> None:

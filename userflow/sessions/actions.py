@@ -98,7 +98,7 @@ def end_others(*, principal: Principal) -> int:
     with _entered(realm, principal.tenant_id, Purpose.WRITE), realm.atomic():
         ended = end_sessions(realm, user_id=principal.id, keep=principal.session_id, reason="ended_by_request")
         if realm is END_USERS:
-            tickets.end_tickets(realm, principal.id, purposes=[tickets.REMEMBERED])
+            tickets.forget_devices(realm, principal.id)
         realm.record(
             "session.ended",
             target=("user", principal.id),
@@ -147,7 +147,7 @@ def _end(realm: Realm, session: Session, tenant_id: UUID | None, *, own: bool) -
         end_sessions(realm, user_id=session.user.pk, session_id=session.pk, reason="ended_by_request")
         if realm is END_USERS and not own:
             # An admin ends what may be in foreign hands: no browser goes on without the second step.
-            tickets.end_tickets(realm, session.user.pk, purposes=[tickets.REMEMBERED])
+            tickets.forget_devices(realm, session.user.pk)
         realm.record(
             "session.ended",
             target=("session", session.pk),

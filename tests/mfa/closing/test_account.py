@@ -60,6 +60,16 @@ def test_delete_account_erases_the_user(open_tenant: TestTenant) -> None:
         assert (event.actor_kind, event.actor_id) == ("end_user", str(person.id))
 
 
+def test_last_user_who_stays_keeps_the_proof(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    allow(tenant)
+    api = Api(token=tenant.sign_in(tenant.register())["access_token"])
+    token = api.post("/authmgr/step-up", {"password": PASSWORD}).json()["proof_token"]
+    assert api.post(PATH, {"proof_token": token}).status_code == 400
+    tenant.register()
+    assert api.post(PATH, {"proof_token": token}).status_code == 200
+
+
 def test_delete_account_is_off_by_default(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     tenant.register()

@@ -284,6 +284,15 @@ def test_disabling_totp_that_is_not_enrolled_consumes_no_proof(tenant: TestTenan
     assert change_address(user, user.api, proof_token=token).status_code == 200
 
 
+def test_change_over_the_limit_consumes_no_proof(tenant: TestTenant, realm: Realm, settings: Any) -> None:
+    settings.LIMITS = {**settings.LIMITS, "email_resend": (1, 3600)}
+    user = member(realm, tenant)
+    assert change_address(user, user.api, current_password=PASSWORD).status_code == 200
+    token = user.step_up(password=PASSWORD).json()["proof_token"]
+    assert change_address(user, user.api, proof_token=token).status_code == 429
+    assert change_password(user, user.api, proof_token=token).status_code == 200
+
+
 def test_session_below_the_policy_steps_up(new_tenant: Callable[[], TestTenant], realm: Realm) -> None:
     tenant = new_tenant()
     user = member(realm, tenant).enrol()

@@ -15,7 +15,7 @@ from tenants.context import in_tenant
 from tests.mfa.people import TestUser, new_user
 from tests.openid.pages.visitor import Visitor, begin
 from tests.userflow.mailbox import mails_to
-from tests.world import PASSWORD, TestTenant
+from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.session_models import EndUserSession, EndUserTicket
 from userflow.credentials.tickets import REMEMBERED
 from userflow.sessions.browser import browser_principal
@@ -214,6 +214,12 @@ def remove_factor(person: TestUser, visitor: Visitor) -> None:
     assert visitor.at == "account/security"
 
 
+def replace_backup_codes(person: TestUser, visitor: Visitor) -> None:
+    visitor.opens("account/security")
+    visitor.sends("account/backup-codes")
+    assert len(re.findall(r"[0-9A-Z]{4}(?:-[0-9A-Z]{4}){3}", visitor.words)) == 10, visitor.words
+
+
 def sign_out_everywhere_else(person: TestUser, visitor: Visitor) -> None:
     visitor.opens("account/devices")
     visitor.sends(others="1")
@@ -276,6 +282,7 @@ def forget(person: TestUser, visitor: Visitor) -> None:
 ENDS = (
     change_password,
     remove_factor,
+    replace_backup_codes,
     sign_out_everywhere_else,
     sign_out_everywhere,
     reset_factors,
@@ -296,6 +303,13 @@ def test_device_ends(person: TestUser, end: Callable[[TestUser, Visitor], None])
     with in_tenant(person.tenant.id):
         left = EndUserTicket.objects.filter(user_id=person.id, purpose=REMEMBERED, expires_at__gt=now())
         assert not left.exists()
+
+
+def test_further_factor_forgets_no_device(person: TestUser) -> None:
+    visitor = remembered(person)
+    login = {**person.name, "mfa_token": person.sign_in().json()["mfa_token"], "backup_code": person.backup_codes.pop()}
+    person.enrol_phone(token=Api().post("/webauthn/totp/verifyLogin", login).json()["access_token"])
+    assert enters_password(visitor, person.email) == "account"
 
 
 def test_expired_device_skips_nothing(person: TestUser) -> None:
