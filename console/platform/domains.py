@@ -8,12 +8,14 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Staff, needs, staff_at
+from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, RowView
 from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import reading_purpose
 from console.platform.forms import DisablePasskeysForm, DomainForm
+from mfa.webauthn.relying_party import passkeys_of_domain
+from tenants import lookup
 from userflow.domains import actions
 from userflow.domains.actions import LOST, PENDING, TAKEN, VERIFIED, Domain
 from userflow.domains.models import TenantDomain
@@ -158,7 +160,13 @@ class StopSignIn(DomainConfirmView):
 
 class DeleteDomain(DeleteView[TenantDomain], DomainConfirmView):
     title = _("Delete %(name)s")
-    text = _("Another tenant can verify the domain from now on. Of a sign-in domain, the passkeys stop working.")
+    text = _(
+        "Another tenant can verify the domain from now on. Links in mails that lead there stop working. %(passkeys)s"
+    )
     submit = _("Delete")
     call = staticmethod(actions.delete_domain)
     done = _("The domain is deleted.")
+
+    def names(self) -> Context:
+        is_in_use = lookup.find(self.tenant.pk).sign_in_domain == self.row.domain
+        return {**super().names(), "passkeys": passkeys_of_domain(self.tenant.pk) if is_in_use else ""}

@@ -102,6 +102,16 @@ def reject_domain_change(
         _leave(tenant_id, old, new, field=None if disable_passkeys else "sign_in")
 
 
+def passkeys_of_domain(tenant_id: UUID) -> str:
+    """Return a text that counts the passkeys that could not be used without the sign-in domain, or an empty string."""
+    tenant = lookup.find(tenant_id)
+    old, new = (effective(tenant.settings, domain=domain)["webauthn_rp_id"] for domain in (tenant.sign_in_domain, None))
+    if old == new:
+        return ""
+    with in_tenant(tenant_id, Purpose.INSPECT):
+        return _what_is_left(old, new)
+
+
 def _leave(tenant_id: UUID, old: str | None, new: str | None, *, field: str | None) -> None:
     """Note the present id in passkeys that lack it, before the id changes.
 
@@ -116,7 +126,7 @@ def _leave(tenant_id: UUID, old: str | None, new: str | None, *, field: str | No
 
 def _what_is_left(old: str | None, new: str | None) -> str:
     """Return a text that counts the passkeys of the old id and their users, or an empty string if there are none."""
-    left = EndUserPasskey.objects.filter(rp_id=old)
+    left = EndUserPasskey.objects.filter(EndUserPasskey.usable_with(old))
     passkeys, users = left.count(), EndUser.objects.filter(pk__in=left.values("user_id"))
     if not passkeys:
         return ""

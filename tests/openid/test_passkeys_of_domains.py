@@ -195,6 +195,15 @@ def test_last_usable_factor_stays(home: TestTenant, name_server: DnsServer) -> N
     assert gone.status_code == 200, gone.content
 
 
+def test_console_counts_passkeys_before_a_deletion(home: TestTenant, name_server: DnsServer) -> None:
+    row = sign_in_domain(home, name_server)
+    with_passkey_at(home, row["domain"])
+    admin = new_tenant_admin(home, "domains:write", "domains:read").sign_in()
+    page = f"/admin/platform/domains/{row['id']}/delete/"
+    assert "cannot be used until it is the RP ID again: 1, of users: 1." in admin.get(page).text
+    assert send(admin, home, page).status_code == 302
+
+
 def test_console_asks_before_passkeys_are_disabled(home: TestTenant, name_server: DnsServer) -> None:
     user_with_passkey(home)
     row = verified_domain(home, name_server)
