@@ -107,6 +107,9 @@ def confirm_sms_setup(
         digest = codes.number_digest(number.e164, data_key=END_USERS.data_key())
         budget = _budget_of(proof)
         row = _check_code(user, ENROLLMENT, digest, code, budget=budget)
+        if factors.SMS in user.mfa_methods and Phone.objects.filter(number_digest=digest).exclude(user=user).exists():
+            # Before the proof, which may use up a one-time code.
+            raise PhoneTaken
         verified = factors.prove_replacement(realm=END_USERS, user=user, proof=proof, caller=caller)
         # The unique index on the digest of the number, also when two users confirm it at once.
         with unique_or(PhoneTaken), tenant_atomic():

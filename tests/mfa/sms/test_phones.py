@@ -220,6 +220,18 @@ def test_phone_belongs_to_one_user_of_tenant(tenant: TestTenant, other_tenant: T
     assert done.status_code == 200
 
 
+def test_replacing_by_a_taken_number_consumes_no_proof(tenant: TestTenant, ann: TestUser) -> None:
+    ben = new_user(tenant).enrol_totp()
+    login = {**ben.name, "mfa_token": ben.sign_in().json()["mfa_token"], "backup_code": ben.backup_codes.pop()}
+    token = Api().post("/webauthn/totp/verifyLogin", login).json()["access_token"]
+    ben.enrol_phone(token=token)
+    body = {**ben.named_with_client, "phone_number": ann.phone}
+    assert ben.api.post("/webauthn/sms/beginSetup", body, token=token).status_code == 200
+    body |= {"code": code_to(ann.phone), "backup_code": ben.backup_codes[-1]}
+    assert says(ben.api.post("/webauthn/sms/confirmSetup", body, token=token))[2] == "Phone number already registered"
+    ben.raised(token)
+
+
 def test_unknown_user_and_user_without_phone_look_alike(tenant: TestTenant) -> None:
     ben = new_user(tenant)
     missing = {**ben.named_with_client, "email": f"unknown-{secrets.token_hex(4)}@example.com"}
