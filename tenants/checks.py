@@ -47,6 +47,20 @@ def no_relation_crosses(**_: object) -> list[CheckMessage]:
     ]
 
 
+@register(Tags.security, deploy=True)
+def hosts_are_listed(**_: object) -> list[CheckMessage]:
+    """Reject wildcards in ALLOWED_HOSTS: the console and the API would be on every host that is no tenant's domain."""
+    wild = [host for host in settings.ALLOWED_HOSTS if host.startswith((".", "*"))]
+    if not wild:
+        return []
+    message = (
+        f"ALLOWED_HOSTS has wildcards ({', '.join(wild)}): the console and the API would also be on domains that tenants have "
+        "given up or not verified yet."
+    )
+    hint = "List the platform's host names one by one. Sign-in domains of tenants are accepted without being listed."
+    return [Error(message, hint=hint, id="tenants.E005")]
+
+
 @register(Tags.database)
 def budget_fits(*, databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:
     """Check that the connections of all hosts fit into each database server's max_connections.

@@ -61,6 +61,15 @@ class TenantConnectionsExhausted(errors.Unavailable):
     message = "All database connections are in use. Try again in a moment."
 
 
+class TooManyUnknownHosts(errors.Unavailable):
+    """503: this second has no look-up of unknown hosts left (`tenants.hosts`). This one may be a tenant's domain."""
+
+    message = "Too many unknown hosts were requested. Try again in a moment."
+
+    def __init__(self) -> None:
+        super().__init__(retry_after=1)
+
+
 class DataKeyLocked(errors.Unavailable):
     """503: this process cannot decrypt the data key of the tenant or of the platform."""
 

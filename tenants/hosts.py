@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
+from identity_platform.api.handlers import plain_response
 from identity_platform.api.middleware import PROBES
 from tenants import lookup
-from tenants.errors import UnknownTenant
+from tenants.errors import TooManyUnknownHosts, UnknownTenant
 from tenants.lookup import TenantContext
 
 _DOMAIN: Final = re.compile(r"(?=.{4,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]")
@@ -27,17 +28,21 @@ MOST_HOSTS: Final = 10_000
 
 
 class Budget:
-    """Bounds what requests with invented hosts cost: each host is looked up once in a while, and few of them each second."""
+    """Bounds what requests with invented hosts cost: each host is looked up once in a while, and `most` of them each second."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_UNKNOWN_PER_SECOND, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = most, clock
         self._lock = threading.Lock()
         self._unknown: OrderedDict[str, float] = OrderedDict()
         self._known: OrderedDict[str, None] = OrderedDict()
         self._second, self._looked_up = 0, 0
 
     def allows(self, domain: str) -> bool:
-        """Return whether the domain may be looked up now."""
-        moment = time.monotonic()
+        """Return whether to look the domain up; if not, it was unknown a moment ago.
+
+        Raises TooManyUnknownHosts in a second that has no look-up left: the domain may be a tenant's.
+        """
+        moment = self._clock()
         with self._lock:
             if domain in self._known:
                 return True
@@ -45,8 +50,10 @@ class Budget:
                 return False
             if int(moment) != self._second:
                 self._second, self._looked_up = int(moment), 0
+            if self._looked_up >= self._most:
+                raise TooManyUnknownHosts
             self._looked_up += 1
-            return self._looked_up <= MOST_UNKNOWN_PER_SECOND
+            return True
 
     def note(self, domain: str, *, found: bool) -> None:
         """Remember the result of a look-up. The tenant itself is read for every request."""
@@ -56,7 +63,7 @@ class Budget:
             if found:
                 self._known[domain] = None
             else:
-                self._unknown[domain] = time.monotonic()
+                self._unknown[domain] = self._clock()
             hosts.move_to_end(domain)
             if len(hosts) > MOST_HOSTS:
                 hosts.popitem(last=False)
@@ -75,7 +82,10 @@ check_budget = Budget()
 
 
 def find_host(domain: str, budget: Budget = budget) -> TenantContext | None:
-    """Return the tenant whose sign-in domain this is, or was while the tenant still has the domain; else None."""
+    """Return the tenant whose sign-in domain this is, or was while the tenant still has the domain; else None.
+
+    Raises TooManyUnknownHosts: it may be one all the same.
+    """
     if _DOMAIN.fullmatch(domain) is None or not budget.allows(domain):
         return None
     try:
@@ -105,14 +115,19 @@ class TenantHosts:
     ALLOWED_HOSTS lists the platform's hosts. Those cost no look-up; all others are sign-in domains or rejected.
     """
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse], budget: Budget = budget) -> None:
         self.get_response = get_response
+        self._budget = budget
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         host = _HOST.fullmatch(request.META.get("HTTP_HOST", ""))
         domain = host[1].lower().removesuffix(".") if host else ""
+        request.is_platform_host = _is_platforms(domain)  # type: ignore[attr-defined]  # read by SecurityMiddleware
         if domain and request.path not in PROBES and not _is_platforms(domain):
-            tenant = find_host(domain)
+            try:
+                tenant = find_host(domain, self._budget)
+            except TooManyUnknownHosts as error:
+                return plain_response(request.path, error)
             if tenant is not None:
                 request.tenant_at_host = tenant  # type: ignore[attr-defined]  # read by `tenant_at_host`
                 request.sign_in_domain = domain  # type: ignore[attr-defined]  # read by SecurityMiddleware
@@ -121,7 +136,12 @@ class TenantHosts:
 
 
 def _is_platforms(domain: str) -> bool:
-    return domain in settings.ALLOWED_HOSTS or domain == _hostname(settings.BASE_URL)
+    return domain in _lower_case(tuple(settings.ALLOWED_HOSTS)) or domain == _hostname(settings.BASE_URL)
+
+
+@lru_cache(maxsize=8)
+def _lower_case(hosts: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(host.lower() for host in hosts)
 
 
 @lru_cache(maxsize=8)

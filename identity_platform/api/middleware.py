@@ -112,8 +112,8 @@ class SecurityMiddleware(security.SecurityMiddleware):
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self._rejection(request) or self._next(request)
-        if hasattr(request, "sign_in_domain") and self.sts_seconds and request.is_secure():
-            # What the tenant has on other subdomains is not the platform's to decide.
+        if not getattr(request, "is_platform_host", True) and self.sts_seconds and request.is_secure():
+            # What a tenant has on other subdomains is not the platform's to decide. An unknown host may be about to become one.
             response.headers.setdefault("Strict-Transport-Security", f"max-age={self.sts_seconds}")
         if request.path.startswith(CONSOLE):
             # With no-referrer browsers send forms with `Origin: null`, which the CSRF check rejects.
