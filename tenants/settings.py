@@ -78,12 +78,10 @@ def _hosted(variable: str, page: str) -> Default:
 
 def _origins(own: Mapping[str, object], _name: str, place: Place) -> list[str]:
     rp_id = own.get("webauthn_rp_id")
-    # The hosted pages are on the sign-in domain, so it can use the passkeys in any case.
-    hosted = [origin_of(place.domain)] if place.domain else []
     # The platform's origins cannot use a tenant's own RP ID.
     if rp_id and rp_id != platform.WEBAUTHN_RP_ID:
-        return list(dict.fromkeys([f"https://{rp_id}", *hosted]))
-    return hosted or list(platform.WEBAUTHN_ORIGINS)
+        return [f"https://{rp_id}"]
+    return [] if place.domain else list(platform.WEBAUTHN_ORIGINS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +224,8 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         ),
         _("Passkeys: origins"),
         _(
-            "Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…. Operators only."
+            "Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…; the sign-in domain "
+            "can in any case. Operators only."
         ),
         operators_only=True,
     ),
@@ -281,7 +280,11 @@ def effective(
         name: setting.default.of(own, tenant_name, place) if own.get(name) is None else own[name]
         for name, setting in SETTINGS.items()
     }
-    return cast(EffectiveSettings, found)
+    values = cast(EffectiveSettings, found)
+    if domain:
+        # The hosted pages are there: a list without it would let users enroll passkeys nowhere.
+        values["webauthn_origins"] = list(dict.fromkeys([*values["webauthn_origins"], origin_of(domain)]))
+    return values
 
 
 def merged(
