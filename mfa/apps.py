@@ -12,12 +12,13 @@ class MfaConfig(AppConfig):
         from mfa.factors import remove_unverified_factors
         from mfa.remembered_devices import forget_devices_of_tenant
         from mfa.stepup.actions import check_factor_proof
-        from mfa.webauthn.relying_party import reject_domain_change, reject_rp_id_change
+        from mfa.webauthn.relying_party import keep_rp_id_of_domain, reject_domain_change, reject_rp_id_change
         from tenants.signals import sign_in_domain_changing, tenant_settings_changing
-        from userflow.signals import address_taken_over, factor_proof
+        from userflow.signals import address_taken_over, factor_proof, sign_in_domain_lost
 
         tenant_settings_changing.connect(reject_rp_id_change)
         tenant_settings_changing.connect(forget_devices_of_tenant)
         sign_in_domain_changing.connect(reject_domain_change)
+        sign_in_domain_lost.connect(keep_rp_id_of_domain)
         factor_proof.connect(check_factor_proof)
         address_taken_over.connect(remove_unverified_factors)

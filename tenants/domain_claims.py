@@ -2,29 +2,37 @@
 
 The primary key decides between tenants that verify one domain at the same time. A tenant's own database keeps the records that
 its admins see; whether a domain counts as verified is decided here alone, so that a restored backup brings none back.
+`userflow.domains.recording` writes what has changed here into that database.
 """
 
 import ipaddress
 from collections.abc import Collection, Mapping
+from datetime import timedelta
 from functools import cache
+from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
 import idna
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 from publicsuffixlist import PublicSuffixList
 
 from identity_platform.api.errors import ValidationFailed
+from identity_platform.audit.writer import record_for_platform
 from tenants import lookup
 from tenants.errors import DomainNotClaimed, DomainTaken
 from tenants.models import DomainClaim, Tenant
 from tenants.signals import sign_in_domain_changing
+from tenants.states import State
 from tenants.webauthn_claims import claim_sign_in_domain, free_sign_in_domain, platform_names
 
 # With the label of the record in front a name has at most 253 characters.
-LONGEST_DOMAIN = 230
+LONGEST_DOMAIN: Final = 230
+# How long a verified domain is kept without its record.
+GRACE: Final = timedelta(days=7)
 
 
 @cache
@@ -74,13 +82,20 @@ def platform_hosts() -> set[str]:
     return {name.lower() for name in platform_names() | allowed} | ({issuer} if issuer else set())
 
 
+def note_domains(tenant_id: UUID) -> None:
+    """Remember that the tenant's database has domains."""
+    Tenant.objects.filter(pk=tenant_id, has_domains=None).update(has_domains=True)
+
+
 def claim(tenant_id: UUID, domain: str, token: str) -> None:
     """Give the tenant the domain, which it has just verified. Raises DomainTaken (409) if another tenant has it."""
-    made = DomainClaim(domain=domain, tenant_id=tenant_id, token=token)
+    moment = now()
+    made = DomainClaim(domain=domain, tenant_id=tenant_id, token=token, checked_at=moment)
     with transaction.atomic():
         DomainClaim.objects.bulk_create([made], ignore_conflicts=True)
-        # Of its own domain only the record may be new.
-        if not DomainClaim.objects.filter(pk=domain, tenant_id=tenant_id).update(token=token):
+        own = DomainClaim.objects.filter(pk=domain, tenant_id=tenant_id)
+        # Of its own domain the record may be new, or back.
+        if not own.update(token=token, checked_at=moment, lost_since=None):
             raise DomainTaken
 
 
@@ -92,6 +107,12 @@ def is_taken(tenant_id: UUID, domain: str) -> bool:
 def claims_on(domains: Collection[str]) -> Mapping[str, DomainClaim]:
     """Return the claims on these domains, of whichever tenant."""
     return {claim.domain: claim for claim in DomainClaim.objects.filter(pk__in=domains)}
+
+
+def claims_about(tenant_id: UUID, domains: Collection[str]) -> Mapping[str, DomainClaim]:
+    """Return the verified domains of a tenant, and the claims on these domains, of whichever tenant."""
+    found = DomainClaim.objects.filter(Q(tenant_id=tenant_id) | Q(pk__in=domains))
+    return {claim.domain: claim for claim in found}
 
 
 def claims_of(tenant_id: UUID) -> Mapping[str, DomainClaim]:
@@ -106,25 +127,49 @@ def release(tenant_id: UUID, domain: str) -> bool:
     they work again once the domain is the tenant's sign-in domain again.
     """
     with transaction.atomic():
-        tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
-        claims = DomainClaim.objects.filter(pk=domain, tenant_id=tenant_id)
-        if claims.filter(sign_in=True).exists():
-            _announce(tenant, before=domain, after=None, disable_passkeys=True)
-            free_sign_in_domain(tenant_id, domain)
-        released = claims.delete()[0] > 0
+        released = _delete(tenant_id, DomainClaim.objects.filter(pk=domain, tenant_id=tenant_id))
     lookup.forget()
     return released
 
 
-def _announce(tenant: Tenant, *, before: str | None, after: str | None, disable_passkeys: bool) -> None:
-    sign_in_domain_changing.send(
-        sender=Tenant,
-        tenant_id=tenant.pk,
-        tenant_settings=tenant.settings,
-        before=before,
-        after=after,
-        disable_passkeys=disable_passkeys,
+def _delete(tenant_id: UUID, claims: "QuerySet[DomainClaim]") -> bool:
+    # As in `set_sign_in`, which must not choose a domain that is released meanwhile.
+    Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
+    found = claims.first()
+    # The conditions of `claims` hold at the deletion: it is one statement.
+    if found is None or not claims.delete()[0]:
+        return False
+    if found.sign_in:
+        free_sign_in_domain(tenant_id, found.domain)
+    return True
+
+
+def note_look_up(seen: DomainClaim, *, has_record: bool) -> None:
+    """Store what a look-up for the claim `seen` has found. Seven days after the record was first missing, withdraw the domain.
+
+    The look-up took seconds: a claim that was changed meanwhile, by its tenant or by another check, stays as it is.
+    """
+    moment = now()
+    unchanged = DomainClaim.objects.filter(
+        pk=seen.domain,
+        tenant_id=seen.tenant_id,
+        token=seen.token,
+        claimed_at=seen.claimed_at,
+        checked_at=seen.checked_at,
+        lost_since=seen.lost_since,
     )
+    lost_since = None if has_record else seen.lost_since or moment
+    if lost_since is None or moment - lost_since < GRACE:
+        unchanged.update(checked_at=moment, lost_since=lost_since)
+        return
+    with transaction.atomic():
+        if _delete(seen.tenant_id, unchanged):
+            # The log of the tenant may have to wait.
+            target = ("tenant", seen.tenant_id)
+            record_for_platform(
+                "domain.withdrawn", tenant_id=seen.tenant_id, target=target, details={"domain": seen.domain}
+            )
+    lookup.forget()
 
 
 def set_sign_in(tenant_id: UUID, domain: str, on: bool, *, disable_passkeys: bool = False) -> bool:
@@ -138,13 +183,21 @@ def set_sign_in(tenant_id: UUID, domain: str, on: bool, *, disable_passkeys: boo
         # The lock prevents that two changes at once leave two sign-in domains, or that settings change meanwhile.
         tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant_id)
         claims = DomainClaim.objects.filter(tenant_id=tenant_id)
-        if not claims.filter(pk=domain).exists():
+        chosen = claims.filter(pk=domain).first()
+        if chosen is None or (on and chosen.lost_since):
             raise DomainNotClaimed
         before = claims.filter(sign_in=True).values_list("pk", flat=True).first()
         after = domain if on else None if before == domain else before
         if before == after:
             return False
-        _announce(tenant, before=before, after=after, disable_passkeys=disable_passkeys)
+        sign_in_domain_changing.send(
+            sender=Tenant,
+            tenant_id=tenant_id,
+            tenant_settings=tenant.settings,
+            before=before,
+            after=after,
+            disable_passkeys=disable_passkeys,
+        )
         claims.filter(sign_in=True).update(sign_in=False, sign_in_ended_at=now())
         if before:
             free_sign_in_domain(tenant_id, before)
@@ -155,6 +208,8 @@ def set_sign_in(tenant_id: UUID, domain: str, on: bool, *, disable_passkeys: boo
     return True
 
 
-def holders() -> list[UUID]:
-    """Return the tenants that have domains."""
-    return list(DomainClaim.objects.order_by("tenant_id").values_list("tenant_id", flat=True).distinct())
+def tenants_with_domains() -> list[UUID]:
+    """Return the tenants that have verified domains, or had domains in their database."""
+    holders = DomainClaim.objects.values("tenant_id")
+    found = Tenant.objects.filter(Q(has_domains=True) | Q(pk__in=holders)).exclude(database__status=State.DELETED)
+    return list(found.order_by("pk").values_list("pk", flat=True))

@@ -29,7 +29,7 @@ from identity_platform.crypto import SealBroken, SealingWriter, unseal_file
 from identity_platform.transfer.temporary_folder import temporary_folder
 from tenants import dumps, keys, steps
 from tenants.errors import BackupUnfit, CopyFailed, DataKeyLocked, ProgramMissing
-from tenants.models import DataKey, FinalBackup, Tenant, TenantDatabase
+from tenants.models import DataKey, DomainClaim, FinalBackup, Tenant, TenantDatabase, WebAuthnClaim
 from tenants.states import State
 
 log = structlog.get_logger("identity.tenants")
@@ -195,13 +195,18 @@ def unpack(file: Path, tenant_id: UUID, folder: Path) -> tuple[Path, Manifest, s
 
 
 def put_back(rows: str) -> None:
-    """Insert the rows of the global database again, in the caller's transaction.
+    """Insert the rows of the global database again, in the caller's transaction. Never overwrites rows of other tenants.
 
-    Raises IntegrityError if a unique value is in use, such as a username or a claimed domain. Never overwrites rows of
-    other tenants.
+    A domain that another tenant has verified since the deletion stays with that tenant. Raises IntegrityError if another
+    unique value is in use, such as a username.
     """
-    for row in serializers.deserialize("json", io.StringIO(rows), ignorenonexistent=True):
-        row.save(force_insert=True)
+    found = list(serializers.deserialize("json", io.StringIO(rows), ignorenonexistent=True))
+    domains = [row.object.pk for row in found if isinstance(row.object, DomainClaim)]
+    taken = set(DomainClaim.objects.filter(pk__in=domains).values_list("pk", flat=True))
+    for row in found:
+        # The claim of a sign-in domain is for its passkeys too.
+        if not (isinstance(row.object, DomainClaim | WebAuthnClaim) and row.object.pk in taken):
+            row.save(force_insert=True)
 
 
 # --- expiry ----------------------------------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ class Tenant(models.Model):
     settings: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
+    # Once the tenant has added a domain, which is in its own database: this saves opening the others.
+    has_domains = models.BooleanField(null=True, editable=False)
 
     class Meta:
         constraints = [models.UniqueConstraint(Lower("slug"), name="tenant_slug_unique")]
@@ -133,6 +135,10 @@ class DomainClaim(models.Model):
     # When it was the sign-in domain last, if it is not now: its pages redirect to the address in force.
     sign_in_ended_at = models.DateTimeField(null=True)
     claimed_at = models.DateTimeField(auto_now_add=True)
+    # When the record was last looked up with a result, and since when it is gone. Here, so that the domain of a tenant whose
+    # database cannot be used is withdrawn too.
+    checked_at = models.DateTimeField(null=True)
+    lost_since = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [

@@ -4,19 +4,21 @@ Finding changes nothing. A server's databases are listed before the mappings are
 database, so a database in the first list without a mapping belongs to no tenant. Tenants with a running job are skipped.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from typing import Any
 
 from django.conf import settings
 
 from identity_platform.audit.writer import record_for_platform
-from tenants import databases, fleet, provisioning, relocation, servers, warm_pool, webauthn_claims
+from tenants import databases, domain_claims, fleet, provisioning, relocation, servers, warm_pool, webauthn_claims
 from tenants.errors import JobRunning, UpgradeFailed
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.schema import is_older, schema_version, why
-from tenants.states import State
+from tenants.signals import tenant_compared
+from tenants.states import Purpose, State, allowing
 
 
 class Kind(StrEnum):
@@ -35,6 +37,7 @@ class Kind(StrEnum):
     MISSING_SPARE = "missing spare"
     OLD_SPARE = "outdated spare"
     SHARED_DOMAIN = "shared passkey domain"
+    DOMAINS = "outdated domains"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,8 @@ class Finding:
 def find_problems() -> list[Finding]:
     """Return the current problems of all servers."""
     found = [finding for server in DatabaseServer.objects.order_by("name") for finding in _on_server(server)]
-    return [*found, *_shared_domains()]
+    unreachable = {finding.server.pk for finding in found if finding.kind is Kind.SERVER}
+    return [*found, *_shared_domains(), *_outdated_domains(unreachable)]
 
 
 def repair(finding: Finding) -> str:
@@ -194,6 +198,21 @@ def _shared_domains() -> Iterator[Finding]:
         )
         claim = partial(webauthn_claims.claim_free_names, mapping.pk)
         yield Finding(Kind.SHARED_DOMAIN, mapping.server, mapping.tenant.slug, message, claim)
+
+
+def _outdated_domains(unreachable: set[int]) -> Iterator[Finding]:
+    """Find tenants whose database has not recorded what has become of their domains, such as after a restore."""
+    mappings = TenantDatabase.objects.select_related("tenant", "server").exclude(server__in=unreachable)
+    usable = mappings.filter(status__in=allowing(Purpose.RECORD), pk__in=domain_claims.tenants_with_domains())
+    for mapping in usable:
+        found = partial(Finding, Kind.DOMAINS, mapping.server, mapping.tenant.slug)
+        try:
+            answers: Sequence[tuple[object, Any]] = tenant_compared.send(sender=TenantDatabase, tenant_id=mapping.pk)
+            for _, (differences, repair) in answers:
+                if differences:
+                    yield found(f"{'; '.join(differences)}; the repair records this in the tenant's database", repair)
+        except Exception as problem:
+            yield found(f"the domains cannot be compared: {why(problem)}")
 
 
 def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Finding]:

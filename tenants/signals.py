@@ -17,7 +17,11 @@ tenant_resuming: Final = Signal()
 # them. A receiver raises an ApiError to reject the change.
 tenant_settings_changing: Final = Signal()
 
-# The sign-in domain of a tenant is about to change. Sent with `tenant_id`, its `tenant_settings`, the domain (or None) `before`
-# and `after`, and `disable_passkeys`, in the transaction that changes it. Unless `disable_passkeys`, a receiver can raise an
-# ApiError to reject the change; a domain that is deleted or withdrawn is gone in any case.
+# An admin is about to change the sign-in domain of a tenant. Sent with `tenant_id`, its `tenant_settings`, the domain (or None)
+# `before` and `after`, and `disable_passkeys`, in the transaction that changes it. Unless `disable_passkeys`, a receiver can
+# raise an ApiError to reject the change. Not sent for a domain that is deleted or withdrawn, which is gone in any case.
 sign_in_domain_changing: Final = Signal()
+
+# `check_tenants` compares a tenant's database with the global one. Sent with `tenant_id`. A receiver returns a list of
+# differences, in words, and a function that repairs them.
+tenant_compared: Final = Signal()

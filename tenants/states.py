@@ -29,12 +29,14 @@ class Purpose(StrEnum):
     EDIT_USERS = "edit_users"
     # Applications are told that the sessions of their users have ended.
     SIGN_OUT = "sign_out"
+    # What has happened to the tenant's domains is recorded in its database.
+    RECORD = "record"
 
 
 ALLOWED: Final[dict[State, frozenset[Purpose]]] = {
     State.PROVISIONING: frozenset(),
     State.ACTIVE: frozenset(Purpose),
-    State.SUSPENDED: frozenset({Purpose.INSPECT, Purpose.EDIT_USERS, Purpose.SIGN_OUT}),
+    State.SUSPENDED: frozenset({Purpose.INSPECT, Purpose.EDIT_USERS, Purpose.SIGN_OUT, Purpose.RECORD}),
     # During a migration writes would wait for locks; during a move they would be lost. Reads stay correct.
     State.MIGRATING: frozenset({Purpose.READ, Purpose.INSPECT}),
     State.MOVING: frozenset({Purpose.READ, Purpose.INSPECT}),

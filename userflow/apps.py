@@ -7,13 +7,15 @@ class UserflowConfig(AppConfig):
     name = "userflow"
 
     def ready(self) -> None:
-        from tenants.signals import tenant_created, tenant_resuming
+        from tenants.signals import tenant_compared, tenant_created, tenant_resuming
         from userflow.clients.actions import create_default_client
         from userflow.directory.people import keep_admins_decision
+        from userflow.domains.recording import find_unrecorded
         from userflow.invitations.queries import delete_invitations_of
         from userflow.signals import end_user_activity_set, end_user_erasing
         from userflow.webhooks.logout_tokens import end_sessions_before_resuming
 
+        tenant_compared.connect(find_unrecorded)
         tenant_created.connect(create_default_client)
         tenant_resuming.connect(end_sessions_before_resuming)
         end_user_activity_set.connect(keep_admins_decision)

@@ -26,3 +26,6 @@ other_sessions_ended: Final = Signal()
 # A client was deactivated, or is about to be activated again. Sent with `client_id`, in the tenant, after the sessions of
 # its users have ended. The receiver deletes what would still open one.
 client_sessions_ended: Final = Signal()
+
+# The tenant has lost its sign-in domain. Sent with `domain` in the tenant's transaction.
+sign_in_domain_lost: Final = Signal()

@@ -7,7 +7,7 @@ from django.core.management import call_command
 
 from identity_platform.api.errors import ApiError
 from identity_platform.task_queue import TaskContext, periodic_task
-from tenants.domain_claims import holders
+from tenants.domain_claims import tenants_with_domains
 from tenants.schema import why
 from userflow.domains.actions import check_domains
 
@@ -29,13 +29,13 @@ def synchronize_directories(context: TaskContext) -> None:
 @periodic_task("check_domains")
 def check_domains_of_tenants(context: TaskContext) -> None:
     """Look up the TXT records of all verified domains."""
-    for tenant_id in holders():
+    for tenant_id in tenants_with_domains():
         if context.should_abort():
             return
         try:
             check_domains(tenant_id=tenant_id)
         except ApiError:
-            # Suspended, deleted meanwhile or under maintenance: its domains stay as they are until the next run.
+            # Deleted meanwhile or under maintenance: the next run records what has become of its domains.
             continue
         except Exception as problem:
             log.warning("domains_not_checked", tenant=str(tenant_id), cause=why(problem))

@@ -53,7 +53,7 @@ def listed(request: HttpRequest) -> HttpResponse:
                 Cell(each.domain, link=reverse(PAGE, args=[each.pk])),
                 _state(each),
                 each.sign_in,
-                each.row.checked_at,
+                each.checked_at,
                 each.withdrawn_after,
             )
             for each in found
@@ -74,8 +74,8 @@ def show(request: HttpRequest, domain_id: UUID) -> HttpResponse:
         (_("TXT record: name"), mono(record_name(domain.domain))),
         (_("TXT record: value"), mono(record_value(domain.row.token))),
         (_("Verified"), domain.claim.claimed_at if domain.claim else None),
-        (_("Last checked"), domain.row.checked_at),
-        (_("Record lost since"), domain.row.lost_since),
+        (_("Last checked"), domain.checked_at),
+        (_("Record lost since"), domain.lost_since),
         (_("Withdrawn after"), domain.withdrawn_after),
         (_("Created"), domain.row.created_at),
         (_("Id"), mono(domain.pk)),

@@ -112,6 +112,12 @@ def passkeys_of_domain(tenant_id: UUID) -> str:
         return _what_is_left(old, new)
 
 
+def keep_rp_id_of_domain(sender: object, *, domain: str, **_: object) -> None:
+    """Note the id of a sign-in domain that is gone in passkeys that lack it. Receiver of `sign_in_domain_lost`."""
+    own = current_tenant().settings
+    EndUserPasskey.objects.filter(rp_id=None).update(rp_id=effective(own, domain=domain)["webauthn_rp_id"])
+
+
 def _leave(tenant_id: UUID, old: str | None, new: str | None, *, field: str | None) -> None:
     """Note the present id in passkeys that lack it, before the id changes.
 

@@ -9,15 +9,16 @@ from django.utils.timezone import now
 
 from tenants.addresses import origin_of
 from tenants.context import in_tenant
+from tenants.domain_claims import GRACE
 from tenants.hosts import budget, check_budget
+from tenants.models import DomainClaim
 from tests.openid.sign_in_domains import DOMAINS, ApiAt, set_sign_in, sign_in_domain, verified_domain
 from tests.userflow.domains.conftest import _dns_server as _dns_server
 from tests.userflow.domains.conftest import name_server as name_server
 from tests.userflow.domains.dns_server import DnsServer
 from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.world import Api, TestTenant, User
-from userflow.domains.actions import GRACE, check_domains
-from userflow.domains.models import TenantDomain
+from userflow.domains.actions import check_domains
 from userflow.sessions.browser import find_browser_session, opening_browser_session
 from userflow.signin.actions import sign_in_browser
 
@@ -50,7 +51,7 @@ def resets(link: str) -> bool:
 
 def withdraw(tenant: TestTenant, name_server: DnsServer) -> None:
     with in_tenant(tenant.id):
-        TenantDomain.objects.update(lost_since=now() - GRACE - timedelta(minutes=1))
+        DomainClaim.objects.filter(tenant_id=tenant.id).update(lost_since=now() - GRACE - timedelta(minutes=1))
     name_server.records.clear()
     check_domains(tenant_id=tenant.id)
 

@@ -12,9 +12,13 @@ from django.utils.timezone import now
 
 from tenants import audit_trails, databases, final_backups, retention, servers
 from tenants.capacity import main_server
-from tenants.models import DataKey, FinalBackup, Tenant, TenantDatabase, WarmDatabase
-from tests.tenants.conftest import AnotherProcess, run_command, throw_away
+from tenants.models import DataKey, DomainClaim, FinalBackup, Tenant, TenantDatabase, WarmDatabase, WebAuthnClaim
+from tests.openid.sign_in_domains import set_sign_in, sign_in_domain, verified_domain
+from tests.tenants.conftest import AnotherProcess, check_tenants, run_command, throw_away
 from tests.tenants.test_killed_jobs import wrong_with
+from tests.userflow.domains.conftest import _dns_server as _dns_server
+from tests.userflow.domains.conftest import name_server as name_server
+from tests.userflow.domains.dns_server import DnsServer
 from tests.world import Api, TestTenant, User, build_tenant, sign_in_admin
 from userflow.models import AdminUser, Client
 
@@ -243,6 +247,24 @@ def test_restore_deleted_needs_a_free_slug(folder: Path, new_tenant: Callable[[]
     assert not WarmDatabase.objects.filter(schema_version=f"for {tenant.id}").exists()
     run_command("restore_deleted_tenant", str(file_of(tenant)), slug=f"{slug}-2")
     assert Tenant.objects.get(pk=tenant.id).slug == f"{slug}-2"
+
+
+def test_restore_deleted_leaves_a_domain_to_its_new_holder(
+    folder: Path, new_tenant: Callable[[], TestTenant], tenant: TestTenant, name_server: DnsServer
+) -> None:
+    deleted = new_tenant()
+    taken, free = verified_domain(deleted, name_server), sign_in_domain(deleted, name_server)
+    assert set_sign_in(deleted, taken, True).status_code == 200
+    delete(deleted)
+    sign_in_domain(tenant, name_server, taken["domain"])
+    run_command("restore_deleted_tenant", str(file_of(deleted)))
+    assert DomainClaim.objects.get(pk=taken["domain"]).tenant_id == tenant.id
+    assert WebAuthnClaim.objects.get(pk=taken["domain"]).tenant_id == tenant.id
+    assert DomainClaim.objects.get(pk=free["domain"]).tenant_id == deleted.id
+    (line,) = check_tenants(deleted.slug)
+    assert line.startswith("outdated domains\t")
+    assert f"{taken['domain']} belongs to another tenant" in line
+    assert check_tenants(deleted.slug, repair=True, yes=True) == []
 
 
 def test_delete_without_database_writes_no_backup(folder: Path, new_tenant: Callable[[], TestTenant]) -> None:

@@ -1,34 +1,34 @@
-"""Domains of a tenant: add, verify by a TXT record, list, delete; and the daily check of verified ones."""
+"""Domains of a tenant: add, verify by a TXT record, list, delete; and the daily check of verified ones.
+
+A change of the claim in the global database is committed before the tenant's transaction, which records it
+(`userflow.domains.recording`).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.utils.timezone import now
 
-from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import new_token
 from identity_platform.postgresql.row_errors import first_or
 from identity_platform.semaphore import Semaphore
 from tenants import domain_claims, lookup
 from tenants.context import in_tenant, tenant_atomic
-from tenants.errors import DomainNotClaimed, DomainTaken
+from tenants.domain_claims import GRACE
+from tenants.errors import DomainTaken
 from tenants.models import DomainClaim
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
 from userflow.domains.models import TenantDomain
+from userflow.domains.recording import data_of, give_up, lock_rows, record, record_changes, record_event
 from userflow.domains.records import Answer, Found, look_up
-from userflow.domains.revocation import revoke_browsers, revoke_links
 from userflow.errors import DomainExists, DomainNotVerified, NameServersBusy, TooManyDomains, UnknownDomain
 from userflow.events import outbox
 from userflow.sessions.assurance import Action, require_assurance
 
-# How long a verified domain is kept without its record.
-GRACE: Final = timedelta(days=7)
 PENDING, VERIFIED, LOST, TAKEN = "pending", "verified", "record_lost", "taken"
 _semaphore = Semaphore.for_slow_requests(NameServersBusy)
 
@@ -60,12 +60,22 @@ class Domain:
         """`pending`, `verified`, `record_lost` for a verified domain whose record is gone, `taken` for another tenant's."""
         if self.claim is None:
             return TAKEN if self.taken else PENDING
-        return LOST if self.row.lost_since else VERIFIED
+        return LOST if self.claim.lost_since else VERIFIED
+
+    @property
+    def checked_at(self) -> datetime | None:
+        """When the record was last looked up with a result."""
+        return (self.claim.checked_at or self.claim.claimed_at) if self.claim else None
+
+    @property
+    def lost_since(self) -> datetime | None:
+        """Since when the record of a verified domain is gone."""
+        return self.claim.lost_since if self.claim else None
 
     @property
     def withdrawn_after(self) -> datetime | None:
         """When the domain is withdrawn unless its record is back."""
-        return self.row.lost_since + GRACE if self.claim is not None and self.row.lost_since else None
+        return self.lost_since + GRACE if self.lost_since else None
 
 
 def list_domains(*, tenant_id: UUID, purpose: Purpose = Purpose.READ) -> Sequence[Domain]:
@@ -96,6 +106,7 @@ def add_domain(*, tenant_id: UUID, domain: str, by: Principal) -> Domain:
     # Of a tenant that was restored from before it had the domain: its record is in DNS already.
     held = domain_claims.claims_of(tenant_id).get(name)
     row = TenantDomain(domain=name, token=held.token if held else new_token())
+    domain_claims.note_domains(tenant_id)
     with in_tenant(tenant_id), tenant_atomic():
         if TenantDomain.objects.count() >= settings.DOMAINS_PER_TENANT:
             raise TooManyDomains
@@ -103,7 +114,7 @@ def add_domain(*, tenant_id: UUID, domain: str, by: Principal) -> Domain:
         TenantDomain.objects.bulk_create([row], ignore_conflicts=True)
         if not TenantDomain.objects.filter(pk=row.pk).exists():
             raise DomainExists
-        _record("added", row)
+        record_event("added", row)
     return Domain(row, held)
 
 
@@ -122,14 +133,12 @@ def verify_domain(*, tenant_id: UUID, domain_id: UUID, by: Principal) -> Domain:
     if answer.found is not Found.RECORD:
         raise DomainNotVerified(details=_what(answer))
     with in_tenant(tenant_id), tenant_atomic():
-        row = _found(domain_id, lock=True)
-        is_new = row.domain not in domain_claims.claims_of(tenant_id)
+        if _locked(domain_id).token != row.token:
+            raise DomainNotVerified(details={"record": ["Its value has changed meanwhile. Verify the domain again."]})
+        # An earlier claim may be lost without a trace here.
+        record(tenant_id)
         domain_claims.claim(tenant_id, row.domain, row.token)
-        row.checked_at, row.lost_since = now(), None
-        row.save(update_fields=["checked_at", "lost_since"])
-        if is_new:
-            _record("verified", row)
-            outbox.publish("domain.verified", _data(row))
+        record(tenant_id)
     return _with_claims(tenant_id, [row])[0]
 
 
@@ -144,15 +153,9 @@ def update_domain(
     """
     require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
     with in_tenant(tenant_id), tenant_atomic():
-        row = _found(domain_id, lock=True)
-        if sign_in and row.lost_since:
-            raise DomainNotClaimed
-        claim = domain_claims.claims_of(tenant_id).get(row.domain)
-        if domain_claims.set_sign_in(tenant_id, row.domain, sign_in, disable_passkeys=disable_passkeys):
-            if sign_in and claim is not None and claim.sign_in_ended_at is None:
-                revoke_browsers()
-            _record("updated", row, sign_in=sign_in)
-            outbox.publish("domain.updated", {**_data(row), "sign_in": sign_in})
+        row = _locked(domain_id)
+        domain_claims.set_sign_in(tenant_id, row.domain, sign_in, disable_passkeys=disable_passkeys)
+        record(tenant_id)
     return _with_claims(tenant_id, [row])[0]
 
 
@@ -164,55 +167,27 @@ def delete_domain(*, tenant_id: UUID, domain_id: UUID, by: Principal) -> None:
     require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
     # The tenant's transaction is committed first: no link outlives the claim.
     with in_tenant(tenant_id), transaction.atomic(), tenant_atomic():
-        row = _found(domain_id, lock=True)
-        _release(tenant_id, row.domain)
-        _record("deleted", row)
-        outbox.publish("domain.deleted", _data(row))
+        record(tenant_id)
+        row = _locked(domain_id)
+        give_up(row)
+        domain_claims.release(tenant_id, row.domain)
+        record_event("deleted", row)
+        outbox.publish("domain.deleted", data_of(row))
         TenantDomain.objects.filter(pk=domain_id).delete()
 
 
 def check_domains(*, tenant_id: UUID) -> None:
-    """Look up the records of the tenant's verified domains.
+    """Look up the records of the tenant's verified domains, and record the changes in its database.
 
-    A lost record warns: an audit event, a webhook event and the console say so. After seven days the domain is withdrawn.
-    A look-up without an answer changes nothing. Raises UnknownTenant, TenantSuspended, TenantBusy.
+    A lost record warns: an audit event, a webhook event and the console say so. After seven days the domain is withdrawn, also
+    that of a tenant whose database cannot be used. A look-up without an answer changes nothing. Raises UnknownTenant and
+    TenantBusy if the changes wait.
     """
     for claim in domain_claims.claims_of(tenant_id).values():
         answer = look_up(claim.domain, claim.token)
         if answer.found is not Found.NO_ANSWER:
-            _note(tenant_id, claim, has_record=answer.found is Found.RECORD)
-
-
-def _note(tenant_id: UUID, claim: DomainClaim, *, has_record: bool) -> None:
-    moment = now()
-    with in_tenant(tenant_id), transaction.atomic(), tenant_atomic():
-        # A backup from before the domain has no row.
-        new = TenantDomain(domain=claim.domain, token=claim.token)
-        TenantDomain.objects.bulk_create([new], ignore_conflicts=True)
-        row = TenantDomain.objects.select_for_update(no_key=True).get(domain=claim.domain)
-        was_lost = row.lost_since
-        row.token, row.checked_at = claim.token, moment
-        row.lost_since = None if has_record else was_lost or moment
-        row.save(update_fields=["token", "checked_at", "lost_since"])
-        if row.lost_since is None:
-            return
-        if moment - row.lost_since >= GRACE:
-            row.lost_since = None
-            row.save(update_fields=["lost_since"])
-            if _release(tenant_id, row.domain):
-                _record("withdrawn", row)
-                outbox.publish("domain.withdrawn", _data(row))
-        elif was_lost is None:
-            _record("record_lost", row, withdrawn_after=row.lost_since + GRACE)
-            outbox.publish("domain.record_lost", {**_data(row), "withdrawn_after": row.lost_since + GRACE})
-
-
-def _release(tenant_id: UUID, domain: str) -> bool:
-    """Take a verified domain from the tenant, in the tenant's transaction; return whether it had it."""
-    claim = domain_claims.claims_of(tenant_id).get(domain)
-    if claim is not None and (claim.sign_in or claim.sign_in_ended_at is not None):
-        revoke_links()
-    return domain_claims.release(tenant_id, domain)
+            domain_claims.note_look_up(claim, has_record=answer.found is Found.RECORD)
+    record_changes(tenant_id=tenant_id)
 
 
 def _what(answer: Answer) -> Mapping[str, list[str]]:
@@ -223,9 +198,15 @@ def _what(answer: Answer) -> Mapping[str, list[str]]:
     return {"record": ["The TXT records of this name have other values."], "found": list(answer.values)}
 
 
-def _found(domain_id: UUID, *, lock: bool = False) -> TenantDomain:
-    rows = TenantDomain.objects.select_for_update(no_key=True) if lock else TenantDomain.objects.all()
-    return first_or(rows.filter(pk=domain_id), UnknownDomain)
+def _found(domain_id: UUID) -> TenantDomain:
+    return first_or(TenantDomain.objects.filter(pk=domain_id), UnknownDomain)
+
+
+def _locked(domain_id: UUID) -> TenantDomain:
+    for row in lock_rows():
+        if row.pk == domain_id:
+            return row
+    raise UnknownDomain
 
 
 def _with_claims(tenant_id: UUID, rows: Sequence[TenantDomain]) -> list[Domain]:
@@ -235,11 +216,3 @@ def _with_claims(tenant_id: UUID, rows: Sequence[TenantDomain]) -> list[Domain]:
         Domain(row, None, taken=True) if claim and claim.tenant_id != tenant_id else Domain(row, claim)
         for row, claim in found
     ]
-
-
-def _data(row: TenantDomain) -> dict[str, object]:
-    return {"domain_id": row.pk, "domain": row.domain}
-
-
-def _record(verb: str, row: TenantDomain, **details: object) -> None:
-    record_for_tenant(f"domain.{verb}", target=("domain", row.pk), details={"domain": row.domain, **details})

@@ -1,7 +1,6 @@
 """Domains of a tenant, in its own database. Which are verified is in the global one (`tenants.domain_claims`)."""
 
 import uuid
-from datetime import datetime
 from typing import ClassVar
 
 from django.db import models
@@ -15,17 +14,14 @@ class TenantDomain(TenantModel):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     domain = models.CharField(max_length=253, unique=True)
     token = models.CharField(max_length=64)
-    # When the record was last looked up with a result, and since when it is gone.
+    # What the audit log and the webhooks of the tenant know of the claim (`userflow.domains.recording`): that it is verified,
+    # its record is lost, the pages are there or (False) were there.
     checked_at = models.DateTimeField(null=True)
     lost_since = models.DateTimeField(null=True)
+    sign_in = models.BooleanField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects: ClassVar[models.Manager["TenantDomain"]]
 
     def __str__(self) -> str:
         return self.domain
-
-    @classmethod
-    def close_all(cls, moment: datetime) -> None:
-        """After a restore the time without a record starts from zero: the backup does not know what was found since."""
-        cls._default_manager.filter(lost_since__isnull=False).update(lost_since=None)

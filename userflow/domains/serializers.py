@@ -61,8 +61,8 @@ def domain(shown: Domain) -> dict[str, object]:
         "record": {"type": "TXT", "name": record_name(row.domain), "value": record_value(row.token)},
         "sign_in": shown.sign_in,
         "verified_at": shown.claim.claimed_at if shown.claim else None,
-        "checked_at": row.checked_at,
-        "lost_since": row.lost_since,
+        "checked_at": shown.checked_at,
+        "lost_since": shown.lost_since,
         "withdrawn_after": shown.withdrawn_after,
         "created_at": row.created_at,
     }

@@ -8,9 +8,10 @@ from tenants.management import terminal
 class Command(terminal.OperatorCommand):
     help = (
         "Find tenants whose provisioning, migration, move or deletion was interrupted, tenants without a database, databases "
-        "without a tenant or left invalid by an interrupted DROP DATABASE, old templates, broken spare databases, and passkey "
-        "domains that two tenants use. One failing repair does not stop the others. Exit code 0: no problems; 1: there are "
-        "problems, or some remain after the repair. Example: check_tenants --repair"
+        "without a tenant or left invalid by an interrupted DROP DATABASE, old templates, broken spare databases, passkey "
+        "domains that two tenants use, and tenants that have not recorded what has become of their domains. One failing repair "
+        "does not stop the others. Exit code 0: no problems; 1: there are problems, or some remain after the repair. "
+        "Example: check_tenants --repair"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

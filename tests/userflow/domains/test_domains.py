@@ -14,10 +14,11 @@ from identity_platform.audit.models import TenantEvent
 from identity_platform.environment import name_servers
 from tenants import provisioning
 from tenants.context import in_tenant
+from tenants.domain_claims import GRACE
 from tenants.models import DomainClaim
 from tests.userflow.domains.dns_server import DnsServer
 from tests.world import Api, TestTenant, assert_created, capture_statements
-from userflow.domains.actions import GRACE, check_domains
+from userflow.domains.actions import check_domains
 from userflow.domains.models import TenantDomain
 
 DOMAINS = "/uflow/federation/domains"
@@ -200,8 +201,7 @@ def state(tenant: TestTenant, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def age(tenant: TestTenant, by: timedelta) -> None:
-    with in_tenant(tenant.id):
-        TenantDomain.objects.update(lost_since=now() - by)
+    DomainClaim.objects.filter(tenant_id=tenant.id).update(lost_since=now() - by)
 
 
 def test_lost_record_warns_and_then_withdraws(home: TestTenant, name_server: DnsServer) -> None:
