@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tests.machine.proxy import Nginx
 
 ROOT = Path(__file__).resolve().parents[2]
+# What `prepare` printed, in a prepared home.
+PRINTED = "printed-by-prepare"
 HOLDER = """
 import sys
 from identity_platform.serving import embedded
@@ -188,7 +190,8 @@ def _original_home() -> Path:
         if not original.exists():
             shutil.rmtree(draft, ignore_errors=True)
             command = [sys.executable, str(ROOT / "manage.py"), "prepare"]
-            subprocess.run(command, env=environment(draft), check=True, stdout=subprocess.DEVNULL)
+            done = subprocess.run(command, env=environment(draft), check=True, stdout=subprocess.PIPE)
+            (draft / PRINTED).write_bytes(done.stdout)
             draft.rename(original)
     return original
 

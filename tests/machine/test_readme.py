@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from tests.examples.form_browser import FormBrowser
-from tests.machine.conftest import ROOT, Platform, environment, free_port, within
+from tests.machine.conftest import PRINTED, ROOT, Platform, environment, free_port, within
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WALK = re.compile(r"<!-- walk -->\s*```bash\n(.*?)```", re.DOTALL)
@@ -70,9 +70,9 @@ def test_demo_command_prints_the_exports_again(newcomer: dict[str, str]) -> None
     assert [line for line in again.splitlines() if line.startswith("export ")] == first
 
 
-def test_demo_command_names_a_changed_password(home: Path) -> None:
-    here = {"IDENTITY_VAR": str(home), "BASE_URL": "http://localhost:8000"}
-    first = run_manage(here, "prepare")
+def test_demo_command_names_a_changed_password(settled_home: Path) -> None:
+    here = {"IDENTITY_VAR": str(settled_home), "BASE_URL": "http://localhost:8000"}
+    first = (settled_home / PRINTED).read_text()
     change = "from userflow.passwords.actions import set_admin_password as change; "
     run_manage(here, "shell", "--command", change + "change(username='demo-admin', password='another horse battery 9')")
     again = demo(here)
