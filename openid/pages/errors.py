@@ -55,6 +55,10 @@ class RequestMissing(NotFound):
     message = "This sign-in has expired."
 
 
+class WrongOrUnverified(WrongCredentials):
+    """401: the text where the tenant requires verified addresses. A right password of an unverified one gets it too."""
+
+
 def in_words(error: ApiError) -> str:
     """Return the error as a text that says what to do next."""
     match error:
@@ -65,6 +69,11 @@ def in_words(error: ApiError) -> str:
                 "Too many attempts. Wait %(minutes)s minutes, then try again.",
                 minutes,
             ) % {"minutes": minutes}
+        case WrongOrUnverified():
+            return _(
+                "The e-mail address or password is incorrect, or the address is not verified yet. Check both, or use the"
+                " newest mail that we have sent you."
+            )
         case WrongCredentials():
             return _("The e-mail address or password is incorrect. Check both and try again.")
         case WrongCurrentPassword():

@@ -11,6 +11,7 @@ from openid.pages.sign_in import PasswordSignIn
 from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Client, EndUser
+from userflow.credentials import email_verification
 from userflow.email.actions import Registrant, resend_email_proof, verify_email_by_code, verify_email_by_token
 from userflow.endusers.actions import register_end_user
 from userflow.endusers.taken import tell_owner
@@ -56,7 +57,8 @@ class RegisterPage(NewPasswordPage):
             return self._page(form)
         given = form.cleaned_data
         try:
-            if not self._register(client, given):
+            self._register(client, given)
+            if email_verification.is_required(self.tenant):
                 self.steps = self.steps.only_email(given["email"])
                 return self.to("verify-email")
             return self.sign_in(given["email"], given["password"])
@@ -64,19 +66,17 @@ class RegisterPage(NewPasswordPage):
             errors.add_to(form, error)
             return self._page(form, error)
 
-    def _register(self, client: Client, given: dict[str, Any]) -> bool:
-        """Store the user. Return False if the address is taken and the next page is the same as for one that is not.
+    def _register(self, client: Client, given: dict[str, Any]) -> None:
+        """Store the user, or tell the owner of a taken address: the next page is the same.
 
-        Where no address needs verification, a new user is signed in at once, which tells the same as EmailTaken.
+        Raises EmailTaken where no address needs verification: there a new user is signed in at once, which tells as much.
         """
         try:
             register_end_user(tenant_id=self.tenant.tenant_id, client_id=client.pk, **given)
         except EmailTaken:
-            if self.tenant.effective["email_verification"] != "required":
+            if not email_verification.is_required(self.tenant):
                 raise
             tell_owner(tenant_id=self.tenant.tenant_id, email=given["email"], password=given["password"])
-            return False
-        return True
 
     def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
         return self.page("register", _("Create your account"), self.application(), form=form.focus(), error=error)

@@ -16,7 +16,9 @@ from openid.pages import errors, forms
 from openid.pages.journey import JourneyPage
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
-from userflow.errors import EmailNotVerified, PasskeyNotVerified
+from userflow.credentials import email_verification
+from userflow.email.actions import remind_of_email_proof
+from userflow.errors import EmailNotVerified, PasskeyNotVerified, WrongCredentials
 from userflow.sessions.browser import opening_browser_session
 from userflow.sessions.issue import BrowserSignIn
 from userflow.signin.actions import SignIn, sign_in_browser
@@ -31,16 +33,17 @@ class PasswordSignIn(JourneyPage):
     def sign_in(self, email: str, password: str) -> HttpResponse:
         """Check a password and go on: to the application, to the second step, or to what the tenant requires first.
 
-        Raises what `sign_in_browser` raises, except EmailNotVerified.
+        Raises what `sign_in_browser` raises, but WrongCredentials in place of EmailNotVerified: an unverified account may be
+        one that an attacker registered to learn whether the address was free. Its owner gets the mail again.
         """
         try:
             with opening_browser_session() as opened:
                 done = sign_in_browser(
                     tenant_id=self.tenant.tenant_id, email=email, password=password, user_agent=self.agent
                 )
-        except EmailNotVerified:
-            self.steps = self.steps.only_email(email)
-            return self.to("verify-email")
+        except EmailNotVerified as problem:
+            remind_of_email_proof(tenant_id=self.tenant.tenant_id, email=email)
+            raise WrongCredentials from problem
         return self._after_password(done, opened)
 
     def _after_password(self, done: SignIn[EndUser], opened: BrowserSignIn) -> HttpResponse:
@@ -145,11 +148,13 @@ class PasswordPage(PasswordSignIn):
         try:
             return self.sign_in(email, form.cleaned_data["password"])
         except ApiError as error:
+            if isinstance(error, WrongCredentials) and email_verification.is_required(self.tenant):
+                error = errors.WrongOrUnverified()
             errors.add_to(form, error)
             return self._page(form, error)
 
     def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        context = {**self.application(), "stage": SIGN_IN}
+        context = {**self.application(), "stage": SIGN_IN, "verifies": email_verification.is_required(self.tenant)}
         return self.page("password", _("Enter your password"), context, form=form.focus(), error=error)
 
 

@@ -1,5 +1,6 @@
 """Verify an e-mail address by link or code, and resend the mail."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -26,7 +27,15 @@ from userflow.credentials import unused_registrations as yielding
 from userflow.credentials.models import EmailProof
 from userflow.email import ownership
 from userflow.email.admin_proofs import verify_admin_email
-from userflow.errors import AttemptsLocked, EmailProofInvalid, EmailTaken, NoPasswordHere, NotSignedInByTicket
+from userflow.errors import (
+    AttemptsLocked,
+    EmailProofInvalid,
+    EmailTaken,
+    MailBusy,
+    NoPasswordHere,
+    NotSignedInByTicket,
+    TooManyFromAddress,
+)
 from userflow.events.outbox import publish
 from userflow.mailed_tokens import NotAToken, place_of
 from userflow.sessions.ending import end_sessions, require_active_session
@@ -186,16 +195,29 @@ def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
     attempts.limit_address("signin")
     key = email_key(email)
     mail.limit("email_resend", hash_token(f"{tenant_id} {key}").hex(), "Too many mails for this address.")
+    mail.later(lambda: _send_if_waiting(tenant_id, key), to=key)
+
+
+def remind_of_email_proof(*, tenant_id: UUID, email: str) -> None:
+    """Send them as `resend_email_proof` does, but with limits of its own and without errors.
+
+    For pages that must not tell whether the address waits: a limit that callers can see would tell them by being used up.
+    """
+    key = email_key(email)
 
     def work() -> None:
-        try:
-            with in_tenant(tenant_id, Purpose.WRITE) as tenant:
-                _send_again(key, tenant)
-        except ApiError:
-            # No mail for an unknown or unavailable tenant, and the same response.
-            return
+        with suppress(TooManyFromAddress):
+            mail.limit("email_reminder", hash_token(f"{tenant_id} {key}").hex(), "", limits="email_resend")
+            _send_if_waiting(tenant_id, key)
 
-    mail.later(work, to=key)
+    with suppress(MailBusy):
+        mail.later(work, to=key)
+
+
+def _send_if_waiting(tenant_id: UUID, key: str) -> None:
+    # No mail for an unknown or unavailable tenant, and the same response.
+    with suppress(ApiError), in_tenant(tenant_id, Purpose.WRITE) as tenant:
+        _send_again(key, tenant)
 
 
 def _send_again(key: str, tenant: lookup.TenantContext) -> None:

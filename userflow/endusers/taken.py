@@ -11,20 +11,17 @@ from tenants.states import Purpose
 from tenants.target import TENANT_ALIAS
 from userflow import mail
 from userflow.accounts.models import EndUser
-from userflow.credentials import attempts, passwords
-from userflow.email.actions import resend_email_proof
-from userflow.errors import MailBusy, TooManyFromAddress
+from userflow.credentials import passwords
+from userflow.email.actions import remind_of_email_proof
 
 
 def tell_owner(*, tenant_id: UUID, email: str, password: str) -> None:
     """Tell the owner of an address by mail that a registration with it was tried.
 
-    An owner who has not verified the address gets the code and the link again. It takes as long as a registration and the
-    sign-in after it, and has their limits. Raises TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy.
+    An owner who has not verified the address gets the code and the link again. It takes as long as a registration. Raises
+    HashersBusy, TenantSuspended, TenantBusy.
     """
-    attempts.limit_guessing_address("signin")
-    for _ in range(2):
-        passwords.matches(password, None)
+    passwords.matches(password, None)
     with in_tenant(tenant_id, Purpose.WRITE) as tenant:
         owner = EndUser.objects.filter(email_key=email_key(email), active=True).first()
         if owner is not None and owner.email_verified_at is not None:
@@ -36,8 +33,4 @@ def tell_owner(*, tenant_id: UUID, email: str, password: str) -> None:
             }
             mail.tell("address_taken", to=owner.email, facts=facts, after=TENANT_ALIAS)
             return
-    try:
-        resend_email_proof(tenant_id=tenant_id, email=email)
-    except (MailBusy, TooManyFromAddress):
-        # The page is the same: it has a button for another mail.
-        return
+    remind_of_email_proof(tenant_id=tenant_id, email=email)

@@ -121,8 +121,8 @@ def sign_in_end_user(
 def sign_in_browser(*, tenant_id: UUID, email: str, password: str, user_agent: str = "") -> SignIn[EndUser]:
     """Sign an end user in at the tenant's hosted pages. Call it in `sessions.browser.opening_browser_session`.
 
-    Raises WrongCredentials (unknown user, wrong password and inactive user alike), EmailNotVerified, AttemptsLocked,
-    TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy, UnknownTenant.
+    Raises WrongCredentials (unknown user, wrong password and inactive user alike), EmailNotVerified, which the page must not
+    show, AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy, UnknownTenant.
     """
     if issue.browser_sign_in.get() is None:
         raise RuntimeError("Call this in opening_browser_session.")
@@ -148,8 +148,12 @@ def _sign_in_end_user(
             raise _rejected(END_USERS, user)
         _renew_hash(END_USERS, user, password)
     if email_verification.is_unverified(user, tenant):
-        # The password was right: the attempt does not count.
-        attempts.clear(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
+        if client is None:
+            # Hosted registration does not tell whether an address was taken. Counted like a wrong password, so that the
+            # password chosen there does not tell it either.
+            attempts.count_wrong_secret()
+        else:
+            attempts.clear(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
         END_USERS.record("signin.address_not_proven", target=("user", user.pk), outcome="refused")
         raise EmailNotVerified
     set_actor(user.principal_kind, str(user.pk))

@@ -17,6 +17,7 @@ from tests.userflow.passwords.test_reset import mails_to as reset_mails_to
 from tests.userflow.passwords.test_reset import token_in as reset_token_in
 from tests.world import PASSWORD, TestTenant
 from userflow.accounts.models import EndUser
+from userflow.credentials.attempts import FREE_TRIES
 
 NEW = "another horse 8 battery"
 
@@ -62,6 +63,34 @@ def test_register_does_not_tell_which_addresses_are_taken(new_tenant: Callable[[
     assert pages[0][:2] == ("verify-email", 200)
     assert mails_to(user.email, "already have an account")
     assert mails_to(free, "verify")
+
+
+def test_sign_in_does_not_tell_a_registration_from_a_guess(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    user, free = tenant.register(), new_address()
+    with in_tenant(tenant.id):
+        EndUser.objects.filter(pk=user.id).update(email_verified_at=now())
+    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    lookup.forget()
+    pages = []
+    for email in (user.email, free):
+        visitor = Visitor(tenant)
+        visitor.opens("register")
+        visitor.sends(email=email, password=NEW)
+        visitor.opens("signin")
+        visitor.sends(email=email)
+        shown = []
+        # Until the lock, which must not tell either.
+        for _ in range(FREE_TRIES + 2):
+            status = visitor.sends("signin/password", password=NEW).status_code
+            shown.append((status, visitor.words.replace(email, "")))
+        pages.append(shown)
+    assert pages[0] == pages[1]
+    assert pages[0][0][0] == 400
+    assert "or the address is not verified yet" in pages[0][0][1]
+    assert pages[0][-1][0] == 429
+    # The owner learns by mail what is missing.
+    assert len(mails_to(free, "verify")) > 1
 
 
 def test_register_of_unverified_address_sends_the_code_again(new_tenant: Callable[[], TestTenant]) -> None:
