@@ -344,6 +344,8 @@ LIMITS: dict[str, tuple[int, int]] = {
     # Of one kind to one address: "your password was changed" and its like.
     "mail": (integer("LIMIT_MAILS_PER_HOUR", 20, least=1), 3600),
     "invitation": (integer("LIMIT_INVITATIONS_PER_HOUR", 200, least=1), 3600),
+    # Previews of branding in the console: each can decode an image.
+    "preview": (integer("LIMIT_PREVIEWS_PER_MINUTE", 120, least=1), 60),
     # Calls that import or export people.
     "transfer": (integer("LIMIT_TRANSFER_PER_MINUTE", 30, least=1), 60),
     "registry": (integer("LIMIT_REGISTRY_PER_MINUTE", 100, least=1), 60),

@@ -13,6 +13,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
+from identity_platform.api.display_name import DisplayName
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.fields import Boolean, Choice, Integer, StrictField, Text
 from tenants.addresses import Place, origin_of
@@ -111,7 +112,7 @@ def _whole(least: int, most: int) -> StrictField:
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     "issuer_name": Setting(
-        Text(max_length=64, trim=True),
+        DisplayName(max_length=64, trim=True),
         Default(lambda _own, name, _place: name or None, "the tenant's name"),
         _("Display name"),
         _("Name shown to users in mails, on the invitation page and in authenticator apps."),

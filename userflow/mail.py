@@ -23,6 +23,7 @@ from django.utils import translation
 from django.utils.translation import gettext_lazy as _
 
 from identity_platform.api import ratelimit
+from identity_platform.api.display_name import is_misleading
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import Origin, current_origin, set_origin
@@ -154,9 +155,13 @@ def _language(branding: Branding) -> str:
 
 
 def _sender(name: str) -> str:
-    """Return the platform's address with the tenant's name. Line breaks in it would begin another header."""
+    """Return the platform's address with the tenant's name.
+
+    The name can also be that of the tenant, which is under no rule: one that could pass for another sender is not used.
+    """
     _, address = parseaddr(str(settings.DEFAULT_FROM_EMAIL))
-    return str(Address(" ".join(name.split()), addr_spec=address))
+    shown = " ".join(name.split())
+    return str(Address(PLATFORM if is_misleading(shown) else shown, addr_spec=address))
 
 
 def _html(template: str, subject: str, text: str, footer: str, facts: Mapping[str, object], branding: Branding) -> str:

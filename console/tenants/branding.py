@@ -28,6 +28,8 @@ from userflow.branding.colors import DARK, LIGHT
 from userflow.branding.models import Texts
 from userflow.branding.reading import find_logo
 from userflow.branding.texts import FOOTER, HEADING, INTRO, LANGUAGES, LONGEST
+from userflow.credentials import attempts
+from userflow.errors import TooManyFromAddress
 from userflow.sessions.assurance import Action
 from userflow.tenants.branding import apply_changes, checked_changes, read_branding, update_branding
 from userflow.tenants.branding_serializers import BrandingChanges
@@ -181,6 +183,16 @@ class BrandingPreview(BrandingPage):
 
     action = None
 
+    def run(self) -> HttpResponse:
+        """Respond before the tenant is entered to a caller over the limit: a preview can decode an image."""
+        try:
+            attempts.limit_address("preview")
+        except TooManyFromAddress as error:
+            note_rejection(self.request, error)
+            response = HttpResponse(error.text, "text/plain; charset=utf-8", status=error.status, headers=error.headers)
+            return _framed(response)
+        return super().run()
+
     def get(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         """Show what is stored."""
         return self._page([])
@@ -219,10 +231,14 @@ class BrandingPreview(BrandingPage):
             }
             template = "console/tenants/branding_problems.html" if problems else "openid/sign_in.html"
             response = render(self.request, template, context, status=status)
-        response.headers["Content-Security-Policy"] = (
-            f"default-src 'none'; style-src 'nonce-{nonce}'; img-src 'self' data:; form-action 'none'; "
-            "frame-ancestors 'self'; base-uri 'none'"
-        )
-        response.headers["X-Frame-Options"] = "SAMEORIGIN"
-        response.headers["Cache-Control"] = "no-store"
-        return response
+        return _framed(response, f"style-src 'nonce-{nonce}'; img-src 'self' data:; ")
+
+
+def _framed(response: HttpResponse, sources: str = "") -> HttpResponse:
+    """Set the headers of what the form shows in a frame: nothing runs in it, and only the console can frame it."""
+    response.headers["Content-Security-Policy"] = (
+        f"default-src 'none'; {sources}form-action 'none'; frame-ancestors 'self'; base-uri 'none'"
+    )
+    response.headers["X-Frame-Options"] = "SAMEORIGIN"
+    response.headers["Cache-Control"] = "no-store"
+    return response

@@ -32,6 +32,7 @@ from tenants.states import Purpose
 from userflow.branding.brand import brand_of
 from userflow.branding.models import Branding
 from userflow.branding.reading import find_branding
+from userflow.errors import TooManyFromAddress
 
 FORM_TOKEN: Final = "form_token"
 Context = Mapping[str, object]
@@ -177,8 +178,10 @@ class Page(View):
     ) -> HttpResponse:
         """Return a page. Its status is that of the error, or 400 for a form with errors.
 
-        An error that belongs to no form that was sent is shown above everything.
+        An error that belongs to no form that was sent is shown above everything. A caller over a limit gets the error page.
         """
+        if isinstance(error, TooManyFromAddress):
+            return self._error_page(error)
         problem = errors.in_words(error) if error is not None and not (form is not None and form.is_bound) else ""
         if error is not None:
             note_rejection(self.request, error)
@@ -226,8 +229,8 @@ class Page(View):
     def _error_page(self, error: ApiError) -> HttpResponse:
         note_rejection(self.request, error)
         status = errors.status_of(error)
-        if status >= 500:
-            # The database may be what is down: waiting for it again would double the time to this page.
+        if status >= 500 or isinstance(error, TooManyFromAddress):
+            # The database may be what is down, and a caller over a limit must cost the tenant nothing more.
             self.__dict__.setdefault("branding", Branding())
         if self.is_data:
             response: HttpResponse = JsonResponse({"message": errors.in_words(error)}, status=status)

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from tenants.context import in_tenant
 from tests.openid.pages.visitor import Visitor, begin
 from tests.userflow.invitations.test_invitations import invite
 from tests.userflow.mailbox import code_in, mails_to
 from tests.userflow.tenants.test_branding import EVERYTHING, path_of
 from tests.world import Api, TestTenant
 from userflow import mail
+from userflow.branding.models import Branding
+from userflow.mail import PLATFORM
 
 RESET = {
     "en": "set a new password",
@@ -127,12 +130,21 @@ def test_html_says_what_the_text_says(branded: TestTenant) -> None:
 
 def test_markup_in_names_is_shown_as_text(branded: TestTenant) -> None:
     markup = "<b>Acme</b> & {{ token }}"
-    brand(branded, name=markup, sender_name='"Evil" <a@example.com>, b', texts={"de": {"mail_footer": markup}})
+    brand(branded, name=markup, sender_name='"Evil" <a.example>, b', texts={"de": {"mail_footer": markup}})
     sent = forgot(branded, branded.register().email)
     assert markup in sent.subject
     assert "<b>" not in html_of(sent)
     assert html_of(sent).count("&lt;b&gt;Acme&lt;/b&gt; &amp; {{ token }}") == 5
-    assert sender_of(sent) == ('"Evil" <a@example.com>, b', ADDRESS)
+    assert sender_of(sent) == ('"Evil" <a.example>, b', ADDRESS)
+
+
+def test_sender_is_never_like_another_address(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    brand(tenant, name="Acme")
+    with in_tenant(tenant.id):
+        # As a row from before the rule.
+        Branding.objects.update(sender_name="billing@bank.example")
+    assert sender_of(forgot(tenant, tenant.register().email)) == (PLATFORM, ADDRESS)
 
 
 def test_code_of_mail_stands_alone(tenant: TestTenant) -> None:

@@ -10,7 +10,12 @@ LARGEST: Final = 200 * 1024
 LONGEST_SIDE: Final = 2000
 # Twice what the pages show, for screens with two pixels per point.
 STORED_SIZE: Final = (640, 240)
+TOO_LARGE: Final = f"Send a file of at most {LARGEST // 1024} KB."
+TOO_WIDE: Final = f"Send an image of at most {LONGEST_SIDE} x {LONGEST_SIDE} pixels."
 TYPES: Final = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
+# Pillow's decoder of WebP allocates the whole canvas, 8 bytes for each pixel, as soon as a file is opened. Before that, Pillow
+# rejects a header that states more than twice this many. No other code of the platform opens images.
+Image.MAX_IMAGE_PIXELS = LONGEST_SIDE * LONGEST_SIDE
 
 
 class Logo(NamedTuple):
@@ -31,17 +36,19 @@ def safe_logo(data: bytes) -> Logo:
     Raises LogoRejected: not a PNG, JPEG or WebP, broken, too many bytes or pixels.
     """
     if len(data) > LARGEST:
-        raise LogoRejected(f"Send a file of at most {LARGEST // 1024} KB.")
+        raise LogoRejected(TOO_LARGE)
     try:
         with Image.open(io.BytesIO(data), formats=list(TYPES)) as image:
             # Photos of phones have a second picture; they are JPEG nevertheless.
             form = "JPEG" if image.format == "MPO" else image.format or ""
             # Only the header has been read so far: a small file can unpack to gigabytes.
             if max(image.size) > LONGEST_SIDE:
-                raise LogoRejected(f"Send an image of at most {LONGEST_SIDE} x {LONGEST_SIDE} pixels.")
+                raise LogoRejected(TOO_WIDE)
             written = _written(image, form)
     except LogoRejected:
         raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as problem:
+        raise LogoRejected(TOO_WIDE) from problem
     except Exception as problem:  # the decoders raise errors of many kinds for broken files, also SyntaxError
         raise LogoRejected("Send a PNG, JPEG or WebP image. This file could not be read.") from problem
     if len(written) > LARGEST:

@@ -1,10 +1,11 @@
 from rest_framework import serializers
 
+from identity_platform.api.display_name import DisplayName
 from identity_platform.api.fields import Choice, Text
 from identity_platform.api.url_field import HttpUrl
 from tenants.lookup import TenantContext
 from userflow.branding.colors import COLOR
-from userflow.branding.logos import LARGEST
+from userflow.branding.logos import LARGEST, TOO_LARGE
 from userflow.branding.models import Branding
 from userflow.branding.texts import FOOTER, HEADING, INTRO, LANGUAGES, LONGEST
 
@@ -57,14 +58,25 @@ def _line(most: int, help_text: str) -> Text:
     return Text(max_length=most, trim=True, required=False, allow_null=True, help_text=help_text)
 
 
+def _shown_name(help_text: str) -> DisplayName:
+    return DisplayName(
+        max_length=64,
+        trim=True,
+        required=False,
+        allow_null=True,
+        help_text=f"{help_text} Without `@`, `://` and invisible characters: mails show it as their sender.",
+    )
+
+
 def _link(help_text: str) -> HttpsUrl:
     return HttpsUrl(required=False, allow_null=True, help_text=help_text)
 
 
 class BrandingChanges(serializers.Serializer[object]):
-    name = _line(64, "Name shown on hosted pages and in mails; null: the setting `issuer_name`.")
+    name = _shown_name("Name shown on hosted pages and in mails; null: the setting `issuer_name`.")
     logo = Text(
         max_length=_LONGEST_LOGO,
+        error_messages={"max_length": TOO_LARGE},
         required=False,
         allow_null=True,
         help_text="A PNG, JPEG or WebP image of at most 200 KB and 2000 x 2000 pixels in base64; null: no logo.",
@@ -78,7 +90,7 @@ class BrandingChanges(serializers.Serializer[object]):
     terms_url = _link("Terms of service; null: no link.")
     privacy_url = _link("Privacy policy; null: no link.")
     support_url = _link("Help for end users; null: no link.")
-    sender_name = _line(64, "Name of the sender of mails; null: the name shown.")
+    sender_name = _shown_name("Name of the sender of mails; null: the name shown.")
     language = Choice(
         LANGUAGES,
         required=False,
@@ -119,12 +131,12 @@ class BrandingOut(serializers.Serializer[object]):
     texts = TextsOut()
 
 
-def record(tenant: TenantContext, branding: Branding, *, issuer: str) -> dict[str, object]:
+def record(tenant: TenantContext, branding: Branding) -> dict[str, object]:
     """Return the branding as the API shows it; null for what is not set."""
     plain = ("name", "color_light", "color_dark", *_LINKS, "sender_name", "language")
     return {
         "tenant_id": tenant.tenant_id,
-        "logo_url": f"{issuer}/logo?v={branding.logo_digest}" if branding.logo_digest else None,
+        "logo_url": f"{tenant.root}/logo?v={branding.logo_digest}" if branding.logo_digest else None,
         **{name: getattr(branding, name) or None for name in plain},
         "texts": branding.texts,
     }

@@ -9,7 +9,6 @@ from identity_platform.api.errors import NotAllowed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants import lookup
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
-from tenants.issuers import issuer_of
 from userflow.branding.models import Branding
 from userflow.errors import InsufficientAuthentication
 from userflow.ids import tenant_id_in_path
@@ -58,5 +57,4 @@ class BrandingViewSet(ApiViewSet):
 
 
 def _response(tenant_id: UUID, found: Branding) -> Response:
-    tenant = lookup.find(tenant_id)
-    return Response(serializers.record(tenant, found, issuer=issuer_of(tenant)))
+    return Response(serializers.record(lookup.find(tenant_id), found))

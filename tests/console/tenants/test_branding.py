@@ -10,7 +10,7 @@ from tenants.context import in_tenant
 from tenants.models import TenantDatabase
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.userflow.tenants.test_branding import EVERYTHING, encoded, path_of, picture
-from tests.world import TestTenant
+from tests.world import TestTenant, capture_statements
 from userflow.branding.models import Branding
 
 PAGE = "/admin/inside/branding/"
@@ -65,6 +65,8 @@ def test_branding_form_saves_and_resets(operator: Staff, own: TestTenant) -> Non
         ({"color_dark": "blue"}, "six hexadecimal digits"),
         ({"terms_url": "http://acme.example"}, "absolute https URL"),
         ({"logo": SimpleUploadedFile("a.png", b"no image")}, "PNG, JPEG or WebP"),
+        ({"logo": SimpleUploadedFile("a.png", bytes(450_000))}, "at most 200 KB"),
+        ({"sender_name": "billing@bank.example"}, "without `@`"),
     ],
 )
 def test_branding_form_shows_errors(operator: Staff, own: TestTenant, changed: Any, says: str) -> None:
@@ -99,6 +101,17 @@ def test_preview_shows_values_and_saves_nothing(operator: Staff, own: TestTenant
     assert page.headers["X-Frame-Options"] == "SAMEORIGIN"
     with in_tenant(own.id):
         assert not Branding.objects.exists()
+
+
+def test_preview_is_limited(operator: Staff, own: TestTenant, settings: Any) -> None:
+    settings.LIMITS = {**settings.LIMITS, "preview": (1, 60)}
+    assert operator.get(PREVIEW).status_code == 200
+    with capture_statements() as statements:
+        page = operator.post(PREVIEW, form(own, name="Acme"))
+    assert (page.status_code, statements.tenant) == (429, [])
+    assert int(page.headers["Retry-After"]) > 0
+    assert "frame-ancestors 'self'" in page.headers["Content-Security-Policy"]
+    assert operator.get(PAGE).status_code == 200
 
 
 def test_preview_keeps_what_is_stored(operator: Staff, own: TestTenant) -> None:

@@ -1,7 +1,9 @@
 """Attacks on the hosted pages: forged forms, foreign cookies and handles, frames, open redirects."""
 
 import re
+import secrets
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.test import override_settings
@@ -14,7 +16,7 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import Tenant, TenantDatabase
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.userflow.sessions.clients import FORM
-from tests.world import PASSWORD, TestTenant
+from tests.world import PASSWORD, TestTenant, capture_statements
 from userflow.accounts.models import EndUser
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.browser import open_child_session
@@ -137,6 +139,28 @@ def test_handle_of_another_browser_is_rejected(tenant: TestTenant) -> None:
         victim.opens(f"{path}?{query}")
         assert victim.page.status_code == 400, path
         assert "Location" not in victim.page.headers
+
+
+def test_page_over_a_limit_reads_nothing_of_the_tenant(tenant: TestTenant, settings: Any) -> None:
+    settings.LIMITS = {**settings.LIMITS, **dict.fromkeys(("signin", "registration", "authorization"), (1, 60))}
+    visitor = Visitor(tenant)
+    app = begin(visitor)
+    visitor.opens("signin?another=1")
+    visitor.sends(email="a@example.com")
+    visitor.sends("signin/password", password=PASSWORD)
+    assert visitor.page.status_code == 400
+    visitor.sends("register", email=f"{secrets.token_hex(6)}@example.com", password="short")
+    sent = {"email": f"{secrets.token_hex(6)}@example.com", "password": "another horse 8 battery"}
+    for path, fields in (("signin/password", {"password": PASSWORD}), ("register", sent)):
+        with capture_statements() as statements:
+            visitor.sends(path, **fields)
+        assert (visitor.page.status_code, statements.tenant) == (429, []), path
+        assert "Too many attempts. Wait 1 minute" in visitor.words
+        assert int(visitor.page.headers["Retry-After"]) > 0
+        visitor.opens("signin?another=1")
+    with capture_statements() as statements:
+        page = app.authorize()
+    assert (page.status_code, statements.tenant) == (429, [])
 
 
 def test_no_parameter_redirects_elsewhere(tenant: TestTenant) -> None:

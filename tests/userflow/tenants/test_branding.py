@@ -4,6 +4,8 @@ import base64
 import io
 import re
 import struct
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -104,6 +106,12 @@ def test_patch_branding_keeps_what_is_not_sent(own: TestTenant) -> None:
         ({"terms_url": "javascript:alert(1)"}, "terms_url", "https"),
         ({"support_url": "https://user@acme.example/"}, "support_url", "https"),
         ({"sender_name": "Acme\r\nBcc: a@example.com"}, "sender_name", "one line"),
+        ({"sender_name": "billing@bank.example"}, "sender_name", "without `@`"),
+        ({"sender_name": "billing＠bank.example"}, "sender_name", "without `@`"),
+        ({"sender_name": "https://bank.example"}, "sender_name", "without `@`"),
+        ({"sender_name": "Acme\u202egnidoc"}, "sender_name", "invisible"),
+        ({"name": "help@bank.example"}, "name", "without `@`"),
+        ({"name": "Ac\u200bme"}, "name", "invisible"),
         ({"name": "x" * 65}, "name", "64"),
         ({"language": "it"}, "language", "en, de, fr, es"),
         ({"texts": {"en": {"signin_heading": "x" * 81}}}, "texts.en.signin_heading", "80"),
@@ -114,7 +122,8 @@ def test_patch_branding_keeps_what_is_not_sent(own: TestTenant) -> None:
         ({"logo": encoded(picture()[:60])}, "logo", "PNG, JPEG or WebP"),
         ({"logo": encoded(picture() + b"\0" * LARGEST)}, "logo", "200 KB"),
         ({"logo": encoded(picture(size=(2001, 1)))}, "logo", "2000 x 2000"),
-        ({"logo": encoded(png_of(30_000, 30_000))}, "logo", "PNG, JPEG or WebP|2000 x 2000"),
+        ({"logo": encoded(b"\0" * 450_000)}, "logo", "at most 200 KB"),
+        ({"logo": encoded(png_of(30_000, 30_000))}, "logo", "2000 x 2000"),
         ({"logo": encoded(png_of(9_000, 9_000))}, "logo", "2000 x 2000"),
     ],
 )
@@ -126,6 +135,36 @@ def test_patch_branding_rejects_invalid_values(own: TestTenant, changes: Any, na
         assert field == named
         assert re.search(says, problem), problem
     assert own.api.get(path_of(own)).json()["color_light"] is None
+
+
+def webp_of(width: int, height: int) -> bytes:
+    """Return a file of 38 bytes with a lossless WebP image in one color (RFC 9649 section 3)."""
+    # Five prefix codes of one symbol each, in four bits.
+    stream = struct.pack("<BI", 0x2F, (width - 1) | (height - 1) << 14) + (0b0001_0001_0001_0001_0001_000).to_bytes(
+        3, "little"
+    )
+    chunk = b"VP8L" + struct.pack("<I", len(stream)) + stream
+    return b"RIFF" + struct.pack("<I", 4 + len(chunk)) + b"WEBP" + chunk
+
+
+_READS_A_LOGO = """
+import resource, sys
+from userflow.branding.logos import LogoRejected, safe_logo
+
+resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+try:
+    print(safe_logo(sys.stdin.buffer.read()).media_type)
+except LogoRejected as rejected:
+    print(rejected)
+"""
+
+
+@pytest.mark.parametrize(("side", "says"), [(100, "image/webp"), (2500, "2000 x 2000"), (13_000, "2000 x 2000")])
+def test_logo_is_measured_before_its_canvas_is_allocated(side: int, says: str) -> None:
+    # A process of its own, with less memory than the canvas needs.
+    command = [sys.executable, "-c", _READS_A_LOGO]
+    found = subprocess.run(command, input=webp_of(side, side), capture_output=True, check=True, timeout=60)
+    assert says in found.stdout.decode()
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])

@@ -71,6 +71,8 @@ def test_patch_settings_merges_and_null_restores(new_tenant: Callable[[], TestTe
     ("changes", "named"),
     [
         ({"no_such": 1}, "no_such"),
+        ({"issuer_name": "help@bank.example"}, "issuer_name"),
+        ({"issuer_name": "Ac\u200bme"}, "issuer_name"),
         ({"password_min_length": True}, "password_min_length"),
         ({"account_deletion": "maybe"}, "account_deletion"),
         ({"sms_countries": ["DE", "DE"]}, "sms_countries"),
