@@ -26,6 +26,7 @@ from identity_platform.environment import (
     translated_languages,
 )
 from identity_platform.library_settings import *  # noqa: F403  # what depends on no variable
+from identity_platform.limit_settings import *  # noqa: F403
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -327,44 +328,6 @@ CONSOLE_ORIGINS = origins(
     "CONSOLE_ORIGINS", WEBAUTHN_ORIGINS if CONSOLE_RP_ID == WEBAUTHN_RP_ID else [f"https://{CONSOLE_RP_ID}"]
 )
 
-# How many, and in how many seconds. The specification sets the registry's 100.
-LIMITS: dict[str, tuple[int, int]] = {
-    "signin": (integer("LIMIT_SIGNIN_PER_MINUTE", 120, least=1), 60),
-    "registration": (integer("LIMIT_REGISTRATION_PER_MINUTE", 120, least=1), 60),
-    # Passkey ceremonies that begin. A page that offers passkeys by autofill begins one at every view.
-    "ceremony": (integer("LIMIT_CEREMONIES_PER_MINUTE", 600, least=1), 60),
-    # Requests of applications that a hosted page has to answer.
-    "authorization": (integer("LIMIT_AUTHORIZATIONS_PER_MINUTE", 600, least=1), 60),
-    "unknown_user": (integer("LIMIT_UNKNOWN_USER_PER_MINUTE", 120, least=1), 60),
-    # Wrong codes of devices (RFC 8628). openid/device/codes.py says what they protect.
-    "user_code": (integer("LIMIT_WRONG_USER_CODES_PER_10_MINUTES", 30, least=1), 600),
-    "wrong_secret": (integer("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
-    "forgot": (integer("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),
-    "email_resend": (integer("LIMIT_EMAIL_RESEND_PER_HOUR", 5, least=1), 3600),
-    # Of one kind to one address: "your password was changed" and its like.
-    "mail": (integer("LIMIT_MAILS_PER_HOUR", 20, least=1), 3600),
-    "invitation": (integer("LIMIT_INVITATIONS_PER_HOUR", 200, least=1), 3600),
-    # Previews of branding in the console: each can decode an image.
-    "preview": (integer("LIMIT_PREVIEWS_PER_MINUTE", 120, least=1), 60),
-    # Calls that import or export people.
-    "transfer": (integer("LIMIT_TRANSFER_PER_MINUTE", 30, least=1), 60),
-    "registry": (integer("LIMIT_REGISTRY_PER_MINUTE", 100, least=1), 60),
-    "anonymous_registry": (integer("LIMIT_ANONYMOUS_REGISTRY_PER_MINUTE", 300, least=1), 60),
-}
-
-# Text messages.
-SMS_LIMITS: dict[str, tuple[int, int]] = {
-    "user_minute": (integer("LIMIT_SMS_PER_USER_MINUTE", 1, least=1), 60),
-    "user_hour": (integer("LIMIT_SMS_PER_USER_HOUR", 5, least=1), 3600),
-    "user_day": (integer("LIMIT_SMS_PER_USER_DAY", 10, least=1), 86400),
-    "address_hour": (integer("LIMIT_SMS_PER_ADDRESS_HOUR", 20, least=1), 3600),
-    # Over all tenants.
-    "number_hour": (integer("LIMIT_SMS_PER_NUMBER_HOUR", 5, least=1), 3600),
-    "number_day": (integer("LIMIT_SMS_PER_NUMBER_DAY", 10, least=1), 86400),
-    # A fifth of it is kept for callers with a proof (mfa/sms/sending.py).
-    "tenant_day": (integer("LIMIT_SMS_PER_TENANT_DAY", 1000, least=1), 86400),
-}
-
 # How long events of the audit trail are kept; the database itself prevents deleting them in their first 30 days.
 AUDIT_RETENTION_DAYS = integer("AUDIT_RETENTION_DAYS", 400, least=30, most=36_500)
 
@@ -374,7 +337,7 @@ DELETED_TENANT_BACKUP_DAYS = integer("DELETED_TENANT_BACKUP_DAYS", 7, most=3650)
 # Where the console writes backups of tenants (backup_tenant is told where), and where final backups are.
 BACKUP_FOLDER = Path(text("BACKUP_FOLDER") or VAR / "backups")
 
-# --- directories ----------------------------------------------------------------------------------------------------
+# --- directories and domains -----------------------------------------------------------------------------------------
 
 # Tenants name the servers that people are synchronised from. Public addresses are let through; of all others only those
 # in these networks. A newcomer's directory runs beside the platform, so embedded mode lets loopback through.
@@ -382,17 +345,9 @@ DIRECTORY_ALLOWED_NETWORKS = networks("DIRECTORY_ALLOWED_NETWORKS", ["127.0.0.0/
 # LDAP without TLS carries the reading user's password in the clear.
 DIRECTORY_ALLOW_PLAIN_LDAP = boolean("DIRECTORY_ALLOW_PLAIN_LDAP", False)
 DIRECTORY_CLOUDS = directory_clouds("DIRECTORY_CLOUDS")
-# How long a synchronisation over REST may keep a request; longer ones are the command's.
-DIRECTORY_REQUEST_SECONDS = integer("DIRECTORY_REQUEST_SECONDS", 30, least=1, most=300)
-# How long the command reads one directory: a server that never ends would keep all others waiting.
-DIRECTORY_COMMAND_SECONDS = integer("DIRECTORY_COMMAND_SECONDS", 3600, least=1, most=86_400)
-DIRECTORIES_PER_TENANT = integer("DIRECTORIES_PER_TENANT", 10, least=1, most=1000)
-
-# --- domains ---------------------------------------------------------------------------------------------------------
 
 # DNS servers that look up the records of tenants' domains; without any, those of the machine.
 DNS_RESOLVERS = name_servers("DNS_RESOLVERS")
-DOMAINS_PER_TENANT = integer("DOMAINS_PER_TENANT", 20, least=1, most=1000)
 
 # --- messages out ----------------------------------------------------------------------------------------------------
 

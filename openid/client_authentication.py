@@ -7,7 +7,7 @@ from rest_framework.request import Request
 
 from tenants.lookup import TenantContext
 from userflow.accounts.models import Client
-from userflow.errors import InvalidClient
+from userflow.oauth_errors import InvalidClient
 from userflow.sessions.client_authentication import KnownClient, authenticate_client
 from userflow.sessions.views import stated_client
 

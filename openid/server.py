@@ -20,7 +20,7 @@ from openid.clients import ProtocolClient
 from openid.errors import RequestRejected
 from userflow.accounts.grant_types import AUTHORIZATION_CODE
 from userflow.accounts.models import Client
-from userflow.errors import InvalidGrant, InvalidRequest, UnauthorizedClient
+from userflow.oauth_errors import InvalidGrant, InvalidRequest, UnauthorizedClient
 
 _ERRORS = {error.error: error for error in (InvalidGrant, InvalidRequest, UnauthorizedClient)}
 # BASE64URL(SHA256(…)) without padding (RFC 7636 section 4.2).

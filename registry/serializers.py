@@ -3,7 +3,8 @@ from datetime import datetime
 import orjson
 from rest_framework import serializers
 
-from identity_platform.api.fields import Choice, JsonObject, QueryChoice, StrictField, Text, Timestamp, fields_of
+from identity_platform.api.fields import Choice, QueryChoice, StrictField, Text, Timestamp, fields_of
+from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PaginationOut
 from identity_platform.api.url_field import HttpUrl
 from registry import models

@@ -25,7 +25,7 @@ from identity_platform.api.errors import ApiError
 from identity_platform.api.views import Arguments
 from tenants import lookup
 from tenants.issuers import issuer_of
-from userflow.accounts.grant_types import grant_types_in_force
+from userflow.accounts.grant_types import LABELS, grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients import actions
 from userflow.events.models import DEAD, PENDING, WebhookMessage
@@ -55,7 +55,7 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         (_("Scopes"), _list(client.scopes)),
         (_("Redirect URIs"), _list(client.redirect_uris)),
         (_("Redirect URIs after logout"), _list(client.post_logout_redirect_uris)),
-        (_("Grant types"), _list(grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes))),
+        (_("Grant types"), _list(_grants(client))),
         (_("Authenticates by"), Cell(_method(client))),
         (_("Keys"), Cell(client.jwks_uri or (len(client.jwks["keys"]) if client.jwks else NOTHING))),  # type: ignore[arg-type]  # checked when stored
         (_("Audiences"), _list(client.audiences)),
@@ -110,6 +110,11 @@ def _logout_tokens(request: HttpRequest, client: Client) -> Table:
 
 def _list(entries: Sequence[str]) -> Cell:
     return Cell(", ".join(entries) or NOTHING)
+
+
+def _grants(client: Client) -> list[str]:
+    held = grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
+    return [str(LABELS[name]) for name in held]
 
 
 def _method(client: Client) -> Text:

@@ -3,6 +3,8 @@ from typing import ClassVar, Unpack
 from uuid import UUID
 
 from django import forms
+from django.utils.functional import lazy
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from rest_framework.serializers import Serializer
 
@@ -24,7 +26,7 @@ from console.frame.forms import (
 from console.frame.records import Text
 from console.signin.forms import ProofForm
 from tenants.models import Tenant
-from userflow.accounts.grant_types import GRANT_TYPES
+from userflow.accounts.grant_types import LABELS, listed
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, AdminRole
 from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS
 from userflow.admins.serializers import AdminUserChanges, AdminUserIn
@@ -166,8 +168,8 @@ class ClientForm(ApiForm):
     grant_types = Boxes(
         label=_("Grant types"),
         required=False,
-        choices=[(name, name) for name in GRANT_TYPES],
-        help_text=_("None selected: the default of the type."),
+        choices=list(LABELS.items()),
+        help_text=format_lazy("{} {}.", _("None selected: the default of the type."), lazy(listed, str)()),
     )
     token_endpoint_auth_method = Pick(
         label=_("Authenticates by"),

@@ -15,7 +15,7 @@ from openid.dpop import check_proof
 from openid.errors import PushedRequestRejected, RequestRejected
 from openid.tenant_of_request import tenant_of_request
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
-from userflow.errors import DpopNonceRequired, DpopProofInvalid, InvalidClient, InvalidRequest
+from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid, InvalidClient, InvalidRequest
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.serializers import ClientProof
 from userflow.sessions.views import BASIC_HEADER, NO_STORE

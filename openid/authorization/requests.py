@@ -26,7 +26,7 @@ from tenants.target import TENANT_ALIAS
 from userflow.accounts.grant_types import DEVICE_CODE
 from userflow.accounts.models import Client
 from userflow.clients.redirects import matches
-from userflow.errors import DpopProofInvalid
+from userflow.oauth_errors import DpopProofInvalid
 
 REQUEST_URI_PREFIX: Final = "urn:ietf:params:oauth:request_uri:"
 PUSHED_SECONDS: Final = 90

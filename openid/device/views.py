@@ -20,7 +20,7 @@ from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.grant_types import DEVICE_CODE
 from userflow.credentials import attempts
-from userflow.errors import InvalidClient, InvalidRequest, UnauthorizedClient
+from userflow.oauth_errors import InvalidClient, InvalidRequest, UnauthorizedClient
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.serializers import ClientProof
 from userflow.sessions.views import BASIC_HEADER, NO_STORE

@@ -17,7 +17,7 @@ from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
-from userflow.errors import InvalidGrant
+from userflow.oauth_errors import InvalidGrant
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.signing import key_set
 

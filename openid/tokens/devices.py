@@ -16,7 +16,7 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts.models import Client
-from userflow.errors import InvalidGrant
+from userflow.oauth_errors import InvalidGrant
 from userflow.sessions.browser import Device
 
 # Added to the interval of a device that polls too fast (RFC 8628 section 3.5).

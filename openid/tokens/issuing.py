@@ -14,7 +14,7 @@ from userflow.accounts import principals
 from userflow.accounts.grant_types import REFRESH_TOKEN
 from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
-from userflow.errors import InvalidGrant, InvalidTarget
+from userflow.oauth_errors import InvalidGrant, InvalidTarget
 from userflow.sessions import issue
 from userflow.sessions.browser import ApplicationSession, Device, open_child_session
 from userflow.sessions.verify import audiences_still_allowed, scopes_still_allowed

@@ -6,7 +6,7 @@ from typing import Any
 from openid.authorization.parameters import OPENID
 from openid.client_authentication import AuthenticatedClient
 from tenants.lookup import TenantContext
-from userflow.errors import InvalidGrant, InvalidRequest
+from userflow.oauth_errors import InvalidGrant, InvalidRequest
 from userflow.sessions.refresh import refresh_session
 from userflow.sessions.refresh_tokens import parse_refresh_token
 from userflow.sessions.renewed_id_tokens import renewed_id_token

@@ -9,7 +9,7 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from openid.client_authentication import authenticate_at
 from openid.tenant_of_request import tenant_of_request
 from tenants.errors import TenantBusy, UnknownTenant
-from userflow.errors import InvalidClient, InvalidRequest, UnauthorizedClient
+from userflow.oauth_errors import InvalidClient, InvalidRequest, UnauthorizedClient
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.serializers import IntrospectionOut, RevokedOut, TokenNamed
 from userflow.sessions.token_actions import introspect_token, revoke_token

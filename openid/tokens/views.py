@@ -29,7 +29,7 @@ from openid.tokens.serializers import OpenIDTokenIn, OpenIDTokenOut
 from tenants.errors import TenantBusy, UnknownTenant
 from tenants.lookup import TenantContext
 from userflow.accounts import grant_types
-from userflow.errors import (
+from userflow.oauth_errors import (
     DpopNonceRequired,
     DpopProofInvalid,
     InvalidClient,

@@ -10,7 +10,7 @@ from openid.tenant_of_request import tenant_of_request
 from openid.userinfo.actions import claims_of_token
 from openid.userinfo.serializers import UserinfoIn, UserinfoOut
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
-from userflow.errors import DpopRejected, InvalidRequest
+from userflow.oauth_errors import DpopRejected, InvalidRequest
 from userflow.sessions.authentication import presented_token
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.views import NO_STORE

@@ -19,7 +19,11 @@ NOT_VARIABLES = {"INFO", "NAME", "SECURITY_TXT_FILE"}
 
 def read_variables() -> set[str]:
     """Return the names with which the settings call the readers of identity_platform.environment."""
-    tree = ast.parse((ROOT / "identity_platform/settings.py").read_text())
+    return _read_in("settings.py") | _read_in("limit_settings.py")
+
+
+def _read_in(module: str) -> set[str]:
+    tree = ast.parse((ROOT / "identity_platform" / module).read_text())
     readers = {
         alias.asname or alias.name
         for node in ast.walk(tree)

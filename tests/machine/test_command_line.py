@@ -50,7 +50,7 @@ def test_a_database_server_that_is_gone_is_named_in_a_line(tmp_path: Path) -> No
     assert "Traceback" not in said
 
 
-def test_a_database_server_that_takes_no_writes_is_named_in_a_line(tmp_path: Path, django_db_setup: None) -> None:
+def test_read_only_database_server_is_named_in_one_line(tmp_path: Path, django_db_setup: None) -> None:
     # A standby, or the old primary after a failover.
     there = connection.settings_dict
     host = quote(str(there["HOST"]), safe="")

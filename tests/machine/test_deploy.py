@@ -69,7 +69,7 @@ def test_backups_outlive_the_containers() -> None:
     assert claimed in [one["metadata"]["name"] for one in manifests if one["kind"] == "PersistentVolumeClaim"]
 
 
-def test_the_image_has_the_programs_of_the_composed_database_server() -> None:
+def test_image_has_programs_of_composed_database_server() -> None:
     (compose,) = documents("compose.yaml")
     (major,) = re.findall(r"^ARG POSTGRESQL=(\d+)$", (DEPLOY / "Containerfile").read_text(), flags=re.MULTILINE)
     assert f"/postgres:{major}-" in compose["services"]["postgres"]["image"]

@@ -16,7 +16,7 @@ from tests.machine.conftest import Holder, kill_servers, running
 BOTH = ["postgres", "valkey-server"]
 
 
-def test_two_processes_share_the_servers_and_the_last_one_out_stops_them(home: Path) -> None:
+def test_last_of_two_processes_stops_the_shared_servers(home: Path) -> None:
     first, second = Holder(home), Holder(home)
     assert (first.database_url, first.redis_url) == (second.database_url, second.redis_url)
     with psycopg.connect(first.database_url, autocommit=True) as one, psycopg.connect(second.database_url) as two:
@@ -39,7 +39,7 @@ def test_starts_at_the_same_moment_end_up_on_one_pair_of_servers(home: Path) -> 
     assert running(home) == []
 
 
-def test_a_killed_holder_neither_stops_the_servers_nor_keeps_them(home: Path) -> None:
+def test_killed_holder_neither_stops_nor_keeps_servers(home: Path) -> None:
     killed, other = Holder(home), Holder(home)
     killed.kill()
     with psycopg.connect(other.database_url) as connection:
@@ -61,7 +61,7 @@ def test_when_everybody_was_killed_the_next_start_attaches(home: Path) -> None:
     assert running(home) == []
 
 
-def test_killed_servers_come_back_with_their_data_at_the_next_attach(home: Path) -> None:
+def test_killed_servers_return_with_data_at_next_attach(home: Path) -> None:
     holder = Holder(home)
     with psycopg.connect(holder.database_url, autocommit=True) as connection:
         connection.execute("CREATE TABLE kept (word text)")
@@ -77,7 +77,7 @@ def test_killed_servers_come_back_with_their_data_at_the_next_attach(home: Path)
     assert running(home) == []
 
 
-def test_locks_left_by_a_reboot_whose_process_number_is_taken_do_not_hinder(home: Path) -> None:
+def test_stale_locks_of_a_reused_process_id_are_ignored(home: Path) -> None:
     Holder(home).leave()
     # After a reboot, and in containers above all, the number soon belongs to another process: this one.
     (home / "postgres" / "postmaster.pid").write_text(f"{os.getpid()}\n{home / 'postgres'}\n1\n5432\n")
@@ -117,7 +117,7 @@ def test_two_homes_have_servers_of_their_own(home: Path, tmp_path: Path) -> None
     here.leave()
 
 
-def test_a_home_too_deep_for_a_socket_works_and_leaves_nothing_in_its_short_place(home: Path) -> None:
+def test_home_too_deep_for_a_socket_works_and_is_cleaned_up(home: Path) -> None:
     holder = Holder(home / ("deep" * 20) / ("er" * 20) / "with, comma and 'quotes'")
     place = Path(holder.redis_url.removeprefix("unix://").removesuffix("?db=0")).parent.parent
     with psycopg.connect(holder.database_url) as connection:
@@ -142,7 +142,7 @@ def test_attaching_to_running_servers_takes_no_time(home: Path) -> None:
     assert taken < 0.2  # about 0.02 s on an idle machine
 
 
-def test_a_forked_child_does_not_stop_the_servers_under_its_parent(home: Path) -> None:
+def test_forked_child_does_not_stop_its_parents_servers(home: Path) -> None:
     servers = embedded.attach(var=home, unsafe_fast=True)
     child = os.fork()
     if child == 0:

@@ -29,7 +29,7 @@ def connection(platform: Platform) -> Iterator[socket.socket]:
         yield connected
 
 
-def test_a_taken_port_is_said_in_one_line_and_the_first_server_goes_on(settled_home: Path, platform: Platform) -> None:
+def test_taken_port_is_one_line_and_first_server_continues(settled_home: Path, platform: Platform) -> None:
     second = subprocess.run(
         [sys.executable, "-P", "-m", "identity_platform.serving.server"],
         env=environment(settled_home, PORT=str(platform.port)),
@@ -43,7 +43,7 @@ def test_a_taken_port_is_said_in_one_line_and_the_first_server_goes_on(settled_h
     assert within(60, platform.is_ready)
 
 
-def test_commands_work_beside_the_server_and_leave_it_its_servers(settled_home: Path, platform: Platform) -> None:
+def test_commands_beside_the_server_keep_its_databases(settled_home: Path, platform: Platform) -> None:
     command = [sys.executable, str(ROOT / "manage.py"), "prepare"]
     assert subprocess.run(command, env=environment(settled_home), check=True, capture_output=True).returncode == 0
     assert within(60, platform.is_ready)

@@ -82,7 +82,7 @@ def test_demo_command_names_a_changed_password(settled_home: Path) -> None:
     assert "bin/manage changepassword demo-admin" in again
 
 
-def test_the_printed_address_is_the_issuers_and_where_passkeys_work(newcomer: dict[str, str]) -> None:
+def test_printed_address_is_issuer_and_origin_of_passkeys(newcomer: dict[str, str]) -> None:
     address = newcomer["BASE_URL"]
     assert address.startswith("http://localhost:")
     assert f"Serving on {address}/ " in (Path(newcomer["IDENTITY_VAR"]) / "printed").read_text()

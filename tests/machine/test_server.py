@@ -64,7 +64,7 @@ def test_first_start_from_nothing_and_second_start_in_seconds(home: Path, serve:
     assert took < 10
 
 
-def test_sigterm_finishes_the_request_in_flight_and_ends_with_zero(
+def test_sigterm_finishes_request_in_flight_and_exits_zero(
     settled_home: Path, platform: Platform, connection: socket.socket
 ) -> None:
     begin(connection, len(LOGIN))
@@ -78,9 +78,7 @@ def test_sigterm_finishes_the_request_in_flight_and_ends_with_zero(
     assert running(settled_home) == []
 
 
-def test_a_request_that_never_ends_holds_the_stop_up_for_ten_seconds_at_most(
-    platform: Platform, connection: socket.socket
-) -> None:
+def test_endless_request_delays_stop_by_ten_seconds_at_most(platform: Platform, connection: socket.socket) -> None:
     begin(connection, 100)
     connection.sendall(b"{")
     began = time.monotonic()
@@ -100,7 +98,7 @@ def test_ctrl_c_in_a_terminal_ends_it_quietly_with_zero(settled_home: Path, serv
     assert "was ended" not in log
 
 
-def test_after_kill_9_nothing_keeps_the_port_and_the_next_start_works(settled_home: Path, serve: Serve) -> None:
+def test_kill_9_frees_the_port_and_next_start_works(settled_home: Path, serve: Serve) -> None:
     port = free_port()
     killed = serve(settled_home, port=port, WEB_WORKERS="2")
     # All are there: one that is forked at that very moment would not be looked at.
@@ -115,7 +113,7 @@ def test_after_kill_9_nothing_keeps_the_port_and_the_next_start_works(settled_ho
     assert running(settled_home) == []
 
 
-def test_a_killed_worker_is_replaced_and_no_connection_is_refused(settled_home: Path, serve: Serve) -> None:
+def test_killed_worker_is_replaced_without_refused_connection(settled_home: Path, serve: Serve) -> None:
     platform = serve(settled_home, WEB_WORKERS="2")
 
     def answering() -> set[int]:

@@ -112,9 +112,7 @@ def test_two_hundred_slow_clients_delay_no_others(
     assert beside < 3 * alone + 0.1
 
 
-def test_a_body_over_one_mebibyte_is_refused_in_the_envelope_of_its_route_group(
-    nginx: Callable[..., Nginx], shut: int
-) -> None:
+def test_body_over_one_mebibyte_gets_envelope_of_its_group(nginx: Callable[..., Nginx], shut: int) -> None:
     port = nginx(shut).port
     for path, envelope in (
         ("/exsvc/api/v1/services", {"error": {"code": "BODY_TOO_LARGE", "message": BodyTooLarge.message}}),

@@ -16,7 +16,7 @@ def tags_of(path: str) -> set[str]:
     return {tag for operation in document()["paths"][path].values() for tag in operation["tags"]}
 
 
-def test_every_operation_has_one_tag_and_every_tag_its_operations() -> None:
+def test_operations_have_one_tag_and_tags_have_operations() -> None:
     stated = [operation["tags"] for path in document()["paths"].values() for operation in path.values()]
     assert {len(tags) for tags in stated} == {1}
     assert {tags[0] for tags in stated} == {tag["name"] for tag in document()["tags"]}

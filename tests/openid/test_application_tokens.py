@@ -20,7 +20,7 @@ from tests.userflow.sessions.test_refresh import eleven_seconds_pass, refresh
 from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.models import Role, RoleBinding
 from userflow.accounts.session_models import EndUserSession
-from userflow.errors import InvalidGrant, InvalidScope, InvalidTarget
+from userflow.oauth_errors import InvalidGrant, InvalidScope, InvalidTarget
 from userflow.sessions import issue
 from userflow.sessions.refresh import refresh_session
 from userflow.sessions.verify import OPENID_SCOPES

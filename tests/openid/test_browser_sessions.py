@@ -25,7 +25,8 @@ from tests.parallel import run_concurrently
 from tests.world import PASSWORD, TestTenant
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserRefreshToken, EndUserSession
-from userflow.errors import InvalidGrant, NotSignedInByTicket, WrongCredentials
+from userflow.errors import NotSignedInByTicket, WrongCredentials
+from userflow.oauth_errors import InvalidGrant
 from userflow.sessions.browser import (
     browser_principal,
     find_browser_session,

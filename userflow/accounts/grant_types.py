@@ -1,14 +1,32 @@
 """The grant types of clients (RFC 7591 section 2)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from django.utils.translation import gettext_lazy as _
 
 from userflow.accounts.models import CONFIDENTIAL
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 AUTHORIZATION_CODE = "authorization_code"
 REFRESH_TOKEN = "refresh_token"
 CLIENT_CREDENTIALS = "client_credentials"
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
-GRANT_TYPES = (AUTHORIZATION_CODE, REFRESH_TOKEN, CLIENT_CREDENTIALS, DEVICE_CODE)
+# What they let an application do, for the console and the API document.
+LABELS: Final[Mapping[str, "StrOrPromise"]] = {
+    AUTHORIZATION_CODE: _("Sign users in with a browser"),
+    REFRESH_TOKEN: _("Renew tokens"),
+    CLIENT_CREDENTIALS: _("Act for itself"),
+    DEVICE_CODE: _("Sign users in on devices without a browser"),
+}
+GRANT_TYPES: Final = tuple(LABELS)
+
+
+def listed() -> str:
+    """Return every grant type with its label."""
+    return "; ".join(f"{label}: {name}" for name, label in LABELS.items())
 
 
 def grant_types_in_force(stored: Sequence[str], *, type_: str, scopes: Collection[str]) -> tuple[str, ...]:

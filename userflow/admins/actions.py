@@ -13,8 +13,9 @@ from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import unique_or
 from tenants import lookup
+from userflow.accounts.admin_names import username_is
 from userflow.accounts.lookups import find_admin_user
-from userflow.accounts.models import AdminRole, AdminUser, username_is
+from userflow.accounts.models import AdminRole, AdminUser
 from userflow.accounts.permissions_catalogue import OPERATOR, OPERATOR_PERMISSIONS, TENANT_ADMIN
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import must_outrank_admin

@@ -2,9 +2,10 @@
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, Choice, Integer, Items, JsonObject, QueryBoolean, Text
+from identity_platform.api.fields import Boolean, Choice, Integer, Items, QueryBoolean, Text
+from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PageQuery, PaginationOut
-from userflow.accounts.grant_types import GRANT_TYPES, grant_types_in_force
+from userflow.accounts.grant_types import GRANT_TYPES, grant_types_in_force, listed
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
 from userflow.clients.registration import ID_TOKEN_ALGORITHMS, LONGEST_MAX_AGE
 from userflow.sessions.client_authentication import METHODS, NONE
@@ -80,7 +81,10 @@ class ClientChanges(serializers.Serializer[object]):
     self_registration = Boolean(required=False)
     post_logout_redirect_uris = _entries(LONGEST_URI)
     grant_types = Items(
-        Choice(GRANT_TYPES), most=len(GRANT_TYPES), required=False, help_text="An empty list: the default of the type."
+        Choice(GRANT_TYPES),
+        most=len(GRANT_TYPES),
+        required=False,
+        help_text=f"An empty list: the default of the type. {listed()}.",
     )
     token_endpoint_auth_method = Choice(
         METHODS,

@@ -1,6 +1,7 @@
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Integer, JsonObject, QueryBoolean, Text
+from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Integer, QueryBoolean, Text
+from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import LARGEST_PAGE, PageQuery, PaginationOut, page_limit
 from userflow.endusers.actions import LOCAL
 from userflow.signin.proof_fields import ProofFields

@@ -19,7 +19,8 @@ from tenants.context import in_tenant
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow import mail
-from userflow.accounts.models import Account, AdminUser, Client, EndUser, admins_named
+from userflow.accounts.admin_names import admins_named
+from userflow.accounts.models import Account, AdminUser, Client, EndUser
 from userflow.accounts.principals import CLIENT, END_USER, Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts, passwords, tickets

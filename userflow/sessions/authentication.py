@@ -7,7 +7,8 @@ from rest_framework.request import Request
 from identity_platform.api.errors import AccessTokenInvalid, NotSignedIn
 from identity_platform.audit.origin import set_actor
 from userflow.accounts.principals import Claims, Principal
-from userflow.errors import DpopNonceRequired, DpopProofInvalid, DpopRejected, EmailNotVerified, FactorRequired
+from userflow.errors import EmailNotVerified, FactorRequired
+from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid, DpopRejected
 from userflow.sessions.dpop import check_bound_token
 from userflow.sessions.token_classes import InvalidToken, claims_of
 from userflow.sessions.verify import SessionInactive, principal_of

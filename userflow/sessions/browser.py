@@ -25,7 +25,7 @@ from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.accounts.session_policy import required_acr, session_limits
 from userflow.credentials import email_verification
-from userflow.errors import InvalidGrant
+from userflow.oauth_errors import InvalidGrant
 from userflow.sessions import queries
 from userflow.sessions.issue import BrowserSignIn, browser_sign_in, cookie_digest
 from userflow.sessions.queries import Rights

@@ -18,8 +18,9 @@ from tenants.states import Purpose
 from userflow.accounts.grant_types import grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
 from userflow.credentials import attempts
-from userflow.errors import ClientNotAuthenticated, DpopProofInvalid, InvalidClient, UnauthorizedClient
+from userflow.errors import ClientNotAuthenticated
 from userflow.ids import FORM
+from userflow.oauth_errors import DpopProofInvalid, InvalidClient, UnauthorizedClient
 from userflow.sessions import client_assertions
 from userflow.sessions.client_usage import note_use
 from userflow.sessions.queries import CLIENT, CLIENT_AND_TENANT

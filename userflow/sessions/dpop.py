@@ -19,7 +19,7 @@ from identity_platform.api.single_use import use_once
 from identity_platform.crypto import keyed_digest
 from tenants import keys
 from tenants.hosts import tenant_at_host
-from userflow.errors import DpopNonceRequired, DpopProofInvalid
+from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid
 from userflow.sessions.numeric_dates import is_numeric_date
 from userflow.sessions.signing import thumbprint
 

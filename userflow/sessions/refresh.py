@@ -21,7 +21,8 @@ from userflow.accounts import principals
 from userflow.accounts.grant_types import REFRESH_TOKEN
 from userflow.accounts.principals import Claims, Grant, Principal
 from userflow.accounts.realms import END_USERS
-from userflow.errors import EmailNotVerified, FactorRequired, InvalidGrant, InvalidScope, InvalidTarget
+from userflow.errors import EmailNotVerified, FactorRequired
+from userflow.oauth_errors import InvalidGrant, InvalidScope, InvalidTarget
 from userflow.sessions import issue, queries
 from userflow.sessions import verify as state
 from userflow.sessions.client_authentication import Credential, KnownClient, authenticate_client

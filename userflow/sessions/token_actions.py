@@ -13,7 +13,7 @@ from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.grant_types import CLIENT_CREDENTIALS
 from userflow.accounts.principals import EMAIL_SCOPE, GROUPS_SCOPE, ROLES_SCOPE, Claims, Principal, reveals
-from userflow.errors import InvalidScope, InvalidTarget, UnauthorizedClient
+from userflow.oauth_errors import InvalidScope, InvalidTarget, UnauthorizedClient
 from userflow.sessions import issue, refresh
 from userflow.sessions import verify as state
 from userflow.sessions.client_authentication import Credential, KnownClient, authenticate_client

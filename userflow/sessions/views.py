@@ -10,7 +10,7 @@ from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.parsers import StrictFormParser, StrictJSONParser
 from identity_platform.api.views import ApiViewSet, endpoint
 from userflow.accounts.principals import Principal
-from userflow.errors import (
+from userflow.oauth_errors import (
     DpopProofInvalid,
     InvalidClient,
     InvalidGrant,

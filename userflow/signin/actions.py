@@ -11,7 +11,8 @@ from identity_platform.audit.origin import set_actor
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.states import Purpose
-from userflow.accounts.models import Account, AdminUser, EndUser, admins_named, may_enter
+from userflow.accounts.admin_names import admins_named, may_enter
+from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_policy import AAL2, required_acr
 from userflow.credentials import attempts, email_verification, passwords, tickets

@@ -8,7 +8,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from identity_platform.api.errors import MalformedBody
-from identity_platform.api.fields import FieldOptions, JsonObject, Text
+from identity_platform.api.fields import FieldOptions, Text
+from identity_platform.api.json_field import JsonObject
 from identity_platform.api.parsers import json_object
 from userflow.signin.proofs import PROOFS
 

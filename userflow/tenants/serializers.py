@@ -2,7 +2,8 @@ from uuid import UUID
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, JsonObject, QueryChoice, Text
+from identity_platform.api.fields import Boolean, QueryChoice, Text
+from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PageQuery, PaginationOut
 from tenants.models import Tenant
 from tenants.settings import json_schema

@@ -2,17 +2,8 @@
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import (
-    Boolean,
-    Choice,
-    EmailAddress,
-    Identifier,
-    Items,
-    JsonObject,
-    StrictField,
-    Text,
-    Timestamp,
-)
+from identity_platform.api.fields import Boolean, Choice, EmailAddress, Identifier, Items, StrictField, Text, Timestamp
+from identity_platform.api.json_field import JsonObject
 from identity_platform.transfer import schema
 from userflow.credentials import foreign_hashes
 from userflow.roles.serializers import MOST_PERMISSIONS, Permission

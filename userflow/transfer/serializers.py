@@ -1,6 +1,7 @@
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, Choice, Identifier, Integer, Items, JsonObject, StrictField
+from identity_platform.api.fields import Boolean, Choice, Identifier, Integer, Items, StrictField
+from identity_platform.api.json_field import JsonObject
 from identity_platform.transfer.rows import FORMATS, JSONL
 from identity_platform.transfer.runs import FAIL, ON_CONFLICT
 from userflow.transfer.actions import MOST_OVER_REST

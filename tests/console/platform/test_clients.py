@@ -81,6 +81,17 @@ def test_client_is_edited_deactivated_and_deleted(head: Staff) -> None:
     assert head.post(at(client, "delete")).headers["Location"] == LIST
 
 
+def test_grant_types_are_shown_in_words(head: Staff) -> None:
+    device_code = "urn:ietf:params:oauth:grant-type:device_code"
+    client, _ = made(head, grant_types=[device_code, "refresh_token"])
+    assert client.grant_types == [device_code, "refresh_token"]
+    page = head.get(at(client)).text
+    assert "Sign users in on devices without a browser, Renew tokens" in page
+    assert device_code not in page
+    form = head.get(at(client, "edit")).text
+    assert f"Sign users in on devices without a browser: {device_code}" in form
+
+
 def test_openid_metadata_is_edited(head: Staff) -> None:
     client, _ = made(head, scopes="")
     keys = {"keys": [public_jwk(new_key(), kid="a")]}

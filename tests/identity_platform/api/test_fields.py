@@ -17,12 +17,12 @@ from identity_platform.api.fields import (
     Identifier,
     Integer,
     Items,
-    JsonObject,
     QueryBoolean,
     QueryInteger,
     Text,
     Timestamp,
 )
+from identity_platform.api.json_field import JsonObject
 from identity_platform.api.url_field import HttpUrl
 
 Field = serializers.Field[Any, Any, Any, Any]

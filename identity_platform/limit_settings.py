@@ -1,0 +1,57 @@
+"""Limits: how often, how long and how many."""
+
+from identity_platform.environment import integer
+
+__all__ = [
+    "DIRECTORIES_PER_TENANT",
+    "DIRECTORY_COMMAND_SECONDS",
+    "DIRECTORY_REQUEST_SECONDS",
+    "DOMAINS_PER_TENANT",
+    "LIMITS",
+    "SMS_LIMITS",
+]
+
+# How many, and in how many seconds. The specification sets the registry's 100.
+LIMITS: dict[str, tuple[int, int]] = {
+    "signin": (integer("LIMIT_SIGNIN_PER_MINUTE", 120, least=1), 60),
+    "registration": (integer("LIMIT_REGISTRATION_PER_MINUTE", 120, least=1), 60),
+    # Passkey ceremonies that begin. A page that offers passkeys by autofill begins one at every view.
+    "ceremony": (integer("LIMIT_CEREMONIES_PER_MINUTE", 600, least=1), 60),
+    # Requests of applications that a hosted page has to answer.
+    "authorization": (integer("LIMIT_AUTHORIZATIONS_PER_MINUTE", 600, least=1), 60),
+    "unknown_user": (integer("LIMIT_UNKNOWN_USER_PER_MINUTE", 120, least=1), 60),
+    # Wrong codes of devices (RFC 8628). openid/device/codes.py says what they protect.
+    "user_code": (integer("LIMIT_WRONG_USER_CODES_PER_10_MINUTES", 30, least=1), 600),
+    "wrong_secret": (integer("LIMIT_WRONG_SECRETS_PER_10_MINUTES", 300, least=1), 600),
+    "forgot": (integer("LIMIT_FORGOT_PER_HOUR", 5, least=1), 3600),
+    "email_resend": (integer("LIMIT_EMAIL_RESEND_PER_HOUR", 5, least=1), 3600),
+    # Of one kind to one address: "your password was changed" and its like.
+    "mail": (integer("LIMIT_MAILS_PER_HOUR", 20, least=1), 3600),
+    "invitation": (integer("LIMIT_INVITATIONS_PER_HOUR", 200, least=1), 3600),
+    # Previews of branding in the console: each can decode an image.
+    "preview": (integer("LIMIT_PREVIEWS_PER_MINUTE", 120, least=1), 60),
+    # Calls that import or export people.
+    "transfer": (integer("LIMIT_TRANSFER_PER_MINUTE", 30, least=1), 60),
+    "registry": (integer("LIMIT_REGISTRY_PER_MINUTE", 100, least=1), 60),
+    "anonymous_registry": (integer("LIMIT_ANONYMOUS_REGISTRY_PER_MINUTE", 300, least=1), 60),
+}
+
+# Text messages.
+SMS_LIMITS: dict[str, tuple[int, int]] = {
+    "user_minute": (integer("LIMIT_SMS_PER_USER_MINUTE", 1, least=1), 60),
+    "user_hour": (integer("LIMIT_SMS_PER_USER_HOUR", 5, least=1), 3600),
+    "user_day": (integer("LIMIT_SMS_PER_USER_DAY", 10, least=1), 86400),
+    "address_hour": (integer("LIMIT_SMS_PER_ADDRESS_HOUR", 20, least=1), 3600),
+    # Over all tenants.
+    "number_hour": (integer("LIMIT_SMS_PER_NUMBER_HOUR", 5, least=1), 3600),
+    "number_day": (integer("LIMIT_SMS_PER_NUMBER_DAY", 10, least=1), 86400),
+    # A fifth of it is kept for callers with a proof (mfa/sms/sending.py).
+    "tenant_day": (integer("LIMIT_SMS_PER_TENANT_DAY", 1000, least=1), 86400),
+}
+
+# How long a synchronisation over REST may keep a request; longer ones are the command's.
+DIRECTORY_REQUEST_SECONDS = integer("DIRECTORY_REQUEST_SECONDS", 30, least=1, most=300)
+# How long the command reads one directory: a server that never ends would keep all others waiting.
+DIRECTORY_COMMAND_SECONDS = integer("DIRECTORY_COMMAND_SECONDS", 3600, least=1, most=86_400)
+DIRECTORIES_PER_TENANT = integer("DIRECTORIES_PER_TENANT", 10, least=1, most=1000)
+DOMAINS_PER_TENANT = integer("DOMAINS_PER_TENANT", 20, least=1, most=1000)
