@@ -1,10 +1,9 @@
 """Authentication of clients at the OpenID endpoints of their tenant: one function for all of them (RFC 6749 section 2.3)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rest_framework.request import Request
-
+from identity_platform.api.views import ApiViewSet, Arguments, Shape
+from openid.tenant_of_request import address_first, is_address_of
 from tenants.lookup import TenantContext
 from userflow.accounts.models import Client
 from userflow.oauth_errors import InvalidClient
@@ -19,17 +18,25 @@ class AuthenticatedClient:
     row: Client
     known: KnownClient
 
+    @property
+    def tenant(self) -> TenantContext:
+        """Return the tenant of the client, which is the one of the endpoint."""
+        return self.known.tenant
 
-def authenticate_at(request: Request, body: Mapping[str, object], tenant: TenantContext) -> AuthenticatedClient:
-    """Return the client of a call to an endpoint of this tenant.
 
-    Raises InvalidClient (also for a client of another tenant, and for a method other than the registered one),
-    InvalidRequest (two methods at once), TooManyFromAddress, AssertionsUnavailable, ClientKeysBusy.
+def authenticate_at(view: ApiViewSet, shape: Shape) -> tuple[AuthenticatedClient, Arguments]:
+    """Return the client of a call to an endpoint of its tenant, and the fields of the body.
+
+    Raises UnknownTenant, ValidationFailed, InvalidClient (also for a client of another tenant, and for a method other than
+    the registered one), InvalidRequest (two methods at once), TooManyFromAddress, AssertionsUnavailable, ClientKeysBusy.
     """
-    client_id, credential = stated_client(request, body)
-    if client_id is None:
-        raise InvalidClient
-    known = authenticate_client(client_id=client_id, credential=credential)
-    if known.tenant.tenant_id != tenant.tenant_id:
-        raise InvalidClient
-    return AuthenticatedClient(known.row, known)
+    request = view.request
+    with address_first(request._request):
+        sent = view.valid(shape)
+        client_id, credential = stated_client(request, sent)
+        if client_id is None:
+            raise InvalidClient
+        known = authenticate_client(client_id=client_id, credential=credential)
+        if not is_address_of(request._request, known.tenant):
+            raise InvalidClient
+    return AuthenticatedClient(known.row, known), sent

@@ -1,7 +1,12 @@
 """The tenant of a request at the hosted pages and the OpenID endpoints: its host or its path names it."""
 
-from django.http import HttpRequest
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from django.http import HttpRequest
+from rest_framework.exceptions import APIException
+
+from identity_platform.api.errors import ApiError
 from openid.errors import TenantMoved
 from tenants import lookup
 from tenants.hosts import is_at_former_domain, tenant_at_host
@@ -23,3 +28,26 @@ def tenant_of_request(request: HttpRequest) -> TenantContext:
     if tenant.sign_in_domain:
         raise TenantMoved(tenant.root)
     return tenant
+
+
+@contextmanager
+def address_first(request: HttpRequest) -> Iterator[None]:
+    """Raise UnknownTenant or TenantMoved rather than another error of the block: a wrong address is the first error.
+
+    For a block that reads the tenant in another way, so that it is not read by its address too. It then asks
+    `is_address_of`.
+    """
+    try:
+        yield
+    except (ApiError, APIException):
+        tenant_of_request(request)
+        raise
+
+
+def is_address_of(request: HttpRequest, tenant: TenantContext) -> bool:
+    """Return whether the address of a request is the one of this tenant: `tenant_of_request` would return it."""
+    if (at_host := tenant_at_host(request)) is not None:
+        return at_host.tenant_id == tenant.tenant_id and not is_at_former_domain(request)
+    match = request.resolver_match
+    slug: str = match.kwargs["slug"] if match else ""
+    return slug.lower() == tenant.slug.lower() and not tenant.sign_in_domain

@@ -13,7 +13,6 @@ from openid.authorization.requests import PUSHED_SECONDS, push_request
 from openid.client_authentication import authenticate_at
 from openid.dpop import check_proof
 from openid.errors import PushedRequestRejected, RequestRejected
-from openid.tenant_of_request import tenant_of_request
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid, InvalidClient, InvalidRequest
 from userflow.sessions.permissions import Anyone
@@ -78,9 +77,7 @@ class PushedRequestViewSet(ApiViewSet):
     )
     def push(self, request: Request, slug: str) -> Response:
         """Push an authorization request; its `request_uri` is valid for 90 seconds and used once (RFC 9126)."""
-        tenant = tenant_of_request(request._request)
-        stated = self.valid(PushedRequestIn)
-        client = authenticate_at(request, stated, tenant)
+        client, _ = authenticate_at(self, PushedRequestIn)
         # Also parameters that the serializer does not know: `request` is an error.
         body: dict[str, str | list[str]] = dict(request.data)
         sent = Sent(
@@ -88,7 +85,7 @@ class PushedRequestViewSet(ApiViewSet):
         )
         jkt = check_proof(request) or ""
         try:
-            request_uri = push_request(tenant=tenant, client=client.row, sent=sent, dpop_jkt=jkt)
+            request_uri = push_request(tenant=client.tenant, client=client.row, sent=sent, dpop_jkt=jkt)
         except RequestRejected as problem:
             raise PushedRequestRejected(problem) from problem
         return Response({"request_uri": request_uri, "expires_in": PUSHED_SECONDS}, status=201, headers=NO_STORE)

@@ -14,7 +14,6 @@ from openid.authorization.parameters import granted_audiences, granted_scopes
 from openid.client_authentication import authenticate_at
 from openid.device.codes import INTERVAL_SECONDS, LASTS, new_device_code
 from openid.errors import DeviceRequestRejected, RequestRejected
-from openid.tenant_of_request import tenant_of_request
 from tenants.context import in_tenant
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
@@ -69,9 +68,8 @@ class DeviceAuthorizationViewSet(ApiViewSet):
     )
     def authorize(self, request: Request, slug: str) -> Response:
         """Get the codes of a device without a browser. Its user enters one at `verification_uri`, it polls with the other."""
-        tenant = tenant_of_request(request._request)
-        sent = self.valid(DeviceAuthorizationIn)
-        client = authenticate_at(request, sent, tenant)
+        client, sent = authenticate_at(self, DeviceAuthorizationIn)
+        tenant = client.tenant
         client.known.check_grant_type(DEVICE_CODE)
         attempts.limit_address("authorization")
         try:

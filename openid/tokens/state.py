@@ -7,7 +7,6 @@ from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.parsers import StrictFormParser
 from identity_platform.api.views import ApiViewSet, endpoint
 from openid.client_authentication import authenticate_at
-from openid.tenant_of_request import tenant_of_request
 from tenants.errors import TenantBusy, UnknownTenant
 from userflow.oauth_errors import InvalidClient, InvalidRequest, UnauthorizedClient
 from userflow.sessions.permissions import Anyone
@@ -30,12 +29,11 @@ class TokenStateViewSet(ApiViewSet):
     )
     def introspect(self, request: Request, slug: str) -> Response:
         """Return the state of a token of the tenant, for confidential clients."""
-        sent = self.valid(TokenNamed)
-        client = authenticate_at(request, sent, tenant_of_request(request._request)).known
+        client, sent = authenticate_at(self, TokenNamed)
         # A public client is not authenticated: anyone could try tokens (RFC 7662 section 2.1).
-        if not client.confidential:
+        if not client.known.confidential:
             raise InvalidClient
-        return Response(introspect_token(token=sent["token"], by=client), headers=NO_STORE)
+        return Response(introspect_token(token=sent["token"], by=client.known), headers=NO_STORE)
 
     @endpoint(
         TokenNamed,
@@ -46,7 +44,6 @@ class TokenStateViewSet(ApiViewSet):
     )
     def revoke(self, request: Request, slug: str) -> Response:
         """Revoke a token of the client; a user's token ends the application's session. Unknown tokens are no error."""
-        sent = self.valid(TokenNamed)
-        client = authenticate_at(request, sent, tenant_of_request(request._request)).known
-        revoke_token(token=sent["token"], client=client)
+        client, sent = authenticate_at(self, TokenNamed)
+        revoke_token(token=sent["token"], client=client.known)
         return Response({}, headers=NO_STORE)

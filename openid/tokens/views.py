@@ -21,13 +21,11 @@ from openid.errors import (
     SlowDown,
     UnsupportedGrantType,
 )
-from openid.tenant_of_request import tenant_of_request
 from openid.tokens.codes import exchange_code
 from openid.tokens.devices import exchange_device_code
 from openid.tokens.refreshing import refresh
 from openid.tokens.serializers import OpenIDTokenIn, OpenIDTokenOut
 from tenants.errors import TenantBusy, UnknownTenant
-from tenants.lookup import TenantContext
 from userflow.accounts import grant_types
 from userflow.oauth_errors import (
     DpopNonceRequired,
@@ -80,9 +78,7 @@ class OpenIDTokenViewSet(ApiViewSet):
         second use ends the session that the first one has opened. A device polls with its `device_code` until the user has
         decided (RFC 8628 section 3.4). With a DPoP proof the tokens are bound to its key.
         """
-        tenant = tenant_of_request(request._request)
-        sent = self.valid(OpenIDTokenIn)
-        client = authenticate_at(request, sent, tenant)
+        client, sent = authenticate_at(self, OpenIDTokenIn)
         grant_type = sent["grant_type"]
         if grant_type not in grant_types.GRANT_TYPES:
             raise UnsupportedGrantType
@@ -91,11 +87,10 @@ class OpenIDTokenViewSet(ApiViewSet):
         jkt = check_proof(request) or ""
         # Before a code is used up.
         client.known.check_dpop(jkt)
-        return Response(self._tokens(tenant, client, sent, jkt), headers=NO_STORE)
+        return Response(self._tokens(client, sent, jkt), headers=NO_STORE)
 
-    def _tokens(
-        self, tenant: TenantContext, client: AuthenticatedClient, sent: Mapping[str, Any], jkt: str
-    ) -> dict[str, object]:
+    def _tokens(self, client: AuthenticatedClient, sent: Mapping[str, Any], jkt: str) -> dict[str, object]:
+        tenant = client.tenant
         resources = sent.get("resource", [])
         match sent["grant_type"]:
             case grant_types.AUTHORIZATION_CODE:

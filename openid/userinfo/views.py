@@ -6,7 +6,7 @@ from rest_framework.response import Response
 from identity_platform.api.errors import AccessTokenInvalid, InsufficientScope, NotSignedIn
 from identity_platform.api.parsers import StrictFormParser
 from identity_platform.api.views import ApiViewSet, endpoint
-from openid.tenant_of_request import tenant_of_request
+from openid.tenant_of_request import address_first
 from openid.userinfo.actions import claims_of_token
 from openid.userinfo.serializers import UserinfoIn, UserinfoOut
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
@@ -38,12 +38,11 @@ class UserinfoViewSet(ApiViewSet):
         return self._claims(request, self.valid(UserinfoIn).get("access_token"))
 
     def _claims(self, request: Request, sent: str | None) -> Response:
-        tenant = tenant_of_request(request._request)
-        presented = presented_token(request)
-        if presented is not None and sent is not None:
-            raise InvalidRequest("Send the access token in one way only.")
-        if presented is None and sent is None:
-            raise NotSignedIn
-        scheme, token = presented or ("bearer", sent or "")
-        known = claims_of_token(tenant=tenant, request=request, scheme=scheme, token=token)
-        return Response(known, headers=NO_STORE)
+        with address_first(request._request):
+            presented = presented_token(request)
+            if presented is not None and sent is not None:
+                raise InvalidRequest("Send the access token in one way only.")
+            if presented is None and sent is None:
+                raise NotSignedIn
+            scheme, token = presented or ("bearer", sent or "")
+            return Response(claims_of_token(request, scheme=scheme, token=token), headers=NO_STORE)

@@ -98,4 +98,4 @@ def test_metadata_claims_cost_no_statement(chosen: TestTenant, other_tenant: Tes
         with capture_statements() as statements:
             assert Api(token=token).get(f"{app.issuer}/userinfo").status_code == 200
         counts.append(statements.counts)
-    assert counts[0] == counts[1] == (2, 2)
+    assert counts[0] == counts[1] == (1, 1)

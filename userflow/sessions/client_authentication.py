@@ -145,8 +145,10 @@ def authenticate_client(*, client_id: str, credential: Credential | None) -> Kno
     Raises InvalidClient (unknown, inactive, wrong or missing credential, one sent in another way than the client has
     registered, deleted tenant: all alike), TooManyFromAddress, AssertionsUnavailable, ClientKeysBusy.
     """
-    attempts.reject_guessing_address()
     client = find_client(UUID(client_id)) if FORM.fullmatch(client_id) else None
+    # A public client states no secret that could be guessed, so others' guesses from its address do not lock it out.
+    if client is None or credential is not None or client.row.type == CONFIDENTIAL:
+        attempts.reject_guessing_address()
     if client is None:
         attempts.count_wrong_secret()
         raise InvalidClient

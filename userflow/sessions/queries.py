@@ -137,11 +137,6 @@ FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id
 WHERE n.browser_digest = %s AND n.ended_at IS NULL AND n.expires_at > %s AND u.active
 """
 
-_SESSION_WITH_USER = f"""
-SELECT {SESSION.of("n")}, {USER.of("u")}
-FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id WHERE n.id = %s
-"""
-
 # The state of an access token is read by every authorized request. The first ten columns of the next three are a tenant
 # (`tenants.lookup.from_row`). Times since the session was opened and last used are seconds by the database's clock.
 ADMIN_STATE = """
@@ -183,8 +178,9 @@ FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id
 WHERE c.id = %s
 """
 # An application's session has the age of the browser's: the absolute limit counts from the sign-in.
-END_USER_STATE = """
-SELECT extract(epoch FROM now() - coalesce(p.created_at, n.created_at))::float,
+# Of a session `n`, its user `u` and the browser's session `p` that it belongs to.
+_STATE = """
+  extract(epoch FROM now() - coalesce(p.created_at, n.created_at))::float,
   extract(epoch FROM now() - n.last_used_at)::float,
   u.email, u.name, u.mfa_methods::text, u.email_verified_at,
   (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r
@@ -194,18 +190,25 @@ SELECT extract(epoch FROM now() - coalesce(p.created_at, n.created_at))::float,
   (SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m
     JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = u.id),
   n.parent_id IS NOT NULL OR n.audiences <> '[]', n.scopes::text, n.audiences::text, n.dpop_jkt
+"""
+_ACTIVE_SESSION = """
 FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id
   LEFT JOIN userflow_endusersession p ON p.id = n.parent_id
 WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()
 """
-# A refresh token with its session, ended or not.
-END_USER_REFRESH_TOKEN = """
+END_USER_STATE = f"SELECT {_STATE} {_ACTIVE_SESSION}"
+_STATE_AND_SESSION = f"SELECT {SESSION.of('n')}, {USER.of('u')}, {_STATE} {_ACTIVE_SESSION}"
+# A refresh token with its session, ended or not, whether that is active, and the state of END_USER_STATE.
+END_USER_REFRESH_TOKEN = f"""
 SELECT l.used_at, l.issued_at, n.id, n.user_id, n.client_id, n.amr::text, n.acr, n.auth_time,
-  coalesce(p.created_at, n.created_at), n.expires_at, n.dpop_jkt, %(tenant_id)s::uuid
+  coalesce(p.created_at, n.created_at), n.expires_at, n.dpop_jkt, %(tenant_id)s::uuid,
+  u.active AND n.ended_at IS NULL AND n.expires_at > now(), {_STATE}
 FROM userflow_enduserrefreshtoken l JOIN userflow_endusersession n ON n.id = l.session_id
-  LEFT JOIN userflow_endusersession p ON p.id = n.parent_id
+  JOIN userflow_enduser u ON u.id = n.user_id LEFT JOIN userflow_endusersession p ON p.id = n.parent_id
 WHERE l.digest = %(digest)s
 """
+# Its columns before the state.
+REFRESH_TOKEN_WIDTH = 13
 ADMIN_REFRESH_TOKEN = """
 SELECT l.used_at, l.issued_at, n.id, n.user_id, n.client_id, n.amr::text, n.acr, n.auth_time, n.created_at, n.expires_at,
   '', u.tenant_id
@@ -300,12 +303,15 @@ def find_browser_session(digest: bytes, moment: datetime) -> EndUserSession | No
     return None if row is None else session_with_user(row)
 
 
-def find_session(session_id: UUID) -> EndUserSession | None:
-    """Return an end user's session with its user, active or not."""
+def active_session(session_id: str | None, user_id: str) -> tuple[EndUserSession, tuple[object, ...]] | None:
+    """Return the active session of an active user, with its user, and its columns of END_USER_STATE. Call it in the tenant."""
     with connections["tenant"].cursor() as cursor:
-        cursor.execute(_SESSION_WITH_USER, [session_id])
+        cursor.execute(_STATE_AND_SESSION, [session_id, user_id])
         row = cursor.fetchone()
-    return None if row is None else session_with_user(row)
+    if row is None:
+        return None
+    width = len(SESSION) + len(USER)
+    return session_with_user(row[:width]), row[width:]
 
 
 def session_with_user(row: Sequence[object]) -> EndUserSession:

@@ -1,8 +1,10 @@
 """Refreshing a session (RFC 6749 section 6) with rotation and detection of reuse (RFC 9700 section 4.14.2)."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -74,7 +76,7 @@ def refresh_session(
                     raise InvalidGrant(
                         "The session is not bound to a key, and its client requires that. Sign in again."
                     )
-            principal = state.principal_of(token.claims(), client=client)
+            principal = state.principal_of(token.claims(), client=client, columns=token.state)
             set_actor(principal.kind, str(principal.id), principal.client_id)
             if token.dpop_jkt and token.dpop_jkt != dpop_jkt:
                 raise InvalidGrant(
@@ -127,6 +129,8 @@ class StoredToken:
     """A refresh token and its session as stored."""
 
     of_end_user: bool
+    # Of an end user: the columns of END_USER_STATE, none if the session is not active.
+    state: Sequence[Any] | None
     used_at: datetime | None
     issued_at: datetime
     session_id: UUID
@@ -168,7 +172,10 @@ def _stored(presented: PresentedRefreshToken) -> StoredToken:
         row = cursor.fetchone()
     if row is None:
         raise InvalidToken
-    return StoredToken(of_end_user, *row)
+    if not of_end_user:
+        return StoredToken(of_end_user, None, *row)
+    *token, active = row[: queries.REFRESH_TOKEN_WIDTH]
+    return StoredToken(of_end_user, row[queries.REFRESH_TOKEN_WIDTH :] if active else (), *token)
 
 
 def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:

@@ -6,9 +6,9 @@ global database. An end user needs that one (tenant and client) and one in the t
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -22,12 +22,20 @@ from tenants.issuers import issuer_of
 from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.principals import Claims, Grant, Principal, UserFields, moment
+from userflow.accounts.session_models import EndUserSession
 from userflow.accounts.session_policy import acr_of, required_acr, session_limits
 from userflow.credentials.email_verification import is_required
 from userflow.ids import FORM
 from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.client_usage import note_use
-from userflow.sessions.queries import ADMIN_STATE, END_USER_STATE, TENANT_AND_CLIENT, groups_in, roles_in
+from userflow.sessions.queries import (
+    ADMIN_STATE,
+    END_USER_STATE,
+    TENANT_AND_CLIENT,
+    active_session,
+    groups_in,
+    roles_in,
+)
 from userflow.sessions.token_classes import is_for_platform, may_use_platform
 
 # Scopes that every client may ask for; the others are those of the client.
@@ -45,9 +53,12 @@ def _uuid(value: str | None) -> UUID | None:
     return UUID(value) if value else None
 
 
-def principal_of(claims: Claims, *, client: KnownClient | None = None) -> Principal:
+def principal_of(
+    claims: Claims, *, client: KnownClient | None = None, columns: Sequence[Any] | None = None
+) -> Principal:
     """Return the principal as stored now. `client` is the client of an end user's session if it was just authenticated.
 
+    `columns` are those of END_USER_STATE if they have just been read, none for an inactive session.
     Raises SessionInactive when the session has ended or the user or client is deleted or deactivated, TenantSuspended or
     TenantBusy when the tenant may not be read.
     """
@@ -55,7 +66,7 @@ def principal_of(claims: Claims, *, client: KnownClient | None = None) -> Princi
         case principals.OPERATOR | principals.ADMIN:
             return _admin(claims)
         case principals.END_USER:
-            return _end_user(claims, client)
+            return _end_user(claims, client, columns)
         case principals.CLIENT:
             return _client(claims)
         case _:
@@ -138,38 +149,64 @@ def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, ClientStat
     return tenant, ClientState(*client)
 
 
-def _end_user(claims: Claims, client: KnownClient | None) -> Principal:
+def session_of(claims: Claims) -> tuple[Principal, EndUserSession]:
+    """Return the principal of an end user's token with its session and user, as stored now. Raises as `principal_of`."""
+    tenant, limits = _limits_of(claims, None)
+    with in_tenant(tenant.tenant_id, Purpose.READ):
+        found = active_session(claims.get("sid"), claims["sub"])
+    if found is None:
+        raise SessionInactive
+    session, columns = found
+    return _end_user_of(claims, tenant, limits, columns), session
+
+
+def _end_user(claims: Claims, client: KnownClient | None, columns: Sequence[Any] | None) -> Principal:
+    tenant, limits = _limits_of(claims, client)
+    if columns is None:
+        with in_tenant(tenant.tenant_id, Purpose.READ), connections["tenant"].cursor() as cursor:
+            cursor.execute(END_USER_STATE, [claims.get("sid"), claims["sub"]])
+            columns = cursor.fetchone()
+    if not columns:
+        raise SessionInactive
+    return _end_user_of(claims, tenant, limits, columns)
+
+
+class _Limits(NamedTuple):
+    """What the client of a session allows its tokens."""
+
+    first_party: bool
+    access_token_seconds: int | None
+    scopes: Collection[str]
+    audiences: Collection[str]
+
+
+def _limits_of(claims: Claims, client: KnownClient | None) -> tuple[lookup.TenantContext, _Limits]:
     if client is None:
         tenant, stored = _tenant_and_client(claims)
-        first_party, seconds = stored.first_party, stored.access_token_seconds
-        client_audiences = tuple(orjson.loads(stored.audiences)) if stored.audiences else ()
-        client_scopes = tuple(orjson.loads(stored.scopes)) if stored.scopes else ()
-    elif str(client.tenant.tenant_id) == claims.get("tenant_id"):
-        tenant = client.tenant
-        first_party, seconds, client_audiences = client.first_party, client.access_token_seconds, client.audiences
-        client_scopes = client.scopes
-    else:
+        scopes, audiences = (orjson.loads(text) if text else () for text in (stored.scopes, stored.audiences))
+        return tenant, _Limits(bool(stored.first_party), stored.access_token_seconds, scopes, audiences)
+    if str(client.tenant.tenant_id) != claims.get("tenant_id"):
         raise SessionInactive
-    with in_tenant(tenant.tenant_id, Purpose.READ), connections["tenant"].cursor() as cursor:
-        cursor.execute(END_USER_STATE, [claims.get("sid"), claims["sub"]])
-        row = cursor.fetchone()
-    if row is None:
-        raise SessionInactive
-    age, unused, email, name, mfa_methods, verified_at, roles_text, groups_text, granted, *columns = row
+    limits = _Limits(client.first_party, client.access_token_seconds, client.scopes, client.audiences)
+    return client.tenant, limits
+
+
+def _end_user_of(claims: Claims, tenant: lookup.TenantContext, limits: _Limits, columns: Sequence[Any]) -> Principal:
+    age, unused, email, name, mfa_methods, verified_at, roles_text, groups_text, granted, *given = columns
     _check_limits(principals.END_USER, tenant.settings, age=age, unused=unused)
     roles, permissions = roles_in(roles_text)
     grant = None
     if granted:
-        scopes, audiences, dpop_jkt = columns
+        scopes, audiences, dpop_jkt = given
         grant = Grant(
             _narrowed(
-                scopes_still_allowed(orjson.loads(scopes), client_scopes),
+                scopes_still_allowed(orjson.loads(scopes), limits.scopes),
                 claims["scope"].split(" ") if "scope" in claims else None,
             ),
-            _narrowed(audiences_still_allowed(orjson.loads(audiences), client_audiences), _audiences_of(claims)),
+            _narrowed(audiences_still_allowed(orjson.loads(audiences), limits.audiences), _audiences_of(claims)),
             dpop_jkt,
-            bool(first_party),
-            seconds,
+            limits.first_party,
+            limits.access_token_seconds,
         )
         permissions = grant.allowed(permissions)
         # A token for the platform's API ends with the client's permission to ask for one.

@@ -168,5 +168,5 @@ def test_refresh_statement_counts(new_tenant: Any) -> None:
     token = tenant.sign_in(tenant.register())["refresh_token"]
     with capture_statements() as seen:
         assert refresh(token).status_code == 200
-    # Tenant and client; then the token with its session, the user's state, and the rotation.
-    assert seen.counts == (2, 3), seen
+    # Tenant and client, and the note; then the token with the state of its session and user, and the rotation.
+    assert seen.counts == (2, 2), seen
