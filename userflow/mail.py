@@ -5,6 +5,7 @@ sent. Queued mails are lost when the process ends; users request another one.
 """
 
 import contextvars
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -51,10 +52,29 @@ BUTTONS = {
 }
 MOST_WAITING = 1000
 SENDERS = 2
-# One thread each: the mails to one address are sent in their order, so that the last code that arrives is the valid one.
-_senders = [ThreadPoolExecutor(1, thread_name_prefix="mail") for _ in range(SENDERS)]
-_room = threading.BoundedSemaphore(MOST_WAITING)
-_pending: set[Future[None]] = set()
+
+
+class _Senders:
+    """The threads that send mails, and what waits for them."""
+
+    def __init__(self) -> None:
+        # One thread each: the mails to one address are sent in their order, so that the last code that arrives is the
+        # valid one.
+        self.pools = [ThreadPoolExecutor(1, thread_name_prefix="mail") for _ in range(SENDERS)]
+        self.room = threading.BoundedSemaphore(MOST_WAITING)
+        self.pending: set[Future[None]] = set()
+
+
+_senders = _Senders()
+
+
+def _replace_senders() -> None:
+    """Give a forked process senders of its own: the threads of its parent do not exist in it."""
+    global _senders
+    _senders = _Senders()
+
+
+os.register_at_fork(after_in_child=_replace_senders)
 
 
 def later(work: Callable[[], None], *, to: str) -> None:
@@ -62,13 +82,14 @@ def later(work: Callable[[], None], *, to: str) -> None:
 
     Work for one address runs in its order. Raises MailBusy (503).
     """
-    if not _room.acquire(blocking=False):
+    senders = _senders
+    if not senders.room.acquire(blocking=False):
         raise MailBusy
     # An own context: the request's context (tenant, routes) ends with the request.
-    sender = _senders[crc32(email_key(to).encode()) % SENDERS]
-    future = sender.submit(contextvars.Context().run, _run, current_origin(), work)
-    _pending.add(future)
-    future.add_done_callback(_pending.discard)
+    pool = senders.pools[crc32(email_key(to).encode()) % SENDERS]
+    future = pool.submit(contextvars.Context().run, _run, current_origin(), work)
+    senders.pending.add(future)
+    future.add_done_callback(senders.pending.discard)
 
 
 def _run(origin: Origin, work: Callable[[], None]) -> None:
@@ -79,14 +100,14 @@ def _run(origin: Origin, work: Callable[[], None]) -> None:
         log.warning("behind_the_request", kind=type(problem).__qualname__)
     finally:
         connections.close_all()
-        _room.release()
+        _senders.room.release()
 
 
 def settle(seconds: float = 10.0) -> bool:
     """Wait until the queue is empty, for tests and shutdown. Return False after a timeout."""
     until = time.monotonic() + seconds
     # Queued work may queue another mail.
-    while waiting := set(_pending):
+    while waiting := set(_senders.pending):
         if wait(waiting, timeout=max(0.0, until - time.monotonic())).not_done:
             return False
     return True

@@ -250,16 +250,17 @@ def test_restore_deleted_needs_a_free_slug(folder: Path, new_tenant: Callable[[]
 
 
 def test_restore_deleted_leaves_a_domain_to_its_new_holder(
-    folder: Path, new_tenant: Callable[[], TestTenant], tenant: TestTenant, name_server: DnsServer
+    folder: Path, new_tenant: Callable[[], TestTenant], name_server: DnsServer
 ) -> None:
     deleted = new_tenant()
     taken, free = verified_domain(deleted, name_server), sign_in_domain(deleted, name_server)
     assert set_sign_in(deleted, taken, True).status_code == 200
     delete(deleted)
-    sign_in_domain(tenant, name_server, taken["domain"])
+    holder = new_tenant()
+    sign_in_domain(holder, name_server, taken["domain"])
     run_command("restore_deleted_tenant", str(file_of(deleted)))
-    assert DomainClaim.objects.get(pk=taken["domain"]).tenant_id == tenant.id
-    assert WebAuthnClaim.objects.get(pk=taken["domain"]).tenant_id == tenant.id
+    assert DomainClaim.objects.get(pk=taken["domain"]).tenant_id == holder.id
+    assert WebAuthnClaim.objects.get(pk=taken["domain"]).tenant_id == holder.id
     assert DomainClaim.objects.get(pk=free["domain"]).tenant_id == deleted.id
     (line,) = check_tenants(deleted.slug)
     assert line.startswith("outdated domains\t")

@@ -1,5 +1,6 @@
 """Mails to end users: their language, the tenant's branding, text and HTML."""
 
+import os
 import re
 import time
 from collections.abc import Callable
@@ -174,3 +175,21 @@ def test_mail_of_suspended_tenant_is_sent_without_branding(branded: TestTenant, 
     mail.send("email_verified", to="someone@example.com", facts={"issuer": "Acme"}, tenant_id=branded.id)
     (sent,) = mails_to("someone@example.com")
     assert sent.subject == "Acme: your address is verified"
+
+
+def test_forked_process_sends_with_threads_of_its_own() -> None:
+    addresses = [f"{number}@example.com" for number in range(8)]
+    for address in addresses:
+        mail.later(lambda: None, to=address)
+    assert mail.settle()
+    received, sent = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for address in addresses:
+            mail.later(lambda: os.write(sent, b"."), to=address)
+        mail.settle()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(sent)
+    with os.fdopen(received, "rb") as pipe:
+        assert pipe.read() == b"." * len(addresses)
