@@ -5,11 +5,12 @@ from uuid import UUID
 from authlib.oauth2.rfc6749 import ClientMixin
 from django.db import connection
 
-from tenants.lookup import TenantContext
+from tenants.lookup import GONE, TenantContext
 from userflow.accounts.grant_types import AUTHORIZATION_CODE, grant_types_in_force
 from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients.redirects import matches
 from userflow.ids import FORM
+from userflow.sessions import client_authentication
 from userflow.sessions.queries import CLIENT
 
 _FIND_CLIENT = f"SELECT {CLIENT.of('c')} FROM userflow_client c WHERE c.id = %s AND c.tenant_id = %s AND c.active"
@@ -23,6 +24,16 @@ def find_client(tenant: TenantContext, client_id: str | UUID | None) -> Client |
         cursor.execute(_FIND_CLIENT, [UUID(str(client_id)), tenant.tenant_id])
         row = cursor.fetchone()
     return None if row is None else CLIENT.row(connection.alias, row)
+
+
+def find_client_with_tenant(client_id: str | None) -> tuple[Client, TenantContext] | None:
+    """Return an active client with its tenant, unless that is deleted."""
+    if client_id is None or not FORM.fullmatch(client_id):
+        return None
+    found = client_authentication.find_client(UUID(client_id))
+    if found is None or not found.row.active or found.tenant.status in GONE:
+        return None
+    return found.row, found.tenant
 
 
 def may_use(client: Client, grant_type: str) -> bool:

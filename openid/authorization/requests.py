@@ -71,12 +71,13 @@ def response_url(tenant: TenantContext, redirect_uri: str, *, state: str | None,
     return f"{redirect_uri}{separator}{urlencode(fields, quote_via=quote)}"
 
 
-def read_request(tenant: TenantContext, sent: Sent) -> Pending:
+def read_request(tenant: TenantContext, sent: Sent, *, client: Client | None = None) -> Pending:
     """Return the request that a browser brings to the authorization endpoint, validated or as it was pushed.
 
+    `client` is the active client of the tenant that the request names, if it has been read.
     Raises RequestRejected: without `redirect_uri` for an error that the application must not get.
     """
-    client = find_client(tenant, sent.get("client_id"))
+    client = client or find_client(tenant, sent.get("client_id"))
     if client is None:
         raise RequestRejected("invalid_request", "client_id must be that of an active client of this tenant.")
     request_uri = sent.get("request_uri")

@@ -3,15 +3,21 @@
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.functional import cached_property
 
 from identity_platform.api.errors import MethodNotAllowed
 from openid.authorization import flow
 from openid.authorization.parameters import Sent
 from openid.authorization.requests import Pending, begin_request, keep_pushed, read_request, response_url
+from openid.clients import find_client_with_tenant
 from openid.errors import AuthorizationRejected, RequestRejected
 from openid.pages.journey import JourneyPage
+from openid.tenant_of_request import is_address_of
+from tenants import lookup
 from tenants.context import in_tenant
+from tenants.lookup import TenantContext
 from tenants.states import Purpose
+from userflow.accounts.models import Client
 from userflow.credentials import attempts
 
 FORM = "application/x-www-form-urlencoded"
@@ -24,28 +30,48 @@ class Authorize(JourneyPage):
     handle = ""
 
     from_applications = True
+    # The client that the query names, if it has been read with its tenant.
+    client: Client | None = None
+
+    def find_tenant(self, request: HttpRequest) -> TenantContext:
+        """Return the tenant of the page, read with the client that the query names: one statement for most requests."""
+        try:
+            found = find_client_with_tenant(self.sent.get("client_id")) if request.method == "GET" else None
+        except RequestRejected:
+            found = None
+        if found is None or not is_address_of(request, found[1]):
+            return super().find_tenant(request)
+        self.client, tenant = found
+        return lookup.remember(tenant)
+
+    @cached_property
+    def sent(self) -> Sent:
+        """The parameters, from the query or the body. Raises RequestRejected."""
+        if self.request.method == "POST":
+            return Sent.from_form(self.request.body)
+        # WSGI passes bytes as Latin-1 characters (PEP 3333).
+        return Sent.from_form(self.request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Read the request from the query. Raises MethodNotAllowed, AuthorizationRejected."""
         if request.method == "HEAD":
             # A look at an address must not use a pushed request up or issue a code.
             raise MethodNotAllowed(headers={"Allow": "GET, POST"})
-        # WSGI passes bytes as Latin-1 characters (PEP 3333).
-        return self._begin(request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
+        return self._begin()
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Read the request from a form (OpenID Connect Core section 3.1.2.1). Raises AuthorizationRejected."""
         if request.content_type != FORM:
             raise AuthorizationRejected(f"Send the parameters as {FORM}.")
-        return self._begin(request.body)
+        return self._begin()
 
     def _check_form(self, request: HttpRequest) -> None:
         """Check nothing: the form is one of the application, and a request changes nothing by itself."""
 
-    def _begin(self, encoded: bytes) -> HttpResponse:
+    def _begin(self) -> HttpResponse:
         self.tenant.check(Purpose.SIGN_IN)
         try:
-            pending = read_request(self.tenant, Sent.from_form(encoded))
+            pending = read_request(self.tenant, self.sent, client=self.client)
         except RequestRejected as problem:
             return self._rejected(problem)
         if self.lacks_cookies:

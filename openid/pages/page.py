@@ -62,7 +62,7 @@ class Page(View):
             request.encoding = "utf-8"
         with translation.override(language_of(request)):
             try:
-                self.tenant = tenant_of_request(request)
+                self.tenant = self.find_tenant(request)
                 del kwargs["slug"]
                 response = self._respond(request, **kwargs)
             except TenantMoved as moved:
@@ -71,6 +71,10 @@ class Page(View):
                 response = self._error_page(as_api_error(problem))
         self._protect(response)
         return response
+
+    def find_tenant(self, request: HttpRequest) -> TenantContext:
+        """Return the tenant of the page. Raises UnknownTenant, TenantMoved."""
+        return tenant_of_request(request)
 
     def _moved(self, moved: TenantMoved) -> HttpResponse:
         """Redirect to the same page at the tenant's address; a form is not sent again elsewhere."""

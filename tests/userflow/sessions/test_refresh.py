@@ -164,10 +164,10 @@ def test_refresh_rejects_suspended_tenant(new_tenant: Any, operator: Api) -> Non
 
 def test_public_client_is_not_locked_out_by_wrong_secrets(tenant: TestTenant, settings: Any) -> None:
     settings.LIMITS = {**settings.LIMITS, "wrong_secret": (3, 86_400)}
-    token, neighbour = tenant.sign_in(tenant.register())["refresh_token"], Api()
+    token, caller = tenant.sign_in(tenant.register())["refresh_token"], Api()
 
     def sent(**fields: str) -> int:
-        return int(neighbour.post("/authmgr/token", **form(grant_type="refresh_token", **fields)).status_code)
+        return int(caller.post("/authmgr/token", **form(grant_type="refresh_token", **fields)).status_code)
 
     guess = {"refresh_token": "x", "client_id": make_client(tenant)["client_id"]}
     assert [sent(**guess, client_secret="wrong") for _ in range(4)] == [401, 401, 401, 429]
