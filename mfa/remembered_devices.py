@@ -28,7 +28,7 @@ from userflow.accounts.session_policy import AAL2, required_acr
 from userflow.credentials import tickets
 from userflow.credentials.tickets import REMEMBERED
 from userflow.errors import NotSignedInByTicket
-from userflow.sessions.issue import cookie_digest
+from userflow.sessions.cookies import cookie_digest
 
 MOST_DEVICES: Final = 10
 # Two requests of one browser at once send the same cookie; one of them comes after the rotation.

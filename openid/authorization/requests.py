@@ -27,6 +27,7 @@ from userflow.accounts.grant_types import DEVICE_CODE
 from userflow.accounts.models import Client
 from userflow.clients.redirects import matches
 from userflow.oauth_errors import DpopProofInvalid
+from userflow.sessions.cookies import cookie_digest
 
 REQUEST_URI_PREFIX: Final = "urn:ietf:params:oauth:request_uri:"
 PUSHED_SECONDS: Final = 90
@@ -153,12 +154,12 @@ def begin_request(pending: Pending, browser: str) -> str:
     `browser` is the value of the cookie that names the browser. Raises UnknownTenant, TenantSuspended, TenantBusy.
     """
     handle = new_token()
-    _store(pending, handle, lasts=REQUEST_LASTS, browser_digest=hash_token(browser))
+    _store(pending, handle, lasts=REQUEST_LASTS, browser=browser)
     return handle
 
 
 def _store(
-    pending: Pending, handle: str, *, lasts: timedelta, pushed: bool = False, browser_digest: bytes | None = None
+    pending: Pending, handle: str, *, lasts: timedelta, pushed: bool = False, browser: str | None = None
 ) -> None:
     with in_tenant(pending.tenant.tenant_id):
         AuthorizationRequest.objects.create(
@@ -166,7 +167,7 @@ def _store(
             client_id=pending.client.pk,
             parameters=pending.parameters.to_json(),
             pushed=pushed,
-            browser_digest=browser_digest,
+            browser_digest=cookie_digest(browser) if browser is not None else None,
             expires_at=now() + lasts,
         )
 
@@ -193,7 +194,7 @@ def pending_request(handle: str, browser: str) -> Pending:
     """Return the request of this handle, if this browser has brought it. Call it inside the tenant. Raises RequestExpired."""
     tenant = current_tenant()
     row = AuthorizationRequest.objects.filter(
-        digest=hash_token(handle), pushed=False, browser_digest=hash_token(browser), expires_at__gt=now()
+        digest=hash_token(handle), pushed=False, browser_digest=cookie_digest(browser), expires_at__gt=now()
     ).first()
     client = find_client(tenant, row.client_id) if row else None
     if row is None or client is None:

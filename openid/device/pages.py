@@ -13,7 +13,6 @@ from django.utils.translation import gettext as _
 
 from identity_platform.api import ratelimit
 from identity_platform.api.errors import ApiError
-from identity_platform.crypto import hash_token
 from openid.authorization.parameters import CONSENT, Parameters
 from openid.authorization.requests import DEVICE_DECIDED, Pending, begin_request
 from openid.clients import find_client
@@ -28,6 +27,7 @@ from tenants.states import Purpose
 from userflow.accounts.models import Client
 from userflow.credentials.attempts import caller_network
 from userflow.errors import TooManyFromAddress
+from userflow.sessions.cookies import cookie_digest
 from userflow.sessions.verify import audiences_still_allowed, scopes_still_allowed
 
 # Of one browser or session in the time of the network's limit.
@@ -84,7 +84,7 @@ class DevicePage(JourneyPage):
     def _limits(self) -> tuple[ratelimit.Limit, ratelimit.Limit]:
         """Return the limits of wrong codes: of the network, and of the session or browser."""
         most, seconds = settings.LIMITS["user_code"]
-        own = str(self.session.user_id) if self.session else hash_token(self.browser).hex()
+        own = str(self.session.user_id) if self.session else cookie_digest(self.browser).hex()
         return (
             ratelimit.Limit("user_code", caller_network() or "local", most, seconds),
             ratelimit.Limit("user_code_of_browser", own, min(most, MOST_WRONG_CODES), seconds),

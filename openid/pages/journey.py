@@ -10,7 +10,6 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 
 from identity_platform.api.errors import ApiError
-from identity_platform.crypto import hash_token
 from mfa.remembered_devices import Cookie
 from openid import browser
 from openid.authorization.flow import Step, next_step
@@ -27,7 +26,7 @@ from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.credentials import tickets
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
-from userflow.sessions.browser import browser_principal, find_browser_session
+from userflow.sessions.browser import browser_principal, find_browser_session, find_held_session
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import BrowserSignIn
 
@@ -83,10 +82,7 @@ class JourneyPage(Page):
 
         Call it inside the tenant.
         """
-        if self.session_cookie is None:
-            return None
-        held = EndUserSession._default_manager.filter(browser_digest=hash_token(self.session_cookie), ended_at=None)
-        return held.first()
+        return find_held_session(self.session_cookie) if self.session_cookie is not None else None
 
     @property
     def principal(self) -> Principal | None:

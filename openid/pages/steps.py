@@ -79,4 +79,6 @@ def write_steps(response: HttpResponse, tenant: TenantContext, steps: Steps) -> 
 
 
 def _context(tenant: TenantContext) -> SealContext:
-    return SealContext(tenant=str(tenant.tenant_id), table="cookie", column=browser.STEPS, row="sign-in")
+    # A cookie of a sign-in domain works there only, as all others do (userflow.sessions.cookies).
+    row = tenant.sign_in_domain or "sign-in"
+    return SealContext(tenant=str(tenant.tenant_id), table="cookie", column=browser.STEPS, row=row)

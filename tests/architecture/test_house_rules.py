@@ -1,5 +1,6 @@
 """Rules of the architecture that a test can check (docs/architecture.md)."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -76,6 +77,17 @@ def test_every_endpoint_declares_its_contract(path: str, callback: Any) -> None:
         assert isinstance(contract, Contract), f"{method} {path}: {view.__name__}.{action} has no @endpoint"
         assert contract.returns
         assert getattr(view, action).__doc__
+
+
+def test_cookies_are_hashed_in_one_place() -> None:
+    """The digest of a cookie includes the sign-in domain: a plain hash would find nothing there."""
+    found = {
+        str(path)
+        for path in modules()
+        for call in re.findall(r"hash_token\(([^()\n]*)", (ROOT / path).read_text())
+        if re.search(r"cookie|browser", call)
+    }
+    assert found == {"userflow/sessions/cookies.py"}
 
 
 def test_no_migration_is_missing() -> None:

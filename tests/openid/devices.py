@@ -29,7 +29,11 @@ class Device:
         sent = own | parameters if "Authorization" not in (headers or {}) else parameters
         raw = urlencode(sent, doseq=True).encode()
         headers = {"User-Agent": "Set-top box", **(headers or {})}
-        return Api().post(f"{self.issuer}/{endpoint}", raw=raw, content_type=FORM, headers=headers)
+        return self.new_caller().post(f"{self.issuer}/{endpoint}", raw=raw, content_type=FORM, headers=headers)
+
+    def new_caller(self) -> Api:
+        """Return the device, at an address of its own."""
+        return Api()
 
     def starts(self, **parameters: Any) -> dict[str, Any]:
         """Ask for codes."""

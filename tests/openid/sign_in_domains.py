@@ -4,9 +4,11 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.openid.devices import Device
+from tests.openid.pages.visitor import Visitor
 from tests.openid.relying_party import Application
 from tests.userflow.domains.dns_server import DnsServer
-from tests.world import Api, TestTenant, assert_created
+from tests.world import Api, TestTenant, assert_created, new_client
 
 DOMAINS = "/uflow/federation/domains"
 
@@ -52,6 +54,34 @@ class ApplicationAt(Application):
 
     def __post_init__(self) -> None:
         self.browser = ApiAt(host=self.host)
+
+    @property
+    def issuer(self) -> str:
+        return ""
+
+    def new_caller(self) -> Api:
+        return ApiAt(host=self.host)
+
+
+@dataclass
+class VisitorAt(Visitor):
+    """A browser at the pages of a tenant's sign-in domain."""
+
+    host: str = ""
+
+    def __post_init__(self) -> None:
+        self.client = new_client(raise_request_exception=False, HTTP_HOST=self.host)
+
+    @property
+    def root(self) -> str:
+        return ""
+
+
+@dataclass
+class DeviceAt(Device):
+    """A device whose application uses a tenant's sign-in domain."""
+
+    host: str = ""
 
     @property
     def issuer(self) -> str:

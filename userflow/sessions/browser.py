@@ -27,7 +27,8 @@ from userflow.accounts.session_policy import required_acr, session_limits
 from userflow.credentials import email_verification
 from userflow.oauth_errors import InvalidGrant
 from userflow.sessions import queries
-from userflow.sessions.issue import BrowserSignIn, browser_sign_in, cookie_digest
+from userflow.sessions.cookies import cookie_digest
+from userflow.sessions.issue import BrowserSignIn, browser_sign_in
 from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import new_refresh_token
 
@@ -76,6 +77,11 @@ def find_browser_session(cookie: str) -> EndUserSession | None:
             last_used_at=moment, expires_at=ends
         )
     return session
+
+
+def find_held_session(cookie: str) -> EndUserSession | None:
+    """Return the session of this cookie in the entered tenant until it ends, also if it is not enough to be signed in."""
+    return EndUserSession._default_manager.filter(browser_digest=cookie_digest(cookie), ended_at=None).first()
 
 
 def browser_principal(session: EndUserSession) -> Principal:

@@ -17,7 +17,6 @@ from django.utils.timezone import now
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token, new_token
 from tenants import lookup
-from tenants.context import current_tenant
 from tenants.issuers import issuer_of
 from userflow.accounts import principals
 from userflow.accounts.principals import GROUPS_SCOPE, ROLES_SCOPE, Grant, Principal, reveals
@@ -27,6 +26,7 @@ from userflow.accounts.session_policy import SessionLimits, acr_of, session_limi
 from userflow.credentials.attempts import Counter
 from userflow.errors import WrongCredentials
 from userflow.sessions import queries, signing
+from userflow.sessions.cookies import cookie_digest
 from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import new_refresh_token
 from userflow.sessions.token_classes import AccessToken
@@ -134,15 +134,6 @@ def open_session(
     if rights is None:
         raise WrongCredentials
     return first_tokens(session, subject, rights, refresh_token, tenant)
-
-
-def cookie_digest(cookie: str) -> bytes:
-    """Return the digest that a cookie of a browser is stored as. Call it in the tenant.
-
-    A cookie of a sign-in domain works there only: browsers send it to the next owner of the domain too.
-    """
-    domain = current_tenant().sign_in_domain
-    return hash_token(f"{domain} {cookie}" if domain else cookie)
 
 
 def new_session(
