@@ -145,6 +145,8 @@ class Consent(TenantModel):
     client_id = models.UUIDField()
     scopes: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     audiences: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
+    # Keys of the user's metadata, which the tenant's setting `metadata_claims` turns into claims.
+    claims: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 

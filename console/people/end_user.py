@@ -206,7 +206,9 @@ def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
             "tenant": tenant,
             "may": _allowed(staff),
             "has_factors": bool(user.mfa_methods),
-            "applications": [(one, labels.grants([*one.scopes, *one.audiences])) for one in record.applications or ()],
+            "applications": [
+                (one, labels.grants([*one.scopes, *one.audiences, *one.claims])) for one in record.applications or ()
+            ],
         },
     )
 

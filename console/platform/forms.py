@@ -209,8 +209,8 @@ class ClientForm(ApiForm):
     default_max_age = Number(
         label=_("Sign in again after (seconds)"), required=False, help_text=_("Empty: no limit of its own.")
     )
-    logo_uri = Line(label=_("Logo"), required=False)
-    client_uri = Line(label=_("Home page"), required=False)
+    logo_uri = Line(label=_("Logo"), required=False, help_text=_("For applications; no page shows it."))
+    client_uri = Line(label=_("Home page"), required=False, help_text=_("The consent page links to it."))
     policy_uri = Line(label=_("Privacy policy"), required=False)
     tos_uri = Line(label=_("Terms of service"), required=False)
 

@@ -32,6 +32,8 @@ class Connected:
     name: str
     scopes: list[str] = field(default_factory=list)
     audiences: list[str] = field(default_factory=list)
+    # Keys of the user's metadata.
+    claims: list[str] = field(default_factory=list)
     consented: bool = False
     since: datetime | None = None
     last_used_at: datetime | None = None
@@ -44,7 +46,13 @@ def connected_applications(user_id: UUID) -> list[Connected]:
     found: dict[UUID, Connected] = {}
     for consent in Consent.objects.filter(user_id=user_id):
         found[consent.client_id] = Connected(
-            consent.client_id, "", consent.scopes, consent.audiences, consented=True, since=consent.created_at
+            consent.client_id,
+            "",
+            consent.scopes,
+            consent.audiences,
+            consent.claims,
+            consented=True,
+            since=consent.created_at,
         )
     used = (
         _opened(user_id)

@@ -28,7 +28,7 @@ from openid.account.applications import (
 from openid.account.devices import device_in_words
 from openid.account.forms import NewEmailForm, PasskeyNameForm, ProfileForm
 from openid.pages import errors, forms
-from openid.pages.consent import IN_WORDS
+from openid.pages.consent import IN_WORDS, in_words
 from openid.pages.enrollment import codes_page
 from openid.pages.journey import SignedInPage
 from openid.pages.page import Context
@@ -321,10 +321,7 @@ class ApplicationsPage(AccountPage):
         """List them with what they may do."""
         with in_tenant(self.tenant.tenant_id):
             found = connected_applications(self.user.pk)
-        rows = [
-            (one, [text for name, text in IN_WORDS.items() if name in (*one.scopes, *one.audiences)], further_of(one))
-            for one in found
-        ]
+        rows = [(one, in_words((*one.scopes, *one.audiences), one.claims), further_of(one)) for one in found]
         return self.account_page("applications", _("Connected applications"), {"rows": rows})
 
     def post(self, request: HttpRequest) -> HttpResponse:

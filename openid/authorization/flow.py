@@ -77,8 +77,14 @@ def _needs_consent(pending: Pending, session: EndUserSession) -> bool:
         return True
     if pending.client.first_party:
         return False
-    scopes, audiences = pending.parameters.consent_scopes, pending.parameters.audiences
-    return not covers(user_id=session.user_id, client_id=pending.client.pk, scopes=scopes, audiences=audiences)
+    asked_for = pending.parameters
+    return not covers(
+        user_id=session.user_id,
+        client_id=pending.client.pk,
+        scopes=asked_for.consent_scopes,
+        audiences=asked_for.audiences,
+        claims=asked_for.metadata_claims,
+    )
 
 
 def _since(session: EndUserSession, moment: datetime | None) -> bool:
@@ -109,6 +115,7 @@ def record_consent(pending: Pending, session: EndUserSession) -> Pending:
             client_id=pending.client.pk,
             scopes=pending.parameters.consent_scopes,
             audiences=pending.parameters.audiences,
+            claims=pending.parameters.metadata_claims,
         )
     return replace(pending, consented_at=moment)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import Ambiguous, form_pairs, json_object
-from openid.claims import CLAIMS_OF_SCOPES, claims_of, scope_of_claim
+from openid.claims import CLAIMS, CLAIMS_OF_SCOPES, claims_of, metadata_claims_of, scope_of_claim
 from openid.errors import RequestRejected
 from tenants.lookup import TenantContext
 from userflow.accounts.models import Client
@@ -132,10 +132,20 @@ class Parameters:
         """The scopes that the user has to consent to: those requested, and those of claims requested by name."""
         return scopes_to_consent(self.scopes, (*self.id_token_claims, *self.userinfo_claims))
 
+    @property
+    def metadata_claims(self) -> frozenset[str]:
+        """The claims from metadata that the user has to consent to."""
+        return metadata_to_consent((*self.id_token_claims, *self.userinfo_claims))
+
 
 def scopes_to_consent(scopes: Iterable[str], claims: Iterable[str]) -> frozenset[str]:
     """Return the scopes that need consent: these, and those of the claims that are requested by name."""
     return frozenset((*scopes, *(scope_of_claim(claim) for claim in claims)))
+
+
+def metadata_to_consent(claims: Iterable[str]) -> frozenset[str]:
+    """Return those of these claims that come from metadata and need consent by name."""
+    return frozenset(claims).difference(CLAIMS)
 
 
 def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redirect_uri: str) -> Parameters:
@@ -151,12 +161,14 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
     max_age = _max_age(sent.get("max_age"))
     claims = _Claims.read(sent.get("claims"), tenant)
     acr = _acr((sent.get("acr_values") or "").split(" "))
+    scopes = granted_scopes(sent.get("scope"), client)
+    metadata = metadata_claims_of(scopes, tenant)
     return Parameters(
         redirect_uri=redirect_uri,
         code_challenge=sent.get("code_challenge") or "",
         state=sent.get("state"),
         nonce=sent.get("nonce") or "",
-        scopes=granted_scopes(sent.get("scope"), client),
+        scopes=scopes,
         audiences=granted_audiences(sent.all("resource"), client),
         dpop_jkt=_dpop_jkt(sent.get("dpop_jkt")),
         prompts=_prompts(sent.get("prompt")),
@@ -164,8 +176,8 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
         acr=max(acr, claims.acr),
         login_hint=sent.get("login_hint") or "",
         ui_locales=tuple((sent.get("ui_locales") or "").split()),
-        id_token_claims=claims.id_token,
-        userinfo_claims=claims.userinfo,
+        id_token_claims=tuple(dict.fromkeys((*claims.id_token, *metadata))),
+        userinfo_claims=tuple(dict.fromkeys((*claims.userinfo, *metadata))),
         subject=_subject(sent.get("id_token_hint"), claims.subject, tenant=tenant, client=client),
     )
 

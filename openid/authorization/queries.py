@@ -37,7 +37,7 @@ FROM used JOIN userflow_endusersession n ON n.id = used.session_id JOIN userflow
 """
 _CONSENT = """
 SELECT 1 FROM openid_consent
-WHERE user_id = %s AND client_id = %s AND scopes @> %s::jsonb AND audiences @> %s::jsonb
+WHERE user_id = %s AND client_id = %s AND scopes @> %s::jsonb AND audiences @> %s::jsonb AND claims @> %s::jsonb
 """
 # A consent that changes at the same moment is compared again once its row is locked.
 _LOCK_CONSENT = f"{_CONSENT} FOR NO KEY UPDATE"
@@ -83,13 +83,19 @@ def use_code(digest: bytes, client_id: UUID, *, opened_id: UUID) -> Authorizatio
 
 
 def covers(
-    *, user_id: UUID, client_id: UUID, scopes: Collection[str], audiences: Collection[str], lock: bool = False
+    *,
+    user_id: UUID,
+    client_id: UUID,
+    scopes: Collection[str],
+    audiences: Collection[str],
+    claims: Collection[str] = (),
+    lock: bool = False,
 ) -> bool:
-    """Return whether the user has consented to all of these scopes and audiences for the client.
+    """Return whether the user has consented to all of these scopes, audiences and claims from metadata for the client.
 
     With `lock` the consent cannot be withdrawn before the end of the transaction.
     """
-    values: list[SqlValue] = [user_id, client_id, _as_json(scopes), _as_json(audiences)]
+    values: list[SqlValue] = [user_id, client_id, _as_json(scopes), _as_json(audiences), _as_json(claims)]
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(_LOCK_CONSENT if lock else _CONSENT, values)
         return cursor.fetchone() is not None

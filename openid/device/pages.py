@@ -15,6 +15,7 @@ from identity_platform.api import ratelimit
 from identity_platform.api.errors import ApiError
 from openid.authorization.parameters import CONSENT, Parameters
 from openid.authorization.requests import DEVICE_DECIDED, Pending, begin_request
+from openid.claims import metadata_claims_of
 from openid.clients import find_client
 from openid.device.codes import find_waiting, in_groups, sealed
 from openid.errors import UserCodeUnknown
@@ -23,6 +24,7 @@ from openid.pages import errors
 from openid.pages.forms import UserCodeForm
 from openid.pages.journey import JourneyPage
 from tenants.context import in_tenant
+from tenants.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts.models import Client
 from userflow.credentials.attempts import caller_network
@@ -79,7 +81,9 @@ class DevicePage(JourneyPage):
             for limit in limits:
                 ratelimit.count(group=limit.group, key=limit.key, limit=limit.limit, period=limit.period)
             raise UserCodeUnknown
-        return begin_request(Pending(self.tenant, client, _parameters(found, user_code, client), now()), self.browser)
+        return begin_request(
+            Pending(self.tenant, client, _parameters(found, user_code, client, self.tenant), now()), self.browser
+        )
 
     def _limits(self) -> tuple[ratelimit.Limit, ratelimit.Limit]:
         """Return the limits of wrong codes: of the network, and of the session or browser."""
@@ -94,14 +98,18 @@ class DevicePage(JourneyPage):
         return self.page("device", _("Sign in on another device"), form=form.focus(), error=error)
 
 
-def _parameters(found: DeviceCode, user_code: str, client: Client) -> Parameters:
+def _parameters(found: DeviceCode, user_code: str, client: Client, tenant: TenantContext) -> Parameters:
     device = bytes(found.digest).hex()
+    # The client may have been narrowed since the device began.
+    scopes = scopes_still_allowed(found.scopes, client.scopes)
+    metadata = metadata_claims_of(scopes, tenant)
     return Parameters(
         redirect_uri="",
         code_challenge="",
-        # The client may have been narrowed since the device began.
-        scopes=scopes_still_allowed(found.scopes, client.scopes),
+        scopes=scopes,
         audiences=audiences_still_allowed(found.audiences, client.audiences),
+        id_token_claims=metadata,
+        userinfo_claims=metadata,
         # Also for first-party applications: only the user can compare the code.
         prompts=(CONSENT,),
         max_age=client.default_max_age,

@@ -1,5 +1,6 @@
 """Back to the application: the account that is used, what the application gets, and the answer."""
 
+from collections.abc import Collection
 from typing import Final
 
 from django.conf import settings
@@ -29,12 +30,22 @@ IN_WORDS: Final = {
     # Audiences: who accepts the tokens. Resources of the tenant's own are shown by their names.
     settings.TOKEN_AUDIENCE: gettext_lazy("Call this service for you, as far as listed here"),
 }
+
 _PAGES: Final = {
     Step.SIGN_IN: "signin",
     Step.STEP_UP: "step-up",
     Step.SELECT_ACCOUNT: "select-account",
     Step.CONSENT: "consent",
 }
+
+
+def in_words(granted: Collection[str], metadata: Collection[str]) -> list[str]:
+    """Return these scopes, audiences and claims from metadata in words, without those that have none."""
+    words = [str(text) for name, text in IN_WORDS.items() if name in granted]
+    if metadata:
+        # The keys that the tenant has chosen, by the names that its applications know.
+        words.append(_("See from your profile: %(names)s") % {"names": ", ".join(sorted(metadata))})
+    return words
 
 
 class ContinuePage(JourneyPage):
@@ -111,7 +122,7 @@ class ConsentPage(RequestPage):
         context = {
             **self.application(),
             "user": self.user,
-            "grants": [text for scope, text in IN_WORDS.items() if scope in asked],
+            "grants": in_words(asked, parameters.metadata_claims),
             "further": sorted(asked.difference(IN_WORDS)),
         }
         title = _("Allow %(application)s to use your account?") % {"application": self.asked.client.name}

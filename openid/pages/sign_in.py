@@ -1,5 +1,6 @@
 """Sign in: the address first, then the password or a passkey. Unknown addresses get the same pages."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -76,32 +77,14 @@ class PasswordSignIn(JourneyPage):
         return self.keep_device(self.enter(opened), kept) if kept is not None else None
 
 
-class SignInPage(JourneyPage):
-    """Ask for the address, and accept a passkey that the browser offers."""
+class PasskeySignIn(JourneyPage):
+    """A page that signs a user in with a passkey, whichever user it belongs to."""
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Show the page, unless the browser's session is enough."""
-        if self.next_step() is not Step.SIGN_IN and "another" not in request.GET:
-            return self.to("continue")
-        self.remember_request()
-        email = "" if "another" in request.GET else self.expected_email
-        return self._page(forms.EmailForm(initial={"email": email}))
-
-    def post(self, request: HttpRequest) -> HttpResponse:
-        """Go on to the password of the address, or sign in by passkey."""
-        if "credential" in request.POST:
-            return self._by_passkey(request)
-        form = forms.EmailForm(request.POST)
-        if not form.is_valid():
-            return self._page(form)
-        self.steps = self.steps.only_email(form.cleaned_data["email"])
-        return self.to("signin/password")
-
-    def _by_passkey(self, request: HttpRequest) -> HttpResponse:
+    def by_passkey(self, request: HttpRequest, show: Callable[[ApiError], HttpResponse]) -> HttpResponse:
+        """Check the passkey that was sent and go on; `show` returns the page with an error."""
         sent = forms.PasskeyForm(request.POST)
-        form = forms.EmailForm()
         if not sent.is_valid():
-            return self._page(form, PasskeyNotVerified())
+            return show(PasskeyNotVerified())
         try:
             with opening_browser_session() as opened:
                 passkeys.finish_authentication(
@@ -116,8 +99,30 @@ class SignInPage(JourneyPage):
             self.steps = self.steps.only_email("")
             return self.to("verify-email")
         except ApiError as error:
-            return self._page(form, error)
+            return show(error)
         return self.enter(opened)
+
+
+class SignInPage(PasskeySignIn):
+    """Ask for the address, and accept a passkey that the browser offers."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Show the page, unless the browser's session is enough."""
+        if self.next_step() is not Step.SIGN_IN and "another" not in request.GET:
+            return self.to("continue")
+        self.remember_request()
+        email = "" if "another" in request.GET else self.expected_email
+        return self._page(forms.EmailForm(initial={"email": email}))
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Go on to the password of the address, or sign in by passkey."""
+        if "credential" in request.POST:
+            return self.by_passkey(request, lambda error: self._page(forms.EmailForm(), error))
+        form = forms.EmailForm(request.POST)
+        if not form.is_valid():
+            return self._page(form)
+        self.steps = self.steps.only_email(form.cleaned_data["email"])
+        return self.to("signin/password")
 
     def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
         context = {
@@ -128,8 +133,8 @@ class SignInPage(JourneyPage):
         return self.page("sign_in", _("Sign in"), context, form=form.focus(), error=error)
 
 
-class PasswordPage(PasswordSignIn):
-    """Ask for the password of the address that was entered before."""
+class PasswordPage(PasswordSignIn, PasskeySignIn):
+    """Ask for the password of the address that was entered before, or for a passkey."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Show the page."""
@@ -138,10 +143,12 @@ class PasswordPage(PasswordSignIn):
         return self._page(forms.PasswordForm())
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Check the password. Unknown users, wrong passwords and inactive users get the same response."""
+        """Check the password or the passkey. Unknown users, wrong passwords and inactive users get the same response."""
         email = self.steps.email
         if not email:
             return self.to("signin")
+        if "credential" in request.POST:
+            return self.by_passkey(request, lambda error: self._page(forms.PasswordForm(), error))
         form = forms.PasswordForm(request.POST)
         if not form.is_valid():
             return self._page(form)

@@ -9,6 +9,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import OAuthError
 from identity_platform.crypto import hash_token
+from openid.claims import metadata_claims_of
 from openid.errors import AccessDenied, AuthorizationPending, DeviceCodeExpired, SlowDown
 from openid.models import DeviceCode
 from openid.tokens.issuing import Granted, open_application, token_response
@@ -39,7 +40,7 @@ def exchange_device_code(
         with tenant_atomic():
             approved = own.filter(status=DeviceCode.Status.APPROVED, expires_at__gt=now())
             if approved.update(status=DeviceCode.Status.USED):
-                granted = _granted(own.select_related("session__user").get())
+                granted = _granted(own.select_related("session__user").get(), tenant)
                 try:
                     opened = open_application(granted, client=client, resources=resources, dpop_jkt=dpop_jkt)
                 except InvalidGrant as problem:
@@ -48,12 +49,16 @@ def exchange_device_code(
         raise _poll(bytes(hash_token(device_code)), client.pk)
 
 
-def _granted(row: DeviceCode) -> Granted:
+def _granted(row: DeviceCode, tenant: TenantContext) -> Granted:
     assert row.session is not None  # approval sets it, and the row goes with it
+    # Of a setting that has grown since the approval, the consent does not cover all.
+    metadata = metadata_claims_of(row.scopes, tenant)
     return Granted(
         session=row.session,
         scopes=tuple(row.scopes),
         audiences=tuple(row.audiences),
+        id_token_claims=metadata,
+        userinfo_claims=metadata,
         device=Device(row.address, row.user_agent),
     )
 

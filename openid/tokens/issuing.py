@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from identity_platform.audit.origin import set_actor
-from openid.authorization.parameters import OFFLINE_ACCESS, OPENID, scopes_to_consent
+from openid.authorization.parameters import OFFLINE_ACCESS, OPENID, metadata_to_consent, scopes_to_consent
 from openid.authorization.queries import covers
 from openid.claims import claims_about
 from openid.clients import may_use
@@ -117,7 +117,12 @@ def _is_offline(granted: Granted, client: Client) -> bool:
 
 def _is_consented(granted: Granted, client: Client) -> bool:
     """Return whether the consent still covers the grant. Its row stays locked, so that it ends what is opened now."""
-    scopes = scopes_to_consent(granted.scopes, (*granted.id_token_claims, *granted.userinfo_claims))
+    by_name = (*granted.id_token_claims, *granted.userinfo_claims)
     return covers(
-        user_id=granted.session.user_id, client_id=client.pk, scopes=scopes, audiences=granted.audiences, lock=True
+        user_id=granted.session.user_id,
+        client_id=client.pk,
+        scopes=scopes_to_consent(granted.scopes, by_name),
+        audiences=granted.audiences,
+        claims=metadata_to_consent(by_name),
+        lock=True,
     )

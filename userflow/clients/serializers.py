@@ -127,8 +127,8 @@ class ClientChanges(serializers.Serializer[object]):
         max_value=LONGEST_MAX_AGE,
         help_text="Seconds after which users sign in again for this client; null: no limit of its own.",
     )
-    logo_uri = _page("Logo of the application; null: none.")
-    client_uri = _page("Home page of the application; null: none.")
+    logo_uri = _page("Logo of the application, for applications: no page shows it; null: none.")
+    client_uri = _page("Home page of the application, to which the consent page links; null: none.")
     policy_uri = _page("Privacy policy of the application; null: none.")
     tos_uri = _page("Terms of service of the application; null: none.")
 

@@ -217,3 +217,27 @@ def test_passkey_signs_in(place: Place, shop: dict[str, Any], person: Person) ->
     person.is_at(f"{person.root}/account")
     person.begins(prompt="login", acr_values="aal2")
     person.reads("Allow Book shop to use your account?")
+
+
+def test_passkey_signs_in_at_the_password_page(place: Place, shop: dict[str, Any], person: Person) -> None:
+    email = register(place, shop)
+    person.opens(f"{person.root}/signin")
+    person.fills("E-mail address", email + Keys.ENTER)
+    person.looks("password")
+    person.fills("Password", PASSWORD + Keys.ENTER)
+    person.is_at(f"{person.root}/account")
+    person.opens(f"{person.root}/enroll/passkey")
+    person.presses("Create a passkey")
+    person.reads("Your new way to sign in is ready.")
+    # Until then, the authenticator would answer the request of the page before.
+    (passkey,) = person.browser.get_credentials()
+    person.browser.remove_all_credentials()
+    person.opens(f"{person.root}/signout")
+    person.presses("Sign out")
+    person.fills("E-mail address", email + Keys.ENTER)
+    person.reads("Enter your password")
+    person.browser.add_credential(passkey)
+    person.presses("Use a passkey instead")
+    person.is_at(f"{person.root}/account")
+    person.begins(prompt="login")
+    person.reads("Allow Book shop to use your account?")

@@ -45,6 +45,18 @@ def test_password_page_without_address_asks_for_it(tenant: TestTenant) -> None:
     assert visitor.at == "signin"
 
 
+def test_password_page_offers_a_passkey_to_everybody(tenant: TestTenant) -> None:
+    visitor = Visitor(tenant)
+    visitor.opens("signin")
+    visitor.sends(email="not-here@example.com")
+    assert "Use a passkey instead" in visitor.words
+    visitor.sends(credential="{}")
+    assert (visitor.at, visitor.page.status_code) == ("signin/password", 400)
+    assert "passkey" in visitor.words
+    visitor.sends(credential="nothing")
+    assert (visitor.at, visitor.page.status_code) == ("signin/password", 400)
+
+
 def test_account_pages_open(tenant: TestTenant) -> None:
     visitor, user = Visitor(tenant), tenant.register()
     visitor.signs_in(user)
