@@ -15,7 +15,7 @@ from openid.errors import RequestRejected
 from tenants.lookup import TenantContext
 from userflow.accounts.models import Client
 from userflow.accounts.session_policy import AAL1, AAL2
-from userflow.sessions.id_token_hints import read_hint
+from userflow.sessions.id_token_hints import Hint, UnverifiedHint, read_hint
 
 OPENID: Final = "openid"
 OFFLINE_ACCESS: Final = "offline_access"
@@ -163,6 +163,7 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
     acr = _acr((sent.get("acr_values") or "").split(" "))
     scopes = granted_scopes(sent.get("scope"), client)
     metadata = metadata_claims_of(scopes, tenant)
+    hint = _hint(sent.get("id_token_hint"), tenant=tenant, client=client)
     return Parameters(
         redirect_uri=redirect_uri,
         code_challenge=sent.get("code_challenge") or "",
@@ -171,14 +172,14 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
         scopes=scopes,
         audiences=granted_audiences(sent.all("resource"), client),
         dpop_jkt=_dpop_jkt(sent.get("dpop_jkt")),
-        prompts=_prompts(sent.get("prompt")),
+        prompts=_prompts(sent.get("prompt"), hint),
         max_age=client.default_max_age if max_age is None else max_age,
         acr=max(acr, claims.acr),
         login_hint=sent.get("login_hint") or "",
         ui_locales=tuple((sent.get("ui_locales") or "").split()),
         id_token_claims=tuple(dict.fromkeys((*claims.id_token, *metadata))),
         userinfo_claims=tuple(dict.fromkeys((*claims.userinfo, *metadata))),
-        subject=_subject(sent.get("id_token_hint"), claims.subject, tenant=tenant, client=client),
+        subject=_subject(hint, claims.subject),
     )
 
 
@@ -226,12 +227,15 @@ def _max_age(stated: str | None) -> int | None:
     return int(stated)
 
 
-def _prompts(stated: str | None) -> tuple[str, ...]:
+def _prompts(stated: str | None, hint: Hint | UnverifiedHint | None) -> tuple[str, ...]:
     prompts = tuple(dict.fromkeys((stated or "").split()))
     if not set(prompts) <= set(PROMPTS):
         raise RequestRejected("invalid_request", "prompt must be none, login, consent or select_account.")
     if NONE in prompts and len(prompts) > 1:
         raise RequestRejected("invalid_request", "prompt=none excludes other values.")
+    if NONE in prompts and isinstance(hint, UnverifiedHint):
+        # Nothing may succeed in silence by a hint that cannot be verified (section 3.1.2.2): `login_required`.
+        return (NONE, LOGIN)
     return prompts
 
 
@@ -240,16 +244,25 @@ def _acr(stated: Iterable[object]) -> str:
     return next((str(value) for value in stated if value in (AAL1, AAL2)), AAL1)
 
 
-def _subject(hint: str | None, claimed: str, *, tenant: TenantContext, client: Client) -> str:
-    """Return the only user that may complete a request: that of the hint or of the claim `sub`, or "" for any."""
+def _hint(stated: str | None, *, tenant: TenantContext, client: Client) -> Hint | UnverifiedHint | None:
+    if stated is None:
+        return None
+    hint = read_hint(tenant, stated)
+    if hint is None or hint.client_id != client.pk:
+        raise RequestRejected("invalid_request", "id_token_hint must be an ID token that this client got here.")
+    return hint
+
+
+def _subject(hint: Hint | UnverifiedHint | None, claimed: str) -> str:
+    """Return the only user that may complete a request: that of the hint or of the claim `sub`, or "" for any.
+
+    An unverified hint can only exclude users, as the claim `sub` does, which is not verified either.
+    """
     if hint is None:
         return claimed
-    hinted = read_hint(tenant, hint)
-    if hinted is None or hinted.client_id != client.pk:
-        raise RequestRejected("invalid_request", "id_token_hint must be an ID token that this client got here.")
-    if claimed not in ("", str(hinted.user_id)):
+    if claimed not in ("", str(hint.user_id)):
         raise RequestRejected("invalid_request", "id_token_hint and the claim sub name different users.")
-    return str(hinted.user_id)
+    return str(hint.user_id)
 
 
 def _dpop_jkt(stated: str | None) -> str:

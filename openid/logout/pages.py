@@ -14,7 +14,7 @@ from tenants.context import in_tenant
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.ending import end_sessions
-from userflow.sessions.id_token_hints import Hint, read_hint
+from userflow.sessions.id_token_hints import Hint, UnverifiedHint, read_hint
 
 PARAMETERS = ("id_token_hint", "client_id", "post_logout_redirect_uri", "state")
 
@@ -82,14 +82,11 @@ class LogoutPage(JourneyPage):
     def _asked(self, request: HttpRequest) -> LogoutRequest:
         """Check the parameters. Raises LogoutRejected: the browser is never sent to an unregistered address."""
         sent = {name: self._parameter(request, name) for name in PARAMETERS}
-        hint = read_hint(self.tenant, sent["id_token_hint"]) if sent["id_token_hint"] else None
-        if sent["id_token_hint"] and hint is None:
-            raise LogoutRejected("id_token_hint is no ID token of this issuer.")
+        hint, is_old = self._hint(sent["id_token_hint"], sent["client_id"])
         client_id = sent["client_id"] or (str(hint.client_id) if hint else "")
-        if hint is not None and client_id != str(hint.client_id):
-            raise LogoutRejected("id_token_hint was issued to another client.")
         target = sent["post_logout_redirect_uri"]
-        if not target:
+        # An old hint does not name the client either (section 4), and the user should not stay signed in because of it.
+        if not target or (is_old and not client_id):
             return LogoutRequest(hint, "")
         client = find_client(self.tenant, client_id) if client_id else None
         if client is None or target not in client.post_logout_redirect_uris:
@@ -97,6 +94,21 @@ class LogoutPage(JourneyPage):
         if sent["state"]:
             target += ("&" if urlsplit(target).query else "?") + urlencode({"state": sent["state"]})
         return LogoutRequest(hint, target)
+
+    def _hint(self, token: str, client_id: str) -> tuple[Hint | None, bool]:
+        """Return the hint of the request, or None, and whether it is one that cannot be verified any more.
+
+        Such a request counts as one without a hint: the page asks. Raises LogoutRejected.
+        """
+        if not token:
+            return None, False
+        hint = read_hint(self.tenant, token)
+        # An unverified one must at least name a client of this tenant: others are of another issuer.
+        if hint is None or (isinstance(hint, UnverifiedHint) and find_client(self.tenant, hint.client_id) is None):
+            raise LogoutRejected("id_token_hint is no ID token of this issuer.")
+        if client_id not in ("", str(hint.client_id)):
+            raise LogoutRejected("id_token_hint was issued to another client.")
+        return (None, True) if isinstance(hint, UnverifiedHint) else (hint, False)
 
     def _parameter(self, request: HttpRequest, name: str) -> str:
         """Return a parameter; raises LogoutRejected if it was sent twice."""
