@@ -12,6 +12,7 @@ import orjson
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
+from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotFound
 from mfa.caller import Caller
 from mfa.closing.actions import close_account
@@ -131,11 +132,11 @@ class EmailPage(AccountPage):
         return self._page(NewEmailForm())
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Change the address; a mail goes to the new one."""
+        """Change the address; a mail goes to the new one. The present address cancels a change that waits."""
         form = NewEmailForm(request.POST)
         if not form.is_valid():
             return self._page(form)
-        changes = {"email": form.cleaned_data["email"]}
+        present, changes = self.user.email, {"email": form.cleaned_data["email"]}
         try:
             update_profile(of=self.me, changes=changes, proof=self.require_proof(), user_agent=self.agent)
         except (InsufficientAuthentication, ProofTokenInvalid):
@@ -143,7 +144,11 @@ class EmailPage(AccountPage):
         except ApiError as error:
             errors.add_to(form, error)
             return self._page(form, error)
-        self.proof_used("email_asked")
+        if changes["email"] == present:
+            # Nothing has used the proof up.
+            self.steps = self.steps.with_notice("email_kept")
+        else:
+            self.proof_used("saved" if email_key(changes["email"]) == email_key(present) else "email_asked")
         return self.to("account")
 
     def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:

@@ -8,6 +8,7 @@ NOTICES: Final = {
     "password_changed": _("Your new password is saved. Sign in with it."),
     "saved": _("Your changes are saved."),
     "email_asked": _("We have sent a mail to the new address. Open the link in it."),
+    "email_kept": _("Your e-mail address stays as it is. A change that was not verified yet is cancelled."),
     "password_saved": _("Your new password is saved. All your other devices are signed out."),
     "factor_removed": _("You no longer sign in this way."),
     "device_signed_out": _("Signed out there."),

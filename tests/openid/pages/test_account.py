@@ -17,6 +17,7 @@ from tests.userflow.mailbox import mails_to
 from tests.world import PASSWORD, TestTenant, User
 from userflow.accounts.models import EndUser
 from userflow.accounts.session_models import EndUserSession
+from userflow.credentials.models import EmailProof
 
 NEW = "another horse 8 battery"
 
@@ -91,6 +92,35 @@ def test_new_address_gets_a_mail(tenant: TestTenant) -> None:
     visitor.sends(email=new)
     assert visitor.at == "account"
     assert mails_to(new, "verify")
+
+
+def test_present_address_sends_no_mail_and_keeps_the_proof(tenant: TestTenant) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    visitor.opens("account/email")
+    visitor.sends(password=PASSWORD)
+    visitor.sends(email=user.email)
+    assert visitor.at == "account"
+    assert "Your e-mail address stays as it is." in visitor.words
+    assert "We have sent a mail" not in visitor.words
+    visitor.opens("account/email")
+    assert visitor.at == "account/email"
+    visitor.sends(email=user.email.upper())
+    assert "Your changes are saved." in visitor.words
+
+
+def test_profile_sends_a_mail_that_verifies_the_address(tenant: TestTenant) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    with in_tenant(tenant.id):
+        # The code of the registration has expired.
+        EmailProof.objects.filter(user_id=user.id).delete()
+    visitor.opens("account")
+    sent = len(mails_to(user.email, "verify"))
+    visitor.sends("verify-email", email=user.email, again="1")
+    assert visitor.at == "verify-email"
+    assert len(mails_to(user.email, "verify")) == sent + 1
+    assert "If you have none, or it is no longer valid, send another one." in visitor.words
 
 
 def with_app(tenant: TestTenant) -> tuple[Visitor, TestUser]:
