@@ -16,9 +16,10 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotFound
 from mfa.caller import Caller
 from mfa.closing.actions import close_account
-from mfa.factors import TOTP, WEBAUTHN, FactorList, list_factors, remove_factor, rename_passkey
+from mfa.factors import TOTP, WEBAUTHN, remove_factor, rename_passkey
 from mfa.remembered_devices import forget_device, remembered_devices
 from mfa.totp.actions import regenerate_backup_codes
+from mfa.webauthn.authenticators import UNNAMED
 from openid.account.applications import (
     Connected,
     applications_of_browsers,
@@ -27,6 +28,7 @@ from openid.account.applications import (
     names_of_applications,
 )
 from openid.account.devices import device_in_words
+from openid.account.factors import factors_of, shown_factor
 from openid.account.forms import NewEmailForm, PasskeyNameForm, ProfileForm
 from openid.pages import errors, forms
 from openid.pages.consent import IN_WORDS, in_words
@@ -34,7 +36,6 @@ from openid.pages.enrollment import codes_page
 from openid.pages.journey import SignedInPage
 from openid.pages.page import Context
 from tenants.context import in_tenant
-from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, ProofTokenInvalid
 from userflow.ids import id_or
@@ -44,11 +45,6 @@ from userflow.sessions.actions import end_one_session, end_others, list_sessions
 from userflow.sessions.ending import sign_out
 
 MOST_SESSIONS: Final = 100
-
-
-def factors_of(principal: Principal) -> FactorList:
-    """Return the factors of the signed-in user."""
-    return list_factors(realm=END_USERS, tenant_id=principal.tenant_id, user_id=principal.id)
 
 
 class AccountPage(SignedInPage):
@@ -163,7 +159,13 @@ class SecurityPage(AccountPage):
     def get(self, request: HttpRequest) -> HttpResponse:
         """Show password and factors."""
         rp_id = self.tenant.effective["webauthn_rp_id"]
-        context = {"listed": factors_of(self.me), "has_password": bool(self.user.password), "rp_id": rp_id}
+        listed = factors_of(self.me)
+        context = {
+            "factors": [shown_factor(factor) for factor in listed["factors"]],
+            "codes": listed["backup_codes_remaining"],
+            "has_password": bool(self.user.password),
+            "rp_id": rp_id,
+        }
         return self.account_page("security", _("Sign-in and security"), context)
 
 
@@ -221,7 +223,8 @@ class RemoveFactorPage(AccountPage):
         if factor is None:
             raise NotFound
         codes_go = listed["backup_codes_remaining"] and (factor["kind"] == TOTP or len(listed["factors"]) == 1)
-        return self.account_page("remove", _("Remove this way to sign in?"), {"factor": factor, "codes_go": codes_go})
+        context = {"factor": shown_factor(factor), "codes_go": codes_go}
+        return self.account_page("remove", _("Remove this way to sign in?"), context)
 
     def post(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
         """Remove it."""
@@ -241,7 +244,7 @@ class RenamePasskeyPage(AccountPage):
         passkey = next((factor for factor in passkeys if factor["id"] == factor_id), None)
         if passkey is None:
             raise NotFound
-        return self._page(PasskeyNameForm(initial={"name": passkey["name"]}))
+        return self._page(PasskeyNameForm(initial={"name": "" if passkey["name"] == UNNAMED else passkey["name"]}))
 
     def post(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
         """Store it."""

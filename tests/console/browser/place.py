@@ -16,7 +16,12 @@ from tests.console.browser.visitor import PASSWORD
 from tests.machine.conftest import Platform, environment, free_port, prepared_home, within
 from tests.mfa.browser.demo import totp
 
-WANTING = {"OPERATORS_REQUIRE_FACTOR": "true", "WEB_WORKERS": "1", "LOG_LEVEL": "WARNING"}
+WANTING = {
+    "OPERATORS_REQUIRE_FACTOR": "true",
+    "WEB_WORKERS": "1",
+    "LOG_LEVEL": "WARNING",
+    "LIMIT_SMS_PER_USER_MINUTE": "3",
+}
 
 
 CREATE_OPERATORS = """
