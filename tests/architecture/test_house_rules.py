@@ -13,6 +13,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from identity_platform.api.views import ApiViewSet, Contract
 from openid.pages.page import Page
+from tests.machine.groups import NOT_EVERY_DAY
 from tests.machine.order import LONGEST
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,6 +55,10 @@ def test_module_names_have_a_meaning() -> None:
 
 def test_files_that_start_first_exist() -> None:
     assert [path for path in LONGEST if not (ROOT / path).is_file()] == []
+
+
+def test_files_left_out_every_day_exist() -> None:
+    assert [path for path in NOT_EVERY_DAY if not (ROOT / path).exists()] == []
 
 
 def test_imports_go_downwards_only() -> None:

@@ -1,7 +1,11 @@
-"""Tests that need a program of the machine: `@pytest.mark.needs("nginx")`, or an optional package (`"python-ldap"`).
+"""Which tests run: those of every day or all, and what needs a program of the machine.
 
-A pytest plugin. Where it is missing the tests are left out and the end of the run says so, with the command that brings
-it; with IDENTITY_REQUIRE_ALL=1 (as .ci/run sets it) they fail instead.
+A pytest plugin. `bin/test` without arguments is the run of every day (`--everyday`): it leaves out the tests that start
+servers, browsers and commands, that try thousands of inputs, or that measure time. `bin/test --all` and .ci/run leave out
+nothing.
+
+A test that needs a program, `@pytest.mark.needs("nginx")`, or an optional package (`"python-ldap"`), is left out where that
+is missing; with IDENTITY_REQUIRE_ALL=1 (as .ci/run sets it) it fails instead. The end of the run says what was left out.
 """
 
 from __future__ import annotations
@@ -31,6 +35,33 @@ OF_WHEELS = {"caddy": "requirements-dev.txt"}
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 QUIET = "quiet_machine"
+# They take more than half of the time of all tests. Tests with a `needs` mark are left out with them.
+NOT_EVERY_DAY = (
+    "tests/bench/",
+    "tests/console/browser/",
+    "tests/console/people/test_browser.py",
+    "tests/console/tenants/test_browser.py",
+    "tests/console/test_every_url.py",
+    "tests/examples/",
+    "tests/identity_platform/test_task_queue.py",
+    "tests/machine/",
+    "tests/mfa/browser/",
+    "tests/mfa/webauthn/test_mutations.py",
+    "tests/openapi/test_fuzz.py",
+    "tests/openid/pages/test_browser.py",
+    "tests/openid/pages/test_browser_journeys.py",
+    "tests/openid/pages/test_device_browser.py",
+    "tests/openid/pages/test_sign_in_domains.py",
+    "tests/openid/test_foreign_clients.py",
+    "tests/openid/test_single_page_app.py",
+    "tests/registry/test_fuzz.py",
+    "tests/registry/test_key_rotation.py",
+    "tests/registry/test_limits.py",
+    "tests/registry/test_planted_secrets.py",
+    "tests/userflow/directory/test_active_directory.py",
+    "tests/userflow/directory/test_many_people.py",
+    "tests/userflow/webhooks/test_delivering.py",
+)
 
 _left_out = pytest.StashKey[Counter[str]]()
 
@@ -42,19 +73,31 @@ def program(name: str) -> str | None:
     return shutil.which(name, path=PLACES)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--everyday", action="store_true", help="Leave out what bin/test leaves out without --all.")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(program): left out where the program is not installed")
     config.stash[_left_out] = Counter()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the files without a test of the quiet group when only that group runs: collecting takes a core seconds."""
+    """Leave out whole files of other groups: collecting them takes a core seconds."""
+    if config.getoption("everyday"):
+        path = collection_path.relative_to(config.rootpath).as_posix()
+        return (f"{path}/" if collection_path.is_dir() else path).startswith(NOT_EVERY_DAY) or None
     if config.getoption("markexpr") == QUIET and collection_path.suffix == ".py" and collection_path.is_file():
         return QUIET not in collection_path.read_text(encoding="utf-8") or None
     return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("everyday"):
+        others = [item for item in items if item.get_closest_marker("needs") or item.get_closest_marker(QUIET)]
+        items[:] = [item for item in items if item not in others]
+        config.hook.pytest_deselected(items=others)
+        return
     if os.environ.get("IDENTITY_REQUIRE_ALL") == "1":
         return
     missing = [item for item in items if _missing(item)]
@@ -82,6 +125,10 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if terminalreporter.config.getoption("everyday"):
+        terminalreporter.write_line(
+            "Left out: tests that start programs, fuzz or measure time (bin/test --all)", yellow=True
+        )
     for name, count in sorted(terminalreporter.config.stash[_left_out].items()):
         tests = "1 test" if count == 1 else f"{count} tests"
         terminalreporter.write_line(

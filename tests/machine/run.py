@@ -1,4 +1,6 @@
-"""Run the tests: `python -m tests.machine.run [ARGUMENTS OF PYTEST]`; bin/test does.
+"""Run the tests: `python -m tests.machine.run [--all] [ARGUMENTS OF PYTEST]`; bin/test does.
+
+Without `--all` and without a path those of every day run (`groups.py`), with a path all that it has.
 
 Most tests run on all cores, the longest files first (`order.py`). Those marked `quiet_machine` measure time, so they run
 afterwards, one at a time, and those of them that failed once more: the only tests that may be retried. With `-m` among the
@@ -13,6 +15,12 @@ from collections.abc import Sequence
 import pytest
 
 MOST_PROCESSES = 8
+ALL = "--all"
+
+
+def names_tests(arguments: Sequence[str]) -> bool:
+    """Return whether the arguments select tests by path, name or mark."""
+    return any(argument.startswith(("tests", "./", "/", "-k", "-m")) for argument in arguments)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -20,6 +28,9 @@ def run(arguments: Sequence[str]) -> int:
     # One more than cores, because tests also wait: for a server's start, a lock, a page.
     processes = min((os.cpu_count() or 1) + 1, MOST_PROCESSES)
     everywhere = [f"--numprocesses={processes}", "--dist=loadfile", "--no-loadscope-reorder"]
+    if not names_tests(arguments) and ALL not in arguments:
+        return _pytest(*everywhere, "--everyday", *arguments)
+    arguments = [argument for argument in arguments if argument != ALL]
     if any(argument.startswith("-m") for argument in arguments):
         return _pytest(*everywhere, *arguments)
     codes = {_pytest(*everywhere, "-m", "not quiet_machine", *arguments)}
