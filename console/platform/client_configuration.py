@@ -1,45 +1,141 @@
-"""What an application needs to sign users in through a client, as text to copy."""
+"""What an application needs to use a client, as text to copy: only what this client may do and how it authenticates."""
 
 from typing import Final
+from urllib.parse import urlsplit
 
-from console.frame.records import Text
-from userflow.accounts.models import Client
+from userflow.accounts.grant_types import (
+    AUTHORIZATION_CODE,
+    CLIENT_CREDENTIALS,
+    DEVICE_CODE,
+    LABELS,
+    grant_types_in_force,
+)
+from userflow.accounts.models import CONFIDENTIAL, Client
 from userflow.clients.actions import has_secret
+from userflow.sessions.client_authentication import POST
 
-_EXAMPLE_URI: Final = "https://app.example/callback"
-_SECRET: Final = "<client secret>"  # a placeholder
+# Placeholders.
+_SECRET: Final = "<client secret>"
+_REDIRECT: Final = "<redirect URI>"
 _SCOPES: Final = "openid profile email"
 
+Samples = list[tuple[str, str]]
 
-def configuration_of(client: Client, issuer: str) -> list[tuple[Text, str]]:
-    """Return headings and texts: the plain values, and the same for common libraries."""
-    redirect = (client.redirect_uris or [_EXAMPLE_URI])[0]
-    discovery = f"{issuer}/.well-known/openid-configuration"
-    values = [f"OIDC_ISSUER={issuer}", f"OIDC_CLIENT_ID={client.pk}", f"OIDC_DISCOVERY_URL={discovery}"]
-    if not has_secret(client):
-        return [
-            ("OpenID Connect", "\n".join(values)),
-            (
-                "oidc-client-ts",
-                "new UserManager({\n"
-                f'  authority: "{issuer}",\n  client_id: "{client.pk}",\n'
-                f'  redirect_uri: "{redirect}",\n  scope: "{_SCOPES}",\n}});',
-            ),
-            ("openid-client", f'await client.discovery(new URL("{issuer}"), "{client.pk}");'),
-        ]
-    return [
-        ("OpenID Connect", "\n".join([*values, f"OIDC_CLIENT_SECRET={_SECRET}"])),
-        (
-            "Authlib (Python)",
-            'oauth.register(\n    "identity",\n'
-            f'    client_id="{client.pk}",\n    client_secret="{_SECRET}",\n'
-            f'    server_metadata_url="{discovery}",\n'
-            f'    client_kwargs={{"scope": "{_SCOPES}", "code_challenge_method": "S256"}},\n)',
-        ),
-        ("openid-client (Node.js)", f'await client.discovery(new URL("{issuer}"), "{client.pk}", "{_SECRET}");'),
-        (
-            "Auth.js (Next.js)",
-            f'{{\n  id: "identity", name: "Identity", type: "oidc",\n  issuer: "{issuer}",\n'
-            f'  clientId: "{client.pk}", clientSecret: "{_SECRET}",\n  checks: ["pkce", "state", "nonce"],\n}}',
-        ),
-    ]
+
+def configuration_of(client: Client, issuer: str) -> Samples:
+    """Return headings and texts: the plain values, and code for common libraries that works with this client."""
+    values = [f"OIDC_ISSUER={issuer}", f"OIDC_CLIENT_ID={client.pk}", f"OIDC_DISCOVERY_URL={_discovery(issuer)}"]
+    if has_secret(client):
+        values.append(f"OIDC_CLIENT_SECRET={_SECRET}")
+    samples: Samples = [("OpenID Connect", "\n".join(values))]
+    held = grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
+    # Clients without a stated grant type may sign users in, but those that act for themselves have no redirect URI.
+    if AUTHORIZATION_CODE in held and (client.redirect_uris or CLIENT_CREDENTIALS not in held):
+        samples += _sign_in(client, issuer)
+    if DEVICE_CODE in held:
+        samples.append(_openid_client(client, issuer, DEVICE_CODE, _DEVICE))
+    if CLIENT_CREDENTIALS in held:
+        samples += _own_tokens(client, issuer)
+    return samples
+
+
+def _discovery(issuer: str) -> str:
+    return f"{issuer}/.well-known/openid-configuration"
+
+
+def _sign_in(client: Client, issuer: str) -> Samples:
+    redirect = (client.redirect_uris or [_REDIRECT])[0]
+    build = "buildAuthorizationUrlWithPAR" if client.require_par else "buildAuthorizationUrl"
+    samples = [_openid_client(client, issuer, AUTHORIZATION_CODE, _CODE % {"build": build, "redirect": redirect})]
+    if client.require_par:
+        # The other libraries do not push requests.
+        return samples
+    if client.type != CONFIDENTIAL and redirect.startswith(("https:", "http:", _REDIRECT)):
+        return [("oidc-client-ts", _oidc_client_ts(client, issuer, redirect)), *samples]
+    if not has_secret(client) or client.dpop_bound_access_tokens:
+        return samples
+    posts = f', "token_endpoint_auth_method": "{POST}"' if _posts(client) else ""
+    authlib = (
+        'oauth.register(\n    "identity",\n'
+        f'    client_id="{client.pk}",\n    client_secret="{_SECRET}",\n'
+        f'    server_metadata_url="{_discovery(issuer)}",\n'
+        f'    client_kwargs={{"scope": "{_SCOPES}", "code_challenge_method": "S256"{posts}}},\n)'
+    )
+    posts = f'  client: {{ token_endpoint_auth_method: "{POST}" }},\n' if _posts(client) else ""
+    auth_js = (
+        "// The redirect URI of the client ends in /api/auth/callback/identity.\n"
+        f'{{\n  id: "identity", name: "Identity", type: "oidc",\n  issuer: "{issuer}",\n'
+        f'  clientId: "{client.pk}", clientSecret: "{_SECRET}",\n{posts}  checks: ["pkce", "state", "nonce"],\n}}'
+    )
+    return [("Authlib (Python)", authlib), *samples, ("Auth.js (Next.js)", auth_js)]
+
+
+def _oidc_client_ts(client: Client, issuer: str, redirect: str) -> str:
+    parts = urlsplit(redirect)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    hint = f"// Add {origin} to the allowed origins of the client.\n" if origin not in client.allowed_origins else ""
+    dpop = "  dpop: { bind_authorization_code: true, store: new IndexedDbDPoPStore() },\n"
+    return (
+        f"{hint if parts.netloc else ''}new UserManager({{\n"
+        f'  authority: "{issuer}",\n  client_id: "{client.pk}",\n  redirect_uri: "{redirect}",\n'
+        f'  scope: "{_SCOPES}",\n{dpop if client.dpop_bound_access_tokens else ""}}});'
+    )
+
+
+def _own_tokens(client: Client, issuer: str) -> Samples:
+    scope = " ".join(client.scopes)
+    samples = [_openid_client(client, issuer, CLIENT_CREDENTIALS, _OWN % {"scope": scope})]
+    if not has_secret(client) or client.dpop_bound_access_tokens:
+        return samples
+    posts = f', token_endpoint_auth_method="{POST}"' if _posts(client) else ""
+    authlib = (
+        "from authlib.integrations.requests_client import OAuth2Session\n\n"
+        f'session = OAuth2Session("{client.pk}", "{_SECRET}", scope="{scope}"{posts})\n'
+        f'session.fetch_token("{issuer}/token", grant_type="client_credentials")'
+    )
+    return [(f"Authlib (Python): {LABELS[CLIENT_CREDENTIALS]}", authlib), *samples]
+
+
+# openid-client 6. Without DPoP the last argument is left out.
+_CODE: Final = """\
+const pkceCodeVerifier = client.randomPKCECodeVerifier();
+const expectedState = client.randomState();
+const address = await client.%(build)s(config, {
+  redirect_uri: "%(redirect)s", scope: "openid profile email", state: expectedState,
+  code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier), code_challenge_method: "S256",
+});
+// Redirect the browser to the address. `back` is the address that it comes back to:
+const checks = { pkceCodeVerifier, expectedState };
+const tokens = await client.authorizationCodeGrant(config, new URL(back), checks, undefined, { DPoP });"""
+_DEVICE: Final = """\
+const codes = await client.initiateDeviceAuthorization(config, { scope: "openid profile email" });
+console.log(`Open ${codes.verification_uri} and enter ${codes.user_code}`);
+const tokens = await client.pollDeviceAuthorizationGrant(config, codes, undefined, { DPoP });"""
+_OWN: Final = """\
+const tokens = await client.clientCredentialsGrant(config, { scope: "%(scope)s" }, { DPoP });"""
+
+
+def _openid_client(client: Client, issuer: str, grant_type: str, use: str) -> tuple[str, str]:
+    """Return heading and text for openid-client, which knows every way to authenticate, PAR and DPoP."""
+    key = client.type == CONFIDENTIAL and not has_secret(client)
+    lines = ['import * as client from "openid-client";']
+    if key:
+        lines += ['import { importJWK } from "jose";', ""]
+        lines += ['const jwk = JSON.parse(process.env.OIDC_PRIVATE_KEY);  // your private key, with "kid"']
+        lines += ['const key = await importJWK(jwk, jwk.alg ?? "ES256");']
+        by = "PrivateKeyJwt({ key, kid: jwk.kid })"
+    elif has_secret(client):
+        by = f'{"ClientSecretPost" if _posts(client) else "ClientSecretBasic"}("{_SECRET}")'
+    else:
+        by = "None()"
+    lines += [f'const server = new URL("{issuer}");']
+    lines += [f'const config = await client.discovery(server, "{client.pk}", undefined, client.{by});']
+    if client.dpop_bound_access_tokens:
+        lines += ['const DPoP = client.getDPoPHandle(config, await client.randomDPoPKeyPair("ES256"));']
+    else:
+        use = use.replace(", undefined, { DPoP }", "").replace(", { DPoP }", "")
+    return f"openid-client (Node.js): {LABELS[grant_type]}", "\n".join([*lines, use])
+
+
+def _posts(client: Client) -> bool:
+    return client.token_endpoint_auth_method == POST

