@@ -5,7 +5,6 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 
-from identity_platform.api.errors import MethodNotAllowed
 from openid.authorization import flow
 from openid.authorization.parameters import Sent
 from openid.authorization.requests import Pending, begin_request, keep_pushed, read_request, response_url
@@ -30,6 +29,8 @@ class Authorize(JourneyPage):
     handle = ""
 
     from_applications = True
+    # A pushed request is used up, a code is issued.
+    changes_by_get = True
     # The client that the query names, if it has been read with its tenant.
     client: Client | None = None
 
@@ -53,10 +54,7 @@ class Authorize(JourneyPage):
         return Sent.from_form(self.request.META.get("QUERY_STRING", "").encode("latin-1", "replace"))
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Read the request from the query. Raises MethodNotAllowed, AuthorizationRejected."""
-        if request.method == "HEAD":
-            # A look at an address must not use a pushed request up or issue a code.
-            raise MethodNotAllowed(headers={"Allow": "GET, POST"})
+        """Read the request from the query. Raises AuthorizationRejected."""
         return self._begin()
 
     def post(self, request: HttpRequest) -> HttpResponse:

@@ -39,6 +39,8 @@ MOST_WRONG_CODES: Final = 10
 class DevicePage(JourneyPage):
     """Ask for the code of a device, or go on with the one of a link."""
 
+    # The code of a link begins a request.
+    changes_by_get = True
     # The page begins a request; it has none.
     handle = ""
 

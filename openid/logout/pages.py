@@ -35,6 +35,7 @@ class LogoutPage(JourneyPage):
     """
 
     from_applications = True
+    changes_by_get = True
     # Where the question's form leads to in the end.
     target = ""
 

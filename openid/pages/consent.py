@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from identity_platform.api.errors import ApiError, MethodNotAllowed
+from identity_platform.api.errors import ApiError
 from openid.authorization.flow import Step, choose_account, complete, deny, record_consent
 from openid.authorization.parameters import Parameters
 from openid.authorization.requests import Pending
@@ -51,11 +51,11 @@ def in_words(granted: Collection[str], metadata: Collection[str]) -> list[str]:
 class ContinuePage(JourneyPage):
     """Go on to the next step of the application's request, or back to the application."""
 
+    # A code is issued.
+    changes_by_get = True
+
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Redirect. Without a request the user goes to the account page. Raises MethodNotAllowed."""
-        if request.method == "HEAD":
-            # A look at an address must not issue a code.
-            raise MethodNotAllowed(headers={"Allow": "GET"})
+        """Redirect. Without a request the user goes to the account page."""
         if self.pending is None:
             return self.to("account" if self.session is not None else "signin")
         step = self.next_step()

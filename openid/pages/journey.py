@@ -75,7 +75,7 @@ class JourneyPage(Page):
         if self.session_cookie is None:
             return None
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
-            return find_browser_session(self.session_cookie)
+            return find_browser_session(self.session_cookie, notes_use=self.request.method != "HEAD")
 
     def held_session(self) -> EndUserSession | None:
         """Return the session that the browser's cookie names, also if it is not enough to be signed in, but has not ended.

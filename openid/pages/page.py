@@ -46,6 +46,8 @@ class Page(View):
     is_data: ClassVar[bool] = False
     # Whether applications send forms here. From their own sites these come without the browser's cookies, which are Lax.
     from_applications: ClassVar[bool] = False
+    # Whether GET changes something: then HEAD, which is only a look at an address, is rejected.
+    changes_by_get: ClassVar[bool] = False
 
     tenant: TenantContext
     # The value of the cookie that stands for the browser; new at its first page.
@@ -98,8 +100,8 @@ class Page(View):
         if request.method == "POST":
             self._check_form(request)
         response = self._answer(request, **kwargs)
-        if self.lacks_cookies:
-            # They may only be withheld: another site must not replace them.
+        if self.lacks_cookies or request.method == "HEAD":
+            # They may only be withheld: another site must not replace them. And a look at an address shows no notice.
             return response
         if held is None:
             browser.set_browser_cookie(response, self.tenant.tenant_id, self.browser)
@@ -109,10 +111,12 @@ class Page(View):
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         # HEAD is answered as GET; Django sends no body.
-        method = {"HEAD": "get", "GET": "get", "POST": "post"}.get(request.method or "")
-        handler = getattr(self, method, None) if method else None
+        methods = {"GET": "get", "HEAD": "get", "POST": "post"}
+        allowed = {name: handler for name, method in methods.items() if (handler := getattr(self, method, None))}
+        if self.changes_by_get:
+            del allowed["HEAD"]
+        handler = allowed.get(request.method or "")
         if handler is None:
-            allowed = [name for name in ("GET", "HEAD", "POST") if hasattr(self, "post" if name == "POST" else "get")]
             raise MethodNotAllowed(headers={"Allow": ", ".join(allowed)})
         try:
             response: HttpResponse = handler(request, **kwargs)

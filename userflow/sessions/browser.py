@@ -55,11 +55,11 @@ def opening_browser_session() -> Iterator[BrowserSignIn]:
         browser_sign_in.reset(token)
 
 
-def find_browser_session(cookie: str) -> EndUserSession | None:
+def find_browser_session(cookie: str, *, notes_use: bool = True) -> EndUserSession | None:
     """Return the session of this cookie in the entered tenant, with its user, or None if it is not active.
 
     It must be within the limits in force, its user active, and it must meet the tenant's policy (`mfa_policy`, verified
-    address): otherwise the user signs in again. Its use is stored at most once a minute.
+    address): otherwise the user signs in again. Its use is stored at most once a minute, if `notes_use`.
     """
     tenant, moment = current_tenant(), now()
     session = queries.find_browser_session(cookie_digest(cookie), moment)
@@ -71,7 +71,7 @@ def find_browser_session(cookie: str) -> EndUserSession | None:
         return None
     if not browser_principal(session).meets_policy():
         return None
-    if unused >= USE_NOTED_EVERY:
+    if notes_use and unused >= USE_NOTED_EVERY:
         ends = Least(moment + timedelta(seconds=limits.idle), F("created_at") + timedelta(seconds=limits.absolute))
         EndUserSession._default_manager.filter(pk=session.pk, ended_at=None).update(
             last_used_at=moment, expires_at=ends
