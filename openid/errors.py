@@ -7,7 +7,6 @@ from tenants.errors import UnknownTenant
 
 LOGIN_REQUIRED: Final = "login_required"
 CONSENT_REQUIRED: Final = "consent_required"
-INTERACTION_REQUIRED: Final = "interaction_required"
 ACCESS_DENIED: Final = "access_denied"
 
 

@@ -91,3 +91,11 @@ def test_production_requires_exactly_what_it_imports() -> None:
     assert needed - optional == direct("requirements") - NOT_IMPORTED
     # Not installed everywhere.
     assert outside - set(distributions) <= {"ldap"}
+
+
+def test_architecture_page_names_every_library() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    table = page.partition("## Libraries\n")[2].partition("\n#")[0]
+    cells = re.findall(r"^\| [^|]+ \| ([^|]+) \|$", table, re.MULTILINE)[1:]
+    named = {canonicalize_name(name.split()[0]) for cell in cells for name in cell.split(", ")}
+    assert named == direct("requirements") | direct("requirements-uv")

@@ -146,6 +146,8 @@ def test_branded_pages(place: Place, shop: dict[str, Any], person: Person) -> No
         person.opens(f"{person.root}/signin")
         person.reads("Welcome, reader")
         assert person.browser.execute_script("return document.querySelector('.logo').naturalWidth") == 300
+        # With a logo of one color, whose bytes do not count.
+        assert page_bytes(person) < 60_000
         person.looks("branded-sign-in")
         (footer,) = person.browser.find_elements(By.TAG_NAME, "footer")
         assert footer.text.split() == ["Terms", "Privacy", "Help"]
