@@ -67,7 +67,7 @@ def test_mails_to_one_address_are_sent_in_their_order() -> None:
 
 def reset_mail(email: str) -> Any:
     """Return the mail with the link. The one that verifies the address may be sent after it."""
-    (sent,) = (sent for sent in mails_to(email) if "#realm=enduser&token=" in sent.body)
+    (sent,) = (sent for sent in mails_to(email) if "/reset#token=" in sent.body)
     return sent
 
 

@@ -186,18 +186,14 @@ def _send_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None)
     if realm is END_USERS and tenant is not None:
         # The token names the tenant whose database has it.
         token = f"{tenant.tenant_id.hex}.{token}"
-    facts = _facts(tenant)
     # A tenant's own page must not receive the tokens of admin users.
     page = tenant.effective["password_reset_url"] if tenant and realm is END_USERS else settings.PASSWORD_RESET_URL
-    # Browsers do not send the part after `#`, so the token is in no log and in no Referer.
-    link = f"{page}#realm={'enduser' if realm is END_USERS else 'admin'}&token={token}"
     mail.send(
         "password_reset",
         to=user.email,
         facts={
-            **facts,
-            "link": link,
-            "token": token,
+            **_facts(tenant),
+            **mail.link(page, token),
             "minutes": MINUTES,
             # Chosen by an admin; end users choose their own names and could write a message there.
             "username": user.username if isinstance(user, AdminUser) else "",

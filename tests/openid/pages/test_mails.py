@@ -130,7 +130,7 @@ def test_reset_leads_to_application(tenant: TestTenant) -> None:
     visitor.opens("reset")
     visitor.sends(token=reset_token_in(sent), password="short")
     assert visitor.page.status_code == 400
-    visitor.sends(token=f"https://id.example.com/x#realm=enduser&token={reset_token_in(sent)}", password=NEW)
+    visitor.sends(token=f"https://id.example.com/x#token={reset_token_in(sent)}", password=NEW)
     assert visitor.at == "signin/password"
     assert "Your new password is saved." in visitor.words
     assert code_of(visitor.sends(password=NEW))

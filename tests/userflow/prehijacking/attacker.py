@@ -25,7 +25,7 @@ STOLEN = "attacker horse 5 battery"
 
 def tokens_in_mail(sent: Any) -> list[str]:
     """Return the tokens of the links in a mail."""
-    return re.findall(r"#(?:realm=[a-z]+&)?token=([A-Za-z0-9._-]+)", sent.body)
+    return re.findall(r"#token=([A-Za-z0-9._-]+)", sent.body)
 
 
 @dataclass
