@@ -8,6 +8,7 @@ from tenants.errors import UnknownTenant
 LOGIN_REQUIRED: Final = "login_required"
 CONSENT_REQUIRED: Final = "consent_required"
 ACCESS_DENIED: Final = "access_denied"
+TEMPORARILY_UNAVAILABLE: Final = "temporarily_unavailable"
 
 
 class TenantMoved(UnknownTenant):

@@ -2,21 +2,26 @@
 
 from urllib.parse import urlencode
 
+from django.db import Error as DatabaseFailure
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 
+from identity_platform.api.errors import ApiError, Unavailable
+from identity_platform.api.handlers import as_api_error
 from openid.authorization import flow
 from openid.authorization.parameters import Sent
 from openid.authorization.requests import Pending, begin_request, keep_pushed, read_request, response_url
-from openid.clients import find_client_with_tenant
-from openid.errors import AuthorizationRejected, RequestRejected
+from openid.clients import find_client, find_client_with_tenant
+from openid.errors import ACCESS_DENIED, TEMPORARILY_UNAVAILABLE, AuthorizationRejected, RequestRejected
 from openid.pages.journey import JourneyPage
 from openid.tenant_of_request import is_address_of
 from tenants import lookup
 from tenants.context import in_tenant
+from tenants.errors import TenantSuspended
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts.models import Client
+from userflow.clients.redirects import matches
 from userflow.credentials import attempts
 
 FORM = "application/x-www-form-urlencoded"
@@ -67,11 +72,22 @@ class Authorize(JourneyPage):
         """Check nothing: the form is one of the application, and a request changes nothing by itself."""
 
     def _begin(self) -> HttpResponse:
-        self.tenant.check(Purpose.SIGN_IN)
         try:
-            pending = read_request(self.tenant, self.sent, client=self.client)
+            return self._next()
         except RequestRejected as problem:
             return self._rejected(problem)
+        except (ApiError, DatabaseFailure) as raised:
+            error = as_api_error(raised)
+            redirect_uri = self._redirect_uri() if isinstance(error, TenantSuspended | Unavailable) else None
+            if redirect_uri is None:
+                raise
+            name = ACCESS_DENIED if isinstance(error, TenantSuspended) else TEMPORARILY_UNAVAILABLE
+            told = RequestRejected(name, error.text, redirect_uri=redirect_uri, state=self.sent.get("state"))
+            return self._rejected(told)
+
+    def _next(self) -> HttpResponse:
+        self.tenant.check(Purpose.SIGN_IN)
+        pending = read_request(self.tenant, self.sent, client=self.client)
         if self.lacks_cookies:
             return redirect_to(self._as_link(pending))
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
@@ -86,6 +102,12 @@ class Authorize(JourneyPage):
         attempts.limit_address("authorization")
         fields = {"client_id": str(pending.client.pk), "request_uri": keep_pushed(pending)}
         return f"{self.root}/authorize?{urlencode(fields)}"
+
+    def _redirect_uri(self) -> str | None:
+        """Return the redirect URI of the request if it is known to be right without the tenant's database."""
+        stated = self.sent.get("redirect_uri")
+        client = self.client or find_client(self.tenant, self.sent.get("client_id"))
+        return stated if stated and client is not None and matches(client.redirect_uris, stated) else None
 
     def _rejected(self, problem: RequestRejected) -> HttpResponse:
         """Return the error to the application, or raise AuthorizationRejected while its address is not known to be right."""
