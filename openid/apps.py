@@ -8,10 +8,12 @@ class OpenidConfig(AppConfig):
 
     def ready(self) -> None:
         from openid.authorization.codes import delete_codes_of_client
+        from openid.authorization.consents import end_sessions_without_consent
         from openid.device.codes import delete_approved_codes
         from openid.device.codes import delete_codes_of_client as delete_device_codes_of_client
-        from userflow.signals import client_sessions_ended, other_sessions_ended
+        from userflow.signals import client_needs_consent, client_sessions_ended, other_sessions_ended
 
         client_sessions_ended.connect(delete_codes_of_client)
         client_sessions_ended.connect(delete_device_codes_of_client)
+        client_needs_consent.connect(end_sessions_without_consent)
         other_sessions_ended.connect(delete_approved_codes)

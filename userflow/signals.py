@@ -27,5 +27,9 @@ other_sessions_ended: Final = Signal()
 # its users have ended. The receiver deletes what would still open one.
 client_sessions_ended: Final = Signal()
 
+# A client is first-party no longer. Sent with `client_id`, in the tenant, in a transaction. The receiver ends the sessions that
+# its users have not consented to.
+client_needs_consent: Final = Signal()
+
 # The tenant has lost its sign-in domain. Sent with `domain` in the tenant's transaction.
 sign_in_domain_lost: Final = Signal()

@@ -3,9 +3,16 @@
 from collections.abc import Collection
 from uuid import UUID
 
+from django.db.models import Exists, OuterRef
+
 from identity_platform.audit.writer import record_for_tenant
+from openid.authorization.parameters import OFFLINE_ACCESS, scopes_to_consent
 from openid.models import Consent
-from tenants.context import tenant_atomic
+from tenants.context import current_tenant, tenant_atomic
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserRefreshToken, EndUserSession
+from userflow.sessions.ending import end_found
+from userflow.sessions.userinfo_audience import is_userinfo
 
 
 def grant_consent(
@@ -27,6 +34,31 @@ def grant_consent(
         consent.save(update_fields=["scopes", "audiences", "claims", "updated_at"])
         details = {"scopes": sorted(scopes), "audiences": sorted(audiences), "claims": sorted(claims)}
         record_for_tenant("consent.granted", target=("client", client_id), details=details)
+
+
+def end_sessions_without_consent(sender: object, *, client_id: UUID, **_: object) -> None:
+    """End the sessions of a client that its users have not consented to, and those that have a refresh token without
+    `offline_access`: a client that is not first-party would not have got them. Call it in a transaction.
+    """
+    tenant = current_tenant()
+    consents = {consent.user_id: consent for consent in Consent.objects.filter(client_id=client_id)}
+    refreshable = EndUserRefreshToken.objects.filter(session_id=OuterRef("pk"))
+    opened = EndUserSession._default_manager.filter(client_id=client_id, ended_at=None).exclude(audiences=[])
+    columns = ("pk", "user_id", "scopes", "audiences", "userinfo_claims", "refreshable")
+    ended = []
+    for pk, user_id, scopes, audiences, claims, offline in opened.annotate(refreshable=Exists(refreshable)).values_list(
+        *columns
+    ):
+        consent = consents.get(user_id)
+        named = {audience for audience in audiences if not is_userinfo(audience, tenant)}
+        covered = (
+            consent is not None
+            and scopes_to_consent(scopes, claims) <= set(consent.scopes)
+            and named <= set(consent.audiences)
+        )
+        if not covered or (offline and OFFLINE_ACCESS not in scopes):
+            ended.append(pk)
+    end_found(END_USERS, EndUserSession._default_manager.filter(pk__in=ended), reason="consent_required")
 
 
 def scopes_consented(*, user_id: UUID, client_id: UUID) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client, Role
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY_PERMISSIONS
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import lacking
-from userflow.clients.registration import becomes_first_party, check_metadata, is_like_a_secret
+from userflow.clients.registration import becomes_first_party, check_metadata, is_like_a_secret, needs_consent
 from userflow.clients.session_changes import apply_changes, note_change
 from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
 from userflow.sessions.assurance import Action, require_assurance
@@ -106,10 +106,11 @@ def create_client(
 def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: dict[str, Any]) -> Client:
     """Change the given fields, those of `create_client`. The type cannot change.
 
-    A client that authenticates with a key from now on loses its secrets. Raises UnknownClient, ValidationFailed,
+    A client that authenticates with a key from now on loses its secrets. One that is first-party no longer loses the sessions
+    that its users have not consented to. Raises UnknownClient, ValidationFailed,
     GrantsMoreThanHeld (also for a client that holds more than the caller), InsufficientAuthentication (new scopes, redirect
     URIs, audiences or origins, the device grant, another key or way to authenticate, to require PAR or DPoP no longer, to
-    make it first-party, or to deactivate it), NotAllowed (to make it first-party, by a caller who is no admin).
+    make it first-party or no longer so, or to deactivate it), NotAllowed (to make it first-party, by a caller who is no admin).
     """
     changes = dict(changes)
     active = changes.pop("active", None)
@@ -119,7 +120,8 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         if set(changes.get("scopes", ())) - set(client.scopes):
             require_assurance(Action.GRANT_ROLES, by)
         _check_reach(client, changes, by)
-        if active is False and client.active:
+        withdrawn = client.first_party and changes.get("first_party") is False
+        if withdrawn or (active is False and client.active):
             require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
         _must_outrank(by, client)
         if stated_type not in (None, client.type):
@@ -132,10 +134,12 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         check_metadata(client, before)
         secrets = () if has_secret(client) else _drop_secrets(client)
         client.save(update_fields=[*changes, *secrets, "updated_at"])
-        _list_for_delivery(client)
-        follows = bool(before.backchannel_logout_uri) != bool(client.backchannel_logout_uri)
+        unconsented = needs_consent(before, client)
+        follows = unconsented or bool(before.backchannel_logout_uri) != bool(client.backchannel_logout_uri)
         if follows:
-            note_change(client)
+            note_change(client, ends_unconsented=unconsented)
+        # The state of the client does not reject sessions without consent: a deliverer ends them if this process cannot.
+        _list_for_delivery(client, required=unconsented)
         if changes:
             _record("client.updated", client, {"changed": sorted(changes)})
     if follows:
@@ -185,9 +189,9 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
     return client
 
 
-def _list_for_delivery(client: Client) -> None:
+def _list_for_delivery(client: Client, *, required: bool = False) -> None:
     """List the tenant among those that a deliverer looks after. Call it in the transaction of the client."""
-    if client.backchannel_logout_uri:
+    if required or client.backchannel_logout_uri:
         WebhookTenant.objects.update_or_create(tenant_id=client.tenant_id, defaults={"touched_at": now()})
 
 

@@ -15,6 +15,8 @@ class PendingClientChange(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="pending_client_changes")
     # The sessions of the client's users end; else they only follow its logout address.
     ends_sessions = models.BooleanField(default=False)
+    # The client is first-party no longer: sessions that its users have not consented to end. Null is no.
+    ends_unconsented = models.BooleanField(null=True)
     backchannel_logout_uri = models.CharField(max_length=2048, blank=True, default="")
     signed_response_alg = models.CharField(max_length=16, blank=True, default="")
     noted_at = models.DateTimeField(auto_now=True)

@@ -48,6 +48,11 @@ def becomes_first_party(client: Client, changes: Mapping[str, Any]) -> bool:
     return bool(changes.get("first_party")) and not client.first_party
 
 
+def needs_consent(before: Client, client: Client) -> bool:
+    """Return whether the client, which was first-party before, needs the consent of its users from now on."""
+    return before.first_party and not client.first_party
+
+
 def check_metadata(client: Client, before: Client | None = None) -> None:
     """Raise ValidationFailed for metadata that the client may not have; drop repeated entries of lists.
 

@@ -19,8 +19,10 @@ from userflow.events import logouts
 from userflow.sessions.ending import end_found
 
 
-def note_change(client: Client, *, ends_sessions: bool = False) -> None:
-    """Note that the sessions follow the client's logout address, or that they end. Call it in the transaction of the change.
+def note_change(client: Client, *, ends_sessions: bool = False, ends_unconsented: bool = False) -> None:
+    """Note that the sessions follow the client's logout address, or that they end: all, or those without consent.
+
+    Call it in the transaction of the change.
 
     What is noted before and not yet applied stays noted.
     """
@@ -31,6 +33,8 @@ def note_change(client: Client, *, ends_sessions: bool = False) -> None:
     }
     if ends_sessions:
         noted["ends_sessions"] = True
+    if ends_unconsented:
+        noted["ends_unconsented"] = True
     PendingClientChange.objects.update_or_create(client_id=client.pk, defaults=noted)
 
 
@@ -55,6 +59,8 @@ def _apply(change: PendingClientChange) -> None:
     if not change.ends_sessions:
         open_ones = sessions.filter(ended_at=None).exclude(audiences=[])
         open_ones.update(backchannel_logout=bool(change.backchannel_logout_uri))
+        if change.ends_unconsented:
+            signals.client_needs_consent.send(apply_changes, client_id=change.client_id)
         return
     end_found(END_USERS, sessions, reason="client_deactivated")
     signals.client_sessions_ended.send(apply_changes, client_id=change.client_id)
