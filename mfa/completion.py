@@ -114,12 +114,12 @@ def subject_and_tenant(
         client = active_client(client_id, entered.tenant_id)
         if client is None or client_id is None:
             raise NotSignedInByTicket
-        dpop_bound, type_, *digests = client
+        dpop_bound, seconds, type_, *digests = client
         if caller is not None and not is_authenticated(caller.client_secret, type_, *digests):
             reject_sign_in(entered.tenant_id, client_id)
         if dpop_bound:
             raise ClientNotAuthenticated(ClientNotAuthenticated.BOUND_ONLY)
-        return actions.subject_of(user, client_id), entered
+        return actions.subject_of(user, client_id, access_token_seconds=seconds), entered
     tenant_id = user.home_tenant_id
     tenant = lookup.find(tenant_id) if tenant_id is not None else None
     if tenant is not None:

@@ -20,7 +20,7 @@ from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts
 
 _ACTIVE_CLIENT = """
-SELECT dpop_bound_access_tokens, type, secret_digest,
+SELECT dpop_bound_access_tokens, access_token_seconds, type, secret_digest,
   CASE WHEN previous_secret_until > now() THEN previous_secret_digest END
 FROM userflow_client WHERE id = %s AND tenant_id = %s AND active
 """
@@ -106,8 +106,11 @@ def check_client(client_id: UUID | None, tenant_id: UUID | None) -> None:
         raise ValidationFailed(details={"client_id": ["No active client of this tenant has this id."]})
 
 
-def active_client(client_id: UUID | None, tenant_id: UUID) -> tuple[bool, str, bytes | None, bytes | None] | None:
-    """Return whether this active client of the tenant gets bound tokens only, and its type and secret digests, or None.
+ActiveClient = tuple[bool, int | None, str, bytes | None, bytes | None]
+
+
+def active_client(client_id: UUID | None, tenant_id: UUID) -> ActiveClient | None:
+    """Return whether an active client of the tenant gets bound tokens only, their lifetime, and its type and secret digests.
 
     A deactivated client signs no user in.
     """
@@ -115,7 +118,7 @@ def active_client(client_id: UUID | None, tenant_id: UUID) -> tuple[bool, str, b
         return None
     with connection.cursor() as cursor:
         cursor.execute(_ACTIVE_CLIENT, [client_id, tenant_id])
-        found: tuple[bool, str, bytes | None, bytes | None] | None = cursor.fetchone()
+        found: ActiveClient | None = cursor.fetchone()
     return found
 
 

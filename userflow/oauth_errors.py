@@ -55,7 +55,7 @@ class DpopRejected(errors.NotSignedIn):
     message = "The DPoP proof of this access token is not valid."
 
     def __init__(self, problem: errors.OAuthError) -> None:
-        challenge = f'DPoP error="{problem.error}", algs="ES256 RS256 EdDSA"'
+        challenge = f'DPoP error="{problem.error}", algs="{errors.DPOP_ALGORITHMS}"'
         super().__init__(problem.text, headers={**problem.headers, "WWW-Authenticate": challenge})
 
 

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import ClassVar
+from typing import ClassVar, Final
+
+# Of proofs of possession of a key (RFC 9449 section 5.1).
+DPOP_ALGORITHMS: Final = "ES256 RS256 EdDSA"
 
 
 class ApiError(Exception):

@@ -138,7 +138,7 @@ def api_error_response(problem: Exception, context: ErrorContext) -> Response:
     note_rejection(request._request, error)
     if isinstance(problem, drf.UnsupportedMediaType):
         error = errors.UnsupportedMediaType.expecting(context["view"].parser_classes[0].media_type)
-    return Response(envelope(request.path, error), status=error.status, headers=_headers(error, request.path))
+    return Response(envelope(request.path, error), status=error.status, headers=_headers(error, request))
 
 
 def note_rejection(request: HttpRequest, error: errors.ApiError) -> None:
@@ -168,10 +168,16 @@ def read_only(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespon
     return guarded
 
 
-def _headers(error: errors.ApiError, path: str) -> dict[str, str]:
-    if is_oauth(path):
-        return {"Cache-Control": "no-store", "Pragma": "no-cache", **error.headers}  # RFC 6749 section 5.1
-    return error.headers
+def _headers(error: errors.ApiError, request: "Request") -> dict[str, str]:
+    headers = error.headers
+    scheme, _, parameters = headers.get("WWW-Authenticate", "").partition(" ")
+    if scheme == "Bearer" and request.META.get("HTTP_AUTHORIZATION", "")[:5].lower() == "dpop ":
+        # In the scheme of the request (RFC 9449 section 7.1).
+        stated = ", ".join(filter(None, (parameters, f'algs="{errors.DPOP_ALGORITHMS}"')))
+        headers = {**headers, "WWW-Authenticate": f"DPoP {stated}"}
+    if is_oauth(request.path):
+        return {"Cache-Control": "no-store", "Pragma": "no-cache", **headers}  # RFC 6749 section 5.1
+    return headers
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

@@ -48,6 +48,7 @@ CHALLENGE = (
     '`Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with '
     '`error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with '
     '`error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). '
+    "`DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). "
     "`Basic` where a client does not prove who it is (RFC 6749 section 5.2)."
 )
 # Errors that any endpoint can return.

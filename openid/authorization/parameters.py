@@ -6,7 +6,10 @@ Response type and code challenge are checked by Authlib (`openid.server`), every
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any, Final
+
+from django.conf import settings
 
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import Ambiguous, form_pairs, json_object
@@ -33,7 +36,10 @@ _SCOPE_TOKENS = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _THUMBPRINT = re.compile(r"[A-Za-z0-9_-]{43}")
 _SECONDS = re.compile(r"[0-9]{1,9}")
+# By name; any other parameter is ignored with any content (RFC 6749 section 3.1). Servers limit the whole request.
 _LONGEST: Final = {
+    **dict.fromkeys(("client_id", "redirect_uri", "response_type", "response_mode", "resource", "request_uri"), 2048),
+    **dict.fromkeys(("code_challenge", "code_challenge_method", "prompt", "max_age", "acr_values", "dpop_jkt"), 2048),
     "state": 2048,
     "nonce": 1024,
     "login_hint": 254,
@@ -42,7 +48,6 @@ _LONGEST: Final = {
     "scope": 4096,
     "id_token_hint": 8192,
 }
-_LONGEST_OTHER: Final = 2048
 _MOST_RESOURCES: Final = 20
 
 
@@ -153,9 +158,9 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
 
     Raises RequestRejected without a redirect URI; the caller knows it.
     """
-    for name, values in ((name, sent.all(name)) for name in sent.names()):
-        if any(len(value) > _LONGEST.get(name, _LONGEST_OTHER) or _NOT_TEXT.search(value) for value in values):
-            raise RequestRejected("invalid_request", _named(name, "is too long or contains control characters."))
+    for name, longest in _LONGEST.items():
+        if any(len(value) > longest or _NOT_TEXT.search(value) for value in sent.all(name)):
+            raise RequestRejected("invalid_request", f"{name} is too long or contains control characters.")
     if sent.get("response_mode") not in (None, "query"):
         raise RequestRejected("invalid_request", "response_mode must be query.")
     max_age = _max_age(sent.get("max_age"))
@@ -207,16 +212,13 @@ def granted_scopes(scope: str | None, client: Client) -> tuple[str, ...]:
 def granted_audiences(resources: list[str], client: Client) -> tuple[str, ...]:
     """Return the audiences of access tokens: the requested resources (RFC 8707), else the client's first audience.
 
-    None for a client without audiences: its tokens are for `/userinfo` only. Raises RequestRejected (`invalid_target`).
+    The platform's API is an audience only when it is asked for. None for a client without others: tokens of its users are for
+    `/userinfo` only, its own for the platform's API. Raises RequestRejected (`invalid_target`).
     """
     if len(resources) > _MOST_RESOURCES or not set(resources) <= set(client.audiences):
         raise RequestRejected("invalid_target", "The client may not ask for this resource.")
-    return tuple(dict.fromkeys(resources)) or tuple(client.audiences[:1])
-
-
-def _named(name: str, problem: str) -> str:
-    # A name that does not look like one may be a secret, and the text goes into addresses and logs.
-    return f"{name if re.fullmatch('[a-z_]{1,40}', name) else 'A parameter'} {problem}"
+    others = (name for name in client.audiences if name != settings.TOKEN_AUDIENCE)
+    return tuple(dict.fromkeys(resources)) or tuple(islice(others, 1))
 
 
 def _max_age(stated: str | None) -> int | None:

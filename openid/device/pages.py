@@ -109,7 +109,7 @@ def _parameters(found: DeviceCode, user_code: str, client: Client, tenant: Tenan
         redirect_uri="",
         code_challenge="",
         scopes=scopes,
-        audiences=audiences_still_allowed(found.audiences, client.audiences),
+        audiences=audiences_still_allowed(found.audiences, client.audiences, tenant),
         id_token_claims=metadata,
         userinfo_claims=metadata,
         # Also for first-party applications: only the user can compare the code.

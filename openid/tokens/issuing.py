@@ -9,6 +9,7 @@ from openid.authorization.parameters import OFFLINE_ACCESS, OPENID, metadata_to_
 from openid.authorization.queries import covers
 from openid.claims import claims_about
 from openid.clients import may_use
+from tenants.context import current_tenant
 from tenants.lookup import TenantContext
 from userflow.accounts import principals
 from userflow.accounts.grant_types import REFRESH_TOKEN
@@ -44,7 +45,7 @@ def open_application(
     ended, or the consent was withdrawn), InvalidTarget (also if no audience is left). Call it in a transaction inside the
     tenant.
     """
-    granted = _narrowed(granted, client)
+    granted = _narrowed(granted, client, current_tenant())
     if not set(resources) <= set(granted.audiences):
         raise InvalidTarget
     if not client.first_party and not _is_consented(granted, client):
@@ -83,8 +84,9 @@ def token_response(
         "access_token": access,
         "token_type": "DPoP" if opened.session.dpop_jkt else "Bearer",
         "expires_in": seconds,
-        "scope": " ".join(opened.session.scopes),
     }
+    if opened.session.scopes:
+        response["scope"] = " ".join(opened.session.scopes)
     if opened.refresh_token:
         response["refresh_token"] = opened.refresh_token
     if OPENID in opened.session.scopes:
@@ -101,9 +103,9 @@ def token_response(
     return response
 
 
-def _narrowed(granted: Granted, client: Client) -> Granted:
+def _narrowed(granted: Granted, client: Client, tenant: TenantContext) -> Granted:
     """Return the grant without what was taken from the client since. Raises InvalidTarget if no audience is left."""
-    audiences = audiences_still_allowed(granted.audiences, client.audiences)
+    audiences = audiences_still_allowed(granted.audiences, client.audiences, tenant)
     if granted.audiences and not audiences:
         raise InvalidTarget
     return replace(granted, scopes=scopes_still_allowed(granted.scopes, client.scopes), audiences=audiences)

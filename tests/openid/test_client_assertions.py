@@ -3,11 +3,14 @@
 from typing import Any
 
 import pytest
+from django.conf import settings
 
+from tests.openid.relying_party import CALLBACK, Application, register_application
 from tests.userflow.clients.keys import assertion, new_key, public_jwk
-from tests.userflow.clients.test_assertions import TYPE, issuer, key_client
+from tests.userflow.clients.test_assertions import TYPE, issuer, key_client, post
 from tests.userflow.sessions.clients import form, make_client
 from tests.world import Api, TestTenant
+from userflow.accounts.models import Client
 
 
 def token(tenant: TestTenant, stated: str, **parameters: str) -> Any:
@@ -56,3 +59,23 @@ def test_token_endpoint_enforces_the_registered_method(tenant: TestTenant) -> No
         client = make_client(tenant, token_endpoint_auth_method=method)
         sent = form(grant_type="client_credentials", client_id=client["id"], client_secret=client["client_secret"])
         assert Api().post(f"/t/{tenant.slug}/token", **sent).status_code == expected
+
+
+def test_assertion_for_authmgr_is_rejected_below_the_issuer(tenant: TestTenant) -> None:
+    key = new_key()
+    client = key_client(tenant, public_jwk(key))
+    platform = f"{settings.BASE_URL}/authmgr/token"
+    rejected = token(tenant, assertion(key, client["id"], platform))
+    assert (rejected.status_code, rejected.json()["error"]) == (401, "invalid_client")
+    assert post(assertion(key, client["id"], platform)).status_code == 200
+
+
+def test_push_takes_a_long_assertion(tenant: TestTenant) -> None:
+    key = new_key()
+    client = key_client(tenant, public_jwk(key))
+    app = Application(tenant, register_application(tenant))
+    Client.objects.filter(pk=client["id"]).update(redirect_uris=[CALLBACK])
+    stated = assertion(key, client["id"], issuer(tenant), padding="p" * 4000)
+    sent = app.parameters(client_id=client["id"], client_assertion_type=TYPE, client_assertion=stated)
+    pushed = Api().post(f"/t/{tenant.slug}/par", **form(**sent))
+    assert pushed.status_code == 201, pushed.content

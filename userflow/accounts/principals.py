@@ -64,8 +64,6 @@ class Grant:
     # Thumbprint of the key that the tokens are bound to; empty for bearer tokens.
     dpop_jkt: str = ""
     first_party: bool = False
-    # Lifetime of its access tokens; None is the tenant's setting.
-    access_token_seconds: int | None = None
 
     def allowed(self, permissions: frozenset[str]) -> frozenset[str]:
         """Return those of the user's permissions that the application may use: all if it is first-party, else those that
@@ -105,6 +103,8 @@ class Principal:
     user: UserFields = field(default_factory=UserFields)
     # Of a session that OpenID Connect has opened; `permissions` are limited by it.
     grant: Grant | None = None
+    # Lifetime of the access tokens of the session's client; None is the tenant's setting.
+    access_token_seconds: int | None = None
 
     is_authenticated = True
     is_anonymous = False

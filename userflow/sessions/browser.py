@@ -18,7 +18,6 @@ from django.utils.timezone import now
 from identity_platform.api.errors import AccessTokenInvalid
 from identity_platform.crypto import new_token
 from tenants.context import current_tenant
-from tenants.issuers import issuer_of
 from userflow.accounts import principals
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
@@ -31,6 +30,7 @@ from userflow.sessions.cookies import cookie_digest
 from userflow.sessions.issue import BrowserSignIn, browser_sign_in
 from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import new_refresh_token
+from userflow.sessions.userinfo_audience import stored_userinfo
 
 # A use is stored once in this time: a write for every page would cost too much.
 USE_NOTED_EVERY: Final = timedelta(minutes=1)
@@ -186,7 +186,7 @@ def open_child_session(
         address=(device or parent).address,
         user_agent=(device or parent).user_agent,
         scopes=list(scopes),
-        audiences=list(audiences) or [f"{issuer_of(tenant)}/userinfo"],
+        audiences=list(audiences) or [stored_userinfo(tenant)],
         userinfo_claims=list(userinfo_claims),
         dpop_jkt=dpop_jkt,
         backchannel_logout=backchannel_logout,

@@ -11,7 +11,6 @@ from uuid import UUID
 
 import jwt
 import redis
-from django.conf import settings
 
 from identity_platform.api import valkey
 from tenants.issuers import issuer_of
@@ -44,10 +43,17 @@ def subject_of_assertion(assertion: str) -> str | None:
 
 
 def check_assertion(
-    assertion: str, *, client_id: UUID, tenant: TenantContext, jwks: dict[str, object], jwks_uri: str
+    assertion: str,
+    *,
+    client_id: UUID,
+    tenant: TenantContext,
+    jwks: dict[str, object],
+    jwks_uri: str,
+    endpoint: str = "",
 ) -> None:
     """Check an assertion of a client, and use it up.
 
+    Its audience is the issuer of the tenant or its token endpoint, or `endpoint`, the one that it was sent to.
     Raises AssertionInvalid, AssertionsUnavailable (Valkey does not answer, so a replay could not be seen),
     ClientKeysBusy.
     """
@@ -58,7 +64,8 @@ def check_assertion(
     algorithm, kid = header.get("alg"), header.get("kid")
     if algorithm not in SIGNING_ALGORITHMS or not isinstance(kid, str | None) or "crit" in header:
         raise AssertionInvalid
-    claims = _verified(assertion, _keys(client_id, jwks, jwks_uri, kid), str(algorithm), kid, str(client_id), tenant)
+    audiences = {issuer_of(tenant), f"{tenant.root}/token", endpoint} - {""}
+    claims = _verified(assertion, _keys(client_id, jwks, jwks_uri, kid), str(algorithm), kid, str(client_id), audiences)
     _use(client_id, claims)
 
 
@@ -72,7 +79,7 @@ def _keys(client_id: UUID, jwks: dict[str, object], jwks_uri: str, kid: str | No
 
 
 def _verified(
-    assertion: str, keys: tuple[ClientKey, ...], algorithm: str, kid: str | None, client_id: str, tenant: TenantContext
+    assertion: str, keys: tuple[ClientKey, ...], algorithm: str, kid: str | None, client_id: str, audiences: set[str]
 ) -> dict[str, object]:
     for key in keys:
         if algorithm not in key.algorithms or (kid is not None and key.kid != kid):
@@ -91,16 +98,16 @@ def _verified(
             continue
         if not all(is_numeric_date(claims[name]) for name in ("exp", "nbf", "iat") if name in claims):
             raise AssertionInvalid
-        if _is_for(tenant, claims["aud"]) and cast(float, claims["exp"]) <= time.time() + LONGEST_SECONDS + LEEWAY:
+        if _is_for(audiences, claims["aud"]) and cast(float, claims["exp"]) <= time.time() + LONGEST_SECONDS + LEEWAY:
             return claims
     raise AssertionInvalid
 
 
-def _is_for(tenant: TenantContext, audience: object) -> bool:
-    """Return whether the audience is the tenant's issuer, or its token endpoint (RFC 7523 section 3), and nothing else."""
+def _is_for(audiences: set[str], audience: object) -> bool:
+    """Return whether the audience is one of these (RFC 7523 section 3), and nothing else."""
     if isinstance(audience, list) and len(audience) == 1:
         audience = audience[0]
-    return audience in (issuer_of(tenant), f"{tenant.root}/token", f"{settings.BASE_URL}/authmgr/token")
+    return isinstance(audience, str) and audience in audiences
 
 
 def _use(client_id: UUID, claims: dict[str, object]) -> None:

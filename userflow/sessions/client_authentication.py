@@ -50,6 +50,8 @@ class Credential:
 
     method: str
     text: str
+    # The address that an assertion was sent to, if that may be its audience beside those of the tenant.
+    endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class StoredClient:
         try:
             client_assertions.check_assertion(
                 credential.text,
+                endpoint=credential.endpoint,
                 client_id=client_id,
                 tenant=self.tenant,
                 jwks=self.row.jwks,

@@ -30,6 +30,7 @@ from userflow.sessions.cookies import cookie_digest
 from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import new_refresh_token
 from userflow.sessions.token_classes import AccessToken
+from userflow.sessions.userinfo_audience import present_audiences
 
 # Clocks of verifiers may be behind ours by this much.
 CLOCK_ROOM = timedelta(seconds=120)
@@ -67,6 +68,8 @@ class TokenSubject:
     groups: tuple[str, ...] = ()
     # Of a session that OpenID Connect has opened.
     grant: Grant | None = None
+    # Lifetime of the client's access tokens; None is the tenant's setting.
+    access_token_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +92,15 @@ class TokenPair:
             "token_type": self.token_type,
             "expires_in": self.expires_in,
         }
-        return fields if self.scope is None else {**fields, "scope": self.scope}
+        return {**fields, "scope": self.scope} if self.scope else fields
 
 
-def access_token_seconds(tenant: lookup.TenantContext | None) -> int:
-    """Return the lifetime of an access token: the tenant's setting, else the platform's."""
+def access_token_seconds(tenant: lookup.TenantContext | None, of_client: int | None = None) -> int:
+    """Return the lifetime of an access token: the tenant's setting, else the platform's; a client's own if it is shorter."""
     own = tenant.settings.get("access_token_seconds") if tenant else None
-    return int(settings.ACCESS_TOKEN_SECONDS if own is None else str(own))
+    longest = int(settings.ACCESS_TOKEN_SECONDS if own is None else str(own))
+    # The tenant may have shortened its setting since the client got its own.
+    return longest if of_client is None else min(longest, of_client)
 
 
 def limits_of(subject: TokenSubject, tenant: lookup.TenantContext | None) -> SessionLimits:
@@ -190,11 +195,9 @@ def access_token(
 ) -> tuple[str, int]:
     """Return an access token of a session that expires at `ends` unless it is used, and the token's lifetime in seconds."""
     grant = subject.grant
-    longest = access_token_seconds(tenant)
-    if grant is not None and grant.access_token_seconds is not None:
-        # The tenant may have shortened its own setting since.
-        longest = min(longest, grant.access_token_seconds)
-    seconds = min(longest, max(1, round((ends - now()).total_seconds())))
+    seconds = min(
+        access_token_seconds(tenant, subject.access_token_seconds), max(1, round((ends - now()).total_seconds()))
+    )
     access = _stamped(AccessToken(), subject, seconds, tenant)
     access["sid"] = str(session_id)
     access["amr"] = list(amr)
@@ -228,7 +231,7 @@ def application_access_token(
     `seconds` is the client's own lifetime. A first-party application gets the user's roles, groups and permissions. Another
     one gets the permissions that its scopes name, and roles and groups with the scopes `roles` and `groups`.
     """
-    grant = Grant(tuple(session.scopes), tuple(session.audiences), session.dpop_jkt, first_party, seconds)
+    grant = Grant(tuple(session.scopes), present_audiences(session.audiences, tenant), session.dpop_jkt, first_party)
     subject = TokenSubject(
         principals.END_USER,
         session.user_id,
@@ -238,6 +241,7 @@ def application_access_token(
         rights.permissions,
         rights.groups,
         grant,
+        seconds,
     )
     return access_token(
         subject,
@@ -329,12 +333,13 @@ def client_token(
     audiences: tuple[str, ...],
     tenant: lookup.TenantContext,
     dpop_jkt: str = "",
+    longest: int | None = None,
 ) -> tuple[str, int]:
     """Return a client's own access token (RFC 6749 section 4.4), and its lifetime in seconds.
 
-    Without `audiences` it is for the platform's API.
+    Without `audiences` it is for the platform's API. `longest` is the client's own lifetime.
     """
-    seconds = access_token_seconds(tenant)
+    seconds = access_token_seconds(tenant, longest)
     subject = TokenSubject(principals.CLIENT, client_id, tenant.tenant_id, client_id, (), scopes)
     access = _stamped(AccessToken(), subject, seconds, tenant)
     access["scope"] = " ".join(scopes)
@@ -344,13 +349,14 @@ def client_token(
         access["aud"] = _audience(audiences)
     if dpop_jkt:
         access["cnf"] = {"jkt": dpop_jkt}
+    _leave_out_empty(access)
     return str(access), seconds
 
 
 def _leave_out_empty(access: AccessToken) -> None:
-    """Leave out claims of RFC 9068 section 2.2.3.1 that are empty: the validator of Authlib rejects empty ones."""
-    for name in ("roles", "groups"):
-        if access.get(name) == []:
+    """Leave out an empty scope (RFC 6749 section 3.3) and empty claims of RFC 9068 section 2.2.3.1, which Authlib rejects."""
+    for name in ("scope", "roles", "groups"):
+        if access.get(name) in ("", []):
             del access[name]
 
 
@@ -383,6 +389,7 @@ def subject_of(principal: Principal) -> TokenSubject:
         permissions=tuple(sorted(principal.permissions)),
         groups=principal.groups,
         grant=principal.grant,
+        access_token_seconds=principal.access_token_seconds,
     )
 
 

@@ -228,7 +228,7 @@ WITH used AS (
 ), successor AS (
   INSERT INTO {refresh_tokens} (digest, issued_at, session_id) SELECT %(successor)s, %(now)s, session_id FROM used
 )
-UPDATE {sessions} s SET last_used_at = %(now)s, expires_at = %(expires_at)s FROM used WHERE s.id = used.session_id
+UPDATE {sessions} s SET last_used_at = %(now)s, expires_at = %(expires_at)s{changed_key} FROM used WHERE s.id = used.session_id
 """
 
 
@@ -322,11 +322,23 @@ def session_with_user(row: Sequence[object]) -> EndUserSession:
 
 
 def rotate(
-    realm: Realm, *, digest: bytes, moment: datetime, expires_at: datetime, successor: bytes, successor_sealed: bytes
+    realm: Realm,
+    *,
+    digest: bytes,
+    moment: datetime,
+    expires_at: datetime,
+    successor: bytes,
+    successor_sealed: bytes,
+    dpop_jkt: str | None = None,
 ) -> bool:
-    """Use the refresh token `digest` at `moment` and store its successor. Return False if it was used before."""
+    """Use the refresh token `digest` at `moment` and store its successor. Return False if it was used before.
+
+    With `dpop_jkt` the session of an end user is bound to this key from now on.
+    """
     statement = _ROTATE.format(
-        refresh_tokens=realm.refresh_tokens._meta.db_table, sessions=realm.sessions._meta.db_table
+        refresh_tokens=realm.refresh_tokens._meta.db_table,
+        sessions=realm.sessions._meta.db_table,
+        changed_key="" if dpop_jkt is None else ", dpop_jkt = %(dpop_jkt)s",
     )
     values: dict[str, SqlValue] = {
         "digest": digest,
@@ -334,6 +346,7 @@ def rotate(
         "expires_at": expires_at,
         "successor": successor,
         "successor_sealed": successor_sealed,
+        "dpop_jkt": dpop_jkt,
     }
     with connections[realm.alias].cursor() as cursor:
         cursor.execute(statement, values)

@@ -23,6 +23,7 @@ from userflow.accounts import principals
 from userflow.accounts.grant_types import REFRESH_TOKEN
 from userflow.accounts.principals import Claims, Grant, Principal
 from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
 from userflow.errors import EmailNotVerified, FactorRequired
 from userflow.oauth_errors import InvalidGrant, InvalidScope, InvalidTarget
 from userflow.sessions import issue, queries
@@ -31,7 +32,7 @@ from userflow.sessions.client_authentication import Credential, KnownClient, aut
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
 from userflow.sessions.refresh_tokens import PresentedRefreshToken, new_refresh_token, parse_refresh_token
-from userflow.sessions.token_classes import InvalidToken
+from userflow.sessions.token_classes import InvalidToken, read_unverified
 
 
 def refresh_session(
@@ -49,12 +50,13 @@ def refresh_session(
     The token is bound to the client it was issued to: a confidential one must authenticate, a public one may send its id.
     `client` is the client if it has authenticated in another way. For a session that OpenID Connect has opened, the access
     token has no more than the session's scopes and audiences, fewer with `scopes` or `audiences`, and a session that is bound
-    to a key needs `dpop_jkt`, the thumbprint of a proof by that key (RFC 9449 section 5).
-    The loser of a race within ten seconds gets the winner's response. Any other use of a used token, and its use after the
-    successor was used, ends the session: one of the two holders has stolen it. The limits and the policy now in force
-    apply, not those of the sign-in. Raises InvalidClient, UnauthorizedClient (no such grant type), TenantBusy, InvalidScope,
-    InvalidTarget, DpopProofInvalid (the client gets bound tokens only), and InvalidGrant, which says that the tenant is
-    suspended if the token is valid.
+    to a key needs `dpop_jkt`, the thumbprint of a proof by that key (RFC 9449 section 5). A confidential client may prove
+    another key: the session follows it, and access tokens that are bound to the former key end.
+    The loser of a race within ten seconds gets the winner's refresh token, and an access token of what it asked for itself.
+    Any other use of a used token, and its use after the successor was used, ends the session: one of the two holders has
+    stolen it. The limits and the policy now in force apply, not those of the sign-in. Raises InvalidClient, UnauthorizedClient
+    (no such grant type), TenantBusy, InvalidScope, InvalidTarget, DpopProofInvalid (the client gets bound tokens only), and
+    InvalidGrant, which says that the tenant is suspended if the token is valid.
     """
     if client is None and client_id:
         client = authenticate_client(client_id=client_id, credential=credential)
@@ -78,12 +80,15 @@ def refresh_session(
                     )
             principal = state.principal_of(token.claims(), client=client, columns=token.state)
             set_actor(principal.kind, str(principal.id), principal.client_id)
-            if token.dpop_jkt and token.dpop_jkt != dpop_jkt:
+            # One that has authenticated may change its key (RFC 9449 section 5).
+            may_change_key = bool(dpop_jkt) and client is not None and client.confidential
+            if token.dpop_jkt and token.dpop_jkt != dpop_jkt and not may_change_key:
                 raise InvalidGrant(
                     "The session is bound to a key. Send a DPoP proof by that key to the token endpoint."
                 )
             if principal.grant is not None:
-                principal = replace(principal, grant=_narrowed(principal.grant, scopes, audiences))
+                grant = _narrowed(principal.grant, scopes, audiences)
+                principal = replace(principal, grant=replace(grant, dpop_jkt=token.dpop_jkt and dpop_jkt))
             if not principal.meets_policy():
                 raise InvalidGrant((EmailNotVerified if principal.must_verify_email else FactorRequired).message)
             return _rotate(presented, token, principal)
@@ -206,13 +211,7 @@ def _rotate(presented: PresentedRefreshToken, token: StoredToken, principal: Pri
     subject = issue.subject_of(principal)
     limits = issue.limits_of(subject, tenant)
     ends = min(moment + timedelta(seconds=limits.idle), token.session_created_at + timedelta(seconds=limits.absolute))
-    access, seconds = issue.access_token(
-        subject, token.session_id, amr=principal.amr, auth_time=token.auth_time, ends=ends, tenant=tenant
-    )
-    pair = TokenPair(access, new_refresh_token(realm, principal.tenant_id), seconds, token.session_id)
-    if principal.grant is not None:
-        token_type = "DPoP" if principal.grant.dpop_jkt else "Bearer"
-        pair = replace(pair, token_type=token_type, scope=" ".join(principal.grant.scopes))
+    pair = _pair(token, principal, new_refresh_token(realm, principal.tenant_id), ends=ends, tenant=tenant)
     rotated = queries.rotate(
         realm,
         digest=presented.digest,
@@ -220,14 +219,58 @@ def _rotate(presented: PresentedRefreshToken, token: StoredToken, principal: Pri
         expires_at=ends,
         successor=hash_token(pair.refresh_token),
         successor_sealed=seal(orjson.dumps(pair.fields()), data_key=realm.data_key(), context=_context(presented)),
+        dpop_jkt=_changed_key(token, principal),
     )
     return pair if rotated else _used_before(presented, token, principal)
+
+
+def _pair(
+    token: StoredToken,
+    principal: Principal,
+    refresh_token: str,
+    *,
+    ends: datetime,
+    tenant: lookup.TenantContext | None,
+) -> TokenPair:
+    access, seconds = issue.access_token(
+        issue.subject_of(principal),
+        token.session_id,
+        amr=principal.amr,
+        auth_time=token.auth_time,
+        ends=ends,
+        tenant=tenant,
+    )
+    pair = TokenPair(access, refresh_token, seconds, token.session_id)
+    if principal.grant is None:
+        return pair
+    token_type = "DPoP" if principal.grant.dpop_jkt else "Bearer"
+    return replace(pair, token_type=token_type, scope=" ".join(principal.grant.scopes))
+
+
+def _changed_key(token: StoredToken, principal: Principal) -> str | None:
+    """Return the key that the session is bound to from now on, or None if it keeps its own."""
+    proven = principal.grant.dpop_jkt if principal.grant is not None else ""
+    return proven if proven != token.dpop_jkt else None
+
+
+def _is_of_grant(access: str, principal: Principal) -> bool:
+    """Return whether an access token that was issued here is what the request asks for."""
+    if principal.grant is None:
+        return True
+    claims: dict[str, Any] = read_unverified(access)[1]
+    audience = claims["aud"]
+    return (
+        set([audience] if isinstance(audience, str) else audience) == set(principal.grant.audiences)
+        and claims.get("scope", "") == " ".join(principal.grant.scopes)
+        and claims.get("cnf", {}).get("jkt", "") == principal.grant.dpop_jkt
+    )
 
 
 def _used_before(presented: PresentedRefreshToken, token: StoredToken, principal: Principal) -> TokenPair:
     """Return the response of the winner to the loser of a race; end the session for any other use of a used token.
 
-    Raises InvalidGrant.
+    If the loser asked for other scopes or audiences, or proves another key, it gets an access token of its own: an API must
+    not get a token for another one (RFC 6749 section 6, RFC 8707 section 2.2). Raises InvalidGrant.
     """
     realm = presented.realm
     with realm.atomic():
@@ -237,7 +280,13 @@ def _used_before(presented: PresentedRefreshToken, token: StoredToken, principal
         if now() - used.used_at <= timedelta(seconds=settings.REFRESH_RACE_SECONDS) and used.successor_sealed:
             sealed = bytes(used.successor_sealed)
             kept = orjson.loads(unseal(sealed, data_key=realm.data_key(), context=_context(presented)))
-            return TokenPair(**kept, session_id=token.session_id)
+            if _is_of_grant(kept["access_token"], principal):
+                scope = " ".join(principal.grant.scopes) if principal.grant is not None else None
+                return TokenPair(**{**kept, "scope": scope}, session_id=token.session_id)
+            if (jkt := _changed_key(token, principal)) is not None:
+                EndUserSession._default_manager.filter(pk=token.session_id).update(dpop_jkt=jkt)
+            tenant = lookup.find(principal.tenant_id) if principal.tenant_id else None
+            return _pair(token, principal, kept["refresh_token"], ends=token.expires_at, tenant=tenant)
         end_sessions(realm, user_id=principal.id, session_id=principal.session_id, reason="refresh_reused")
         realm.record(
             "refresh_token.reused",

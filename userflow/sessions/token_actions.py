@@ -56,11 +56,13 @@ def issue_client_token(
         audiences=audiences,
         tenant=client.tenant,
         dpop_jkt=dpop_jkt,
+        longest=client.access_token_seconds,
     )
     set_actor(principals.CLIENT, str(client.id), client.id)
     record_for_platform("client.signed_in", tenant_id=client.tenant.tenant_id, target=("client", client.id))
     token_type = "DPoP" if dpop_jkt else "Bearer"
-    return {"access_token": token, "token_type": token_type, "expires_in": seconds, "scope": " ".join(wanted)}
+    response: dict[str, object] = {"access_token": token, "token_type": token_type, "expires_in": seconds}
+    return {**response, "scope": " ".join(wanted)} if wanted else response
 
 
 @contextmanager
@@ -140,7 +142,7 @@ def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, ob
     in_groups = principal.kind == principals.END_USER and reveals(grant, GROUPS_SCOPE)
     fields = {
         "active": True,
-        "scope": " ".join(principal.grant.scopes if principal.grant else sorted(principal.permissions)),
+        "scope": " ".join(principal.grant.scopes if principal.grant else sorted(principal.permissions)) or None,
         "client_id": principal.client_id,
         "username": user.get("username") or user.get("email") if reveals(grant, EMAIL_SCOPE) else None,
         "token_type": _token_type(claims),

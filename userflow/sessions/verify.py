@@ -5,7 +5,6 @@ request, so nothing is cached. An admin's or a client's state, with the tenant's
 global database. An end user needs that one (tenant and client) and one in the tenant's database.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -37,11 +36,10 @@ from userflow.sessions.queries import (
     roles_in,
 )
 from userflow.sessions.token_classes import is_for_platform, may_use_platform
+from userflow.sessions.userinfo_audience import is_userinfo, present_audiences
 
 # Scopes that every client may ask for; the others are those of the client.
 OPENID_SCOPES: Final = frozenset({"openid", "profile", "email", "phone", "groups", "roles", "offline_access"})
-# Of any slug or domain, since a tenant's may change.
-_OF_USERINFO: Final = re.compile(r"https?://[^/]+(/t/[^/]+)?/userinfo")
 
 
 class SessionInactive(Exception):
@@ -201,13 +199,19 @@ def _end_user_of(claims: Claims, tenant: lookup.TenantContext, limits: _Limits, 
         grant = Grant(
             _narrowed(
                 scopes_still_allowed(orjson.loads(scopes), limits.scopes),
-                claims["scope"].split(" ") if "scope" in claims else None,
+                # A token without scopes has no claim; claims of a refreshed session have neither it nor an audience.
+                claims.get("scope", "").split(" ") if "aud" in claims else None,
             ),
-            _narrowed(audiences_still_allowed(orjson.loads(audiences), limits.audiences), _audiences_of(claims)),
+            _narrowed(
+                audiences_still_allowed(orjson.loads(audiences), limits.audiences, tenant), _audiences_of(claims)
+            ),
             dpop_jkt,
             limits.first_party,
-            limits.access_token_seconds,
         )
+        # The key of a confidential client may change (`sessions.refresh`): tokens of the former one end with that.
+        confirmed = claims.get("cnf")
+        if confirmed is not None and confirmed.get("jkt") != dpop_jkt:
+            raise SessionInactive
         permissions = grant.allowed(permissions)
         # A token for the platform's API ends with the client's permission to ask for one.
         if is_for_platform(claims) and settings.TOKEN_AUDIENCE not in grant.audiences:
@@ -221,6 +225,7 @@ def _end_user_of(claims: Claims, tenant: lookup.TenantContext, limits: _Limits, 
         groups=groups_in(groups_text),
         must_verify_email=is_required(tenant) and verified_at is None,
         grant=grant,
+        access_token_seconds=limits.access_token_seconds,
     )
 
 
@@ -239,9 +244,12 @@ def scopes_still_allowed(scopes: Iterable[str], of_client: Collection[str]) -> t
     return tuple(scope for scope in scopes if scope in OPENID_SCOPES or scope in of_client)
 
 
-def audiences_still_allowed(audiences: Iterable[str], of_client: Collection[str]) -> tuple[str, ...]:
-    """Return those of the granted audiences that the client may still ask for, and the userinfo endpoint's, which any may."""
-    return tuple(name for name in audiences if name in of_client or _OF_USERINFO.fullmatch(name))
+def audiences_still_allowed(
+    audiences: Iterable[str], of_client: Collection[str], tenant: lookup.TenantContext
+) -> tuple[str, ...]:
+    """Return those of the granted audiences that the client may still ask for, and the tenant's userinfo, which any may."""
+    allowed = (name for name in audiences if name in of_client or is_userinfo(name, tenant))
+    return present_audiences(allowed, tenant)
 
 
 def _client(claims: Claims) -> Principal:
@@ -267,6 +275,7 @@ def _principal(
     groups: tuple[str, ...] = (),
     must_verify_email: bool = False,
     grant: Grant | None = None,
+    access_token_seconds: int | None = None,
 ) -> Principal:
     amr = tuple(claims.get("amr") or ())
     return Principal(
@@ -286,6 +295,7 @@ def _principal(
         claims=claims,
         user=user,
         grant=grant,
+        access_token_seconds=access_token_seconds,
     )
 
 

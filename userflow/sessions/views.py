@@ -36,6 +36,7 @@ from userflow.sessions.metadata import metadata_of
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.refresh import refresh_session
 
+TOKEN_ENDPOINT = "/authmgr/token"
 NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}  # RFC 6749 section 5.1
 PUBLIC = {"Cache-Control": "public, max-age=300"}
 BASIC_HEADER = {"Authorization": "`Basic`: client id and secret, each form-encoded (RFC 6749 section 2.3.1)."}
@@ -60,7 +61,10 @@ def stated_client(request: Request, body: Mapping[str, object]) -> tuple[str | N
     if assertion is not None:
         if body.get("client_assertion_type") != client_assertions.TYPE:
             raise InvalidClient
-        return client_id or client_assertions.subject_of_assertion(assertion), Credential(PRIVATE_KEY_JWT, assertion)
+        # Only here: an assertion for the platform's endpoint does not work at a tenant's.
+        endpoint = TOKEN_ENDPOINT if request.path.startswith(TOKEN_ENDPOINT) else ""
+        credential = Credential(PRIVATE_KEY_JWT, assertion, f"{settings.BASE_URL}{endpoint}" if endpoint else "")
+        return client_id or client_assertions.subject_of_assertion(assertion), credential
     if header is None:
         if secret is not None and client_id is None:
             raise InvalidRequest("client_secret needs client_id.")
@@ -115,8 +119,8 @@ class TokenViewSet(ApiViewSet):
                     refresh_token=asked["refresh_token"], client_id=client_id, credential=credential, scopes=wanted
                 )
                 # The scope of a session of the API is not narrowed; RFC 6749 section 3.3 then requires it in the response.
-                scope = {"scope": actions.granted_scope(pair)} if "scope" in asked and pair.scope is None else {}
-                return Response({**pair.fields(), **scope}, headers=NO_STORE)
+                scope = actions.granted_scope(pair) if "scope" in asked and pair.scope is None else ""
+                return Response({**pair.fields(), **({"scope": scope} if scope else {})}, headers=NO_STORE)
             case _:
                 raise UnsupportedGrant
 

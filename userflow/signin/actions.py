@@ -163,7 +163,8 @@ def _sign_in_end_user(
     waiting = _wait_for_factor(END_USERS, user, tenant=tenant, client_id=client_id, caller=caller)
     if waiting is not None:
         return waiting
-    subject = subject_of(user, client_id)
+    seconds = client.row.access_token_seconds if client is not None else None
+    subject = subject_of(user, client_id, access_token_seconds=seconds)
     done = queries.complete_login(user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller)
     return SignIn(user, tenant.tenant_id, client_id, done.tokens, enrollment_ticket=done.enrollment_ticket)
 
@@ -193,9 +194,16 @@ def _renew_hash(realm: Realm, user: Account, password: str) -> None:
         raise WrongCredentials
 
 
-def subject_of(user: Account, client_id: UUID | None = None) -> TokenSubject:
-    """Return the subject of a new session of the user; an end user's session is bound to a client."""
-    return TokenSubject(user.principal_kind, user.pk, user.home_tenant_id, client_id)
+def subject_of(
+    user: Account, client_id: UUID | None = None, *, access_token_seconds: int | None = None
+) -> TokenSubject:
+    """Return the subject of a new session of the user; an end user's session is bound to a client.
+
+    `access_token_seconds` is the client's own lifetime of access tokens.
+    """
+    return TokenSubject(
+        user.principal_kind, user.pk, user.home_tenant_id, client_id, access_token_seconds=access_token_seconds
+    )
 
 
 def _wait_for_factor(
