@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef
 
 from identity_platform.audit.writer import record_for_tenant
-from openid.authorization.parameters import OFFLINE_ACCESS, scopes_to_consent
+from openid.authorization.parameters import OFFLINE_ACCESS, metadata_to_consent, scopes_to_consent
 from openid.models import Consent
 from tenants.context import current_tenant, tenant_atomic
 from userflow.accounts.realms import END_USERS
@@ -55,6 +55,7 @@ def end_sessions_without_consent(sender: object, *, client_id: UUID, **_: object
             consent is not None
             and scopes_to_consent(scopes, claims) <= set(consent.scopes)
             and named <= set(consent.audiences)
+            and metadata_to_consent(claims) <= set(consent.claims)
         )
         if not covered or (offline and OFFLINE_ACCESS not in scopes):
             ended.append(pk)
