@@ -107,17 +107,25 @@ def test_node_client_gets_its_own_token(base: str, tenant: TestTenant, node: Non
 
 
 @pytest.mark.needs("node")
-@pytest.mark.parametrize("par", [False, True])
+@pytest.mark.parametrize("dpop", [False, True], ids=["bearer", "dpop"])
+@pytest.mark.parametrize("par", [False, True], ids=["link", "par"])
 @pytest.mark.parametrize("method", METHODS)
-def test_openid_client_signs_a_user_in(base: str, tenant: TestTenant, node: None, method: str, par: bool) -> None:
-    client, stated = authenticated_client(tenant, method, first_party=True, require_par=par)
+def test_openid_client_signs_a_user_in(
+    base: str, tenant: TestTenant, node: None, settings: Any, method: str, par: bool, dpop: bool
+) -> None:
+    settings.DPOP_NONCES = dpop
+    client, stated = authenticated_client(
+        tenant, method, first_party=True, require_par=par, dpop_bound_access_tokens=dpop
+    )
     flow = {"library": "openid-client", "grant": "authorization_code", "redirect_uri": CALLBACK, "par": par, **stated}
-    flow |= {"scope": "openid offline_access", "issuer": issuer_of(base, tenant)}
+    flow |= {"scope": "openid email offline_access", "issuer": issuer_of(base, tenant), "dpop": dpop}
     said = run_flow(flow, browser_of(tenant, client))
     result = said.get("result")
     assert result, said
     assert (result["claims"]["aud"], result["claims"]["iss"]) == (client["client_id"], flow["issuer"])
+    assert result["user"]["email"] == result["claims"]["email"]
     assert result["refreshed"]["access_token"] != result["access_token"]
+    assert result["token_type"] == result["refreshed"]["token_type"] == ("dpop" if dpop else "bearer")
 
 
 @pytest.mark.needs("node")
@@ -162,9 +170,12 @@ def test_oauth4webapi_signs_a_device_in(
 
 
 @pytest.mark.needs("node")
-def test_openid_client_signs_a_device_in(base: str, tenant: TestTenant, node: None) -> None:
-    _, stated = authenticated_client(tenant, "none", grant_types=[DEVICE_CODE], first_party=True)
-    flow = {"library": "openid-client", "grant": "device_code", "scope": "openid", **stated}
+@pytest.mark.parametrize("dpop", [False, True], ids=["bearer", "dpop"])
+def test_openid_client_signs_a_device_in(base: str, tenant: TestTenant, node: None, settings: Any, dpop: bool) -> None:
+    settings.DPOP_NONCES = dpop
+    fields = {"grant_types": [DEVICE_CODE], "first_party": True, "dpop_bound_access_tokens": dpop}
+    _, stated = authenticated_client(tenant, "none", **fields)
+    flow = {"library": "openid-client", "grant": "device_code", "scope": "openid", "dpop": dpop, **stated}
     said = run_flow({**flow, "issuer": issuer_of(base, tenant)}, approving_user_of(tenant))
     assert said.get("result", said)["claims"]["aud"] == stated["client_id"]
 

@@ -20,30 +20,36 @@ function authentication(library) {
 async function byOpenidClient() {
   const insecure = { execute: [openid.allowInsecureRequests] };
   const config = await openid.discovery(new URL(flow.issuer), flow.client_id, {}, authentication(openid), insecure);
-  if (flow.grant === "client_credentials") return openid.clientCredentialsGrant(config, { scope: flow.scope });
+  // The library repeats a request by itself if the server requires a nonce (RFC 9449 section 8).
+  const options = flow.dpop ? { DPoP: openid.getDPoPHandle(config, await openid.randomDPoPKeyPair()) } : {};
+  if (flow.grant === "client_credentials") return openid.clientCredentialsGrant(config, { scope: flow.scope }, options);
   if (flow.grant === "device_code") {
     const codes = await openid.initiateDeviceAuthorization(config, { scope: flow.scope });
     write({ address: codes.verification_uri_complete });
     await read();
-    const polled = await openid.pollDeviceAuthorizationGrant(config, codes);
+    const polled = await openid.pollDeviceAuthorizationGrant(config, codes, {}, options);
     return { ...polled, claims: polled.claims() };
   }
   const verifier = openid.randomPKCECodeVerifier();
   const checks = { pkceCodeVerifier: verifier, expectedState: openid.randomState(), expectedNonce: openid.randomNonce() };
   const build = flow.par ? openid.buildAuthorizationUrlWithPAR : openid.buildAuthorizationUrl;
-  const address = await build(config, {
+  const asked = {
     redirect_uri: flow.redirect_uri,
     scope: flow.scope,
     state: checks.expectedState,
     nonce: checks.expectedNonce,
     code_challenge: await openid.calculatePKCECodeChallenge(verifier),
     code_challenge_method: "S256",
-  });
+  };
+  const address = await build(config, asked, options);
   write({ address });
   const back = new URL((await read()).address);
-  const tokens = await openid.authorizationCodeGrant(config, back, { ...checks, idTokenExpected: true });
-  const refreshed = tokens.refresh_token && (await openid.refreshTokenGrant(config, tokens.refresh_token));
-  return { ...tokens, claims: tokens.claims(), refreshed };
+  const tokens = await openid.authorizationCodeGrant(config, back, { ...checks, idTokenExpected: true }, {}, options);
+  const claims = tokens.claims();
+  const user = await openid.fetchUserInfo(config, tokens.access_token, claims.sub, options);
+  const refreshed = await openid.refreshTokenGrant(config, tokens.refresh_token, {}, options);
+  await openid.fetchUserInfo(config, refreshed.access_token, claims.sub, options);
+  return { ...tokens, claims, user, refreshed };
 }
 
 async function byOauth4webapi() {
