@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from django.db.models.functions import Lower
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_vary_headers
 
@@ -56,7 +57,8 @@ class TenantCrossOrigin:
 
 
 def _is_allowed(slug: str, origin: str) -> bool:
-    """Return whether an active client of the tenant has the origin."""
+    """Return whether an active client of the tenant has the origin. The slug is in any case, as in `find_by_slug`."""
     if not may_be_slug(slug) or problem_of_origin(origin) is not None:
         return False
-    return Client.objects.filter(tenant__slug=slug, active=True, allowed_origins__contains=[origin]).exists()
+    clients = Client.objects.alias(slug=Lower("tenant__slug")).filter(slug=slug.lower())
+    return clients.filter(active=True, allowed_origins__contains=[origin]).exists()

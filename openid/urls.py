@@ -1,14 +1,13 @@
 """Paths below the issuer of a tenant, and its metadata."""
 
 from django.urls import URLPattern, URLResolver, include, path
-from django.views.decorators.http import conditional_page
 
 from openid.authorization.pushing import PushedRequestViewSet
 from openid.authorization.views import Authorize
 from openid.device.views import DeviceAuthorizationViewSet
 from openid.domain_check import DomainCheckViewSet
 from openid.logout.pages import LogoutPage
-from openid.metadata.views import IssuerViewSet
+from openid.metadata.views import IssuerViewSet, conditional
 from openid.tokens.state import TokenStateViewSet
 from openid.tokens.views import OpenIDTokenViewSet
 from openid.userinfo.views import UserinfoViewSet
@@ -19,7 +18,7 @@ below_issuer: list[URLPattern | URLResolver] = [
     path("token", OpenIDTokenViewSet.as_view({"post": "token"})),
     path("authorize", Authorize.as_view(), name="openid_authorize"),
     path("userinfo", UserinfoViewSet.as_view({"get": "read", "post": "post"})),
-    path("jwks", conditional_page(IssuerViewSet.as_view({"get": "jwks"}))),
+    path("jwks", conditional(IssuerViewSet.as_view({"get": "jwks"}))),
     path("par", PushedRequestViewSet.as_view({"post": "push"})),
     path("device_authorization", DeviceAuthorizationViewSet.as_view({"post": "authorize"})),
     path(".well-known/openid-configuration", IssuerViewSet.as_view({"get": "metadata"})),

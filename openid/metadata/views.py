@@ -1,5 +1,11 @@
 """The public keys of a tenant (RFC 7517) and the metadata of its issuer (RFC 8414)."""
 
+from collections.abc import Callable
+from functools import wraps
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.http import conditional_page
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -14,7 +20,29 @@ from userflow.sessions.permissions import Anyone
 from userflow.sessions.serializers import JwksOut
 
 # Verifiers that run in browsers read these documents too.
-PUBLIC = {"Cache-Control": "public, max-age=300", "Access-Control-Allow-Origin": "*"}
+EVERY_ORIGIN = {"Access-Control-Allow-Origin": "*"}
+PUBLIC = {"Cache-Control": "public, max-age=300", **EVERY_ORIGIN}
+
+
+def conditional(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Respond with 304 if the caller has the document (RFC 9110 section 13). Pages of every origin can read that too."""
+    answered = conditional_page(view)
+
+    @wraps(view)
+    def respond(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+        response = answered(request, *args, **kwargs)
+        if isinstance(response, Response):
+            # After the one that compares the digest of the document.
+            response.add_post_render_callback(_readable_everywhere)
+        return response
+
+    return respond
+
+
+def _readable_everywhere(response: HttpResponse) -> None:
+    # Of the headers Django keeps in a 304 those of RFC 9110 section 15.4.5 only.
+    for name, value in EVERY_ORIGIN.items():
+        response.headers[name] = value
 
 
 class IssuerViewSet(ApiViewSet):

@@ -103,3 +103,23 @@ def test_metadata_and_keys_are_readable_everywhere(tenant: TestTenant) -> None:
     for place in (f"/t/{tenant.slug}/jwks", f"/.well-known/oauth-authorization-server/t/{tenant.slug}"):
         response = Api().get(place, headers={"Origin": "https://any.example"})
         assert cors(response) == {"Access-Control-Allow-Origin": "*"}
+
+
+def test_unchanged_keys_are_readable_everywhere(tenant: TestTenant) -> None:
+    place = f"/t/{tenant.slug}/jwks"
+    etag = Api().get(place).headers["ETag"]
+    response = Api().get(place, headers={"Origin": "https://any.example", "If-None-Match": etag})
+    assert (response.status_code, response.content, response.headers["ETag"]) == (304, b"", etag)
+    assert cors(response) == {"Access-Control-Allow-Origin": "*"}
+
+
+@pytest.mark.parametrize("preflight", [False, True])
+def test_slug_in_any_case_gets_the_header(preflight: bool, tenant: TestTenant) -> None:
+    create(tenant, allowed_origins=[APP])
+    headers = {"Origin": APP} | ({"Access-Control-Request-Method": "POST"} if preflight else {})
+    method = "options" if preflight else "post"
+    for slug in (tenant.slug.upper(), tenant.slug.capitalize()):
+        response = Api().call(method, f"/t/{slug}/token", headers=headers)
+        # The endpoint itself knows the tenant by this address too.
+        assert response.status_code == (204 if preflight else 400), response.content
+        assert cors(response)["Access-Control-Allow-Origin"] == APP

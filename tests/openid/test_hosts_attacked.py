@@ -6,7 +6,8 @@ import pytest
 
 from openid.browser import BROWSER, SESSION, cookie_name
 from tenants.hosts import budget, check_budget
-from tests.openid.sign_in_domains import ApiAt, set_sign_in, sign_in_domain
+from tests.openid.relying_party import CALLBACK, Application, query_of, register_application
+from tests.openid.sign_in_domains import ApiAt, ApplicationAt, set_sign_in, sign_in_domain
 from tests.openid.test_sign_in_domains import METADATA, app_at
 from tests.userflow.domains.conftest import _dns_server as _dns_server
 from tests.userflow.domains.conftest import name_server as name_server
@@ -67,6 +68,43 @@ def test_former_domain_keeps_cookies_to_itself(home: TestTenant, name_server: Dn
     at_slug = Api(client=app.browser.client)
     response = at_slug.get(f"/t/{home.slug}/account")
     assert (response.status_code, response.headers["Location"]) == (303, f"/t/{home.slug}/signin")
+
+
+def test_cookie_of_the_slug_means_nothing_at_the_domain(home: TestTenant, name_server: DnsServer) -> None:
+    row = sign_in_domain(home, name_server)
+    # The first use of a domain ends all sessions of browsers, a return to it does not.
+    set_sign_in(home, row, False)
+    user, at_slug = home.register(), Application(home, register_application(home, first_party=True))
+    at_slug.sign_in(user)
+    assert at_slug.authorize(prompt="none").headers["Location"].startswith(f"{CALLBACK}?code=")
+    set_sign_in(home, row, True)
+    at_slug_cookie = at_slug.browser.client.cookies[cookie_name(SESSION, home.id)].value
+    # A browser does not send it: a cookie belongs to one host. Carried over by hand, it opens nothing.
+    tossed = ApplicationAt(home, at_slug.client, host=row["domain"])
+    tossed.browser.client.cookies = at_slug.browser.client.cookies
+    account = tossed.browser.get("/account")
+    assert (account.status_code, account.headers["Location"]) == (303, "/signin")
+    silent = query_of(tossed.authorize(prompt="none").headers["Location"])
+    assert silent["error"] == "login_required"
+    assert tossed.browser.post("/signout", raw=b"", content_type=FORM).status_code == 403
+    tossed.browser.get("/logout")
+    # It ended nothing either: back at the slug the session goes on.
+    set_sign_in(home, row, False)
+    back = Application(home, at_slug.client)
+    back.browser.client.cookies[cookie_name(SESSION, home.id)] = at_slug_cookie
+    assert back.authorize(prompt="none").headers["Location"].startswith(f"{CALLBACK}?code=")
+
+
+def test_request_of_the_slug_is_unknown_at_the_domain(home: TestTenant, name_server: DnsServer) -> None:
+    at_slug = Application(home, register_application(home, first_party=True))
+    page = at_slug.authorize().headers["Location"]
+    row = sign_in_domain(home, name_server)
+    tossed = ApiAt(host=row["domain"])
+    tossed.client.cookies = at_slug.browser.client.cookies
+    response = tossed.get(page.removeprefix(f"/t/{home.slug}"))
+    assert (response.status_code, "Go back to the application" in response.content.decode()) == (400, True)
+    set_sign_in(home, row, False)
+    assert at_slug.browser.get(page).status_code == 200
 
 
 def test_form_of_one_tenant_is_no_form_of_the_other(
