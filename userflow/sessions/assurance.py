@@ -70,7 +70,8 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
         # Passwords of others have no row: no entry point sets one, they are reset by a link to the user.
         Action.CHANGE_EMAIL_OF_OTHERS: Requirement("Change another user's e-mail address", rank=True),
         Action.END_SESSIONS_OF_OTHERS: Requirement(
-            "End another user's sessions: sign out, deactivate or erase the user, deactivate or delete the client",
+            "End another user's sessions: sign out, deactivate or erase the user, deactivate or delete the client, "
+            "make it first-party no longer",
             rank=True,
         ),
         Action.EXPORT_PASSWORD_HASHES: Requirement("Export password hashes", clients=False),
