@@ -7,9 +7,11 @@ import pytest
 
 from openid.authorization.consents import grant_consent
 from tenants.context import in_tenant
+from tests.console.staff import new_tenant_admin
 from tests.openid.logout_receiver import LogoutReceiver
 from tests.openid.logout_scene import Scene, deliver, listens, scene_of, succeeds
-from tests.openid.relying_party import query_of
+from tests.openid.relying_party import CALLBACK, query_of
+from tests.userflow.sessions.aged import aged
 from tests.userflow.webhooks.test_logout_tokens import busy
 from tests.world import Api, TestTenant
 from userflow.clients.models import PendingClientChange
@@ -70,3 +72,22 @@ def test_other_changes_keep_sessions(tenant: TestTenant) -> None:
     scene = scene_of(tenant, None)
     succeeds(scene.tenant.api.patch(scene.client_path, {"name": "Renamed", "first_party": True}))
     assert refreshed(scene).status_code == 200
+
+
+def test_withdrawal_requires_recent_authentication(tenant: TestTenant) -> None:
+    scene = scene_of(tenant, None)
+    stale = Api(token=aged(str(tenant.api.token), 16))
+    refused = stale.patch(scene.client_path, {"first_party": False})
+    assert (refused.status_code, refused.json()["code"]) == (401, "insufficient_user_authentication")
+    assert refreshed(scene).status_code == 200
+
+
+def test_withdrawal_in_the_console_ends_sessions(tenant: TestTenant) -> None:
+    scene = scene_of(tenant, None)
+    staff = new_tenant_admin(tenant).sign_in()
+    body = {"name": "Shop", "redirect_uris": CALLBACK, "grant_types": ["authorization_code", "refresh_token"]}
+    page = f"/admin/userflow/client/{scene.client_id}/edit/"
+    assert staff.post(page, {**body, "first_party": "on"}).status_code == 302
+    assert userinfo(scene).status_code == 200
+    assert staff.post(page, body).status_code == 302
+    assert (refreshed(scene).json()["error"], userinfo(scene).status_code) == ("invalid_grant", 401)
