@@ -1,0 +1,129 @@
+"""What docs/quickstarts.md states, against the metadata of a tenant, also for libraries that the tests cannot run."""
+
+import ast
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from openid.urls import below_issuer
+from tests.architecture.test_quickstarts import BLOCKS, PAGE
+from tests.openid.node_client import FOLDER, install_packages, node_programs
+from tests.openid.test_discovery import document
+from tests.world import TestTenant
+
+ISSUER = "https://id.example.com/t/acme"
+NEXT_AUTH = (
+    "import NextAuth from 'data:text/javascript,export default (given) => (console.log(JSON.stringify(given)), {})';"
+)
+
+
+def block(heading: str) -> str:
+    """Return the only block below a heading."""
+    (found,) = [text for title, _, text in BLOCKS if title == heading]
+    return found
+
+
+@pytest.fixture
+def metadata(tenant: TestTenant) -> dict[str, Any]:
+    """The metadata that the page's tenant would have."""
+    found = document(tenant)
+    return dict(json.loads(json.dumps(found).replace(found["issuer"], ISSUER)))
+
+
+def node(*arguments: str | Path, code: str = "", **variables: str) -> str:
+    """Run Node.js among the installed packages; return its output."""
+    install_packages()
+    command = [node_programs()[0], *arguments]
+    ran = subprocess.run(
+        command, input=code, env=variables, cwd=FOLDER, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_addresses_below_the_issuer_exist(metadata: dict[str, Any]) -> None:
+    stated = set(re.findall(rf"{re.escape(ISSUER)}(/[\w./-]+)", PAGE))
+    stated |= set(re.findall(r"""(?:ISSUER"\] \+ |\bissuer \+ )"(/[\w./-]+)\"""", PAGE)) | set(
+        re.findall(r"\{ISSUER\}(/[\w./-]+)", PAGE)
+    )
+    stated |= set(re.findall(r"^`(/[a-z]+)`", PAGE, re.MULTILINE))
+    known = {value.removeprefix(ISSUER) for value in metadata.values() if isinstance(value, str)}
+    assert {"/jwks", "/introspect", "/.well-known/openid-configuration"} <= stated
+    assert stated - known == {"/.well-known/openid-configuration"}
+    assert ".well-known/openid-configuration" in {str(path.pattern) for path in below_issuer}
+
+
+def test_scopes_methods_and_algorithms_are_supported(metadata: dict[str, Any]) -> None:
+    scopes = {scope for text in re.findall(r'scope"?[:=] ?"?([a-z_ ,]+)', PAGE) for scope in re.split("[ ,]", text)}
+    assert scopes - {""} == {"openid", "profile", "email", "offline_access"}
+    assert scopes - {""} <= set(metadata["scopes_supported"])
+    assert set(re.findall(r"\b[A-Z]S[0-9]{3}\b", PAGE)) == {"ES256", "RS256"}
+    assert set(metadata["id_token_signing_alg_values_supported"]) == {"ES256", "RS256"}
+    assert set(re.findall(r"\bS[0-9]{3}\b", PAGE)) == set(metadata["code_challenge_methods_supported"])
+
+
+@pytest.mark.needs("node")
+@pytest.mark.parametrize("heading", [title for title, language, _ in BLOCKS if language in ("js", "ts")])
+def test_scripts_can_be_parsed(heading: str, tmp_path: Path) -> None:
+    (tmp_path / "script.mjs").write_text(block(heading))
+    node("--check", tmp_path / "script.mjs")
+
+
+@pytest.mark.needs("node")
+def test_next_auth_gets_a_provider_of_this_issuer(metadata: dict[str, Any]) -> None:
+    code = re.sub(r'import NextAuth from "next-auth";', NEXT_AUTH, block("Next.js"))
+    sent = {"AUTH_ISSUER": ISSUER, "AUTH_CLIENT_ID": "an id", "AUTH_CLIENT_SECRET": "a secret"}
+    [provider] = json.loads(node("--input-type=module", code=code, **sent))["providers"]
+    assert (provider["type"], provider["issuer"]) == ("oidc", metadata["issuer"])
+    assert set(provider["checks"]) == {"pkce", "state", "nonce"}
+    assert f"/api/auth/callback/{provider['id']}`" in PAGE
+
+
+@pytest.mark.needs("node")
+def test_openid_client_has_the_functions_that_are_called() -> None:
+    called = sorted(set(re.findall(r"\bclient\.(\w+)\(", block("A command line or a television"))))
+    names = f"for (const name of {json.dumps(called)}) if (!(name in client)) throw Error(name)"
+    node("--input-type=module", "--eval", f"import * as client from 'openid-client'; {names}")
+    assert called == ["None", "discovery", "initiateDeviceAuthorization", "pollDeviceAuthorizationGrant"]
+
+
+def test_spring_application_is_set_up_for_this_issuer(metadata: dict[str, Any]) -> None:
+    lines = dict(line.split("=", 1) for line in block("Application").splitlines())
+    names = {name.rpartition(".")[2]: value for name, value in lines.items()}
+    assert set(names) == {"issuer-uri", "client-id", "client-secret", "scope"}
+    assert names["issuer-uri"] == metadata["issuer"]
+    registrations = {name.split(".")[-2] for name in lines}
+    assert len(registrations) == 1
+    assert f"/login/oauth2/code/{registrations.pop()}`" in PAGE
+
+
+def test_spring_resource_server_reads_these_keys(metadata: dict[str, Any]) -> None:
+    java = block("Resource server")
+    (issuer,) = re.findall(r'issuer = "([^"]+)"', java)
+    (keys,) = re.findall(r'withJwkSetUri\(issuer \+ "([^"]+)"\)', java)
+    assert (issuer, issuer + keys) == (metadata["issuer"], metadata["jwks_uri"])
+    for opened, closed in ("()", "{}"):
+        assert java.count(opened) == java.count(closed)
+    assert all(line.rstrip().endswith((";", "{", "}", "@Bean")) or "." in line for line in java.splitlines())
+
+
+def test_envoy_verifies_with_these_keys(metadata: dict[str, Any]) -> None:
+    settings = yaml.safe_load(block("Envoy"))
+    assert settings["@type"].endswith(".jwt_authn.v3.JwtAuthentication")
+    [(name, provider)] = settings["providers"].items()
+    assert (provider["issuer"], provider["remote_jwks"]["http_uri"]["uri"]) == (
+        metadata["issuer"],
+        metadata["jwks_uri"],
+    )
+    assert [rule["requires"]["provider_name"] for rule in settings["rules"]] == [name]
+
+
+def test_python_can_be_parsed() -> None:
+    for _, language, text in BLOCKS:
+        if language == "python":
+            ast.parse(text)
