@@ -60,9 +60,3 @@ def end_sessions_without_consent(sender: object, *, client_id: UUID, **_: object
         if not covered or (offline and OFFLINE_ACCESS not in scopes):
             ended.append(pk)
     end_found(END_USERS, EndUserSession._default_manager.filter(pk__in=ended), reason="consent_required")
-
-
-def scopes_consented(*, user_id: UUID, client_id: UUID) -> tuple[str, ...]:
-    """Return the scopes that the user has consented to for the client."""
-    stored = Consent.objects.filter(user_id=user_id, client_id=client_id).values_list("scopes", flat=True).first()
-    return tuple(stored or ())

@@ -128,11 +128,6 @@ class Parameters:
         return cls(**fields)
 
     @property
-    def is_openid(self) -> bool:
-        """Whether the client asks for an ID token."""
-        return OPENID in self.scopes
-
-    @property
     def consent_scopes(self) -> frozenset[str]:
         """The scopes that the user has to consent to: those requested, and those of claims requested by name."""
         return scopes_to_consent(self.scopes, (*self.id_token_claims, *self.userinfo_claims))

@@ -1,7 +1,7 @@
 """Forms of the hosted pages. `autocomplete` lets browsers and password managers fill them in (WCAG 2.2, 1.3.5)."""
 
 import re
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import parse_qs
 
 from django import forms
@@ -29,12 +29,6 @@ def attributes(autocomplete: str, **more: str | bool) -> dict[str, str | bool]:
 
 class PageForm(forms.Form):
     """A form that puts the focus on its first field, or on the first one with an error."""
-
-    required_css_class: ClassVar[str] = "required"
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.use_required_attribute = True
 
     def focus(self) -> "PageForm":
         """Mark the field that has the focus when the page opens."""

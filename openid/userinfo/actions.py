@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from uuid import UUID
 
-from rest_framework.request import Request
+from django.http import HttpRequest
 
 from identity_platform.api.errors import AccessTokenInvalid, InsufficientScope
 from identity_platform.audit.origin import set_actor
@@ -21,7 +21,7 @@ from userflow.sessions.token_classes import InvalidToken, verified_claims
 from userflow.sessions.verify import SessionInactive, session_of
 
 
-def claims_of_token(request: Request, *, scheme: str, token: str) -> dict[str, object]:
+def claims_of_token(request: HttpRequest, *, scheme: str, token: str) -> dict[str, object]:
     """Return the claims of the token's scopes and those that its application requested by name.
 
     The token may be for any audience. Raises AccessTokenInvalid (also for a token of another tenant, of a session without
@@ -40,7 +40,7 @@ def claims_of_token(request: Request, *, scheme: str, token: str) -> dict[str, o
         raise AccessTokenInvalid
     # It has just been read with the state of the session; its issuer is the token's.
     tenant = lookup.find(UUID(claims["tenant_id"] or ""))
-    if not is_address_of(request._request, tenant):
+    if not is_address_of(request, tenant):
         raise AccessTokenInvalid
     set_actor(principal.kind, str(principal.id), principal.client_id, actor_tenant_id=principal.tenant_id)
     if OPENID not in principal.grant.scopes:

@@ -45,4 +45,4 @@ class UserinfoViewSet(ApiViewSet):
             if presented is None and sent is None:
                 raise NotSignedIn
             scheme, token = presented or ("bearer", sent or "")
-            return Response(claims_of_token(request, scheme=scheme, token=token), headers=NO_STORE)
+            return Response(claims_of_token(request._request, scheme=scheme, token=token), headers=NO_STORE)
