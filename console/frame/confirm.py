@@ -130,6 +130,11 @@ class ConfirmView(AnyFormView):
         self.keep(self.call(**self.arguments(), **form.cleaned_data))
         return str(self.done) % self.names()
 
+    def changed_fields(self, form: forms.Form) -> Arguments:
+        """Return the fields of the valid form that differ from their initial values."""
+        initial, fields = self.get_initial(), form.cleaned_data
+        return {name: fields[name] for name in initial if name in fields and fields[name] != initial[name]}
+
     def keep(self, result: Any) -> None:
         """Keep what the response needs of the result of the action."""
 
@@ -280,8 +285,7 @@ class EditView(RowView[Row]):
         return self.done
 
     def act(self, form: forms.Form) -> Text:
-        initial, fields = self.get_initial(), form.cleaned_data
-        changes = {name: fields[name] for name in initial if name in fields and fields[name] != initial[name]}
+        changes = self.changed_fields(form)
         return self.update(changes) if changes else _("Nothing was changed.")
 
 

@@ -229,6 +229,10 @@ class GroupView:
     list_page = "admin:userflow_group_changelist"
 
 
+class GroupMembersView(GroupView):
+    permissions = (*GroupView.permissions, "endusers:read")
+
+
 class CreateGroup(GroupView, CreateView[Group], TenantConfirmView):
     call = staticmethod(group_actions.create_group)
     action = Action.GRANT_ROLES
@@ -259,21 +263,18 @@ class DeleteGroup(GroupView, TypedDeleteView[Group | Role], KindView):
     done = _("The group is deleted.")
 
 
-class AddMembers(GroupView, AddMembersView):
-    permissions = (*GroupView.permissions, "endusers:read")
+class AddMembers(GroupMembersView, AddMembersView):
     title = _("Add members to %(name)s")
     text = _("Members have the roles of the group from their next request on.")
 
 
-class RemoveMember(GroupView, RemoveMemberView):
-    permissions = (*GroupView.permissions, "endusers:read")
+class RemoveMember(GroupMembersView, RemoveMemberView):
     title = _("Remove from %(name)s")
     text = _("%(email)s loses the roles of the group from the next request on.")
     done = _("%(email)s is removed from the group.")
 
 
-class EndUserGroups(GroupView, EndUserMembershipsView):
-    permissions = (*GroupView.permissions, "endusers:read")
+class EndUserGroups(GroupMembersView, EndUserMembershipsView):
     title = _("Groups")
     text = _("The groups of %(email)s. Changes apply from the next request on.")
     done = _("The groups are saved.")
@@ -319,6 +320,10 @@ class RoleView:
     list_page = "admin:userflow_role_changelist"
 
 
+class RoleMembersView(RoleView):
+    permissions = (*RoleView.permissions, "endusers:read")
+
+
 class CreateRole(RoleView, CreateView[Role], TenantConfirmView):
     call = staticmethod(role_actions.create_role)
     title = _("Add role")
@@ -347,23 +352,20 @@ class DeleteRole(RoleView, TypedDeleteView[Group | Role], KindView):
     done = _("The role is deleted.")
 
 
-class AddHolders(RoleView, AddMembersView):
-    permissions = (*RoleView.permissions, "endusers:read")
+class AddHolders(RoleMembersView, AddMembersView):
     title = _("Add users to the role %(name)s")
     text = _("They have its permissions from their next request on.")
 
 
-class RemoveHolder(RoleView, RemoveMemberView):
-    permissions = (*RoleView.permissions, "endusers:read")
+class RemoveHolder(RoleMembersView, RemoveMemberView):
     title = _("Remove the role %(name)s")
     text = _("%(email)s loses it from the next request on, unless a group also gives it.")
     done = _("The role is removed from %(email)s.")
 
 
-class EndUserRoles(RoleView, EndUserMembershipsView):
+class EndUserRoles(RoleMembersView, EndUserMembershipsView):
     """Choose the direct roles of an end user; roles from groups stay."""
 
-    permissions = (*RoleView.permissions, "endusers:read")
     title = _("Roles")
     text = _("The direct roles of %(email)s. Roles from groups are changed at the groups.")
     done = _("The roles are saved.")

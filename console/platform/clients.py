@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -22,7 +23,6 @@ from console.platform.client_configuration import configuration_of
 from console.platform.forms import ClientChangesForm, ClientForm, OverlapForm
 from console.platform.webhooks import DELIVERY_TONES
 from identity_platform.api.errors import ApiError
-from identity_platform.api.views import Arguments
 from tenants import lookup
 from tenants.issuers import issuer_of
 from userflow.accounts.grant_types import LABELS, grant_types_in_force
@@ -134,30 +134,29 @@ def _buttons(staff: Staff, client: Client) -> list[Button]:
     return buttons_to("client", client.pk, **titles) + delete
 
 
-class CreateClient(CreateView[Client], ChosenTenantConfirmView, SecretView[Client]):
-    """Create a client; the secret of a confidential one is shown once."""
+class ClientView(ChosenTenantConfirmView):
+    """What the pages that change a client of the chosen tenant share."""
 
     permissions = ("clients:write",)
     page = PAGE
     list_page = LIST
+
+
+class CreateClient(CreateView[Client], SecretView[Client], ClientView):
+    """Create a client; the secret of a confidential one is shown once."""
+
     action = Action.WRITE_CLIENT_SECRET
     title = _("Add client")
     text = _("An application of %(tenant)s. The secret of a confidential client is shown once, on the next page.")
     form_class = ClientForm
-
-    def act(self, form: Form) -> Text:
-        self.row, self.secret = actions.create_client(
-            tenant_id=self.tenant.pk, by=self.staff.principal, **form.cleaned_data
-        )
-        return _("The client is created.")
+    call = staticmethod(actions.create_client)
+    done = _("The client is created.")
 
 
-class ClientConfirmView(RowView[Client]):
-    """A page that changes one client of the chosen tenant."""
+class ClientConfirmView(RowView[Client], ClientView):
+    """A page that changes one client."""
 
-    permissions = ("clients:write",)
-    page = PAGE
-    list_page = LIST
+    key = "client_id"
 
     def find(self) -> Client:
         return _find(self.request, self.kwargs["client_id"])
@@ -170,13 +169,8 @@ class EditClient(EditView[Client], ClientConfirmView):
     title = _("Edit %(name)s")
     text = _("The change applies from the next request of the application on.")
     form_class = ClientChangesForm
+    call = staticmethod(actions.update_client)
     done = _("The client is saved.")
-
-    def update(self, changes: Arguments) -> Text:
-        actions.update_client(
-            tenant_id=self.row.tenant_id, client_id=self.row.pk, by=self.staff.principal, changes=changes
-        )
-        return self.done
 
 
 class Activate(ClientConfirmView):
@@ -184,12 +178,8 @@ class Activate(ClientConfirmView):
 
     title = _("Activate %(name)s")
     text = _("The application works again. Its users sign in again.")
-
-    def act(self, form: Form) -> Text:
-        actions.set_client_active(
-            tenant_id=self.row.tenant_id, client_id=self.row.pk, by=self.staff.principal, active=True
-        )
-        return _("The client is active.")
+    call = staticmethod(partial(actions.set_client_active, active=True))
+    done = _("The client is active.")
 
 
 class Deactivate(ClientConfirmView):
@@ -200,12 +190,8 @@ class Deactivate(ClientConfirmView):
     text = _(
         "No one can sign in through it, its tokens are revoked, and everyone who signed in through it is signed out."
     )
-
-    def act(self, form: Form) -> Text:
-        actions.set_client_active(
-            tenant_id=self.row.tenant_id, client_id=self.row.pk, by=self.staff.principal, active=False
-        )
-        return _("The client is deactivated.")
+    call = staticmethod(partial(actions.set_client_active, active=False))
+    done = _("The client is deactivated.")
 
 
 class RetryLogouts(ClientConfirmView):
@@ -217,7 +203,7 @@ class RetryLogouts(ClientConfirmView):
     dangerous = False
 
     def act(self, form: Form) -> Text:
-        number = retry_deliveries(tenant_id=self.row.tenant_id, client_id=self.row.pk)
+        number = retry_deliveries(tenant_id=self.tenant.pk, client_id=self.row.pk)
         report = ngettext("%(number)d logout token is sent again.", "%(number)d logout tokens are sent again.", number)
         return report % {"number": number}
 
@@ -232,15 +218,8 @@ class RotateSecret(SecretView[Client], ClientConfirmView):
     )
     submit = _("Rotate secret")
     form_class = OverlapForm
-
-    def act(self, form: Form) -> Text:
-        _client, self.secret = actions.rotate_client_secret(
-            tenant_id=self.row.tenant_id,
-            client_id=self.row.pk,
-            by=self.staff.principal,
-            overlap_seconds=form.cleaned_data["overlap_hours"] * 3600,
-        )
-        return _("The secret is shown on this page only. Store it where the application reads it.")
+    call = staticmethod(actions.rotate_client_secret)
+    done = _("The secret is shown on this page only. Store it where the application reads it.")
 
 
 class DeleteClient(DeleteView[Client], ClientConfirmView):
@@ -249,7 +228,5 @@ class DeleteClient(DeleteView[Client], ClientConfirmView):
     action = Action.END_SESSIONS_OF_OTHERS
     title = _("Delete %(name)s")
     text = _("The application stops working and its tokens are revoked. Its users stay.")
-
-    def act(self, form: Form) -> Text:
-        actions.delete_client(tenant_id=self.row.tenant_id, client_id=self.row.pk, by=self.staff.principal)
-        return _("The client is deleted.")
+    call = staticmethod(actions.delete_client)
+    done = _("The client is deleted.")

@@ -101,23 +101,24 @@ def _buttons(staff: Staff, domain: Domain) -> dict[str, Text]:
     return {**titles, "delete": _("Delete")}
 
 
-class DomainConfirmView(RowView[TenantDomain], ChosenTenantConfirmView):
+class DomainView(ChosenTenantConfirmView):
+    """What the pages that change a domain share."""
+
     permissions = ("domains:write",)
     page = PAGE
     list_page = LIST
-    key = "domain_id"
     named_by = "domain"
     action = Action.CHANGE_TENANT_SETTINGS
+
+
+class DomainConfirmView(RowView[TenantDomain], DomainView):
+    key = "domain_id"
 
     def find(self) -> TenantDomain:
         return _find(self.request, self.kwargs["domain_id"]).row
 
 
-class AddDomain(CreateView[TenantDomain], ChosenTenantConfirmView):
-    permissions = ("domains:write",)
-    page = PAGE
-    list_page = LIST
-    action = Action.CHANGE_TENANT_SETTINGS
+class AddDomain(CreateView[TenantDomain], DomainView):
     title = _("Add domain")
     text = _("The next page shows the TXT record to set in DNS.")
     form_class = DomainForm

@@ -235,6 +235,10 @@ class OverlapForm(forms.Form):
         help_text=_("0 revokes it at once. Use 0 if it has leaked."),
     )
 
+    def clean(self) -> Context:
+        """Return the seconds, which the action takes."""
+        return {"overlap_seconds": self.cleaned_data.get("overlap_hours", 0) * 3600}
+
 
 class ServerForm(forms.Form):
     """The capacity of a database server."""

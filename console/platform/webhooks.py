@@ -128,24 +128,25 @@ def _buttons(staff: Staff, endpoint: WebhookEndpoint) -> list[Button]:
     return buttons_to("webhook", endpoint.pk, **titles, rotate=_("Rotate secret"), delete=_("Delete"))
 
 
-class EndpointConfirmView(RowView[WebhookEndpoint], ChosenTenantConfirmView):
+class EndpointView(ChosenTenantConfirmView):
+    """What the pages that change an endpoint share."""
+
     permissions = ("webhooks:write",)
     page = PAGE
     list_page = LIST
-    key = "endpoint_id"
     named_by = "url"
+
+
+class EndpointConfirmView(RowView[WebhookEndpoint], EndpointView):
+    key = "endpoint_id"
 
     def find(self) -> WebhookEndpoint:
         return _find(self.request, self.kwargs["endpoint_id"])
 
 
-class CreateEndpoint(CreateView[WebhookEndpoint], SecretView[WebhookEndpoint], ChosenTenantConfirmView):
+class CreateEndpoint(CreateView[WebhookEndpoint], SecretView[WebhookEndpoint], EndpointView):
     """Create an endpoint; its secret is shown once."""
 
-    permissions = ("webhooks:write",)
-    page = PAGE
-    list_page = LIST
-    named_by = "url"
     action = Action.CHANGE_CONNECTIONS
     title = _("Add endpoint")
     text = _("Events of %(tenant)s are sent there, signed with a secret that the next page shows once.")

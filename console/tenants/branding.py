@@ -157,16 +157,11 @@ class BrandingPage(TenantConfirmView):
         return {**plain, **texts, "logo": own.logo_digest, "texts": _shown_texts(own.texts)}
 
     def act(self, form: forms.Form) -> Text:
-        changes = self.changes(form)
+        changes = self.changed_fields(form)
         if not changes:
             return gettext("Nothing was changed.")
         update_branding(tenant_id=self.tenant.pk, by=self.staff.principal, changes=changes)
         return self.done
-
-    def changes(self, form: forms.Form) -> Context:
-        """Return the fields that differ from what is stored."""
-        initial, fields = self.get_initial(), form.cleaned_data
-        return {name: fields[name] for name in initial if name in fields and fields[name] != initial[name]}
 
     def get_context_data(self, **kwargs: object) -> Context:
         return {**super().get_context_data(**kwargs), "preview": reverse("admin:branding_preview")}
@@ -199,7 +194,7 @@ class BrandingPreview(BrandingPage):
 
     def form_valid(self, form: forms.Form) -> HttpResponse:
         try:
-            checked = checked_changes(self.changes(form))
+            checked = checked_changes(self.changed_fields(form))
         except ApiError as error:
             note_rejection(self.request, error)
             return self._page([text for texts in error.messages.values() for text in texts], status=400)

@@ -31,11 +31,15 @@ def at(client: Client, page: str = "change") -> str:
     return f"{LIST}{client.pk}/{page}/"
 
 
+def send(head: Staff, path: str, body: dict[str, Any] | None = None) -> Any:
+    """Send a form that was opened for the tenant of this admin."""
+    return head.post(path, {"form_tenant_id": str(head.tenant_id), **(body or {})})
+
+
 def made(head: Staff, **members: Any) -> tuple[Client, Any]:
     name = f"Client {secrets.token_hex(5)}"
-    form_tenant_id = {"form_tenant_id": str(head.tenant_id)}
-    body = {"name": name, "type": "confidential", "scopes": "services:read", **form_tenant_id, **members}
-    response = head.post(f"{LIST}add/", body)
+    body = {"name": name, "type": "confidential", "scopes": "services:read", **members}
+    response = send(head, f"{LIST}add/", body)
     return Client.objects.get(name=name), response
 
 
@@ -56,11 +60,11 @@ def test_add_client_shows_secret_once(head: Staff) -> None:
 
 def test_rotated_client_secret_takes_over(head: Staff) -> None:
     client, response = made(head)
-    rotated = head.post(at(client, "rotate"), {"overlap_hours": "0"})
+    rotated = send(head, at(client, "rotate"), {"overlap_hours": "0"})
     assert token_status(client, response.context["secret"]) == 401
     assert token_status(client, rotated.context["secret"]) == 200
     head.time_passes(16)
-    assert head.post(at(client, "rotate"), {"overlap_hours": "0"}).headers["Location"].startswith("/admin/reauth")
+    assert send(head, at(client, "rotate"), {"overlap_hours": "0"}).headers["Location"].startswith("/admin/reauth")
 
 
 def test_client_is_edited_deactivated_and_deleted(head: Staff) -> None:
@@ -71,14 +75,14 @@ def test_client_is_edited_deactivated_and_deleted(head: Staff) -> None:
         "redirect_uris": "https://b.example.com/x",
         "tags": "one\ntwo",
     }
-    assert head.post(at(client, "edit"), body).status_code == 302
+    assert send(head, at(client, "edit"), body).status_code == 302
     client.refresh_from_db()
     assert (client.redirect_uris, client.tags) == (["https://b.example.com/x"], ["one", "two"])
     for page, active in (("deactivate", False), ("activate", True)):
-        head.post(at(client, page))
+        send(head, at(client, page))
         client.refresh_from_db()
         assert client.active is active
-    assert head.post(at(client, "delete")).headers["Location"] == LIST
+    assert send(head, at(client, "delete")).headers["Location"] == LIST
 
 
 def test_grant_types_are_shown_in_words(head: Staff) -> None:
@@ -106,7 +110,7 @@ def test_openid_metadata_is_edited(head: Staff) -> None:
         "access_token_seconds": "300",
         "policy_uri": "https://app.example/privacy",
     }
-    assert head.post(at(client, "edit"), body).status_code == 302
+    assert send(head, at(client, "edit"), body).status_code == 302
     client.refresh_from_db()
     assert (client.jwks, client.grant_types, client.first_party) == (keys, ["authorization_code"], True)
     assert client.allowed_origins == ["https://app.example", "http://localhost:3000"]
@@ -114,7 +118,7 @@ def test_openid_metadata_is_edited(head: Staff) -> None:
     page = head.get(at(client)).text
     assert "private_key_jwt" in page
     assert "rotate" not in page
-    assert head.post(at(client, "edit"), {**body, "policy_uri": "", "access_token_seconds": ""}).status_code == 302
+    assert send(head, at(client, "edit"), {**body, "policy_uri": "", "access_token_seconds": ""}).status_code == 302
     client.refresh_from_db()
     assert (client.policy_uri, client.access_token_seconds) == ("", None)
 
@@ -129,7 +133,7 @@ def test_edit_names_the_field_of_invalid_metadata(head: Staff) -> None:
         ("access_token_seconds", "1"),
         ("logo_uri", "x"),
     ):
-        response = head.post(at(client, "edit"), {"name": client.name, field: value})
+        response = send(head, at(client, "edit"), {"name": client.name, field: value})
         assert (response.status_code, list(response.context["form"].errors)) == (400, [field])
 
 
@@ -151,7 +155,7 @@ def test_validation_errors_are_shown_at_the_field(head: Staff, tenant: TestTenan
     assert (response.status_code, "scopes" in response.context["form"].errors) == (400, True)
     response = head.post(f"{LIST}add/", {**body, "redirect_uris": "javascript:alert(1)"})
     assert (response.status_code, "redirect_uris" in response.context["form"].errors) == (400, True)
-    response = head.post(f"{LIST}{tenant.client_id}/delete/")
+    response = send(head, f"{LIST}{tenant.client_id}/delete/")
     assert response.status_code == 400
 
 
@@ -163,6 +167,16 @@ def test_clients_of_other_tenant_are_404(head: Staff, tenant: TestTenant, other_
             assert [person.get(at(foreign, page)).status_code, person.post(at(foreign, page)).status_code] == [404, 404]
     foreign.refresh_from_db()
     assert foreign.active
+
+
+def test_form_of_another_tenant_changes_no_client(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    operator = new_operator().sign_in().choose(tenant)
+    client = Client.objects.create(tenant_id=tenant.id, name="Shop", type="confidential")
+    for page in ("edit", "deactivate", "rotate", "logouts", "delete"):
+        response = operator.post(at(client, page), {"form_tenant_id": str(other_tenant.id), "name": "x"})
+        assert response.status_code == 409, page
+    client.refresh_from_db()
+    assert (client.active, client.name, client.secret_digest) == (True, "Shop", None)
 
 
 def test_read_permission_does_not_allow_changes(tenant: TestTenant) -> None:
