@@ -11,8 +11,10 @@ import pytest
 from openid.browser import SESSION, cookie_name
 from tenants.context import in_tenant
 from tenants.hosts import budget, check_budget
+from tests.mfa.people import new_user
 from tests.openid.logout_receiver import LogoutReceiver
 from tests.openid.logout_scene import deliver, listens
+from tests.openid.pages.test_remembered_devices import carries, device_of, kept, remembered, sets
 from tests.openid.pages.visitor import code_of
 from tests.openid.relying_party import CALLBACK
 from tests.openid.sign_in_domains import ApiAt, ApplicationAt, DeviceAt, VisitorAt, sign_in_domain
@@ -238,3 +240,33 @@ def test_domain_logout_ends_device_approval(home: Home) -> None:
     home.visitor.opens("logout")
     home.visitor.sends()
     assert device.error == "access_denied"
+
+
+def test_domain_device_is_remembered_and_found_again(home: Home) -> None:
+    sets(home.tenant, remember_device_days=30)
+    person = new_user(home.tenant).enrol_totp()
+    visitor = remembered(person, VisitorAt(home.tenant, host=home.host))
+    # The next sign-in ends the session before it, finds the device and replaces its cookie.
+    first, cookie = device_of(visitor), visitor.session
+    visitor.opens("signin?another=1")
+    visitor.sends(email=person.email)
+    visitor.sends(password=PASSWORD)
+    assert visitor.at == "account"
+    assert device_of(visitor) not in ("", first)
+    assert len(kept(person)) == 1
+    assert not home.cookie_opens(cookie)
+    carries(visitor, first)
+    visitor.opens("signin?another=1")
+    visitor.sends(email=person.email)
+    visitor.sends(password=PASSWORD)
+    assert visitor.at == "signin/verify"
+
+
+def test_domain_step_up_rotates_cookie(home: Home) -> None:
+    cookie = home.visitor.session
+    home.visitor.opens("step-up?method=password")
+    home.visitor.sends(password=PASSWORD)
+    assert home.visitor.session not in (None, cookie)
+    assert not home.cookie_opens(cookie)
+    assert home.cookie_opens(home.visitor.session)
+    assert home.browser_sessions() == 1
