@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
-import orjson
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
@@ -40,7 +39,7 @@ from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, ProofTokenInvalid
 from userflow.ids import id_or
 from userflow.passwords.actions import change_password
-from userflow.profile.actions import read_profile, update_profile
+from userflow.profile.actions import update_profile
 from userflow.sessions.actions import end_one_session, end_others, list_sessions
 from userflow.sessions.ending import sign_out
 
@@ -339,34 +338,6 @@ class ApplicationsPage(AccountPage):
             disconnect(self.user.pk, client_id)
         self.steps = self.steps.with_notice("disconnected")
         return self.to("account/applications")
-
-
-class DataPage(AccountPage):
-    """The user's own data as a file."""
-
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Return profile, factors, sessions and applications as JSON (GDPR article 20)."""
-        sessions = list_sessions(by=self.me, page=1, limit=MOST_SESSIONS, parents=True).rows
-        with in_tenant(self.tenant.tenant_id):
-            applications = connected_applications(self.user.pk)
-        data = {
-            "profile": read_profile(of=self.me),
-            "factors": factors_of(self.me),
-            "sessions": [
-                {
-                    "created_at": one.created_at,
-                    "last_used_at": one.last_used_at,
-                    "address": one.address,
-                    "user_agent": one.user_agent,
-                    "client_id": one.client_id,
-                }
-                for one in sessions
-            ],
-            "applications": [{"name": one.name, "scopes": one.scopes} for one in applications],
-        }
-        response = HttpResponse(orjson.dumps(data, option=orjson.OPT_INDENT_2), content_type="application/json")
-        response.headers["Content-Disposition"] = 'attachment; filename="my-data.json"'
-        return response
 
 
 class DeletePage(AccountPage):

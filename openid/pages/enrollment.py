@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
 
 from identity_platform.api.errors import ApiError
+from identity_platform.audit.origin import set_actor
 from mfa.caller import Caller
 from mfa.completion import SECOND_STEP_AMR
 from mfa.errors import NoProof, SecretNotIssued
@@ -98,6 +99,7 @@ class EnrollmentPage(JourneyPage):
         principal = self.principal
         if principal is None or self.session is None:
             return None
+        set_actor(principal.kind, str(principal.id))
         return Enroller(self.session.user.email, Caller(principal=principal, user_agent=self.agent))
 
     @property

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 
 from identity_platform.api.errors import ApiError
+from identity_platform.audit.origin import set_actor
 from mfa.remembered_devices import Cookie
 from openid import browser
 from openid.authorization.flow import Step, next_step
@@ -231,4 +232,5 @@ class SignedInPage(JourneyPage):
         if self.session is None or self.principal is None:
             return self.to("signin")
         self.own, self.me = self.session, self.principal
+        set_actor(self.me.kind, str(self.me.id))
         return super()._answer(request, **kwargs)

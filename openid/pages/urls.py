@@ -3,6 +3,7 @@
 from django.urls import path
 
 from openid.account import pages as account
+from openid.account.data import DataPage
 from openid.device.pages import DevicePage
 from openid.pages import consent, enrollment, logo, registration, second_step, sign_in, step_up
 
@@ -36,7 +37,7 @@ urlpatterns = [
     path("account/backup-codes", account.BackupCodesPage.as_view()),
     path("account/devices", account.DevicesPage.as_view()),
     path("account/applications", account.ApplicationsPage.as_view()),
-    path("account/data", account.DataPage.as_view()),
+    path("account/data", DataPage.as_view()),
     path("account/delete", account.DeletePage.as_view()),
     path("signout", account.SignOutPage.as_view()),
 ]

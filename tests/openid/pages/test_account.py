@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 from pytest_django.fixtures import Settings
 
+from identity_platform.audit.models import TenantEvent
 from mfa.webauthn.models import EndUserPasskey
 from tenants.context import in_tenant
 from tenants.models import Tenant
@@ -55,6 +56,16 @@ def test_name_is_changed(tenant: TestTenant) -> None:
     visitor.sends(name="Nina New")
     assert "Your changes are saved." in visitor.words
     assert row_of(user, tenant).name == "Nina New"
+
+
+def test_events_of_account_pages_name_the_user(tenant: TestTenant) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    visitor.opens("account")
+    visitor.sends(name="Vera Visitor")
+    with in_tenant(tenant.id):
+        event = TenantEvent.objects.get(action="end_user.updated", target_id=user.id)
+    assert (event.actor_kind, event.actor_id) == ("end_user", str(user.id))
 
 
 def test_password_change_asks_for_a_proof(tenant: TestTenant) -> None:
@@ -299,6 +310,37 @@ def test_data_is_a_file(tenant: TestTenant) -> None:
     assert [one["client_id"] for one in data["sessions"]] == [None]
 
 
+def test_data_has_everything_about_the_user_alone(tenant: TestTenant) -> None:
+    user, other = tenant.register(), tenant.register()
+    visitor = signed_in(tenant, user)
+    signed_in(tenant, other)
+    app = begin(visitor, client={"audiences": ["https://orders.example.com"]}, scope="openid email")
+    app.exchange(code_of(visitor.sends(allow="1")))
+    path = f"/uflow/user/enduser/{tenant.id}/{user.id}"
+    assert tenant.api.put(path, {"name": "By an admin"}).status_code == 200
+    with in_tenant(tenant.id):
+        own = EndUserSession.objects.get(user_id=user.id, client_id=None, ended_at=None)
+        fields = {name: getattr(own, name) for name in ("user_id", "last_used_at", "expires_at", "auth_time")}
+        ended = [EndUserSession(ended_at=own.created_at, end_reason="logout", **fields) for _ in range(120)]
+        EndUserSession.objects.bulk_create(ended)
+    response = visitor.opens("account/data")
+    data: dict[str, Any] = response.json()
+    assert len(data["sessions"]) == 122
+    (connected,) = data["applications"]
+    assert (connected["name"], connected["scopes"]) == ("Shop", ["email", "openid"])
+    assert connected["audiences"] == ["https://orders.example.com"]
+    assert connected["since"]
+    assert data["remembered_browsers"] == []
+    events = {event["action"]: event for event in data["audit_events"]}
+    assert events["consent.granted"]["address"]
+    # Who changed the user and from where is about that person.
+    assert events["end_user.updated"]["actor_kind"] == "admin"
+    assert not {"actor_id", "address"} & set(events["end_user.updated"])
+    assert not data["audit_events_left_out"]
+    assert str(other.id) not in response.content.decode()
+    assert str(other.email) not in response.content.decode()
+
+
 def test_account_is_deleted_where_the_tenant_allows_it(new_tenant: Any) -> None:
     tenant = new_tenant()
     tenant.register()
@@ -353,4 +395,4 @@ def test_devices_are_shown_beside_many_applications(tenant: TestTenant) -> None:
     visitor.opens("account/devices")
     assert visitor.text.count("This device") == 1
     sessions = visitor.opens("account/data").json()["sessions"]
-    assert [one["client_id"] for one in sessions] == [None]
+    assert len(sessions) == 102
