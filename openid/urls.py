@@ -8,6 +8,7 @@ from openid.device.views import DeviceAuthorizationViewSet
 from openid.domain_check import DomainCheckViewSet
 from openid.logout.pages import LogoutPage
 from openid.metadata.views import IssuerViewSet, conditional
+from openid.pages.email_undo import EmailUndoPage
 from openid.tokens.state import TokenStateViewSet
 from openid.tokens.views import OpenIDTokenViewSet
 from openid.userinfo.views import UserinfoViewSet
@@ -29,6 +30,8 @@ below_issuer: list[URLPattern | URLResolver] = [
 ]
 urlpatterns = [
     path("t/domain-check", DomainCheckViewSet.as_view({"get": "retrieve"})),
+    # Not below the issuer, which may be at the tenant's own domain.
+    path("t/<str:slug>/email-undo", EmailUndoPage.as_view()),
     path("t/<str:slug>/", include(below_issuer)),
     # RFC 8414 section 3.1: the path of the issuer follows the well-known part.
     path(".well-known/oauth-authorization-server/t/<str:slug>", IssuerViewSet.as_view({"get": "metadata"})),

@@ -50,6 +50,10 @@ BUTTONS = {
     "invitation": _("Accept invitation"),
     "password_reset": _("Set a new password"),
 }
+# Kinds of callers (userflow.accounts.principals) who act on other people.
+STAFF = ("admin", "operator")
+# Stands in a link for the language of the mail, which is known when it is sent.
+LANGUAGE_OF_MAIL = "{language}"
 MOST_WAITING = 1000
 SENDERS = 2
 
@@ -140,6 +144,8 @@ def send(template: str, *, to: str, facts: Mapping[str, object], tenant_id: UUID
     if tenant_id is not None:
         facts = {**facts, "issuer": branding.name or facts["issuer"]}
         sender, language = _sender(branding.sender_name or str(facts["issuer"])), _language(branding)
+    if "link" in facts:
+        facts = {**facts, "link": str(facts["link"]).replace(LANGUAGE_OF_MAIL, language)}
     with translation.override(language):
         subject = " ".join(render_to_string(f"email/{template}.subject.txt", facts).split())
         text = render_to_string(f"email/{template}.txt", facts).strip()
@@ -168,11 +174,13 @@ def _branding_of(tenant_id: UUID | None) -> Branding:
 
 
 def _language(branding: Branding) -> str:
-    """Return the language of the page that has caused the mail, else the tenant's, else that of the request."""
+    """Return the language of the page that has caused the mail, else the tenant's, else that of the request.
+
+    A request of an admin or operator says nothing about the language of the user who gets the mail.
+    """
     origin = current_origin()
-    return (
-        origin.language or branding.language or known_language(accepted_codes(origin.accept_language)) or LANGUAGES[0]
-    )
+    accepted = "" if origin.actor_kind in STAFF else origin.accept_language
+    return origin.language or branding.language or known_language(accepted_codes(accepted)) or LANGUAGES[0]
 
 
 def _sender(name: str) -> str:

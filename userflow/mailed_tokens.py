@@ -22,6 +22,14 @@ def placed_token(tenant_id: UUID | None) -> str:
     return f"{tenant_id.hex if tenant_id else _PLATFORM}.{new_token()}"
 
 
+def is_of_tenant(token: str, tenant_id: UUID) -> bool:
+    """Return whether a mailed token is one of this tenant: the form of another tenant's page takes no other."""
+    try:
+        return place_of(token) == tenant_id
+    except NotAToken:
+        return False
+
+
 def place_of(token: str) -> UUID | None:
     """Return the tenant of a token; None is the global database. Raises NotAToken."""
     if _FORM.fullmatch(token) is None:

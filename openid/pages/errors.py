@@ -28,6 +28,7 @@ from userflow.errors import (
     EmailNotVerified,
     EmailProofInvalid,
     EmailTaken,
+    EmailUndoInvalid,
     InsufficientAuthentication,
     InvalidCode,
     InvitationInvalid,
@@ -114,6 +115,8 @@ def in_words(error: ApiError) -> str:
             return _("You cannot create an account yourself here. Ask for an invitation.")
         case ResetTokenInvalid() | EmailProofInvalid():
             return _("This link or code is invalid or has expired. Request a new one.")
+        case EmailUndoInvalid():
+            return _("This link is invalid or has expired, or it was used before.")
         case InvitationInvalid():
             return _("This invitation is invalid or has expired. Ask for a new one.")
         case NoPasswordHere():

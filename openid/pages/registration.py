@@ -17,7 +17,7 @@ from userflow.endusers.actions import register_end_user
 from userflow.endusers.taken import tell_owner
 from userflow.errors import EmailProofInvalid, EmailTaken, InvitationInvalid, RegistrationClosed
 from userflow.invitations.acceptance import accept_invitation
-from userflow.mailed_tokens import NotAToken, place_of
+from userflow.mailed_tokens import is_of_tenant
 from userflow.passwords.actions import ask_for_end_user_reset, reset_end_user_password
 
 
@@ -31,10 +31,7 @@ class NewPasswordPage(PasswordSignIn):
 
     def is_ours(self, token: str) -> bool:
         """Return whether a mailed token is one of this tenant: the form of another tenant's page takes no other."""
-        try:
-            return place_of(token) == self.tenant.tenant_id
-        except NotAToken:
-            return False
+        return is_of_tenant(token, self.tenant.tenant_id)
 
 
 class RegisterPage(NewPasswordPage):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.core import mail as django_mail
 
 from tenants.context import in_tenant
 from tests.openid.pages.visitor import Visitor, begin
@@ -94,6 +95,19 @@ def test_mail_is_in_the_language_of_the_request(tenant: TestTenant, language: st
 def test_language_of_tenant_comes_before_the_request(branded: TestTenant) -> None:
     person = branded.register()
     assert RESET["de"] in forgot(branded, person.email, Accept_Language="fr").subject
+
+
+@pytest.mark.parametrize("language", ["", "de"])
+def test_mail_of_admins_request_ignores_its_language(language: str, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    if language:
+        brand(tenant, language=language)
+    person = tenant.register()
+    path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
+    assert tenant.api.put(path, {"email": f"new-{person.email}"}, headers={"Accept-Language": "fr"}).status_code == 200
+    mail.settle(60)
+    told = [sent for sent in django_mail.outbox if sent.to == [person.email]][-1]
+    assert f'<html lang="{language or "en"}">' in html_of(told)
 
 
 def test_language_of_page_comes_before_the_tenant(branded: TestTenant) -> None:

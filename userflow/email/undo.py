@@ -38,8 +38,8 @@ def offer_undo(realm: Realm, user: Account, tenant: lookup.TenantContext | None,
 
     Call it in the realm's transaction, with the user's row locked, before the address changes. `pending`: the new address
     applies once it is verified. An address that was never verified gets no link: it need not be the user's own, and its
-    owner must neither receive the account nor be kept from registering. The link leads to the platform's own page: an
-    attacker who controls the tenant must not receive it.
+    owner must neither receive the account nor be kept from registering. The link leads to a page on the platform's own host:
+    an attacker who controls the tenant or its domain must not receive it.
     """
     token = ""
     if user.email_verified_at is not None:
@@ -55,12 +55,18 @@ def offer_undo(realm: Realm, user: Account, tenant: lookup.TenantContext | None,
         "issuer": issuer_of(tenant) if tenant and realm is END_USERS else "the identity platform",
         "pending": pending,
         # Browsers do not send the part after `#`, so the token is in no log and in no Referer.
-        "link": f"{settings.EMAIL_UNDO_URL}#token={token}" if token else "",
+        "link": f"{_page(realm, tenant)}#token={token}" if token else "",
         "token": token,
         "days": LIFETIME.days,
     }
     tenant_id = tenant.tenant_id if tenant else None
     mail.tell("email_changed", to=user.email, facts=facts, after=realm.alias, tenant_id=tenant_id)
+
+
+def _page(realm: Realm, tenant: lookup.TenantContext | None) -> str:
+    if realm is END_USERS and tenant is not None:
+        return f"{settings.BASE_URL}/t/{tenant.slug}/email-undo?ui_locales={mail.LANGUAGE_OF_MAIL}"
+    return str(settings.EMAIL_UNDO_URL)
 
 
 def reserving(key: str) -> Q:
