@@ -85,7 +85,12 @@ def test_withdrawal_requires_recent_authentication(tenant: TestTenant) -> None:
 def test_withdrawal_in_the_console_ends_sessions(tenant: TestTenant) -> None:
     scene = scene_of(tenant, None)
     staff = new_tenant_admin(tenant).sign_in()
-    body = {"name": "Shop", "redirect_uris": CALLBACK, "grant_types": ["authorization_code", "refresh_token"]}
+    body = {
+        "form_tenant_id": str(tenant.id),
+        "name": "Shop",
+        "redirect_uris": CALLBACK,
+        "grant_types": ["authorization_code", "refresh_token"],
+    }
     page = f"/admin/userflow/client/{scene.client_id}/edit/"
     assert staff.post(page, {**body, "first_party": "on"}).status_code == 302
     assert userinfo(scene).status_code == 200
