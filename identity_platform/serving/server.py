@@ -84,7 +84,7 @@ def main() -> None:
 
             argon2id.fastest()  # once for all workers
             # In production they are services of their own; here everything works after one command.
-            sample = sample_application() if embedded.attached() else ""
+            sample = sample_application(settings.DEMO_PORT) if embedded.attached() else ""
             load_before_forking()
             wanted = (*WORKER_COMMANDS, *([SAMPLE_COMMAND] if sample else []))
             commands = [name for name in wanted if name in get_commands()] if embedded.attached() else []
@@ -114,12 +114,26 @@ def is_first_start() -> bool:
     return text("DATABASE_URL") is None and not (state_folder() / "postgres").exists()
 
 
-def sample_application() -> str:
-    """Return the line that says where to sign in as a user of the demo tenant; empty without a sample application."""
+def sample_application(port: int) -> str:
+    """Return the line that says where to sign in as a user of the demo tenant; empty without a sample application.
+
+    If another program has its port, the user is told so and the platform starts without it.
+    """
     from django.core.management import call_command
 
     line = io.StringIO()
     call_command("demo", sign_in=True, stdout=line)
+    if not line.getvalue():
+        return ""
+    try:
+        bound("127.0.0.1", port).close()
+    except PortTaken:
+        print(
+            f"The sample application is not served: another program uses 127.0.0.1:{port}. Set DEMO_PORT to a free port.",
+            file=sys.stderr,
+            flush=True,
+        )
+        return ""
     return line.getvalue()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.machine.conftest import ROOT, Platform, environment, free_port, within
+from tests.machine.conftest import ROOT, Platform, environment, free_port, prepared_home, within
 from tests.machine.requests import LOGIN, answer, request
 
 
@@ -79,3 +79,17 @@ def test_an_answer_goes_out_in_one_piece(platform: Platform) -> None:
     response = platform.get("/uflow/live")
     assert response.headers["Content-Length"] == str(len(response.read()))
     assert "Transfer-Encoding" not in response.headers
+
+
+def test_taken_port_of_the_sample_is_one_line(tmp_path: Path) -> None:
+    with prepared_home() as home, socket.socket() as other, (tmp_path / "log").open("w") as log:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        platform = Platform(home, free_port(), log, DEMO_PORT=str(port), LOG_LEVEL="WARNING")
+        assert within(150, platform.is_up)
+        platform.end()
+    said = (tmp_path / "log").read_text()
+    assert f"not served: another program uses 127.0.0.1:{port}. Set DEMO_PORT to a free port." in said
+    assert "Sign in to the sample application" not in said
+    assert "Traceback" not in said
