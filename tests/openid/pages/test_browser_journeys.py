@@ -128,7 +128,7 @@ class Traveller(Person):
 
     def untranslated(self, texts: list[str]) -> list[str]:
         """Return the texts that are neither of the catalogue nor data of the user, the tenant or the application."""
-        data = {self.email, NAME, "Book shop", "Maple Street Books", ""}
+        data = {self.email, NAME, "Book shop", "Television", "Maple Street Books", ""}
         own = [part.strip(" ·•:") for text in texts for part in text.split(" · ")]
         return [
             text
