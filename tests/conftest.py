@@ -26,7 +26,16 @@ from tests.browsers import browser as browser
 from tests.browsers import chromium as chromium
 from tests.console.browser.place import place as place
 from tests.environment import DATABASE
-from tests.world import PASSWORD, Api, TestTenant, build_tenant, populate, sign_in_admin, undo_after_test
+from tests.world import (
+    PASSWORD,
+    Api,
+    TestTenant,
+    build_tenant,
+    populate,
+    shared_tenants,
+    sign_in_admin,
+    undo_after_test,
+)
 from userflow.credentials import passwords
 
 # No deadline, which a busy machine misses, and the same examples each time: Hypothesis' own profile for CI.
@@ -146,18 +155,15 @@ def other_tenant(django_db_setup: None, django_db_blocker: Any) -> TestTenant:
         return _register_shared(populate(build_tenant("other")))
 
 
-_shared: list[TestTenant] = []
-
-
 def _register_shared(shared: TestTenant) -> TestTenant:
-    _shared.append(shared)
+    shared_tenants.append(shared)
     return shared
 
 
 @pytest.fixture(autouse=True)
 def fresh_tokens() -> None:
     """Renew the tokens of shared admins before their proof is too old for sensitive actions."""
-    for shared in _shared:
+    for shared in shared_tenants:
         shared.renew_token()
 
 

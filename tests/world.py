@@ -201,6 +201,23 @@ def sign_in_admin(username: str, password: str = PASSWORD) -> dict[str, Any]:
     return dict(response.json())
 
 
+# Those of the fixtures `tenant` and `other_tenant`.
+shared_tenants: list[TestTenant] = []
+
+
+@contextmanager
+def tokens_of_other_issuer() -> Iterator[None]:
+    """Sign the shared admins in under the issuer that a test has just set; their own tokens are in use again afterwards."""
+    usual = [(shared.api, shared.api.token) for shared in shared_tenants]
+    for shared in shared_tenants:
+        shared.api.token = sign_in_admin(shared.admin.username)["access_token"]
+    try:
+        yield
+    finally:
+        for api, token in usual:
+            api.token = token
+
+
 def build_tenant(name: str = "tenant") -> TestTenant:
     """Create a tenant with its database, and sign its admin in."""
     mark = secrets.token_hex(5)

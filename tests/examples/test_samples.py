@@ -13,20 +13,14 @@ from tests.examples.form_browser import FormBrowser
 from tests.machine.conftest import ROOT, free_port, within
 from tests.openid.application_sessions import allow
 from tests.openid.relying_party import Application
+from tests.openid.test_foreign_clients import base
 from tests.userflow.sessions.clients import make_client
 from tests.userflow.sessions.test_oauth_libraries import place
 from tests.world import TestTenant
 
-__all__ = ["place"]
+__all__ = ["base", "place"]
 EXAMPLES = ROOT / "examples"
 API = "https://api.example.com"
-
-
-@pytest.fixture
-def base(place: str, settings: Any) -> str:
-    """The address of a running server, whose issuers begin with it."""
-    settings.TOKEN_ISSUER = place
-    return place
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Unchanged OpenID client libraries against a running server: openid-client and oauth4webapi on Node.js, and Authlib."""
 
 import time
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +21,7 @@ from tests.openid.relying_party import CALLBACK, Application
 from tests.userflow.clients.keys import key_set, new_key, public_jwk
 from tests.userflow.sessions.clients import make_client
 from tests.userflow.sessions.test_oauth_libraries import place
-from tests.world import TestTenant
+from tests.world import TestTenant, tokens_of_other_issuer
 from userflow.accounts.grant_types import DEVICE_CODE, REFRESH_TOKEN
 
 __all__ = ["place"]
@@ -29,10 +30,11 @@ METHODS = ("client_secret_basic", "client_secret_post", "private_key_jwt")
 
 
 @pytest.fixture
-def base(place: str, settings: Any) -> str:
+def base(place: str, settings: Any) -> Iterator[str]:
     """The address of a running server, whose issuers begin with it."""
     settings.TOKEN_ISSUER = place
-    return place
+    with tokens_of_other_issuer():
+        yield place
 
 
 @pytest.fixture(scope="module")
