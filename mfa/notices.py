@@ -56,6 +56,7 @@ def mail_factor_change(realm: Realm, user: Account, *, change: str, kind: str, b
         facts=facts,
         after=realm.alias,
         tenant_id=user.home_tenant_id,
+        language=user.own_language,
     )
 
 
@@ -67,4 +68,5 @@ def mail_enrollment_pass(realm: Realm, user: Account, *, token: str, expires_at:
         facts={"issuer": issuer_of(realm, user), "token": token, "until": expires_at},
         after=realm.alias,
         tenant_id=user.home_tenant_id,
+        language=user.own_language,
     )

@@ -12,7 +12,7 @@ from userflow.sessions.queries import Rights
 PROFILE: Final = "profile"
 # The scopes, and the claims that each stands for. `groups` and `roles` are this platform's own.
 CLAIMS_OF_SCOPES: Final[Mapping[str, tuple[str, ...]]] = {
-    PROFILE: ("name", "updated_at"),
+    PROFILE: ("name", "locale", "updated_at"),
     "email": ("email", "email_verified"),
     "phone": ("phone_number", "phone_number_verified"),
     "groups": ("groups",),
@@ -58,6 +58,7 @@ def claims_about(
     values: dict[str, object] = {
         **user.metadata,
         "name": user.name or None,
+        "locale": user.language or None,
         "updated_at": int(user.updated_at.timestamp()),
         "email": user.email,
         "email_verified": user.email_verified_at is not None,

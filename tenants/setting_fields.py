@@ -15,7 +15,7 @@ _ORIGIN = rf"https://[a-z0-9.-]+(:[0-9]{{1,5}})?|http://localhost(:[0-9]{{1,5}})
 # What the platform itself says about a user or a token, and names of protocols. All other claims are free.
 _OWN_CLAIMS: Final = (
     "iss|sub|aud|exp|nbf|iat|jti|typ|kind|sid|azp|nonce|at_hash|c_hash|s_hash|auth_time|acr|amr|cnf|act|"
-    "may_act|scope|client_id|tenant_id|permissions|roles|groups|name|updated_at|email|email_verified|"
+    "may_act|scope|client_id|tenant_id|permissions|roles|groups|name|locale|updated_at|email|email_verified|"
     "phone_number|phone_number_verified|events|_claim_names|_claim_sources"
 )
 _CLAIM = rf"(?!({_OWN_CLAIMS})$)[A-Za-z_][A-Za-z0-9_.:/-]*"

@@ -134,22 +134,25 @@ def link(page: object, token: str) -> dict[str, object]:
     return {"link": f"{page}#token={token}", "token": token}
 
 
-def send(template: str, *, to: str, facts: Mapping[str, object], tenant_id: UUID | None = None) -> None:
+def send(
+    template: str, *, to: str, facts: Mapping[str, object], tenant_id: UUID | None = None, language: str = ""
+) -> None:
     """Send templates/email/`template`.txt to one recipient now, as text and HTML. Errors are logged, never raised.
 
-    A mail to an end user of the tenant `tenant_id` has its branding and a language that the user reads; others are in English.
+    A mail to an end user of the tenant `tenant_id` has its branding and a language that the user reads: `language` is the
+    user's own choice. Others are in English.
     """
     branding = _branding_of(tenant_id)
-    sender, language = str(settings.DEFAULT_FROM_EMAIL), LANGUAGES[0]
+    sender, spoken = str(settings.DEFAULT_FROM_EMAIL), LANGUAGES[0]
     if tenant_id is not None:
         facts = {**facts, "issuer": branding.name or facts["issuer"]}
-        sender, language = _sender(branding.sender_name or str(facts["issuer"])), _language(branding)
+        sender, spoken = _sender(branding.sender_name or str(facts["issuer"])), _language(branding, language)
     if "link" in facts:
-        facts = {**facts, "link": str(facts["link"]).replace(LANGUAGE_OF_MAIL, language)}
-    with translation.override(language):
+        facts = {**facts, "link": str(facts["link"]).replace(LANGUAGE_OF_MAIL, spoken)}
+    with translation.override(spoken):
         subject = " ".join(render_to_string(f"email/{template}.subject.txt", facts).split())
         text = render_to_string(f"email/{template}.txt", facts).strip()
-        footer = text_of(branding, FOOTER, language)
+        footer = text_of(branding, FOOTER, spoken)
         html = _html(template, subject, text, footer, facts, branding)
     plain = f"{text}\n\n-- \n{footer}\n" if footer else f"{text}\n"
     # Prevents automatic replies (RFC 3834 section 5).
@@ -173,12 +176,14 @@ def _branding_of(tenant_id: UUID | None) -> Branding:
         return Branding()
 
 
-def _language(branding: Branding) -> str:
-    """Return the language of the page that has caused the mail, else the tenant's, else that of the request.
+def _language(branding: Branding, own: str) -> str:
+    """Return the language that the application asked for, else the user's `own`, that of the page, the tenant, the request.
 
     A request of an admin or operator says nothing about the language of the user who gets the mail.
     """
     origin = current_origin()
+    if own and not origin.language_is_asked_for:
+        return own
     accepted = "" if origin.actor_kind in STAFF else origin.accept_language
     return origin.language or branding.language or known_language(accepted_codes(accepted)) or LANGUAGES[0]
 
@@ -222,13 +227,14 @@ def tell(
     facts: Mapping[str, object],
     after: str,
     tenant_id: UUID | None = None,
+    language: str = "",
     to_admin: bool = False,
 ) -> None:
     """Send once the running transaction of the alias `after` is committed; a mail that cannot be sent is only logged.
 
     Mails of one kind to one address are limited by LIMITS["mail"]: addresses may be unverified, so repeated changes could
     otherwise flood other people with mail. `tenant_id` is the tenant in whose name the platform sends. A mail after a
-    tenant's transaction goes to an end user unless it is `to_admin`.
+    tenant's transaction goes to an end user, who may have chosen a `language`, unless it is `to_admin`.
     """
     # Counted per tenant: a user of another tenant with the same address must not use up the limit.
     place = current_tenant().tenant_id if after == TENANT_ALIAS else tenant_id or "platform"
@@ -240,7 +246,7 @@ def tell(
         if ratelimit.count(group="mail", key=key, limit=most, period=seconds).limited:
             log.warning("mail_held_back", template=template)
             return
-        send(template, to=to, facts=facts, tenant_id=end_users_tenant)
+        send(template, to=to, facts=facts, tenant_id=end_users_tenant, language=language)
 
     def hand_over() -> None:
         try:

@@ -32,6 +32,7 @@ from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, FACTORS
 from userflow.accounts.principals import ADMIN, OPERATOR
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
+from userflow.branding.texts import named_languages
 from userflow.credentials.models import EmailProof
 from userflow.endusers import actions
 from userflow.errors import UnknownClient, UnknownSession, UnknownUser
@@ -71,6 +72,11 @@ class Record:
     sessions: list[EndUserSession] | None
     applications: list[Connected] | None
     events: list[Context] | None
+
+    @property
+    def language(self) -> str:
+        """Return the name of the language that the user has chosen, or ""."""
+        return dict(named_languages()).get(self.user.language, "")
 
     @property
     def metadata(self) -> str:

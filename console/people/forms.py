@@ -20,6 +20,7 @@ from console.frame.forms import (
 )
 from console.frame.records import Text
 from userflow.accounts.models import Client, Role
+from userflow.branding.texts import named_languages
 from userflow.endusers.serializers import EndUserChanges, RegisterIn
 from userflow.groups.serializers import GroupIn
 from userflow.invitations.serializers import InvitationIn
@@ -51,17 +52,25 @@ def role_names() -> list[tuple[str, str]]:
 
 
 class EndUserForm(ApiForm):
-    """Name, address and metadata of an end user."""
+    """Name, address, language and metadata of an end user."""
 
     serializer = EndUserChanges
     name = Line(label=_("Name"), max_length=255, required=False)
     email = Address(label=_("E-mail address"), max_length=254)
+    language = Pick(
+        label=_("Language of pages and mails"),
+        required=False,
+        choices=[("", _("None chosen")), *named_languages()],
+    )
     metadata = JsonObject(
         label=_("Metadata"),
         required=False,
         help_text=_("A JSON object for your applications. It is replaced as a whole."),
         widget=UnfoldAdminTextareaWidget(_CODE),
     )
+
+    def body(self) -> Context:
+        return {**self.cleaned_data, "language": self.cleaned_data["language"] or None}
 
 
 class RegisterForm(ClientChoice):

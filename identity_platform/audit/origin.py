@@ -23,6 +23,8 @@ class Origin:
     # For mails that the call causes: the language of the page that the caller reads, and what the caller's client prefers.
     language: str = ""
     accept_language: str = ""
+    # Whether the application asked for the page's language (`ui_locales`), which comes before the user's own.
+    language_is_asked_for: bool = False
 
 
 _origin: ContextVar[Origin] = ContextVar("origin", default=Origin())
@@ -58,6 +60,6 @@ def set_tenant(tenant_id: UUID, client_id: UUID | None = None) -> None:
     _origin.set(replace(known, tenant_id=known.tenant_id or tenant_id, client_id=known.client_id or client_id))
 
 
-def set_language(language: str) -> None:
-    """Set the language of the page that the caller reads."""
-    _origin.set(replace(_origin.get(), language=language))
+def set_language(language: str, *, asked_for: bool) -> None:
+    """Set the language of the page that the caller reads, and whether the application asked for it."""
+    _origin.set(replace(_origin.get(), language=language, language_is_asked_for=asked_for))

@@ -92,19 +92,20 @@ class AccountPage(SignedInPage):
 
 
 class ProfilePage(AccountPage):
-    """The name, and where everything else is."""
+    """Name and language, and where everything else is."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Show the profile."""
-        return self._page(ProfileForm(initial={"name": self.user.name}))
+        return self._page(ProfileForm(initial={"name": self.user.name, "language": self.user.language}))
 
     def post(self, request: HttpRequest) -> HttpResponse:
-        """Store the name."""
-        form = ProfileForm(request.POST)
+        """Store what has changed."""
+        form = ProfileForm(request.POST, initial={"name": self.user.name, "language": self.user.language})
         if not form.is_valid():
             return self._page(form)
         try:
-            update_profile(of=self.me, changes={"name": form.cleaned_data["name"]}, user_agent=self.agent)
+            changes = {name: form.cleaned_data[name] for name in form.changed_data}
+            update_profile(of=self.me, changes=changes, user_agent=self.agent)
         except ApiError as error:
             errors.add_to(form, error)
             return self._page(form, error)

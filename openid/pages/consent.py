@@ -21,7 +21,7 @@ from tenants.context import in_tenant
 # What a scope lets an application do, in words. Scopes of the tenant's own are shown by their names.
 IN_WORDS: Final = {
     "openid": gettext_lazy("Know that it is you, by an identifier"),
-    "profile": gettext_lazy("See your name"),
+    "profile": gettext_lazy("See your name and language"),
     "email": gettext_lazy("See your e-mail address"),
     "phone": gettext_lazy("See your phone number"),
     "groups": gettext_lazy("See the groups that you are in"),

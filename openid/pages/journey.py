@@ -70,6 +70,13 @@ class JourneyPage(Page):
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
             return pending_request(handle, self.browser)
 
+    def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        # Known only with the session; a page that fails without one says so itself.
+        with suppress(ApiError):
+            if self.session is not None:
+                self.speak(self.session.user.language)
+        return super()._answer(request, **kwargs)
+
     @cached_property
     def session(self) -> EndUserSession | None:
         """Return the active session of the browser."""

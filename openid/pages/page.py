@@ -32,6 +32,7 @@ from tenants.states import Purpose
 from userflow.branding.brand import brand_of
 from userflow.branding.models import Branding
 from userflow.branding.reading import find_branding
+from userflow.branding.texts import known_language
 from userflow.errors import TooManyFromAddress
 
 FORM_TOKEN: Final = "form_token"
@@ -93,10 +94,7 @@ class Page(View):
         is_foreign_form = self.from_applications and request.method == "POST"
         self.lacks_cookies = is_foreign_form and held is None and self.session_cookie is None
         self._read = self.steps = read_steps(request, self.tenant)
-        # Until `dispatch` restores the language that was active before.
-        language = language_of(request, ui_locales=self.ui_locales)
-        translation.activate(language)
-        set_language(language)
+        self.speak()
         if request.method == "POST":
             self._check_form(request)
         response = self._answer(request, **kwargs)
@@ -129,6 +127,15 @@ class Page(View):
     def ui_locales(self) -> tuple[str, ...]:
         """Return the languages that the application's request asks for, preferred first."""
         return ()
+
+    def speak(self, own: str = "") -> None:
+        """Render in the language that the application asks for, else the user's `own`, else the browser's.
+
+        `dispatch` restores the language that was active before.
+        """
+        language = language_of(self.request, ui_locales=self.ui_locales, own=own)
+        translation.activate(language)
+        set_language(language, asked_for=bool(known_language(self.ui_locales)))
 
     def _check_form(self, request: HttpRequest) -> None:
         """Raise FormExpired unless the form was rendered for this browser in its present session (CSRF)."""

@@ -3,6 +3,7 @@
 from rest_framework import serializers
 
 from identity_platform.api.fields import Text
+from userflow.branding.texts import LANGUAGES
 
 
 class UserinfoIn(serializers.Serializer[object]):
@@ -16,6 +17,7 @@ class UserinfoOut(serializers.Serializer[object]):
 
     sub = serializers.UUIDField()
     name = serializers.CharField(required=False)
+    locale = serializers.ChoiceField(LANGUAGES, required=False, help_text="The language that the user has chosen.")
     updated_at = serializers.IntegerField(required=False)
     email = serializers.CharField(required=False)
     email_verified = serializers.BooleanField(required=False)

@@ -40,7 +40,9 @@ def test_userinfo_returns_claims_of_scopes(tenant: TestTenant) -> None:
     known = response.json()
     assert (known["email"], known["email_verified"], known["name"]) == (person.email, False, "Some One")
     assert known["roles"] == ["user"]
-    assert "groups" not in known
+    assert not {"groups", "locale"} & known.keys()
+    assert tenant.as_user(person).put("/authmgr/profile", {"language": "fr"}).status_code == 200
+    assert userinfo(tenant, token_for(tenant, person, "openid", "profile")).json()["locale"] == "fr"
 
 
 def test_userinfo_returns_claims_requested_by_name(tenant: TestTenant) -> None:

@@ -17,7 +17,7 @@ from tests.openid.pages.visitor import Visitor, begin
 from tests.userflow.invitations.test_invitations import invite
 from tests.userflow.mailbox import code_in, mails_to
 from tests.userflow.tenants.test_branding import EVERYTHING, path_of
-from tests.world import Api, TestTenant
+from tests.world import PASSWORD, Api, TestTenant
 from userflow import mail
 from userflow.branding.models import Branding
 from userflow.mail import PLATFORM
@@ -116,6 +116,38 @@ def test_language_of_page_comes_before_the_tenant(branded: TestTenant) -> None:
     visitor.opens(f"forgot?{visitor.page.request['QUERY_STRING']}")
     visitor.sends(email=person.email)
     assert RESET["es"] in reset_mail(person.email).subject
+
+
+def test_language_of_user_comes_before_page_tenant_and_request(branded: TestTenant) -> None:
+    person = branded.register()
+    assert branded.api.put(f"/uflow/user/enduser/{branded.id}/{person.id}", {"language": "fr"}).status_code == 200
+    assert RESET["fr"] in forgot(branded, person.email, Accept_Language="es").subject
+    visitor = Visitor(branded)
+    visitor.client.defaults["HTTP_ACCEPT_LANGUAGE"] = "es"
+    visitor.opens("forgot")
+    django_mail.outbox.clear()
+    visitor.sends(email=person.email)
+    assert RESET["fr"] in reset_mail(person.email).subject
+    begin(visitor, ui_locales="es")
+    visitor.opens(f"forgot?{visitor.page.request['QUERY_STRING']}")
+    django_mail.outbox.clear()
+    visitor.sends(email=person.email)
+    assert RESET["es"] in reset_mail(person.email).subject
+
+
+def test_every_mail_to_a_user_is_in_their_language(branded: TestTenant) -> None:
+    person = branded.register()
+    api = branded.as_user(person)
+    assert api.put("/authmgr/profile", {"language": "fr"}).status_code == 200
+    django_mail.outbox.clear()
+    proof = {"current_password": PASSWORD}
+    assert api.put("/authmgr/profile", {"email": f"new-{person.email}", **proof}).status_code == 200
+    change = {"new_password": "another horse 8 battery", "current_password": PASSWORD}
+    assert api.post("/authmgr/profile/password", change).status_code == 200
+    assert mail.settle(60)
+    languages = [(sent.subject, re.findall(r'<html lang="(\w+)">', html_of(sent))) for sent in django_mail.outbox]
+    assert len(languages) >= 3
+    assert all(found == ["fr"] for _, found in languages), languages
 
 
 def test_mail_has_the_name_sender_and_footer_of_tenant(branded: TestTenant) -> None:

@@ -16,6 +16,7 @@ def person(user: "EndUser", **more: object) -> dict[str, object]:
         "active": user.active,
         "provider": user.provider,
         "client_id": user.client_id,
+        "language": user.language or None,
         "metadata": user.metadata,
         "mfa_methods": user.mfa_methods,
         "created_at": user.created_at,

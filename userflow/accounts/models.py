@@ -56,6 +56,11 @@ class Account(models.Model):
         """The user's own names, which must not be the password."""
         raise NotImplementedError
 
+    @property
+    def own_language(self) -> str:
+        """The language that the user has chosen for pages and mails, or ""."""
+        return ""
+
 
 class EndUser(Account, TenantModel):
     """A person of the tenant."""
@@ -67,6 +72,8 @@ class EndUser(Account, TenantModel):
     metadata: "models.JSONField[Mapping[str, object], dict[str, object]]" = models.JSONField(default=dict)
     # Registered without the permission `endusers:write`: the address need not be the registrant's own.
     self_registered = models.BooleanField(default=False, db_default=False)
+    # Of hosted pages and mails (`userflow.branding.texts.LANGUAGES`); empty while the user has chosen none.
+    language = models.CharField(max_length=2, blank=True, default="", db_default="")
 
     address_policy_applies: ClassVar[bool] = True
 
@@ -95,6 +102,10 @@ class EndUser(Account, TenantModel):
     @property
     def names(self) -> tuple[str, ...]:
         return (self.name,)
+
+    @property
+    def own_language(self) -> str:
+        return self.language
 
 
 class EndUserCount(TenantModel):

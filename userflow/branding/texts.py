@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from django.utils.translation import to_locale
+from django.utils.translation import get_language_info, to_locale
 from django.utils.translation.trans_real import parse_accept_lang_header
 
 # English, and those of the catalogues. Not settings.LANGUAGES, which are those of the console: an app's catalogues add none.
@@ -13,6 +13,11 @@ INTRO: Final = "signin_intro"
 FOOTER: Final = "mail_footer"
 # The longest texts, in characters.
 LONGEST: Final = {HEADING: 80, INTRO: 300, FOOTER: 500}
+
+
+def named_languages() -> list[tuple[str, str]]:
+    """Return the languages, each with its own name for itself."""
+    return [(code, get_language_info(code)["name_local"]) for code in LANGUAGES]
 
 
 def known_language(codes: Iterable[str]) -> str:

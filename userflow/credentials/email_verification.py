@@ -86,7 +86,7 @@ def start_proof(
         "changes": key != user.email_key,
         "required": is_required(tenant),
     }
-    mail.tell("email_proof", to=email, facts=facts, after="tenant")
+    mail.tell("email_proof", to=email, facts=facts, after="tenant", language=user.own_language)
 
 
 def give_up_changes(user_ids: Collection[UUID]) -> None:
@@ -108,7 +108,8 @@ def tell_of_ended_use(user: EndUser) -> None:
     """Tell the owner of an address, verified for the first time, that sessions or factors ended. Call it inside the
     tenant's transaction."""
     tenant = current_tenant()
-    mail.tell("email_verified", to=user.email, facts={"issuer": issuer_of(tenant)}, after="tenant")
+    facts = {"issuer": issuer_of(tenant)}
+    mail.tell("email_verified", to=user.email, facts=facts, after="tenant", language=user.own_language)
 
 
 def issuer_of(tenant: lookup.TenantContext) -> str:

@@ -60,7 +60,14 @@ def offer_undo(realm: Realm, user: Account, tenant: lookup.TenantContext | None,
         "days": LIFETIME.days,
     }
     tenant_id = tenant.tenant_id if tenant else None
-    mail.tell("email_changed", to=user.email, facts=facts, after=realm.alias, tenant_id=tenant_id)
+    mail.tell(
+        "email_changed",
+        to=user.email,
+        facts=facts,
+        after=realm.alias,
+        tenant_id=tenant_id,
+        language=user.own_language,
+    )
 
 
 def _page(realm: Realm, tenant: lookup.TenantContext | None) -> str:

@@ -179,7 +179,9 @@ def update_end_user(
     proof: Mapping[str, object] | None = None,
     user_agent: str = "",
 ) -> EndUser:
-    """Change `name`, `email`, `metadata` (replaced as a whole), if given. `proof` is for the caller's own address.
+    """Change `name`, `email`, `language` ("" for none), `metadata` (replaced as a whole), if given.
+
+    `proof` is for the caller's own address.
 
     A new address may apply only once it is verified (see `_change_address`); the returned user then still has the old
     one. The old address gets a link that undoes the change. Raises UnknownUser, EmailTaken, TooManyFromAddress
@@ -247,7 +249,7 @@ def _apply(user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext,
         end_sessions(END_USERS, user_id=user.pk, keep=keep, reason="email_changed")
     record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": asked})
     # An address that waits for verification has changed nothing yet.
-    if changed := sorted(changes.keys() & {"name", "email", "metadata"}):
+    if changed := sorted(changes.keys() & {"name", "email", "language", "metadata"}):
         publish("end_user.updated", person(user, changed=changed))
 
 

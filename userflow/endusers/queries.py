@@ -15,7 +15,7 @@ def _time(column: str) -> str:
 
 
 _LISTED = f"id, email, name, active, provider, client_id, {_time('created_at')}, {_time('last_login')}"
-_DETAIL = f"{_LISTED}, {_time('updated_at')}, metadata, mfa_methods"
+_DETAIL = f"{_LISTED}, {_time('updated_at')}, nullif(language, '') AS language, metadata, mfa_methods"
 # Formatting times takes PostgreSQL longer than the rest of a page, so a page keeps its own format (see `_in_utc`).
 _PAGED = "id, email, name, active, provider, client_id, created_at, last_login"
 # `e.` names the column; without it the formatted text of the same name would be sorted, for every row of the table.

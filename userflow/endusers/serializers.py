@@ -1,8 +1,9 @@
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Integer, QueryBoolean, Text
+from identity_platform.api.fields import Boolean, Choice, EmailAddress, Identifier, Integer, QueryBoolean, Text
 from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import LARGEST_PAGE, PageQuery, PaginationOut, page_limit
+from userflow.branding.texts import LANGUAGES
 from userflow.endusers.actions import LOCAL
 from userflow.signin.proof_fields import ProofFields
 
@@ -50,6 +51,7 @@ class EndUserOut(serializers.Serializer[object]):
 
 class EndUserDetailOut(EndUserOut):
     updated_at = serializers.DateTimeField()
+    language = serializers.ChoiceField(LANGUAGES, allow_null=True)
     metadata = serializers.DictField()
     mfa_methods = serializers.ListField(child=serializers.CharField())
     roles = serializers.ListField(child=serializers.CharField(), help_text="Names, including roles from groups.")
@@ -84,7 +86,17 @@ class RegisterOut(serializers.Serializer[object]):
 class EndUserChanges(ProofFields):
     name = Text(max_length=255, required=False, allow_blank=True)
     email = EmailAddress(required=False)
+    language = Choice(
+        LANGUAGES,
+        required=False,
+        allow_null=True,
+        help_text="Language of hosted pages and mails; null: that of the browser or the tenant.",
+    )
     metadata = JsonObject(required=False)
+
+    def validate_language(self, value: str | None) -> str:
+        """Return the value as it is stored."""
+        return value or ""
 
 
 class EndUserChangedOut(serializers.Serializer[object]):

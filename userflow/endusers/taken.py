@@ -31,6 +31,6 @@ def tell_owner(*, tenant_id: UUID, email: str, password: str) -> None:
                 "address": current_origin().address,
                 "link": f"{tenant.root}/signin",
             }
-            mail.tell("address_taken", to=owner.email, facts=facts, after=TENANT_ALIAS)
+            mail.tell("address_taken", to=owner.email, facts=facts, after=TENANT_ALIAS, language=owner.own_language)
             return
     remind_of_email_proof(tenant_id=tenant_id, email=email)

@@ -199,6 +199,7 @@ def _send_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None)
             "username": user.username if isinstance(user, AdminUser) else "",
         },
         tenant_id=tenant_id if realm is END_USERS else None,
+        language=user.own_language,
     )
 
 
@@ -308,7 +309,14 @@ def _set(
         publish(f"end_user.{reason}", {"user_id": user.pk, "sessions_ended": ended})
     facts = {**_facts(tenant), "at": now(), "address": current_origin().address}
     tenant_id = tenant.tenant_id if tenant else None
-    mail.tell("password_changed", to=user.email, facts=facts, after=realm.alias, tenant_id=tenant_id)
+    mail.tell(
+        "password_changed",
+        to=user.email,
+        facts=facts,
+        after=realm.alias,
+        tenant_id=tenant_id,
+        language=user.own_language,
+    )
     return ended
 
 

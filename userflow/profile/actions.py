@@ -57,7 +57,8 @@ def update_profile(
 ) -> dict[str, object]:
     """Change the given fields and return the profile. `proof` is for a new `email`.
 
-    End users: `name`, `email`, `metadata` (replaced as a whole). Admin users: `username`, `email`, `first_name`, `last_name`.
+    End users: `name`, `email`, `language`, `metadata` (replaced as a whole). Admin users: `username`, `email`,
+    `first_name`, `last_name`.
 
     Raises NotAllowed (a client, a third-party application), InsufficientAuthentication and the errors of
     `check_proof` (a new `email`), EmailTaken, AdminNameTaken, ValidationFailed.

@@ -7,7 +7,7 @@ from django.db import connections
 
 _COLUMNS = ("id", "email", "name", "active", "provider", "client_id", "created_at", "updated_at", "last_login")
 _PROFILE = (
-    f"SELECT {', '.join('u.' + column for column in _COLUMNS)}, u.metadata::text"
+    f"SELECT {', '.join('u.' + column for column in _COLUMNS)}, nullif(u.language, ''), u.metadata::text"
     " FROM userflow_enduser u WHERE u.id = %s"
 )
 
@@ -19,5 +19,5 @@ def end_user_profile(user_id: UUID) -> dict[str, object] | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    *record, metadata = row
-    return {**dict(zip(_COLUMNS, record, strict=True)), "metadata": orjson.Fragment(metadata)}
+    *record, language, metadata = row
+    return {**dict(zip(_COLUMNS, record, strict=True)), "language": language, "metadata": orjson.Fragment(metadata)}

@@ -3,6 +3,7 @@
 from rest_framework import serializers
 
 from userflow.admins.serializers import AdminProfileChanges
+from userflow.branding.texts import LANGUAGES
 from userflow.endusers.serializers import EndUserChanges
 
 
@@ -26,6 +27,7 @@ class ProfileOut(serializers.Serializer[object]):
     name = serializers.CharField(required=False, help_text="End users.")
     provider = serializers.CharField(required=False, help_text="End users.")
     client_id = serializers.UUIDField(required=False, allow_null=True, help_text="End users.")
+    language = serializers.ChoiceField(LANGUAGES, required=False, allow_null=True, help_text="End users.")
     metadata = serializers.DictField(required=False, help_text="End users.")
     username = serializers.CharField(required=False, help_text="Admin users.")
     first_name = serializers.CharField(required=False, help_text="Admin users.")

@@ -130,6 +130,7 @@ def _staged(line: int, values: dict[str, Any], ids: set[UUID], moment: datetime)
         provider=values.get("provider", "local"),
         client_id=values.get("client_id"),
         password=values.get("password_hash", ""),
+        language=values.get("language"),
         metadata=values.get("metadata"),
         verified=values.get("email_verified", False),
         created_at=values.get("created_at", moment),

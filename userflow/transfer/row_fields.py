@@ -5,6 +5,7 @@ from rest_framework import serializers
 from identity_platform.api.fields import Boolean, Choice, EmailAddress, Identifier, Items, StrictField, Text, Timestamp
 from identity_platform.api.json_field import JsonObject
 from identity_platform.transfer import schema
+from userflow.branding.texts import LANGUAGES
 from userflow.credentials import foreign_hashes
 from userflow.roles.serializers import MOST_PERMISSIONS, Permission
 
@@ -52,6 +53,7 @@ END_USERS = schema.RowSchema(
         "provider": Text(max_length=63),
         "client_id": Identifier(),
         "password_hash": PasswordHash(),
+        "language": Choice(LANGUAGES),
         "metadata": JsonObject(),
         "groups": Names(longest=LONGEST_GROUP),
         "roles": Names(longest=LONGEST_ROLE),

@@ -35,6 +35,7 @@ class Staged:
     provider: str
     client_id: UUID | None
     password: str
+    language: str | None
     metadata: dict[str, object] | None
     verified: bool
     created_at: datetime
@@ -55,14 +56,14 @@ class Named:
 
 
 _COLUMNS: Final = (
-    "line, id, email, email_key, name, active, provider, client_id, password, metadata, verified, created_at,"
-    " last_login"
+    "line, id, email, email_key, name, active, provider, client_id, password, language, metadata, verified,"
+    " created_at, last_login"
 )
 # Dropped at the end of the transaction, so nothing stays in the connection or behind a pooler.
 _MAKE = """
 CREATE TEMPORARY TABLE importing (
     line bigint, id uuid, email text, email_key text, name text, active boolean, provider text, client_id uuid,
-    password text, metadata jsonb, verified boolean, created_at timestamptz, last_login timestamptz
+    password text, language text, metadata jsonb, verified boolean, created_at timestamptz, last_login timestamptz
 ) ON COMMIT DROP
 """
 _COPY = f"COPY importing ({_COLUMNS}) FROM STDIN"
@@ -73,10 +74,10 @@ UPDATE importing s SET id = gen_random_uuid() FROM userflow_enduser u WHERE u.id
 # In the order of the unique index, so that overlapping imports wait for each other without a deadlock.
 _INSERT = """
 WITH taken AS (
-    INSERT INTO userflow_enduser (id, email, email_key, name, active, provider, client_id, password, metadata,
-        mfa_methods, email_verified_at, created_at, updated_at, last_login)
-    SELECT id, email, email_key, coalesce(name, ''), active, provider, client_id, password, coalesce(metadata, '{}'),
-        '[]', CASE WHEN verified THEN %(moment)s END, created_at, %(moment)s, last_login
+    INSERT INTO userflow_enduser (id, email, email_key, name, active, provider, client_id, password, language,
+        metadata, mfa_methods, email_verified_at, created_at, updated_at, last_login)
+    SELECT id, email, email_key, coalesce(name, ''), active, provider, client_id, password, coalesce(language, ''),
+        coalesce(metadata, '{}'), '[]', CASE WHEN verified THEN %(moment)s END, created_at, %(moment)s, last_login
     FROM importing ORDER BY email_key, line ON CONFLICT DO NOTHING RETURNING id
 )
 SELECT s.line, s.id FROM importing s JOIN taken t ON t.id = s.id
@@ -105,8 +106,8 @@ WHERE s.line = ANY(%s) GROUP BY s.line
 _LOCK = "SELECT FROM userflow_enduser WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
 # Of two rows about one user the later one wins, as in two batches.
 _UPDATE = """
-UPDATE userflow_enduser u SET name = coalesce(s.name, u.name), metadata = coalesce(s.metadata, u.metadata),
-    updated_at = now()
+UPDATE userflow_enduser u SET name = coalesce(s.name, u.name), language = coalesce(s.language, u.language),
+    metadata = coalesce(s.metadata, u.metadata), updated_at = now()
 FROM (SELECT DISTINCT ON (email_key) * FROM importing WHERE line = ANY(%s) ORDER BY email_key, line DESC) s
 WHERE u.email_key = s.email_key
 """
@@ -140,6 +141,7 @@ def stage(users: Iterable[Staged]) -> None:
                         user.provider,
                         user.client_id,
                         user.password,
+                        user.language,
                         None if user.metadata is None else orjson.dumps(user.metadata).decode(),
                         user.verified,
                         user.created_at,
@@ -163,7 +165,7 @@ def insert(moment: datetime, *, dry_run: bool = False) -> dict[int, UUID]:
 
 
 def update(lines: Sequence[int], *, dry_run: bool = False) -> dict[int, UUID]:
-    """Set name and metadata of the users who have these lines' addresses; return their ids by line.
+    """Set name, language and metadata of the users who have these lines' addresses; return their ids by line.
 
     Password, address, status and times stay, so the users sign in as before.
     """
@@ -250,6 +252,7 @@ def publish_created(people: Iterable[Staged], ids: Mapping[int, UUID], moment: d
                     active=one.active,
                     provider=one.provider,
                     client_id=one.client_id,
+                    language=one.language or "",
                     metadata=one.metadata or {},
                     created_at=one.created_at,
                     updated_at=moment,
@@ -266,7 +269,9 @@ def publish_created(people: Iterable[Staged], ids: Mapping[int, UUID], moment: d
 def publish_updated(ids: Iterable[UUID]) -> None:
     """Publish `end_user.updated` for each changed user."""
     found = EndUser.objects.filter(pk__in=set(ids)).order_by("id")
-    publish_for_each("end_user.updated", (person(user, changed=["metadata", "name"]) for user in found.iterator()))
+    publish_for_each(
+        "end_user.updated", (person(user, changed=["language", "metadata", "name"]) for user in found.iterator())
+    )
 
 
 def publish_assigned(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[Named]) -> None:

@@ -121,14 +121,16 @@ def test_changes_by_url_require_permission(tenant: TestTenant, path: str, permis
     assert operator_in(tenant, *sorted(every)).get(f"{page_of(person)}{path}").status_code == 200
 
 
-def test_name_address_and_metadata_are_changed(tenant: TestTenant, staff: Staff) -> None:
+def test_fields_are_changed(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     new = f"new-{person.email}"
-    response = send(staff, tenant, f"{page_of(person)}edit/", name="Ada", email=new.upper(), metadata='{"desk": 7}')
+    form = {"name": "Ada", "email": new.upper(), "language": "fr", "metadata": '{"desk": 7}'}
+    response = send(staff, tenant, f"{page_of(person)}edit/", **form)
     assert response.headers["Location"] == page_of(person)
     user = stored(tenant, person)
     assert user is not None
-    assert (user.name, user.email_key, user.metadata) == ("Ada", new, {"desk": 7})
+    assert (user.name, user.email_key, user.language, user.metadata) == ("Ada", new, "fr", {"desk": 7})
+    assert "<dd>français</dd>" in staff.get(page_of(person)).content.decode()
     event = next(event for event in tenant_events(tenant, "end_user.updated") if event.target_id == str(person.id))
     assert (event.actor_kind, event.actor_id) == ("operator", str(staff.id))
 
@@ -138,6 +140,7 @@ def test_name_address_and_metadata_are_changed(tenant: TestTenant, staff: Staff)
     [
         ("email", "nonsense"),
         ("email", ""),
+        ("language", "pt"),
         ("metadata", "[1]"),
         ("metadata", "{"),
         ("name", "a\x00b"),

@@ -58,6 +58,23 @@ def test_name_is_changed(tenant: TestTenant) -> None:
     assert row_of(user, tenant).name == "Nina New"
 
 
+def test_language_is_that_of_the_next_page(tenant: TestTenant) -> None:
+    user = tenant.register()
+    visitor = signed_in(tenant, user)
+    visitor.client.defaults["HTTP_ACCEPT_LANGUAGE"] = "fr"
+    visitor.sends(name="Some One", language="pt")
+    assert visitor.page.status_code == 400
+    assert row_of(user, tenant).language == ""
+    visitor.sends(name="Some One", language="de")
+    assert '<html lang="de">' in visitor.text
+    assert '<option value="de" selected>Deutsch</option>' in visitor.text
+    with in_tenant(tenant.id):
+        event = TenantEvent.objects.get(action="end_user.updated", target_id=user.id)
+    assert event.details == {"changed": ["language"]}
+    visitor.sends(name="Some One", language="")
+    assert '<html lang="fr">' in visitor.text
+
+
 def test_events_of_account_pages_name_the_user(tenant: TestTenant) -> None:
     user = tenant.register()
     visitor = signed_in(tenant, user)

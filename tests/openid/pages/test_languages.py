@@ -158,6 +158,23 @@ def test_ui_locales_come_before_the_browser(tenant: TestTenant) -> None:
     assert '<html lang="de">' in visitor.text
 
 
+def test_users_language_is_between_ui_locales_and_the_browser(tenant: TestTenant) -> None:
+    user, visitor = tenant.register(), Visitor(tenant)
+    assert tenant.as_user(user).put("/authmgr/profile", {"language": "es"}).status_code == 200
+    visitor.client.defaults["HTTP_ACCEPT_LANGUAGE"] = "de"
+    visitor.signs_in(user)
+    for path in ("account", "account/security", "signout", "signin"):
+        visitor.opens(path)
+        assert '<html lang="es">' in visitor.text, path
+    begin(visitor, ui_locales="fr", prompt="select_account")
+    assert '<html lang="fr">' in visitor.text
+    begin(visitor, ui_locales="pt", prompt="select_account")
+    assert '<html lang="es">' in visitor.text
+    visitor.opens("signout")
+    visitor.sends()
+    assert '<html lang="de">' in visitor.text
+
+
 def test_ui_locales_without_catalog_leave_the_browser(tenant: TestTenant) -> None:
     visitor = Visitor(tenant)
     visitor.client.defaults["HTTP_ACCEPT_LANGUAGE"] = "es-MX"

@@ -66,6 +66,19 @@ def test_a_user_changes_name_and_metadata(tenant: TestTenant) -> None:
     assert api.get(PATH).json()["name"] == "Ann"
 
 
+def test_a_user_chooses_a_language(tenant: TestTenant) -> None:
+    person = tenant.register()
+    api, record = tenant.as_user(person), f"/uflow/user/enduser/{tenant.id}/{person.id}"
+    assert api.get(PATH).json()["language"] is None
+    assert api.put(PATH, {"language": "fr"}).json()["language"] == "fr"
+    assert tenant.api.get(record).json()["language"] == "fr"
+    for wrong in ("pt", "FR", "", 7):
+        assert list(api.put(PATH, {"language": wrong}).json()["details"]) == ["language"]
+    assert api.put(PATH, {"name": "Ann"}).json()["language"] == "fr"
+    assert tenant.api.put(record, {"language": None}).status_code == 200
+    assert api.get(PATH).json()["language"] is None
+
+
 @pytest.mark.parametrize(
     "member", ["id", "active", "roles", "permissions", "groups", "provider", "tenant_id", "mfa_methods", "password"]
 )

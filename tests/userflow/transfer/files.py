@@ -88,6 +88,7 @@ def everything(tenant: TestTenant) -> dict[str, dict[str, Any]]:
             "active": user.active,
             "provider": user.provider,
             "password": user.password,
+            "language": user.language,
             "metadata": user.metadata,
             "verified": user.email_verified_at is not None,
             "created_at": user.created_at,

@@ -17,6 +17,7 @@ PEOPLE = [
     {"email": "ann@example.com", "name": "Ann", "groups": ["Staff", "On call"], "roles": ["editor", "user"]},
     {"email": "=cmd@example.com", "name": "=HYPERLINK(1)", "metadata": {"note": "a,\"b\"\n'c'"}, "roles": []},
     {"email": "-off@example.com", "name": "'quoted", "active": False, "provider": "ldap", "email_verified": True},
+    {"email": "spanish@example.com", "language": "es"},
     {"email": "ünicode@example.com".replace("ü", "u"), "name": "Füße 漢字 🙂", "last_login": "2024-02-29T00:00:00Z"},
 ]
 
@@ -34,7 +35,7 @@ def test_export_and_import_keep_users_unchanged(new_tenant: Callable[[], TestTen
     old, new = new_tenant(), new_tenant()
     zoe = peopled(old, tmp_path)
     file = tmp_path / "out.jsonl"
-    assert run("export_users", slug(old), file).said == "5 end users.\n"
+    assert run("export_users", slug(old), file).said == "6 end users.\n"
     assert file.stat().st_mode & 0o777 == 0o600
     ended = run("import_users", slug(new), file, "--create-missing")
     assert ended.code == 0, ended.said
@@ -81,7 +82,7 @@ def test_export_holds_no_sessions_or_factors(new_tenant: Callable[[], TestTenant
     said = run("export_users", slug(tenant)).said
     [row] = [row for row in map(json.loads, said.splitlines()[:-1]) if "email" in row]
     assert row.keys() <= {
-        *("id", "email", "name", "active", "provider", "password_hash", "metadata", "groups", "roles"),
+        *("id", "email", "name", "active", "provider", "password_hash", "language", "metadata", "groups", "roles"),
         *("email_verified", "created_at", "last_login"),
     }
     secret = begun.json().get("secret", tokens["refresh_token"])

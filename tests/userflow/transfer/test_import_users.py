@@ -47,6 +47,7 @@ def test_import_stores_all_fields(new_tenant: Callable[[], TestTenant], tmp_path
         "name": 'Ann, the "first"\nof her name'.replace("\n", " "),
         "active": False,
         "provider": "ldap",
+        "language": "de",
         "metadata": {"floor": 3, "tags": ["a", "ü"]},
         "groups": ["Staff"],
         "roles": ["editor"],
@@ -59,7 +60,7 @@ def test_import_stores_all_fields(new_tenant: Callable[[], TestTenant], tmp_path
     [(email, found)] = everything(tenant).items()
     assert (email, str(found["id"]), found["active"], found["verified"]) == ("Ann@example.com", row["id"], False, True)
     assert (found["name"], found["provider"], found["metadata"]) == (row["name"], "ldap", row["metadata"])
-    assert (found["groups"], found["roles"]) == (["Staff"], ["editor"])
+    assert (found["groups"], found["roles"], found["language"]) == (["Staff"], ["editor"], "de")
     assert found["created_at"].isoformat() == "2020-01-31T11:00:00+00:00"
 
 
@@ -217,7 +218,7 @@ def test_import_conflict_modes(
     person, new = tenant.register(name="Before"), address()
     assert sign_in(tenant, person.email, person.password) == 200
     rows = [
-        {"email": person.email.upper().replace("EXAMPLE.COM", "example.com"), "name": "After", "metadata": {"a": 1}},
+        {"email": person.email.upper().replace("EXAMPLE.COM", "example.com"), "name": "After", "language": "fr"},
         {"email": new, "name": "First"},
         {"email": new, "name": "Second", "password_hash": HASHES["bcrypt 2b"][1], "active": False},
     ]
@@ -228,6 +229,7 @@ def test_import_conflict_modes(
     found = everything(tenant)
     kept = choice != "update"
     assert (found[person.email]["name"], found[new]["name"]) == (("Before", "First") if kept else ("After", "Second"))
+    assert found[person.email]["language"] == ("" if kept else "fr")
     # Users can still sign in: an update takes neither password nor status from the file.
     assert (found[new]["active"], found[new]["password"]) == (True, "")
     assert sign_in(tenant, person.email, person.password) == 200
