@@ -1,8 +1,8 @@
 """Which tests run: those of every day or all, and what needs a program of the machine.
 
 A pytest plugin. `bin/test` without arguments is the run of every day (`--everyday`): it leaves out the tests that start
-servers, browsers and commands, that try thousands of inputs, or that measure time. `bin/test --all` and .ci/run leave out
-nothing.
+servers, browsers and commands, that try thousands of inputs, that measure time, and the files that take longest.
+`bin/test --all` and .ci/run leave out nothing.
 
 A test that needs a program, `@pytest.mark.needs("nginx")`, or an optional package (`"python-ldap"`), is left out where that
 is missing; with IDENTITY_REQUIRE_ALL=1 (as .ci/run sets it) it fails instead. The end of the run says what was left out.
@@ -35,32 +35,66 @@ OF_WHEELS = {"caddy": "requirements-dev.txt"}
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 QUIET = "quiet_machine"
-# They take more than half of the time of all tests. Tests with a `needs` mark are left out with them.
+# They take two thirds of the time of all tests: files with one of the reasons above, and those of more than 16 seconds.
+# Tests with a `needs` mark are left out with them.
 NOT_EVERY_DAY = (
     "tests/bench/",
     "tests/console/browser/",
     "tests/console/people/test_browser.py",
     "tests/console/tenants/test_browser.py",
+    "tests/console/test_assurance.py",
     "tests/console/test_every_url.py",
+    "tests/console/test_intruders.py",
     "tests/examples/",
+    "tests/identity_platform/audit/test_chain.py",
     "tests/identity_platform/test_task_queue.py",
     "tests/machine/",
     "tests/mfa/browser/",
+    "tests/mfa/enrollment/test_first_factor_races.py",
+    "tests/mfa/enrollment/test_ladder.py",
+    "tests/mfa/signin/test_races.py",
+    "tests/mfa/sms/test_budgets.py",
+    "tests/mfa/stepup/test_own_changes.py",
+    "tests/mfa/stepup/test_proof_token_races.py",
     "tests/mfa/webauthn/test_mutations.py",
+    "tests/mfa/webauthn/test_races.py",
     "tests/openapi/test_fuzz.py",
     "tests/openid/pages/test_browser.py",
     "tests/openid/pages/test_browser_journeys.py",
     "tests/openid/pages/test_device_browser.py",
+    "tests/openid/pages/test_remembered_devices.py",
+    "tests/openid/pages/test_sessions_on_domains.py",
     "tests/openid/pages/test_sign_in_domains.py",
+    "tests/openid/test_backchannel_logout.py",
     "tests/openid/test_foreign_clients.py",
     "tests/openid/test_single_page_app.py",
     "tests/registry/test_fuzz.py",
     "tests/registry/test_key_rotation.py",
     "tests/registry/test_limits.py",
     "tests/registry/test_planted_secrets.py",
+    "tests/tenants/test_commands.py",
+    "tests/tenants/test_final_backups.py",
+    "tests/tenants/test_fleet.py",
+    "tests/tenants/test_interrupted_drops.py",
+    "tests/tenants/test_killed_jobs.py",
+    "tests/tenants/test_pool.py",
+    "tests/tenants/test_relocation.py",
+    "tests/tenants/test_repairs.py",
+    "tests/tenants/test_sign_ins_during_jobs.py",
     "tests/userflow/directory/test_active_directory.py",
+    "tests/userflow/directory/test_entra_id.py",
     "tests/userflow/directory/test_many_people.py",
+    "tests/userflow/passwords/test_foreign_hashes.py",
+    "tests/userflow/prehijacking/test_matrix.py",
+    "tests/userflow/sessions/test_policy_races.py",
+    "tests/userflow/signin/test_action_table.py",
+    "tests/userflow/signin/test_own_actions.py",
+    "tests/userflow/transfer/test_import_users.py",
+    "tests/userflow/transfer/test_runs.py",
+    "tests/userflow/webhooks/test_care.py",
     "tests/userflow/webhooks/test_delivering.py",
+    "tests/userflow/webhooks/test_endpoints.py",
+    "tests/userflow/webhooks/test_logout_tokens.py",
 )
 
 _left_out = pytest.StashKey[Counter[str]]()
@@ -127,7 +161,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.config.getoption("everyday"):
         terminalreporter.write_line(
-            "Left out: tests that start programs, fuzz or measure time (bin/test --all)", yellow=True
+            "Left out: tests that start programs, fuzz, measure time or take long (bin/test --all)", yellow=True
         )
     for name, count in sorted(terminalreporter.config.stash[_left_out].items()):
         tests = "1 test" if count == 1 else f"{count} tests"
