@@ -6,7 +6,7 @@ import console.jobs.admin
 import console.people.lists
 import console.platform.lists
 import console.registry.lists
-import console.tenants.admin  # noqa: F401
+import console.tenants.admin  # noqa: F401  # each registers its pages
 
 # Django's groups are not used: admin users have roles (userflow.admins).
 admin.site.unregister(Group)

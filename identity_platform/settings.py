@@ -26,7 +26,7 @@ from identity_platform.environment import (
     translated_languages,
 )
 from identity_platform.library_settings import *  # noqa: F403  # what depends on no variable
-from identity_platform.limit_settings import *  # noqa: F403
+from identity_platform.limit_settings import *  # noqa: F403  # likewise
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 

@@ -1,6 +1,6 @@
 """Re-exports the rooms' models so that Django finds them."""
 
-# ruff: noqa: F401
+# ruff: noqa: F401  # re-exports
 
 from userflow.accounts.models import (
     AdminRole,

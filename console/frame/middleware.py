@@ -86,5 +86,5 @@ class ConsoleForgeryProtection(CsrfViewMiddleware):
     """Check CSRF tokens on console pages only: the API uses no cookies."""
 
     # Django names the three further arguments; here they are only passed on, so their types do not matter.
-    def process_view(self, request: HttpRequest, *args: object) -> HttpResponse | None:  # type: ignore[override]
-        return super().process_view(request, *args) if request.path.startswith(CONSOLE) else None  # type: ignore[arg-type]
+    def process_view(self, request: HttpRequest, *args: object) -> HttpResponse | None:  # type: ignore[override]  # as above
+        return super().process_view(request, *args) if request.path.startswith(CONSOLE) else None  # type: ignore[arg-type]  # as above

@@ -1,7 +1,7 @@
 """Which tests run: those of every day or all, and what needs a program of the machine.
 
 A pytest plugin. `bin/test` without arguments is the run of every day (`--everyday`): it leaves out the tests that start
-servers, browsers and commands, that try thousands of inputs, that measure time, and the files that take longest.
+servers, browsers and commands, that try thousands of inputs, that measure time, and slow files.
 `bin/test --all` and .ci/run leave out nothing.
 
 A test that needs a program, `@pytest.mark.needs("nginx")`, or an optional package (`"python-ldap"`), is left out where that
@@ -35,7 +35,8 @@ OF_WHEELS = {"caddy": "requirements-dev.txt"}
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 QUIET = "quiet_machine"
-# They take two thirds of the time of all tests: files with one of the reasons above, and those of more than 16 seconds.
+# They take four fifths of the time of all tests: files with one of the reasons above, and slow ones that measurements named.
+# What guards the limits between tenants stays (tests/isolation), though it is slow.
 # Tests with a `needs` mark are left out with them.
 NOT_EVERY_DAY = (
     "tests/bench/",

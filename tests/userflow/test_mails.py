@@ -11,15 +11,22 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.core import mail as django_mail
+from django.utils.timezone import now
 
-from tenants.context import in_tenant
+from mfa.notices import mail_enrollment_pass, mail_factor_change
+from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tests.openid.pages.visitor import Visitor, begin
 from tests.userflow.invitations.test_invitations import invite
 from tests.userflow.mailbox import code_in, mails_to
 from tests.userflow.tenants.test_branding import EVERYTHING, path_of
 from tests.world import PASSWORD, Api, TestTenant
 from userflow import mail
+from userflow.accounts.models import EndUser
+from userflow.accounts.realms import END_USERS
 from userflow.branding.models import Branding
+from userflow.credentials.email_verification import tell_of_ended_use
+from userflow.email.undo import offer_undo
+from userflow.endusers.taken import tell_owner
 from userflow.mail import PLATFORM
 
 RESET = {
@@ -135,7 +142,13 @@ def test_language_of_user_comes_before_page_tenant_and_request(branded: TestTena
     assert RESET["es"] in reset_mail(person.email).subject
 
 
-def test_every_mail_to_a_user_is_in_their_language(branded: TestTenant) -> None:
+def languages_of_mails() -> dict[str, list[str]]:
+    """Return the language of each mail that was sent, by subject."""
+    assert mail.settle(60)
+    return {sent.subject: re.findall(r'<html lang="(\w+)">', html_of(sent)) for sent in django_mail.outbox}
+
+
+def test_mails_about_address_and_password_are_in_the_users_language(branded: TestTenant) -> None:
     person = branded.register()
     api = branded.as_user(person)
     assert api.put("/authmgr/profile", {"language": "fr"}).status_code == 200
@@ -144,10 +157,23 @@ def test_every_mail_to_a_user_is_in_their_language(branded: TestTenant) -> None:
     assert api.put("/authmgr/profile", {"email": f"new-{person.email}", **proof}).status_code == 200
     change = {"new_password": "another horse 8 battery", "current_password": PASSWORD}
     assert api.post("/authmgr/profile/password", change).status_code == 200
+    assert list(languages_of_mails().values()) == [["fr"]] * 3
+
+
+def test_notices_are_in_the_users_language(branded: TestTenant) -> None:
+    person = branded.register()
+    with in_tenant(branded.id):
+        EndUser.objects.filter(pk=person.id).update(language="fr", email_verified_at=now())
     assert mail.settle(60)
-    languages = [(sent.subject, re.findall(r'<html lang="(\w+)">', html_of(sent))) for sent in django_mail.outbox]
-    assert len(languages) >= 3
-    assert all(found == ["fr"] for _, found in languages), languages
+    django_mail.outbox.clear()
+    with in_tenant(branded.id), tenant_atomic():
+        user = EndUser.objects.get(pk=person.id)
+        mail_factor_change(END_USERS, user, change="removed", kind="totp")
+        mail_enrollment_pass(END_USERS, user, token="", expires_at=now())
+        tell_of_ended_use(user)
+        offer_undo(END_USERS, user, current_tenant(), pending=True)
+    tell_owner(tenant_id=branded.id, email=person.email, password=PASSWORD)
+    assert list(languages_of_mails().values()) == [["fr"]] * 5
 
 
 def test_mail_has_the_name_sender_and_footer_of_tenant(branded: TestTenant) -> None:

@@ -100,7 +100,7 @@ def serve(tenant: Tenant) -> int:
     dies_too = partial(exit_with_parent, os.getpid()) if sys.platform == "linux" else None
     # The program's own settings of Django need a process of their own.
     command = [sys.executable, "-P", str(PROGRAM)]
-    with subprocess.Popen(command, env={**kept, **own}, preexec_fn=dies_too) as process:  # noqa: S603
+    with subprocess.Popen(command, env={**kept, **own}, preexec_fn=dies_too) as process:  # noqa: S603  # a fixed program
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: process.terminate())
         return process.wait()

@@ -217,8 +217,9 @@ def test_import_conflict_modes(
 ) -> None:
     person, new = tenant.register(name="Before"), address()
     assert sign_in(tenant, person.email, person.password) == 200
+    changes = {"name": "After", "language": "fr", "metadata": {"a": 1}}
     rows = [
-        {"email": person.email.upper().replace("EXAMPLE.COM", "example.com"), "name": "After", "language": "fr"},
+        {"email": person.email.upper().replace("EXAMPLE.COM", "example.com"), **changes},
         {"email": new, "name": "First"},
         {"email": new, "name": "Second", "password_hash": HASHES["bcrypt 2b"][1], "active": False},
     ]
@@ -229,7 +230,8 @@ def test_import_conflict_modes(
     found = everything(tenant)
     kept = choice != "update"
     assert (found[person.email]["name"], found[new]["name"]) == (("Before", "First") if kept else ("After", "Second"))
-    assert found[person.email]["language"] == ("" if kept else "fr")
+    stored = found[person.email]
+    assert (stored["language"], stored["metadata"]) == (("", {}) if kept else ("fr", {"a": 1}))
     # Users can still sign in: an update takes neither password nor status from the file.
     assert (found[new]["active"], found[new]["password"]) == (True, "")
     assert sign_in(tenant, person.email, person.password) == 200
