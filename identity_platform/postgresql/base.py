@@ -1,6 +1,8 @@
 """The backend of the global database, and the ground on which `tenants.backend` stands."""
 
+import datetime
 import select
+from functools import cache
 from types import TracebackType
 from typing import Any, Final, Self
 from uuid import UUID
@@ -9,15 +11,19 @@ from django.db.backends.postgresql import base
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
 from django.db.utils import DatabaseErrorWrapper
 from django.utils.functional import cached_property
-from psycopg import Connection, Cursor, Error
-from psycopg.abc import Params
+from psycopg import Connection, Cursor, Error, adapters
+from psycopg.abc import AdaptContext, Params
+from psycopg.adapt import AdaptersMap, Buffer, Loader
 from psycopg.errors import FeatureNotSupported
-from psycopg.pq import TransactionStatus
+from psycopg.pq import Format, TransactionStatus
 
 from identity_platform.postgresql.statement_timeout import TimeoutConnection
 
 # The server of DATABASE_URL.
 MAIN_SERVER: Final = "main"
+_loader = adapters.get_loader(adapters.types["timestamptz"].oid, Format.TEXT)
+assert _loader is not None
+_DRIVERS_LOADER: Final = _loader
 
 
 def is_stale(raw: "Connection[object]") -> bool:
@@ -32,6 +38,29 @@ def is_stale(raw: "Connection[object]") -> bool:
     poll = select.poll()
     poll.register(raw.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
     return bool(poll.poll(0))
+
+
+class MomentLoader(Loader):
+    """Reads a time with its zone by the driver's own loader, in C. Django's is written in Python, and a refresh reads ten."""
+
+    # Django's cursors replace a loader that does not have their zone.
+    timezone = datetime.UTC
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        # The driver looks `load` up once for each result, so that its values are read without a call of ours.
+        self.load = _DRIVERS_LOADER(oid, context).load  # type: ignore[method-assign]  # an attribute, for speed
+
+    def load(self, data: Buffer) -> object:
+        """Return the time, in the zone of the connection, which is UTC."""
+        raise AssertionError("The instance has the driver's loader.")
+
+
+@cache
+def _with_moments(template: AdaptersMap) -> AdaptersMap:
+    changed = AdaptersMap(template)
+    changed.register_loader("timestamptz", MomentLoader)
+    return changed
 
 
 class BoundByServer(Cursor[object]):
@@ -79,8 +108,9 @@ class DatabaseWrapper(base.DatabaseWrapper):
         """The names of server and tenant; no tenant means the global database."""
         return MAIN_SERVER, None
 
-    def get_connection_params(self) -> dict[str, object]:
-        params: dict[str, object] = super().get_connection_params()
+    def get_connection_params(self) -> dict[str, Any]:
+        params: dict[str, Any] = super().get_connection_params()
+        params["context"] = _with_moments(params["context"])
         if self.settings_dict["OPTIONS"].get("server_side_binding") is True:
             params["cursor_factory"] = BoundByServer
         return params

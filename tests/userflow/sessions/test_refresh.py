@@ -10,10 +10,12 @@ from django.db import connections
 from django.db.models import F
 
 from identity_platform.audit.models import PlatformEvent, TenantEvent
+from identity_platform.crypto import hash_token
 from tenants.context import in_tenant
 from tests.userflow.sessions.clients import basic, form, make_client
 from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.session_models import AdminRefreshToken, EndUserRefreshToken, EndUserSession
+from userflow.sessions import queries
 
 PATH = "/authmgr/token"
 VALIDATE = "/authmgr/validate"
@@ -184,3 +186,25 @@ def test_refresh_statement_counts(new_tenant: Any) -> None:
         assert refresh(token).status_code == 200
     # Tenant and client, and the note; then the token with the state of its session and user, and the rotation.
     assert seen.counts == (2, 2), seen
+
+
+def test_refresh_costs_the_same_after_many_refreshes(tenant: TestTenant) -> None:
+    tokens = tenant.sign_in(tenant.register())
+    with in_tenant(tenant.id), connections["tenant"].cursor() as cursor:
+        session = EndUserSession.objects.latest("created_at")
+        used = session.last_used_at
+        EndUserRefreshToken.objects.bulk_create(
+            EndUserRefreshToken(session=session, digest=number.to_bytes(32, "big"), used_at=used)
+            for number in range(2000)
+        )
+        cursor.execute("ANALYZE userflow_enduserrefreshtoken")
+        values = {"now": used, "expires_at": used, "successor": b"s" * 32, "successor_sealed": b"sealed"}
+        statement = queries._ROTATE.format(
+            refresh_tokens="userflow_enduserrefreshtoken", sessions="userflow_endusersession", changed_key=""
+        )
+        digest = hash_token(tokens["refresh_token"])
+        cursor.execute(f"EXPLAIN {statement}", {**values, "digest": digest})
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "Index Scan using enduserrefreshtoken_kept" in plan, plan
+    assert "Seq Scan on userflow_enduserrefreshtoken" not in plan, plan
+    assert refresh(tokens["refresh_token"]).status_code == 200
