@@ -88,8 +88,19 @@ def pages(staff: Staff) -> list[str]:
     ]
 
 
+# Operators' forms, and those of a tenant's admins: one walk through all pages for each.
+_forms: dict[bool, list[str]] = {}
+
+
 def forms_of(staff: Staff, ids: dict[str, Any]) -> list[str]:
-    """Return the names of all pages that show a form to the admin user or accept only POST."""
+    """Return the names of all pages that show a form to admin users of this kind or accept only POST."""
+    operator = staff.tenant_id is None
+    if operator not in _forms:
+        _forms[operator] = _forms_found(staff, ids)
+    return _forms[operator]
+
+
+def _forms_found(staff: Staff, ids: dict[str, Any]) -> list[str]:
     found = []
     for name in pages(staff):
         response = staff.get(path_of(name, ids))

@@ -11,12 +11,11 @@ from identity_platform.audit.models import TenantEvent
 from mfa.sms.models import SmsCode
 from tenants.context import in_tenant
 from tests.mfa.people import TestUser, code_to, new_user, some_phone
-from tests.parallel import run_concurrently
+from tests.parallel import ROUNDS, run_concurrently
 from tests.userflow.sessions.aged import strong
 from tests.world import Api, TestTenant
 
 AT_ONCE = 8
-ROUNDS = 50
 
 
 def statuses_of(calls: Sequence[Callable[[], Any]]) -> list[int]:

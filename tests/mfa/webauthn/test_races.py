@@ -9,11 +9,10 @@ import pytest
 
 from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import Home, new_authenticator, user_with_passkey
-from tests.parallel import run_concurrently
+from tests.parallel import ROUNDS, run_concurrently
 from tests.world import Api, TestTenant, User
 
 AT_ONCE = 8
-ROUNDS = 50
 
 
 def _together(calls: list[Callable[[], Any]]) -> Counter[int]:
