@@ -41,7 +41,7 @@ def is_stale(raw: "Connection[object]") -> bool:
 
 
 class MomentLoader(Loader):
-    """Reads a time with its zone by the driver's own loader, in C. Django's is written in Python, and a refresh reads ten."""
+    """Reads a time with its zone by the driver's own loader, in C. Django's is in Python, and a refresh reads up to ten."""
 
     # Django's cursors replace a loader that does not have their zone.
     timezone = datetime.UTC
