@@ -1,31 +1,14 @@
 """Authentication of clients at the OpenID endpoints of their tenant: one function for all of them (RFC 6749 section 2.3)."""
 
-from dataclasses import dataclass
-
 from identity_platform.api.views import ApiViewSet, Arguments, Shape
 from openid.tenant_of_request import address_first, is_address_of
-from tenants.lookup import TenantContext
-from userflow.accounts.models import Client
 from userflow.oauth_errors import InvalidClient
 from userflow.sessions.client_authentication import KnownClient, authenticate_client
 from userflow.sessions.views import stated_client
 
 
-@dataclass(frozen=True, slots=True)
-class AuthenticatedClient:
-    """An active client of the tenant that has authenticated as it is registered to; a public one by its id."""
-
-    row: Client
-    known: KnownClient
-
-    @property
-    def tenant(self) -> TenantContext:
-        """Return the tenant of the client, which is the one of the endpoint."""
-        return self.known.tenant
-
-
-def authenticate_at(view: ApiViewSet, shape: Shape) -> tuple[AuthenticatedClient, Arguments]:
-    """Return the client of a call to an endpoint of its tenant, and the fields of the body.
+def authenticate_at(view: ApiViewSet, shape: Shape) -> tuple[KnownClient, Arguments]:
+    """Return the active client of a call to an endpoint of its tenant, authenticated as registered, and the fields of the body.
 
     Raises UnknownTenant, ValidationFailed, InvalidClient (also for a client of another tenant, and for a method other than
     the registered one), InvalidRequest (two methods at once), TooManyFromAddress, AssertionsUnavailable, ClientKeysBusy.
@@ -39,4 +22,4 @@ def authenticate_at(view: ApiViewSet, shape: Shape) -> tuple[AuthenticatedClient
         known = authenticate_client(client_id=client_id, credential=credential)
         if not is_address_of(request._request, known.tenant):
             raise InvalidClient
-    return AuthenticatedClient(known.row, known), sent
+    return known, sent

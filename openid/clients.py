@@ -5,15 +5,27 @@ from uuid import UUID
 from authlib.oauth2.rfc6749 import ClientMixin
 from django.db import connection
 
-from tenants.lookup import GONE, TenantContext
+from identity_platform.audit.origin import set_tenant
+from identity_platform.postgresql.model_columns import ModelColumns
+from tenants import lookup
+from tenants.lookup import TenantContext
 from userflow.accounts.grant_types import AUTHORIZATION_CODE, grant_types_in_force
-from userflow.accounts.models import CONFIDENTIAL, Client
+from userflow.accounts.models import Client
 from userflow.clients.redirects import matches
 from userflow.ids import FORM
-from userflow.sessions import client_authentication
-from userflow.sessions.queries import CLIENT
+from userflow.sessions.client_authentication import KnownClient
 
+CLIENT = ModelColumns(Client)
 _FIND_CLIENT = f"SELECT {CLIENT.of('c')} FROM userflow_client c WHERE c.id = %s AND c.tenant_id = %s AND c.active"
+_CLIENT_AND_TENANT = f"""
+SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,
+  EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
+  (SELECT k.domain FROM tenants_domainclaim k WHERE k.tenant_id = t.id AND k.sign_in),
+  {CLIENT.of("c")}
+FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id
+  JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id
+WHERE c.id = %s AND c.active
+"""
 
 
 def find_client(tenant: TenantContext, client_id: str | UUID | None) -> Client | None:
@@ -30,13 +42,17 @@ def find_client_with_tenant(client_id: str | None) -> tuple[Client, TenantContex
     """Return an active client with its tenant, unless that is deleted."""
     if client_id is None or not FORM.fullmatch(client_id):
         return None
-    found = client_authentication.find_client(UUID(client_id))
-    if found is None or not found.row.active or found.tenant.status in GONE:
+    with connection.cursor() as cursor:
+        cursor.execute(_CLIENT_AND_TENANT, [UUID(client_id)])
+        row = cursor.fetchone()
+    if row is None:
         return None
-    return found.row, found.tenant
+    tenant = lookup.from_row(row[: lookup.WIDTH])
+    set_tenant(tenant.tenant_id, UUID(client_id))
+    return None if tenant.status in lookup.GONE else (CLIENT.row(connection.alias, row[lookup.WIDTH :]), tenant)
 
 
-def may_use(client: Client, grant_type: str) -> bool:
+def may_use(client: Client | KnownClient, grant_type: str) -> bool:
     """Return whether the client may use this grant type."""
     return grant_type in grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
 
@@ -44,11 +60,11 @@ def may_use(client: Client, grant_type: str) -> bool:
 class ProtocolClient(ClientMixin):  # type: ignore[misc]  # Authlib is not typed
     """A client as Authlib asks about it."""
 
-    def __init__(self, row: Client) -> None:
-        self.row = row
+    def __init__(self, client: Client | KnownClient) -> None:
+        self.client = client
 
     def get_client_id(self) -> str:
-        return str(self.row.pk)
+        return str(self.client.id)
 
     def get_default_redirect_uri(self) -> None:
         """Return none: OpenID Connect requires the parameter (Core section 3.1.2.1)."""
@@ -58,18 +74,14 @@ class ProtocolClient(ClientMixin):  # type: ignore[misc]  # Authlib is not typed
         return scope or ""
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
-        return matches(self.row.redirect_uris, redirect_uri)
+        # At the authorization endpoint only: a code's address is compared with the one of its request.
+        return isinstance(self.client, Client) and matches(self.client.redirect_uris, redirect_uri)
 
     def check_response_type(self, response_type: str) -> bool:
-        return may_use(self.row, AUTHORIZATION_CODE)
+        return self.check_grant_type(AUTHORIZATION_CODE)
 
     def check_grant_type(self, grant_type: str) -> bool:
-        return may_use(self.row, grant_type)
+        return may_use(self.client, grant_type)
 
     def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
         return True
-
-    @property
-    def confidential(self) -> bool:
-        """Whether the client has a secret or key."""
-        return self.row.type == CONFIDENTIAL

@@ -21,6 +21,7 @@ from openid.errors import RequestRejected
 from userflow.accounts.grant_types import AUTHORIZATION_CODE
 from userflow.accounts.models import Client
 from userflow.oauth_errors import InvalidGrant, InvalidRequest, UnauthorizedClient
+from userflow.sessions.client_authentication import KnownClient
 
 _ERRORS = {error.error: error for error in (InvalidGrant, InvalidRequest, UnauthorizedClient)}
 # BASE64URL(SHA256(…)) without padding (RFC 7636 section 4.2).
@@ -146,7 +147,7 @@ class _CodeGrant(AuthorizationCodeGrant):  # type: ignore[misc]  # Authlib is no
 class TenantServer(AuthorizationServer):  # type: ignore[misc]  # Authlib is not typed
     """The server for one request of a client that is known already."""
 
-    def __init__(self, client: Client, exchange: CodeExchange[Any] | None = None) -> None:
+    def __init__(self, client: Client | KnownClient, exchange: CodeExchange[Any] | None = None) -> None:
         super().__init__()
         self.client = ProtocolClient(client)
         self.exchange = exchange
@@ -174,7 +175,7 @@ def check_authorization_request(client: Client, parameters: dict[str, str]) -> N
 
 
 def run_code_grant(
-    client: Client, parameters: dict[str, str], exchange: CodeExchange[Any]
+    client: KnownClient, parameters: dict[str, str], exchange: CodeExchange[Any]
 ) -> dict[str, object] | OAuthError:
     """Return the response to a token request with a code, or the error: invalid_grant, invalid_request, unauthorized_client.
 

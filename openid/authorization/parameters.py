@@ -161,7 +161,7 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
     max_age = _max_age(sent.get("max_age"))
     claims = _Claims.read(sent.get("claims"), tenant)
     acr = _acr((sent.get("acr_values") or "").split(" "))
-    scopes = granted_scopes(sent.get("scope"), client)
+    scopes = granted_scopes(sent.get("scope"), client.scopes)
     metadata = metadata_claims_of(scopes, tenant)
     hint = _hint(sent.get("id_token_hint"), tenant=tenant, client=client)
     return Parameters(
@@ -170,7 +170,7 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
         state=sent.get("state"),
         nonce=sent.get("nonce") or "",
         scopes=scopes,
-        audiences=granted_audiences(sent.all("resource"), client),
+        audiences=granted_audiences(sent.all("resource"), client.audiences),
         dpop_jkt=_dpop_jkt(sent.get("dpop_jkt")),
         prompts=_prompts(sent.get("prompt"), hint),
         max_age=client.default_max_age if max_age is None else max_age,
@@ -188,7 +188,7 @@ def is_plain(value: str) -> bool:
     return _NQ.fullmatch(value) is not None
 
 
-def granted_scopes(scope: str | None, client: Client) -> tuple[str, ...]:
+def granted_scopes(scope: str | None, of_client: Iterable[str]) -> tuple[str, ...]:
     """Return the requested scopes that the client may have; unknown ones are ignored (OpenID Connect Core 3.1.2.1).
 
     Raises RequestRejected (`invalid_scope`) if it is malformed or none of them is known.
@@ -197,22 +197,22 @@ def granted_scopes(scope: str | None, client: Client) -> tuple[str, ...]:
         return ()
     if not _SCOPE_TOKENS.fullmatch(scope):
         raise RequestRejected("invalid_scope", "scope must be names separated by single blanks.")
-    known = {*SCOPES, *client.scopes}
+    known = {*SCOPES, *of_client}
     granted = tuple(name for name in dict.fromkeys(scope.split(" ")) if name in known)
     if not granted:
         raise RequestRejected("invalid_scope", "None of these scopes exists for this client.")
     return granted
 
 
-def granted_audiences(resources: list[str], client: Client) -> tuple[str, ...]:
+def granted_audiences(resources: list[str], of_client: Collection[str]) -> tuple[str, ...]:
     """Return the audiences of access tokens: the requested resources (RFC 8707), else the client's first audience.
 
     The platform's API is an audience only when it is asked for. None for a client without others: tokens of its users are for
     `/userinfo` only, its own for the platform's API. Raises RequestRejected (`invalid_target`).
     """
-    if len(resources) > _MOST_RESOURCES or not set(resources) <= set(client.audiences):
+    if len(resources) > _MOST_RESOURCES or not set(resources) <= set(of_client):
         raise RequestRejected("invalid_target", "The client may not ask for this resource.")
-    others = (name for name in client.audiences if name != settings.TOKEN_AUDIENCE)
+    others = (name for name in of_client if name != settings.TOKEN_AUDIENCE)
     return tuple(dict.fromkeys(resources)) or tuple(islice(others, 1))
 
 

@@ -85,7 +85,7 @@ class PushedRequestViewSet(ApiViewSet):
         )
         jkt = check_proof(request) or ""
         try:
-            request_uri = push_request(tenant=client.tenant, client=client.row, sent=sent, dpop_jkt=jkt)
+            request_uri = push_request(tenant=client.tenant, client_id=client.id, sent=sent, dpop_jkt=jkt)
         except RequestRejected as problem:
             raise PushedRequestRejected(problem) from problem
         return Response({"request_uri": request_uri, "expires_in": PUSHED_SECONDS}, status=201, headers=NO_STORE)

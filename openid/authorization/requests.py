@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote, urlencode
+from uuid import UUID
 
 import orjson
 from django.db import connections
@@ -29,6 +30,7 @@ from userflow.clients.redirects import matches
 from userflow.oauth_errors import DpopProofInvalid
 from userflow.sessions.cookies import cookie_digest
 
+UNKNOWN_CLIENT: Final = "client_id must be that of an active client of this tenant."
 REQUEST_URI_PREFIX: Final = "urn:ietf:params:oauth:request_uri:"
 PUSHED_SECONDS: Final = 90
 # What the page says at the end of a device's request.
@@ -80,7 +82,7 @@ def read_request(tenant: TenantContext, sent: Sent, *, client: Client | None = N
     """
     client = client or find_client(tenant, sent.get("client_id"))
     if client is None:
-        raise RequestRejected("invalid_request", "client_id must be that of an active client of this tenant.")
+        raise RequestRejected("invalid_request", UNKNOWN_CLIENT)
     request_uri = sent.get("request_uri")
     if request_uri is not None and request_uri.startswith(REQUEST_URI_PREFIX):
         return _pushed(tenant, client, request_uri.removeprefix(REQUEST_URI_PREFIX))
@@ -121,8 +123,8 @@ def _returned(problem: RequestRejected, redirect_uri: str, sent: Sent) -> Reques
     return RequestRejected(problem.error, problem.description, redirect_uri=redirect_uri, state=sent.get("state"))
 
 
-def push_request(*, tenant: TenantContext, client: Client, sent: Sent, dpop_jkt: str = "") -> str:
-    """Store a request that its client sends directly and return its `request_uri`: 90 seconds, used once (RFC 9126).
+def push_request(*, tenant: TenantContext, client_id: UUID, sent: Sent, dpop_jkt: str = "") -> str:
+    """Store a request that an authenticated client sends and return its `request_uri`: 90 seconds, used once (RFC 9126).
 
     The code is bound to the key of `dpop_jkt`, the thumbprint of a proof that came with the request (RFC 9449 section 10.1).
     Raises RequestRejected, DpopProofInvalid (the parameter `dpop_jkt` names another key), UnknownTenant,
@@ -130,6 +132,9 @@ def push_request(*, tenant: TenantContext, client: Client, sent: Sent, dpop_jkt:
     """
     if sent.get("request_uri") is not None:
         raise RequestRejected("invalid_request", "A pushed request cannot refer to another one.")
+    client = find_client(tenant, client_id)
+    if client is None:
+        raise RequestRejected("invalid_request", UNKNOWN_CLIENT)
     pending = validated(tenant, client, sent)
     if dpop_jkt:
         if pending.parameters.dpop_jkt not in ("", dpop_jkt):

@@ -70,16 +70,16 @@ class DeviceAuthorizationViewSet(ApiViewSet):
         """Get the codes of a device without a browser. Its user enters one at `verification_uri`, it polls with the other."""
         client, sent = authenticate_at(self, DeviceAuthorizationIn)
         tenant = client.tenant
-        client.known.check_grant_type(DEVICE_CODE)
+        client.check_grant_type(DEVICE_CODE)
         attempts.limit_address("authorization")
         try:
-            scopes = granted_scopes(sent.get("scope"), client.row)
-            audiences = granted_audiences(sent.get("resource", []), client.row)
+            scopes = granted_scopes(sent.get("scope"), client.scopes)
+            audiences = granted_audiences(sent.get("resource", []), client.audiences)
         except RequestRejected as problem:
             raise DeviceRequestRejected(problem) from problem
         with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
             codes = new_device_code(
-                client_id=client.known.id,
+                client_id=client.id,
                 scopes=scopes,
                 audiences=audiences,
                 user_agent=str(request.META.get("HTTP_USER_AGENT", "")),

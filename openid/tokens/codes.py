@@ -15,9 +15,9 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
 from userflow.accounts import principals
-from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
 from userflow.oauth_errors import InvalidGrant
+from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.signing import key_set
 
@@ -25,7 +25,7 @@ from userflow.sessions.signing import key_set
 def exchange_code(
     *,
     tenant: TenantContext,
-    client: Client,
+    client: KnownClient,
     parameters: Mapping[str, str],
     resources: Sequence[str],
     dpop_jkt: str = "",
@@ -53,7 +53,7 @@ def exchange_code(
 class _Exchange:
     """What Authlib calls to use a code and to issue its tokens."""
 
-    def __init__(self, tenant: TenantContext, client: Client, resources: Sequence[str], dpop_jkt: str) -> None:
+    def __init__(self, tenant: TenantContext, client: KnownClient, resources: Sequence[str], dpop_jkt: str) -> None:
         self._tenant = tenant
         self._client = client
         self._resources = resources
@@ -69,9 +69,9 @@ class _Exchange:
     def use_code(self, code: str) -> AuthorizationCode | None:
         """Return the code if this client may use it now and it was not used before."""
         digest = hash_token(code)
-        self._used = use_code(digest, self._client.pk, opened_id=self._session_id)
+        self._used = use_code(digest, self._client.id, opened_id=self._session_id)
         if self._used is None:
-            own = AuthorizationCode.objects.filter(digest=digest, client_id=self._client.pk)
+            own = AuthorizationCode.objects.filter(digest=digest, client_id=self._client.id)
             self._end_what_was_issued(own.exclude(used_at=None).first())
         return self._used
 
@@ -79,14 +79,14 @@ class _Exchange:
         """End the session that a used code has opened (RFC 6749 section 4.1.2): one of its two holders has stolen it."""
         if reused is None:
             return
-        set_actor(principals.CLIENT, str(self._client.pk), self._client.pk)
+        set_actor(principals.CLIENT, str(self._client.id), self._client.id)
         if reused.opened_id is not None:
             end_sessions(END_USERS, user_id=reused.user_id, session_id=reused.opened_id, reason="code_reused")
         record_for_tenant(
             "authorization_code.reused",
             target=("session", reused.opened_id or ""),
             outcome="refused",
-            details={"client_id": str(self._client.pk), "user_id": str(reused.user_id)},
+            details={"client_id": str(self._client.id), "user_id": str(reused.user_id)},
         )
 
     def issue_tokens(self, code: AuthorizationCode) -> dict[str, object]:

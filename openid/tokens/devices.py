@@ -16,9 +16,9 @@ from openid.tokens.issuing import Granted, open_application, token_response
 from tenants.context import in_tenant, tenant_atomic
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
-from userflow.accounts.models import Client
 from userflow.oauth_errors import InvalidGrant
 from userflow.sessions.browser import Device
+from userflow.sessions.client_authentication import KnownClient
 
 # Added to the interval of a device that polls too fast (RFC 8628 section 3.5).
 SLOWER_BY: Final = 5
@@ -28,7 +28,7 @@ ROOM: Final = timedelta(seconds=1)
 
 
 def exchange_device_code(
-    *, tenant: TenantContext, client: Client, device_code: str, resources: Sequence[str], dpop_jkt: str = ""
+    *, tenant: TenantContext, client: KnownClient, device_code: str, resources: Sequence[str], dpop_jkt: str = ""
 ) -> dict[str, object]:
     """Return the response with the tokens of a device that its user has approved. Only one poll gets them.
 
@@ -36,7 +36,7 @@ def exchange_device_code(
     DeviceCodeExpired, InvalidGrant (unknown, used, of another client), InvalidTarget, TenantSuspended, TenantBusy.
     """
     with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
-        own = DeviceCode.objects.filter(digest=hash_token(device_code), client_id=client.pk)
+        own = DeviceCode.objects.filter(digest=hash_token(device_code), client_id=client.id)
         with tenant_atomic():
             approved = own.filter(status=DeviceCode.Status.APPROVED, expires_at__gt=now())
             if approved.update(status=DeviceCode.Status.USED):
@@ -46,7 +46,7 @@ def exchange_device_code(
                 except InvalidGrant as problem:
                     raise AccessDenied from problem
                 return token_response(granted, opened, tenant=tenant, client=client)
-        raise _poll(bytes(hash_token(device_code)), client.pk)
+        raise _poll(bytes(hash_token(device_code)), client.id)
 
 
 def _granted(row: DeviceCode, tenant: TenantContext) -> Granted:

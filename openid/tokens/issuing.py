@@ -8,16 +8,15 @@ from identity_platform.audit.origin import set_actor
 from openid.authorization.parameters import OFFLINE_ACCESS, OPENID, metadata_to_consent, scopes_to_consent
 from openid.authorization.queries import covers
 from openid.claims import claims_about
-from openid.clients import may_use
 from tenants.context import current_tenant
 from tenants.lookup import TenantContext
 from userflow.accounts import principals
 from userflow.accounts.grant_types import REFRESH_TOKEN
-from userflow.accounts.models import Client
 from userflow.accounts.session_models import EndUserSession
 from userflow.oauth_errors import InvalidGrant, InvalidTarget
 from userflow.sessions import issue
 from userflow.sessions.browser import ApplicationSession, Device, open_child_session
+from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.verify import audiences_still_allowed, scopes_still_allowed
 
 
@@ -37,7 +36,7 @@ class Granted:
 
 
 def open_application(
-    granted: Granted, *, client: Client, resources: Sequence[str], dpop_jkt: str, session_id: UUID | None = None
+    granted: Granted, *, client: KnownClient, resources: Sequence[str], dpop_jkt: str, session_id: UUID | None = None
 ) -> ApplicationSession:
     """Open the session of the application, for the requested part of its audiences.
 
@@ -50,10 +49,10 @@ def open_application(
         raise InvalidTarget
     if not client.first_party and not _is_consented(granted, client):
         raise InvalidGrant("The user has withdrawn the consent.")
-    set_actor(principals.END_USER, str(granted.session.user_id), client.pk)
+    set_actor(principals.END_USER, str(granted.session.user_id), client.id)
     opened = open_child_session(
         granted.session,
-        client_id=client.pk,
+        client_id=client.id,
         scopes=granted.scopes,
         audiences=granted.audiences,
         userinfo_claims=granted.userinfo_claims,
@@ -70,7 +69,7 @@ def open_application(
 
 
 def token_response(
-    granted: Granted, opened: ApplicationSession, *, tenant: TenantContext, client: Client
+    granted: Granted, opened: ApplicationSession, *, tenant: TenantContext, client: KnownClient
 ) -> dict[str, object]:
     """Return the response of the token endpoint for a new session (RFC 6749 section 5.1)."""
     access, seconds = issue.application_access_token(
@@ -91,7 +90,7 @@ def token_response(
         response["refresh_token"] = opened.refresh_token
     if OPENID in opened.session.scopes:
         response["id_token"] = issue.id_token(
-            opened.session,
+            issue.sign_in_of(opened.session),
             tenant=tenant,
             nonce=granted.nonce,
             access_token=access,
@@ -103,7 +102,7 @@ def token_response(
     return response
 
 
-def _narrowed(granted: Granted, client: Client, tenant: TenantContext) -> Granted:
+def _narrowed(granted: Granted, client: KnownClient, tenant: TenantContext) -> Granted:
     """Return the grant without what was taken from the client since. Raises InvalidTarget if no audience is left."""
     audiences = audiences_still_allowed(granted.audiences, client.audiences, tenant)
     if granted.audiences and not audiences:
@@ -111,18 +110,18 @@ def _narrowed(granted: Granted, client: Client, tenant: TenantContext) -> Grante
     return replace(granted, scopes=scopes_still_allowed(granted.scopes, client.scopes), audiences=audiences)
 
 
-def _is_offline(granted: Granted, client: Client) -> bool:
-    if not may_use(client, REFRESH_TOKEN):
+def _is_offline(granted: Granted, client: KnownClient) -> bool:
+    if not client.may_use(REFRESH_TOKEN):
         return False
     return client.first_party or OFFLINE_ACCESS in granted.scopes
 
 
-def _is_consented(granted: Granted, client: Client) -> bool:
+def _is_consented(granted: Granted, client: KnownClient) -> bool:
     """Return whether the consent still covers the grant. Its row stays locked, so that it ends what is opened now."""
     by_name = (*granted.id_token_claims, *granted.userinfo_claims)
     return covers(
         user_id=granted.session.user_id,
-        client_id=client.pk,
+        client_id=client.id,
         scopes=scopes_to_consent(granted.scopes, by_name),
         audiences=granted.audiences,
         claims=metadata_to_consent(by_name),

@@ -4,18 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from openid.authorization.parameters import OPENID
-from openid.client_authentication import AuthenticatedClient
 from tenants.lookup import TenantContext
 from userflow.oauth_errors import InvalidGrant, InvalidRequest
+from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.refresh import refresh_session
 from userflow.sessions.refresh_tokens import parse_refresh_token
 from userflow.sessions.renewed_id_tokens import renewed_id_token
 from userflow.sessions.token_classes import InvalidToken
 
 
-def refresh(
-    *, tenant: TenantContext, client: AuthenticatedClient, sent: Mapping[str, Any], dpop_jkt: str
-) -> dict[str, object]:
+def refresh(*, tenant: TenantContext, client: KnownClient, sent: Mapping[str, Any], dpop_jkt: str) -> dict[str, object]:
     """Return the response with the successor of a refresh token that this tenant has issued to the client.
 
     With the scope `openid` an ID token comes with it.
@@ -32,13 +30,13 @@ def refresh(
         raise InvalidGrant
     pair = refresh_session(
         refresh_token=sent["refresh_token"],
-        client=client.known,
+        client=client,
         scopes=tuple(sent["scope"].split(" ")) if "scope" in sent else None,
         audiences=tuple(sent.get("resource", ())) or None,
         dpop_jkt=dpop_jkt,
     )
     response: dict[str, object] = dict(pair.fields())
     if OPENID in (pair.scope or "").split(" "):
-        algorithm = client.row.id_token_signed_response_alg
+        algorithm = client.id_token_signed_response_alg
         response["id_token"] = renewed_id_token(pair.access_token, tenant=tenant, algorithm=algorithm)
     return response

@@ -31,9 +31,9 @@ class TokenStateViewSet(ApiViewSet):
         """Return the state of a token of the tenant, for confidential clients."""
         client, sent = authenticate_at(self, TokenNamed)
         # A public client is not authenticated: anyone could try tokens (RFC 7662 section 2.1).
-        if not client.known.confidential:
+        if not client.confidential:
             raise InvalidClient
-        return Response(introspect_token(token=sent["token"], by=client.known), headers=NO_STORE)
+        return Response(introspect_token(token=sent["token"], by=client), headers=NO_STORE)
 
     @endpoint(
         TokenNamed,
@@ -45,5 +45,5 @@ class TokenStateViewSet(ApiViewSet):
     def revoke(self, request: Request, slug: str) -> Response:
         """Revoke a token of the client; a user's token ends the application's session. Unknown tokens are no error."""
         client, sent = authenticate_at(self, TokenNamed)
-        revoke_token(token=sent["token"], client=client.known)
+        revoke_token(token=sent["token"], client=client)
         return Response({}, headers=NO_STORE)

@@ -10,8 +10,7 @@ from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.parsers import OAuthFormParser
 from identity_platform.api.views import ApiViewSet, endpoint
 from openid.authorization.parameters import granted_audiences
-from openid.client_authentication import AuthenticatedClient, authenticate_at
-from openid.clients import may_use
+from openid.client_authentication import authenticate_at
 from openid.dpop import check_proof
 from openid.errors import (
     AccessDenied,
@@ -37,6 +36,7 @@ from userflow.oauth_errors import (
     InvalidTarget,
     UnauthorizedClient,
 )
+from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.token_actions import issue_client_token
 from userflow.sessions.views import BASIC_HEADER, NO_STORE
@@ -82,14 +82,14 @@ class OpenIDTokenViewSet(ApiViewSet):
         grant_type = sent["grant_type"]
         if grant_type not in grant_types.GRANT_TYPES:
             raise UnsupportedGrantType
-        if not may_use(client.row, grant_type):
+        if not client.may_use(grant_type):
             raise UnauthorizedClient("The client is not registered for this grant type.")
         jkt = check_proof(request) or ""
         # Before a code is used up.
-        client.known.check_dpop(jkt)
+        client.check_dpop(jkt)
         return Response(self._tokens(client, sent, jkt), headers=NO_STORE)
 
-    def _tokens(self, client: AuthenticatedClient, sent: Mapping[str, Any], jkt: str) -> dict[str, object]:
+    def _tokens(self, client: KnownClient, sent: Mapping[str, Any], jkt: str) -> dict[str, object]:
         tenant = client.tenant
         resources = sent.get("resource", [])
         match sent["grant_type"]:
@@ -97,7 +97,7 @@ class OpenIDTokenViewSet(ApiViewSet):
                 names = ("code", "redirect_uri", "code_verifier")
                 return exchange_code(
                     tenant=tenant,
-                    client=client.row,
+                    client=client,
                     parameters={name: sent[name] for name in names if name in sent},
                     resources=resources,
                     dpop_jkt=jkt,
@@ -107,7 +107,7 @@ class OpenIDTokenViewSet(ApiViewSet):
                     raise InvalidRequest("device_code is missing.")
                 return exchange_device_code(
                     tenant=tenant,
-                    client=client.row,
+                    client=client,
                     device_code=sent["device_code"],
                     resources=resources,
                     dpop_jkt=jkt,
@@ -116,15 +116,15 @@ class OpenIDTokenViewSet(ApiViewSet):
                 return refresh(tenant=tenant, client=client, sent=sent, dpop_jkt=jkt)
             case grant_types.CLIENT_CREDENTIALS:
                 return issue_client_token(
-                    client=client.known,
+                    client=client,
                     scope=sent.get("scope"),
                     audiences=self._audiences(client, resources),
                     dpop_jkt=jkt,
                 )
         raise UnsupportedGrantType
 
-    def _audiences(self, client: AuthenticatedClient, resources: list[str]) -> tuple[str, ...]:
+    def _audiences(self, client: KnownClient, resources: list[str]) -> tuple[str, ...]:
         try:
-            return granted_audiences(resources, client.row)
+            return granted_audiences(resources, client.audiences)
         except RequestRejected as problem:
             raise InvalidTarget from problem

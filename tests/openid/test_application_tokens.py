@@ -42,7 +42,7 @@ def grant_role(tenant: TestTenant, user_id: UUID, *permissions: str) -> None:
 
 def id_token(tenant: TestTenant, session: EndUserSession, **how: Any) -> str:
     with in_tenant(tenant.id) as entered:
-        return issue.id_token(session, tenant=entered, **how)
+        return issue.id_token(issue.sign_in_of(session), tenant=entered, **how)
 
 
 def logout_token(tenant: TestTenant, session: EndUserSession) -> str:

@@ -4,10 +4,11 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NewType, NoReturn
 from urllib.parse import unquote_plus
 from uuid import UUID
 
+import orjson
 from django.db import connection
 
 from identity_platform.audit.origin import set_tenant
@@ -16,14 +17,14 @@ from identity_platform.crypto import hash_token, same
 from tenants import lookup
 from tenants.states import Purpose
 from userflow.accounts.grant_types import grant_types_in_force
-from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client
+from userflow.accounts.models import CONFIDENTIAL, PUBLIC
 from userflow.credentials import attempts
 from userflow.errors import ClientNotAuthenticated
 from userflow.ids import FORM
 from userflow.oauth_errors import DpopProofInvalid, InvalidClient, UnauthorizedClient
 from userflow.sessions import client_assertions
 from userflow.sessions.client_usage import note_use
-from userflow.sessions.queries import CLIENT, CLIENT_AND_TENANT
+from userflow.sessions.queries import STORED_CLIENT
 
 # Values of `token_endpoint_auth_method` (OpenID Connect Core section 9).
 NONE, BASIC, POST, PRIVATE_KEY_JWT = "none", "client_secret_basic", "client_secret_post", "private_key_jwt"
@@ -54,25 +55,43 @@ class Credential:
     endpoint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownClient:
-    """An active client of an existing tenant that has authenticated as its type requires.
+class StoredClient(NamedTuple):
+    """A client of an existing tenant as its tokens need it, active or not."""
 
-    The tenant's state is not checked: callers check it once they know that the client may learn it.
-    """
-
-    id: UUID
+    # Its state is not checked: callers check it once they know that the client may learn it.
     tenant: lookup.TenantContext
-    confidential: bool
-    scopes: tuple[str, ...]
+    # Whether the time of its last use must be stored.
+    stale: bool
+    id: UUID
+    type: str
+    active: bool
+    secret_digest: bytes | None
+    # While it is valid.
+    previous_secret_digest: bytes | None
+    # As stored: empty for either form of the secret.
+    token_endpoint_auth_method: str
+    jwks_uri: str
     generation: int
     # Of applications that sign users in by OpenID Connect.
     first_party: bool
-    audiences: tuple[str, ...]
     access_token_seconds: int | None
-    grant_types: tuple[str, ...]
     dpop_bound: bool
-    row: Client
+    id_token_signed_response_alg: str
+    backchannel_logout_uri: str
+    jwks: dict[str, object]
+    scopes: tuple[str, ...]
+    audiences: tuple[str, ...]
+    # As stored: empty for the default of its type.
+    grant_types: tuple[str, ...]
+
+    @property
+    def confidential(self) -> bool:
+        """Whether the client has a secret or key."""
+        return self.type == CONFIDENTIAL
+
+    def may_use(self, grant_type: str) -> bool:
+        """Return whether the client is registered for this grant type."""
+        return grant_type in grant_types_in_force(self.grant_types, type_=self.type, scopes=self.scopes)
 
     def check_dpop(self, jkt: str) -> None:
         """Raise DpopProofInvalid if the client gets bound tokens only (RFC 9449 section 5.2) and `jkt` names no key."""
@@ -83,63 +102,55 @@ class KnownClient:
 
     def check_grant_type(self, grant_type: str) -> None:
         """Raise UnauthorizedClient (RFC 6749 section 5.2) if the client may not use this grant type."""
-        if grant_type not in self.grant_types:
+        if not self.may_use(grant_type):
             raise UnauthorizedClient(
                 "The client may not use this grant type. Its field `grant_types` lists those it may use."
             )
 
-
-@dataclass(frozen=True, slots=True)
-class StoredClient:
-    """A client as stored, active or not, with its tenant."""
-
-    row: Client
-    tenant: lookup.TenantContext
-    # Whether the time of its last use must be stored.
-    stale: bool
-    previous_secret_valid: bool
-
     def accepts(self, secret: str | None) -> bool:
         """Return whether the client signs users in with this secret, or without one. One with a key has no secret."""
-        previous = self.row.previous_secret_digest if self.previous_secret_valid else None
-        return is_authenticated(secret, self.row.type, self.row.secret_digest, previous)
+        return is_authenticated(secret, self.type, self.secret_digest, self.previous_secret_digest)
 
-    def authenticates(self, client_id: UUID, credential: Credential | None) -> bool:
+    def authenticates(self, credential: Credential | None) -> bool:
         """Return whether the client authenticates with this credential, sent in this way, or without one.
 
         Raises AssertionsUnavailable, ClientKeysBusy.
         """
         if credential is None or credential.method != PRIVATE_KEY_JWT:
-            # As stored: empty for either form of the secret.
-            as_registered = credential is None or self.row.token_endpoint_auth_method in ("", credential.method)
+            as_registered = credential is None or self.token_endpoint_auth_method in ("", credential.method)
             return as_registered and self.accepts(credential.text if credential else None)
-        if self.row.type != CONFIDENTIAL or self.row.token_endpoint_auth_method != PRIVATE_KEY_JWT:
+        if not self.confidential or self.token_endpoint_auth_method != PRIVATE_KEY_JWT:
             return False
         try:
             client_assertions.check_assertion(
                 credential.text,
                 endpoint=credential.endpoint,
-                client_id=client_id,
+                client_id=self.id,
                 tenant=self.tenant,
-                jwks=self.row.jwks,
-                jwks_uri=self.row.jwks_uri,
+                jwks=self.jwks,
+                jwks_uri=self.jwks_uri,
             )
         except client_assertions.AssertionInvalid:
             return False
         return True
 
 
+# An active client that has authenticated as its type requires.
+KnownClient = NewType("KnownClient", StoredClient)
+
+
 def find_client(client_id: UUID) -> StoredClient | None:
     """Return the client, or None if it does not exist."""
     with connection.cursor() as cursor:
-        cursor.execute(CLIENT_AND_TENANT, [client_id])
+        cursor.execute(STORED_CLIENT, [client_id])
         row = cursor.fetchone()
     if row is None:
         return None
     tenant = lookup.from_row(row[: lookup.WIDTH])
     set_tenant(tenant.tenant_id, client_id)
-    stale, previous_secret_valid, *columns = row[lookup.WIDTH :]
-    return StoredClient(CLIENT.row(connection.alias, columns), tenant, stale, previous_secret_valid)
+    *columns, jwks, scopes, audiences, grant_types = row[lookup.WIDTH :]
+    lists = (tuple(orjson.loads(text)) for text in (scopes, audiences, grant_types))
+    return StoredClient._make((tenant, *columns, orjson.loads(jwks), *lists))
 
 
 def authenticate_client(*, client_id: str, credential: Credential | None) -> KnownClient:
@@ -150,39 +161,21 @@ def authenticate_client(*, client_id: str, credential: Credential | None) -> Kno
     """
     client = find_client(UUID(client_id)) if FORM.fullmatch(client_id) else None
     # A public client states no secret that could be guessed, so others' guesses from its address do not lock it out.
-    if client is None or credential is not None or client.row.type == CONFIDENTIAL:
+    if client is None or credential is not None or client.confidential:
         attempts.reject_guessing_address()
     if client is None:
         attempts.count_wrong_secret()
         raise InvalidClient
-    tenant, id_ = client.tenant, UUID(client_id)
-    if not client.row.active or not client.authenticates(id_, credential):
+    tenant = client.tenant
+    if not client.active or not client.authenticates(credential):
         _count_rejected(tenant.tenant_id, client_id)
         raise InvalidClient
     if tenant.status in lookup.GONE:
         raise InvalidClient
     lookup.remember(tenant)
     if client.stale and tenant.allows(Purpose.READ):
-        note_use(id_)
-    return known_client(client)
-
-
-def known_client(client: StoredClient) -> KnownClient:
-    """Return a stored client that has authenticated."""
-    row = client.row
-    return KnownClient(
-        row.pk,
-        client.tenant,
-        row.type == CONFIDENTIAL,
-        tuple(row.scopes),
-        row.generation,
-        row.first_party,
-        tuple(row.audiences),
-        row.access_token_seconds,
-        grant_types_in_force(row.grant_types, type_=row.type, scopes=row.scopes),
-        row.dpop_bound_access_tokens,
-        row,
-    )
+        note_use(client.id)
+    return KnownClient(client)
 
 
 def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryview | None) -> bool:

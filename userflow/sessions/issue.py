@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
 import jwt
@@ -103,9 +103,9 @@ def access_token_seconds(tenant: lookup.TenantContext | None, of_client: int | N
     return longest if of_client is None else min(longest, of_client)
 
 
-def limits_of(subject: TokenSubject, tenant: lookup.TenantContext | None) -> SessionLimits:
-    """Return the limits now in force for a session of the subject."""
-    return session_limits(subject.kind, tenant.settings if tenant else {})
+def limits_of(kind: str, tenant: lookup.TenantContext | None) -> SessionLimits:
+    """Return the limits now in force for sessions of this kind of principal."""
+    return session_limits(kind, tenant.settings if tenant else {})
 
 
 def open_session(
@@ -145,7 +145,7 @@ def new_session(
     realm: Realm, subject: TokenSubject, *, amr: tuple[str, ...], tenant: lookup.TenantContext | None, user_agent: str
 ) -> tuple[Session, str]:
     """Return an unsaved session of the subject and its first refresh token; of a browser's session the latter is empty."""
-    moment, limits = now(), limits_of(subject, tenant)
+    moment, limits = now(), limits_of(subject.kind, tenant)
     session = realm.sessions(
         user_id=subject.user_id,
         client_id=subject.client_id,
@@ -179,7 +179,12 @@ def first_tokens(
         return TokenPair("", "", 0, session.pk)
     holder = replace(subject, roles=rights.roles, permissions=rights.permissions, groups=rights.groups)
     access, seconds = access_token(
-        holder, session.pk, amr=tuple(session.amr), auth_time=session.auth_time, ends=session.expires_at, tenant=tenant
+        holder,
+        session.pk,
+        amr=tuple(session.amr),
+        auth_time=int(session.auth_time.timestamp()),
+        ends=session.expires_at,
+        tenant=tenant,
     )
     return TokenPair(access, refresh_token, seconds, session.pk)
 
@@ -189,11 +194,14 @@ def access_token(
     session_id: UUID,
     *,
     amr: tuple[str, ...],
-    auth_time: datetime,
+    auth_time: int,
     ends: datetime,
     tenant: lookup.TenantContext | None,
 ) -> tuple[str, int]:
-    """Return an access token of a session that expires at `ends` unless it is used, and the token's lifetime in seconds."""
+    """Return an access token of a session that expires at `ends` unless it is used, and the token's lifetime in seconds.
+
+    `auth_time` is the time of the sign-in in seconds since 1970.
+    """
     grant = subject.grant
     seconds = min(
         access_token_seconds(tenant, subject.access_token_seconds), max(1, round((ends - now()).total_seconds()))
@@ -202,7 +210,7 @@ def access_token(
     access["sid"] = str(session_id)
     access["amr"] = list(amr)
     access["acr"] = acr_of(amr)
-    access["auth_time"] = int(auth_time.timestamp())
+    access["auth_time"] = auth_time
     if reveals(grant, ROLES_SCOPE):
         access["roles"] = list(subject.roles)
     access["permissions"] = list(subject.permissions)
@@ -247,14 +255,37 @@ def application_access_token(
         subject,
         session.pk,
         amr=tuple(session.amr),
-        auth_time=session.auth_time,
+        auth_time=int(session.auth_time.timestamp()),
         ends=session.expires_at,
         tenant=tenant,
     )
 
 
+class SignIn(NamedTuple):
+    """The sign-in of a user to an application, as the claims of its tokens name it."""
+
+    sid: str
+    sub: str
+    client_id: str
+    amr: list[str]
+    acr: str
+    auth_time: int
+
+
+def sign_in_of(session: EndUserSession) -> SignIn:
+    """Return the sign-in of an application's session."""
+    return SignIn(
+        str(session.pk),
+        str(session.user_id),
+        str(session.client_id),
+        list(session.amr),
+        session.acr,
+        int(session.auth_time.timestamp()),
+    )
+
+
 def id_token(
-    session: EndUserSession,
+    sign_in: SignIn,
     *,
     tenant: lookup.TenantContext,
     nonce: str = "",
@@ -262,25 +293,24 @@ def id_token(
     algorithm: str = signing.ES256,
     claims: Mapping[str, object] | None = None,
 ) -> str:
-    """Return the ID token of an application's session (OpenID Connect Core sections 2 and 3.1.3.6).
+    """Return the ID token of a sign-in to an application (OpenID Connect Core sections 2 and 3.1.3.6).
 
     `claims` are those about the user; none of them replaces a claim of the token itself. `access_token` is the one that is
     returned together with it.
     """
     moment = int(now().timestamp())
-    client_id = str(session.client_id)
     payload: dict[str, object] = {
         **(claims or {}),
         "iss": issuer_of(tenant),
-        "sub": str(session.user_id),
-        "aud": client_id,
-        "azp": client_id,
+        "sub": sign_in.sub,
+        "aud": sign_in.client_id,
+        "azp": sign_in.client_id,
         "iat": moment,
         "exp": moment + ID_TOKEN_SECONDS,
-        "auth_time": int(session.auth_time.timestamp()),
-        "acr": session.acr,
-        "amr": list(session.amr),
-        "sid": str(session.pk),
+        "auth_time": sign_in.auth_time,
+        "acr": sign_in.acr,
+        "amr": sign_in.amr,
+        "sid": sign_in.sid,
     }
     if nonce:
         payload["nonce"] = nonce

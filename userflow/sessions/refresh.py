@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -87,8 +87,8 @@ def refresh_session(
                     "The session is bound to a key. Send a DPoP proof by that key to the token endpoint."
                 )
             if principal.grant is not None:
-                grant = _narrowed(principal.grant, scopes, audiences)
-                principal = replace(principal, grant=replace(grant, dpop_jkt=token.dpop_jkt and dpop_jkt))
+                key = token.dpop_jkt and dpop_jkt
+                principal = replace(principal, grant=_narrowed(principal.grant, scopes, audiences, dpop_jkt=key))
             if not principal.meets_policy():
                 raise InvalidGrant((EmailNotVerified if principal.must_verify_email else FactorRequired).message)
             return _rotate(presented, token, principal)
@@ -98,8 +98,13 @@ def refresh_session(
         raise InvalidGrant(problem.text if _is_valid(presented) else None) from problem
 
 
-def _narrowed(grant: Grant, scopes: tuple[str, ...] | None, audiences: tuple[str, ...] | None) -> Grant:
-    """Return the grant limited to what was asked for. Raises InvalidScope, InvalidTarget (RFC 8707 section 2.2)."""
+def _narrowed(
+    grant: Grant, scopes: tuple[str, ...] | None, audiences: tuple[str, ...] | None, *, dpop_jkt: str
+) -> Grant:
+    """Return the grant limited to what was asked for, bound to this key.
+
+    Raises InvalidScope, InvalidTarget (RFC 8707 section 2.2).
+    """
     if scopes is not None and not set(scopes) <= set(grant.scopes):
         raise InvalidScope
     if not grant.audiences or (audiences is not None and not set(audiences) <= set(grant.audiences)):
@@ -108,6 +113,7 @@ def _narrowed(grant: Grant, scopes: tuple[str, ...] | None, audiences: tuple[str
         grant,
         scopes=grant.scopes if scopes is None else tuple(name for name in grant.scopes if name in scopes),
         audiences=audiences or grant.audiences,
+        dpop_jkt=dpop_jkt,
     )
 
 
@@ -136,18 +142,19 @@ class StoredToken:
     of_end_user: bool
     # Of an end user: the columns of END_USER_STATE, none if the session is not active.
     state: Sequence[Any] | None
-    used_at: datetime | None
-    issued_at: datetime
+    used: bool
+    # Times are seconds since 1970.
+    issued_at: float
     session_id: UUID
     user_id: UUID
     client_id: UUID | None
     # JSON text.
     amr: str
     acr: str
-    auth_time: datetime
+    auth_time: float
     # Of the browser's session, if that has signed the application in.
-    session_created_at: datetime
-    expires_at: datetime
+    session_created_at: float
+    expires_at: float
     dpop_jkt: str
     tenant_id: UUID | None
 
@@ -162,7 +169,7 @@ class StoredToken:
             "client_id": str(self.client_id) if self.client_id else None,
             "amr": orjson.loads(self.amr),
             "acr": self.acr,
-            "auth_time": int(self.auth_time.timestamp()),
+            "auth_time": int(self.auth_time),
         }
 
 
@@ -192,25 +199,27 @@ def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:
     # Also of a suspended tenant: what the caller may learn depends on its own authentication.
     with entered(presented, Purpose.INSPECT) as tenant:
         token = _stored(presented)
-    if unused and token.used_at is not None:
+    if unused and token.used:
         raise InvalidToken
     return {
         **token.claims(),
-        "iat": int(token.issued_at.timestamp()),
-        "exp": int(token.expires_at.timestamp()),
+        "iat": int(token.issued_at),
+        "exp": int(token.expires_at),
         "iss": issuer_of(tenant),
     }
 
 
 def _rotate(presented: PresentedRefreshToken, token: StoredToken, principal: Principal) -> TokenPair:
     """Use the token and return its successor. Raises as `_used_before` if it was used before."""
-    if token.used_at is not None:
+    if token.used:
         return _used_before(presented, token, principal)
     realm, moment = presented.realm, now()
     tenant = lookup.find(principal.tenant_id) if principal.tenant_id else None
-    subject = issue.subject_of(principal)
-    limits = issue.limits_of(subject, tenant)
-    ends = min(moment + timedelta(seconds=limits.idle), token.session_created_at + timedelta(seconds=limits.absolute))
+    limits = issue.limits_of(principal.kind, tenant)
+    ends = min(
+        moment + timedelta(seconds=limits.idle),
+        datetime.fromtimestamp(token.session_created_at + limits.absolute, UTC),
+    )
     pair = _pair(token, principal, new_refresh_token(realm, principal.tenant_id), ends=ends, tenant=tenant)
     rotated = queries.rotate(
         realm,
@@ -236,7 +245,7 @@ def _pair(
         issue.subject_of(principal),
         token.session_id,
         amr=principal.amr,
-        auth_time=token.auth_time,
+        auth_time=int(token.auth_time),
         ends=ends,
         tenant=tenant,
     )
@@ -286,7 +295,8 @@ def _used_before(presented: PresentedRefreshToken, token: StoredToken, principal
             if (jkt := _changed_key(token, principal)) is not None:
                 EndUserSession._default_manager.filter(pk=token.session_id).update(dpop_jkt=jkt)
             tenant = lookup.find(principal.tenant_id) if principal.tenant_id else None
-            return _pair(token, principal, kept["refresh_token"], ends=token.expires_at, tenant=tenant)
+            ends = datetime.fromtimestamp(token.expires_at, UTC)
+            return _pair(token, principal, kept["refresh_token"], ends=ends, tenant=tenant)
         end_sessions(realm, user_id=principal.id, session_id=principal.session_id, reason="refresh_reused")
         realm.record(
             "refresh_token.reused",

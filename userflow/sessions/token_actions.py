@@ -16,7 +16,7 @@ from userflow.accounts.principals import EMAIL_SCOPE, GROUPS_SCOPE, ROLES_SCOPE,
 from userflow.oauth_errors import InvalidScope, InvalidTarget, UnauthorizedClient
 from userflow.sessions import issue, refresh
 from userflow.sessions import verify as state
-from userflow.sessions.client_authentication import Credential, KnownClient, authenticate_client
+from userflow.sessions.client_authentication import Credential, KnownClient, StoredClient, authenticate_client
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
 from userflow.sessions.revocation import revoke_client_token
@@ -164,7 +164,7 @@ def _token_type(claims: Claims) -> str:
 
 
 def _may_know(by: KnownClient | Principal, claims: Claims) -> bool:
-    if isinstance(by, KnownClient):
+    if isinstance(by, StoredClient):
         return str(by.tenant.tenant_id) == claims.get("tenant_id")
     if by.kind == principals.OPERATOR:
         return True

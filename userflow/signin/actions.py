@@ -108,7 +108,7 @@ def sign_in_end_user(
     client = find_client(client_id)
     if client is not None and not client.accepts(client_secret):
         reject_sign_in(client.tenant.tenant_id, client_id)
-    if client is not None and client.row.dpop_bound_access_tokens:
+    if client is not None and client.dpop_bound:
         raise ClientNotAuthenticated(ClientNotAuthenticated.BOUND_ONLY)
     if client is None or (tenant_id is not None and tenant_id != client.tenant.tenant_id):
         passwords.matches(password, None)
@@ -145,7 +145,7 @@ def _sign_in_end_user(
     who = user.pk if user else email_key(email)
     with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD, caller=caller):
         right = passwords.matches(password, user.password if user else None)
-        if not right or user is None or not user.active or (client is not None and not client.row.active):
+        if not right or user is None or not user.active or (client is not None and not client.active):
             raise _rejected(END_USERS, user)
         _renew_hash(END_USERS, user, password)
     if email_verification.is_unverified(user, tenant):
@@ -163,7 +163,7 @@ def _sign_in_end_user(
     waiting = _wait_for_factor(END_USERS, user, tenant=tenant, client_id=client_id, caller=caller)
     if waiting is not None:
         return waiting
-    seconds = client.row.access_token_seconds if client is not None else None
+    seconds = client.access_token_seconds if client is not None else None
     subject = subject_of(user, client_id, access_token_seconds=seconds)
     done = queries.complete_login(user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller)
     return SignIn(user, tenant.tenant_id, client_id, done.tokens, enrollment_ticket=done.enrollment_ticket)

@@ -76,7 +76,12 @@ def access_token_for(*, principal: Principal, raised: StepUp) -> tuple[str, int]
     subject = issue.subject_of(principal)
     tenant = lookup.find(principal.tenant_id) if principal.tenant_id else None
     return issue.access_token(
-        subject, raised.session_id, amr=raised.amr, auth_time=raised.auth_time, ends=raised.ends, tenant=tenant
+        subject,
+        raised.session_id,
+        amr=raised.amr,
+        auth_time=int(raised.auth_time.timestamp()),
+        ends=raised.ends,
+        tenant=tenant,
     )
 
 

@@ -31,6 +31,11 @@ def aged(token: str, minutes: int, *, amr: tuple[str, ...] = ("pwd",)) -> str:
     tenant = lookup.find(subject.tenant_id) if subject.tenant_id else None
     then = now() - timedelta(minutes=minutes)
     token, _ = issue.access_token(
-        subject, UUID(claims["sid"]), amr=amr, auth_time=then, ends=now() + timedelta(hours=1), tenant=tenant
+        subject,
+        UUID(claims["sid"]),
+        amr=amr,
+        auth_time=int(then.timestamp()),
+        ends=now() + timedelta(hours=1),
+        tenant=tenant,
     )
     return token
