@@ -57,7 +57,8 @@ def set_actor(kind: str, actor_id: str, client_id: UUID | None = None, *, actor_
 def set_tenant(tenant_id: UUID, client_id: UUID | None = None) -> None:
     """Set the tenant and the application of the request, unless they are set already."""
     known = _origin.get()
-    _origin.set(replace(known, tenant_id=known.tenant_id or tenant_id, client_id=known.client_id or client_id))
+    if known.tenant_id is None or (known.client_id is None and client_id is not None):
+        _origin.set(replace(known, tenant_id=known.tenant_id or tenant_id, client_id=known.client_id or client_id))
 
 
 def set_language(language: str, *, asked_for: bool) -> None:

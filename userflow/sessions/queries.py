@@ -184,7 +184,7 @@ WHERE c.id = %s
 _STATE = """
   extract(epoch FROM now() - coalesce(p.created_at, n.created_at))::float,
   extract(epoch FROM now() - n.last_used_at)::float,
-  u.email, u.name, u.mfa_methods::text, u.email_verified_at,
+  u.email, u.name, u.mfa_methods::text, u.email_verified_at IS NOT NULL,
   (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r
     WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = u.id
       UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id

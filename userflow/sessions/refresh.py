@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -88,7 +88,8 @@ def refresh_session(
                 )
             if principal.grant is not None:
                 key = token.dpop_jkt and dpop_jkt
-                principal = replace(principal, grant=_narrowed(principal.grant, scopes, audiences, dpop_jkt=key))
+                grant = _narrowed(principal.grant, scopes, audiences, dpop_jkt=key)
+                principal = principal if grant is principal.grant else replace(principal, grant=grant)
             if not principal.meets_policy():
                 raise InvalidGrant((EmailNotVerified if principal.must_verify_email else FactorRequired).message)
             return _rotate(presented, token, principal)
@@ -109,6 +110,8 @@ def _narrowed(
         raise InvalidScope
     if not grant.audiences or (audiences is not None and not set(audiences) <= set(grant.audiences)):
         raise InvalidTarget
+    if scopes is None and audiences is None and dpop_jkt == grant.dpop_jkt:
+        return grant
     return replace(
         grant,
         scopes=grant.scopes if scopes is None else tuple(name for name in grant.scopes if name in scopes),
@@ -135,8 +138,7 @@ def entered(presented: PresentedRefreshToken, purpose: Purpose) -> AbstractConte
     return in_tenant(presented.tenant_id, purpose) if presented.tenant_id is not None else nullcontext()
 
 
-@dataclass(frozen=True, slots=True)
-class StoredToken:
+class StoredToken(NamedTuple):
     """A refresh token and its session as stored."""
 
     of_end_user: bool
@@ -249,11 +251,10 @@ def _pair(
         ends=ends,
         tenant=tenant,
     )
-    pair = TokenPair(access, refresh_token, seconds, token.session_id)
-    if principal.grant is None:
-        return pair
-    token_type = "DPoP" if principal.grant.dpop_jkt else "Bearer"
-    return replace(pair, token_type=token_type, scope=" ".join(principal.grant.scopes))
+    grant = principal.grant
+    token_type = "DPoP" if grant is not None and grant.dpop_jkt else "Bearer"
+    scope = " ".join(grant.scopes) if grant is not None else None
+    return TokenPair(access, refresh_token, seconds, token.session_id, token_type, scope)
 
 
 def _changed_key(token: StoredToken, principal: Principal) -> str | None:

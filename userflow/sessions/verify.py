@@ -190,7 +190,7 @@ def _limits_of(claims: Claims, client: KnownClient | None) -> tuple[lookup.Tenan
 
 
 def _end_user_of(claims: Claims, tenant: lookup.TenantContext, limits: _Limits, columns: Sequence[Any]) -> Principal:
-    age, unused, email, name, mfa_methods, verified_at, roles_text, groups_text, granted, *given = columns
+    age, unused, email, name, mfa_methods, email_verified, roles_text, groups_text, granted, *given = columns
     _check_limits(principals.END_USER, tenant.settings, age=age, unused=unused)
     roles, permissions = roles_in(roles_text)
     grant = None
@@ -223,7 +223,7 @@ def _end_user_of(claims: Claims, tenant: lookup.TenantContext, limits: _Limits, 
         tenant.settings,
         user={"email": email, "name": name, "mfa_methods": orjson.loads(mfa_methods)},
         groups=groups_in(groups_text),
-        must_verify_email=is_required(tenant) and verified_at is None,
+        must_verify_email=is_required(tenant) and not email_verified,
         grant=grant,
         access_token_seconds=limits.access_token_seconds,
     )
