@@ -9,7 +9,7 @@ from identity_platform.audit.origin import set_tenant
 from identity_platform.postgresql.model_columns import ModelColumns
 from tenants import lookup
 from tenants.lookup import TenantContext
-from userflow.accounts.grant_types import AUTHORIZATION_CODE, grant_types_in_force
+from userflow.accounts.grant_types import AUTHORIZATION_CODE, may_use
 from userflow.accounts.models import Client
 from userflow.clients.redirects import matches
 from userflow.ids import FORM
@@ -18,12 +18,9 @@ from userflow.sessions.client_authentication import KnownClient
 CLIENT = ModelColumns(Client)
 _FIND_CLIENT = f"SELECT {CLIENT.of('c')} FROM userflow_client c WHERE c.id = %s AND c.tenant_id = %s AND c.active"
 _CLIENT_AND_TENANT = f"""
-SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,
-  EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
-  (SELECT k.domain FROM tenants_domainclaim k WHERE k.tenant_id = t.id AND k.sign_in),
+SELECT {lookup.COLUMNS},
   {CLIENT.of("c")}
-FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id
-  JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id
+FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id {lookup.JOINS}
 WHERE c.id = %s AND c.active
 """
 
@@ -50,11 +47,6 @@ def find_client_with_tenant(client_id: str | None) -> tuple[Client, TenantContex
     tenant = lookup.from_row(row[: lookup.WIDTH])
     set_tenant(tenant.tenant_id, UUID(client_id))
     return None if tenant.status in lookup.GONE else (CLIENT.row(connection.alias, row[lookup.WIDTH :]), tenant)
-
-
-def may_use(client: Client | KnownClient, grant_type: str) -> bool:
-    """Return whether the client may use this grant type."""
-    return grant_type in grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
 
 
 class ProtocolClient(ClientMixin):  # type: ignore[misc]  # Authlib is not typed

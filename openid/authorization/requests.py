@@ -16,7 +16,7 @@ from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token, new_token
 from openid.authorization.parameters import Parameters, Sent, is_plain, read_parameters
-from openid.clients import find_client, may_use
+from openid.clients import find_client
 from openid.errors import RequestExpired, RequestRejected
 from openid.models import AuthorizationRequest
 from openid.server import check_authorization_request
@@ -24,7 +24,7 @@ from tenants.context import current_tenant, in_tenant
 from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
 from tenants.target import TENANT_ALIAS
-from userflow.accounts.grant_types import DEVICE_CODE
+from userflow.accounts.grant_types import DEVICE_CODE, may_use
 from userflow.accounts.models import Client
 from userflow.clients.redirects import matches
 from userflow.oauth_errors import DpopProofInvalid

@@ -11,7 +11,7 @@ from openid.claims import claims_about
 from tenants.context import current_tenant
 from tenants.lookup import TenantContext
 from userflow.accounts import principals
-from userflow.accounts.grant_types import REFRESH_TOKEN
+from userflow.accounts.grant_types import REFRESH_TOKEN, may_use
 from userflow.accounts.session_models import EndUserSession
 from userflow.oauth_errors import InvalidGrant, InvalidTarget
 from userflow.sessions import issue
@@ -111,7 +111,7 @@ def _narrowed(granted: Granted, client: KnownClient, tenant: TenantContext) -> G
 
 
 def _is_offline(granted: Granted, client: KnownClient) -> bool:
-    if not client.may_use(REFRESH_TOKEN):
+    if not may_use(client, REFRESH_TOKEN):
         return False
     return client.first_party or OFFLINE_ACCESS in granted.scopes
 

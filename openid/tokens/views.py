@@ -82,7 +82,7 @@ class OpenIDTokenViewSet(ApiViewSet):
         grant_type = sent["grant_type"]
         if grant_type not in grant_types.GRANT_TYPES:
             raise UnsupportedGrantType
-        if not client.may_use(grant_type):
+        if not grant_types.may_use(client, grant_type):
             raise UnauthorizedClient("The client is not registered for this grant type.")
         jkt = check_proof(request) or ""
         # Before a code is used up.

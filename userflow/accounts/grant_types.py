@@ -1,7 +1,7 @@
 """The grant types of clients (RFC 7591 section 2)."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from django.utils.translation import gettext_lazy as _
 
@@ -39,3 +39,19 @@ def grant_types_in_force(stored: Sequence[str], *, type_: str, scopes: Collectio
         return tuple(stored)
     own = (CLIENT_CREDENTIALS,) if type_ == CONFIDENTIAL and scopes else ()
     return (AUTHORIZATION_CODE, REFRESH_TOKEN, *own)
+
+
+class Registered(Protocol):
+    """What is known of a client here, as a model or as a row."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def scopes(self) -> Collection[str]: ...
+    @property
+    def grant_types(self) -> Sequence[str]: ...
+
+
+def may_use(client: Registered, grant_type: str) -> bool:
+    """Return whether the client may use this grant type."""
+    return grant_type in grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)

@@ -16,7 +16,7 @@ from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, same
 from tenants import lookup
 from tenants.states import Purpose
-from userflow.accounts.grant_types import grant_types_in_force
+from userflow.accounts.grant_types import may_use
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC
 from userflow.credentials import attempts
 from userflow.errors import ClientNotAuthenticated
@@ -89,10 +89,6 @@ class StoredClient(NamedTuple):
         """Whether the client has a secret or key."""
         return self.type == CONFIDENTIAL
 
-    def may_use(self, grant_type: str) -> bool:
-        """Return whether the client is registered for this grant type."""
-        return grant_type in grant_types_in_force(self.grant_types, type_=self.type, scopes=self.scopes)
-
     def check_dpop(self, jkt: str) -> None:
         """Raise DpopProofInvalid if the client gets bound tokens only (RFC 9449 section 5.2) and `jkt` names no key."""
         if self.dpop_bound and not jkt:
@@ -102,7 +98,7 @@ class StoredClient(NamedTuple):
 
     def check_grant_type(self, grant_type: str) -> None:
         """Raise UnauthorizedClient (RFC 6749 section 5.2) if the client may not use this grant type."""
-        if not self.may_use(grant_type):
+        if not may_use(self, grant_type):
             raise UnauthorizedClient(
                 "The client may not use this grant type. Its field `grant_types` lists those it may use."
             )

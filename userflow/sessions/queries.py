@@ -14,6 +14,7 @@ from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.model_columns import ModelColumns
 from identity_platform.postgresql.values import SqlValue
+from tenants import lookup
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, RefreshToken, Session
@@ -137,12 +138,10 @@ FROM userflow_endusersession n JOIN userflow_enduser u ON u.id = n.user_id
 WHERE n.browser_digest = %s AND n.ended_at IS NULL AND n.expires_at > %s AND u.active
 """
 
-# The state of an access token is read by every authorized request. The first ten columns of the next three are a tenant
-# (`tenants.lookup.from_row`). Times since the session was opened and last used are seconds by the database's clock.
-ADMIN_STATE = """
-SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,
-  EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
-  (SELECT k.domain FROM tenants_domainclaim k WHERE k.tenant_id = t.id AND k.sign_in),
+# The state of an access token is read by every authorized request. The next three begin with
+# a tenant. Times since the session was opened and last used are seconds by the database's clock.
+ADMIN_STATE = f"""
+SELECT {lookup.COLUMNS},
   extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float,
   extract(epoch FROM n.auth_time)::float, n.amr::text, n.acr, u.username, u.email, u.tenant_id, u.mfa_methods::text,
   (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_adminuser_roles b
@@ -152,31 +151,25 @@ FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id
   LEFT JOIN tenants_databaseserver s ON s.id = d.server_id
 WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_at > now()
 """
-TENANT_AND_CLIENT = """
-SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,
-  EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
-  (SELECT k.domain FROM tenants_domainclaim k WHERE k.tenant_id = t.id AND k.sign_in),
+TENANT_AND_CLIENT = f"""
+SELECT {lookup.COLUMNS},
   c.active, c.scopes::text, c.name, c.project_id, c.generation,
   c.id IS NOT NULL AND (c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute'),
   EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s), c.first_party, c.audiences::text, c.access_token_seconds
-FROM tenants_tenant t JOIN tenants_tenantdatabase d ON d.tenant_id = t.id
-  JOIN tenants_databaseserver s ON s.id = d.server_id
+FROM tenants_tenant t {lookup.JOINS}
   LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id
 WHERE t.id = %s
 """
 # A client as `client_authentication.StoredClient` holds it, after its tenant. All columns of one took twice the time.
-STORED_CLIENT = """
-SELECT t.id, t.slug, t.name, d.status, d.name, d.server_id, s.revision, t.settings,
-  EXISTS (SELECT FROM tenants_webhooktenant w WHERE w.tenant_id = t.id),
-  (SELECT k.domain FROM tenants_domainclaim k WHERE k.tenant_id = t.id AND k.sign_in),
+STORED_CLIENT = f"""
+SELECT {lookup.COLUMNS},
   c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute',
   c.id, c.type, c.active, c.secret_digest,
   CASE WHEN c.previous_secret_until > now() THEN c.previous_secret_digest END,
   c.token_endpoint_auth_method, c.jwks_uri, c.generation, c.first_party, c.access_token_seconds,
   c.dpop_bound_access_tokens, c.id_token_signed_response_alg, c.backchannel_logout_uri,
   c.jwks::text, c.scopes::text, c.audiences::text, c.grant_types::text
-FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id
-  JOIN tenants_tenantdatabase d ON d.tenant_id = t.id JOIN tenants_databaseserver s ON s.id = d.server_id
+FROM userflow_client c JOIN tenants_tenant t ON t.id = c.tenant_id {lookup.JOINS}
 WHERE c.id = %s
 """
 # An application's session has the age of the browser's: the absolute limit counts from the sign-in.
