@@ -14,7 +14,7 @@ from userflow.accounts import principals
 from userflow.accounts.grant_types import REFRESH_TOKEN, may_use
 from userflow.accounts.session_models import EndUserSession
 from userflow.oauth_errors import InvalidGrant, InvalidTarget
-from userflow.sessions import issue
+from userflow.sessions import id_tokens, issue
 from userflow.sessions.browser import ApplicationSession, Device, open_child_session
 from userflow.sessions.client_authentication import KnownClient
 from userflow.sessions.verify import audiences_still_allowed, scopes_still_allowed
@@ -89,8 +89,8 @@ def token_response(
     if opened.refresh_token:
         response["refresh_token"] = opened.refresh_token
     if OPENID in opened.session.scopes:
-        response["id_token"] = issue.id_token(
-            issue.sign_in_of(opened.session),
+        response["id_token"] = id_tokens.id_token(
+            id_tokens.claims_of_session(opened.session),
             tenant=tenant,
             nonce=granted.nonce,
             access_token=access,

@@ -7,9 +7,9 @@ from openid.authorization.parameters import OPENID
 from tenants.lookup import TenantContext
 from userflow.oauth_errors import InvalidGrant, InvalidRequest
 from userflow.sessions.client_authentication import KnownClient
+from userflow.sessions.id_tokens import renewed_id_token
 from userflow.sessions.refresh import refresh_session
 from userflow.sessions.refresh_tokens import parse_refresh_token
-from userflow.sessions.renewed_id_tokens import renewed_id_token
 from userflow.sessions.token_classes import InvalidToken
 
 

@@ -21,7 +21,7 @@ from tests.world import Api, TestTenant, capture_statements
 from userflow.accounts.models import Role, RoleBinding
 from userflow.accounts.session_models import EndUserSession
 from userflow.oauth_errors import InvalidGrant, InvalidScope, InvalidTarget
-from userflow.sessions import issue
+from userflow.sessions import id_tokens
 from userflow.sessions.refresh import refresh_session
 from userflow.sessions.verify import OPENID_SCOPES
 
@@ -42,12 +42,12 @@ def grant_role(tenant: TestTenant, user_id: UUID, *permissions: str) -> None:
 
 def id_token(tenant: TestTenant, session: EndUserSession, **how: Any) -> str:
     with in_tenant(tenant.id) as entered:
-        return issue.id_token(issue.sign_in_of(session), tenant=entered, **how)
+        return id_tokens.id_token(id_tokens.claims_of_session(session), tenant=entered, **how)
 
 
 def logout_token(tenant: TestTenant, session: EndUserSession) -> str:
     with in_tenant(tenant.id) as entered:
-        return issue.logout_token(
+        return id_tokens.logout_token(
             tenant=entered, client_id=tenant.client_id, user_id=session.user_id, session_id=session.pk
         )
 

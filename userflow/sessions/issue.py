@@ -1,15 +1,10 @@
-"""Open sessions and issue their tokens. Claims are written here only."""
+"""Open sessions and issue their access tokens. Claims of access tokens are written here only."""
 
-import base64
-import hashlib
-from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 
-import jwt
 import orjson
 from django.conf import settings
 from django.utils.timezone import now
@@ -25,7 +20,7 @@ from userflow.accounts.session_models import EndUserSession, Session
 from userflow.accounts.session_policy import SessionLimits, acr_of, session_limits
 from userflow.credentials.attempts import Counter
 from userflow.errors import WrongCredentials
-from userflow.sessions import queries, signing
+from userflow.sessions import queries
 from userflow.sessions.cookies import cookie_digest
 from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import new_refresh_token
@@ -36,10 +31,6 @@ from userflow.sessions.userinfo_audience import present_audiences
 CLOCK_ROOM = timedelta(seconds=120)
 # Bytes of JSON; base64 adds a third in the token.
 LONGEST_GROUPS_CLAIM = 3072
-ID_TOKEN_SECONDS: Final = 3600
-# OpenID Connect Back-Channel Logout section 2.4 recommends at most two minutes.
-LOGOUT_TOKEN_SECONDS: Final = 120
-LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
 
 
 @dataclass(slots=True)
@@ -178,14 +169,7 @@ def first_tokens(
         opening.cookie, opening.session_id = opening.pending, session.pk
         return TokenPair("", "", 0, session.pk)
     holder = replace(subject, roles=rights.roles, permissions=rights.permissions, groups=rights.groups)
-    access, seconds = access_token(
-        holder,
-        session.pk,
-        amr=tuple(session.amr),
-        auth_time=int(session.auth_time.timestamp()),
-        ends=session.expires_at,
-        tenant=tenant,
-    )
+    access, seconds = _of_session(session, holder, tenant)
     return TokenPair(access, refresh_token, seconds, session.pk)
 
 
@@ -251,6 +235,10 @@ def application_access_token(
         grant,
         seconds,
     )
+    return _of_session(session, subject, tenant)
+
+
+def _of_session(session: Session, subject: TokenSubject, tenant: lookup.TenantContext | None) -> tuple[str, int]:
     return access_token(
         subject,
         session.pk,
@@ -259,89 +247,6 @@ def application_access_token(
         ends=session.expires_at,
         tenant=tenant,
     )
-
-
-class SignIn(NamedTuple):
-    """The sign-in of a user to an application, as the claims of its tokens name it."""
-
-    sid: str
-    sub: str
-    client_id: str
-    amr: list[str]
-    acr: str
-    auth_time: int
-
-
-def sign_in_of(session: EndUserSession) -> SignIn:
-    """Return the sign-in of an application's session."""
-    return SignIn(
-        str(session.pk),
-        str(session.user_id),
-        str(session.client_id),
-        list(session.amr),
-        session.acr,
-        int(session.auth_time.timestamp()),
-    )
-
-
-def id_token(
-    sign_in: SignIn,
-    *,
-    tenant: lookup.TenantContext,
-    nonce: str = "",
-    access_token: str | None = None,
-    algorithm: str = signing.ES256,
-    claims: Mapping[str, object] | None = None,
-) -> str:
-    """Return the ID token of a sign-in to an application (OpenID Connect Core sections 2 and 3.1.3.6).
-
-    `claims` are those about the user; none of them replaces a claim of the token itself. `access_token` is the one that is
-    returned together with it.
-    """
-    moment = int(now().timestamp())
-    payload: dict[str, object] = {
-        **(claims or {}),
-        "iss": issuer_of(tenant),
-        "sub": sign_in.sub,
-        "aud": sign_in.client_id,
-        "azp": sign_in.client_id,
-        "iat": moment,
-        "exp": moment + ID_TOKEN_SECONDS,
-        "auth_time": sign_in.auth_time,
-        "acr": sign_in.acr,
-        "amr": sign_in.amr,
-        "sid": sign_in.sid,
-    }
-    if nonce:
-        payload["nonce"] = nonce
-    if access_token is not None:
-        # The left half of the hash of the signature's algorithm, SHA-256 for both of ours.
-        digest = hashlib.sha256(access_token.encode()).digest()
-        payload["at_hash"] = base64.urlsafe_b64encode(digest[:16]).rstrip(b"=").decode()
-    return _signed(payload, tenant, algorithm, header_type="JWT")
-
-
-def logout_token(
-    *, tenant: lookup.TenantContext, client_id: UUID, user_id: UUID, session_id: UUID, algorithm: str = signing.ES256
-) -> str:
-    """Return a logout token (OpenID Connect Back-Channel Logout section 2.4), signed as the client's ID tokens are."""
-    moment = int(now().timestamp())
-    payload: dict[str, object] = {
-        "iss": issuer_of(tenant),
-        "sub": str(user_id),
-        "aud": str(client_id),
-        "iat": moment,
-        "exp": moment + LOGOUT_TOKEN_SECONDS,
-        "jti": str(uuid4()),
-        "events": {LOGOUT_EVENT: {}},
-        "sid": str(session_id),
-    }
-    return _signed(payload, tenant, algorithm, header_type="logout+jwt")
-
-
-def _signed(payload: dict[str, object], tenant: lookup.TenantContext, algorithm: str, *, header_type: str) -> str:
-    signer = signing.signer(tenant.tenant_id, algorithm)
-    return jwt.encode(payload, signer.key, algorithm=algorithm, headers={"kid": signer.kid, "typ": header_type})
 
 
 def _groups_claim(groups: tuple[str, ...]) -> dict[str, object]:

@@ -21,7 +21,7 @@ from userflow.accounts.session_models import EndUserSession
 from userflow.clients.models import PendingClientChange
 from userflow.events import outbox
 from userflow.events.models import DEAD, PENDING, WebhookEndpoint, WebhookMessage
-from userflow.sessions import issue
+from userflow.sessions import id_tokens
 from userflow.sessions.ending import end_found
 from userflow.webhooks.queue import Message, Waiting
 
@@ -53,7 +53,7 @@ def request_of(message: Message, *, tenant: TenantContext, client_id: UUID) -> t
     if not address:
         return "", b"", {}
     ended = orjson.loads(message.body)
-    token = issue.logout_token(
+    token = id_tokens.logout_token(
         tenant=tenant,
         client_id=client_id,
         user_id=UUID(ended["sub"]),

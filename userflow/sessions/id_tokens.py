@@ -1,0 +1,114 @@
+"""ID tokens and logout tokens of applications (OpenID Connect). Their claims are written here only."""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from uuid import UUID, uuid4
+
+import jwt
+from django.utils.timezone import now
+
+from tenants import lookup
+from tenants.issuers import issuer_of
+from userflow.accounts.session_models import EndUserSession
+from userflow.sessions import signing
+from userflow.sessions.token_classes import read_unverified
+
+ID_TOKEN_SECONDS: Final = 3600
+# OpenID Connect Back-Channel Logout section 2.4 recommends at most two minutes.
+LOGOUT_TOKEN_SECONDS: Final = 120
+LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
+
+
+class SessionClaims(NamedTuple):
+    """The claims of an application's session, which its access token and its ID token share."""
+
+    sid: str
+    sub: str
+    client_id: str
+    amr: list[str]
+    acr: str
+    auth_time: int
+
+
+def claims_of_session(session: EndUserSession) -> SessionClaims:
+    """Return the claims of an application's session."""
+    return SessionClaims(
+        str(session.pk),
+        str(session.user_id),
+        str(session.client_id),
+        list(session.amr),
+        session.acr,
+        int(session.auth_time.timestamp()),
+    )
+
+
+def id_token(
+    session: SessionClaims,
+    *,
+    tenant: lookup.TenantContext,
+    nonce: str = "",
+    access_token: str | None = None,
+    algorithm: str = signing.ES256,
+    claims: Mapping[str, object] | None = None,
+) -> str:
+    """Return the ID token of an application's session (OpenID Connect Core sections 2 and 3.1.3.6).
+
+    `claims` are those about the user; none of them replaces a claim of the token itself. `access_token` is the one that is
+    returned together with it.
+    """
+    moment = int(now().timestamp())
+    payload: dict[str, object] = {
+        **(claims or {}),
+        "iss": issuer_of(tenant),
+        "sub": session.sub,
+        "aud": session.client_id,
+        "azp": session.client_id,
+        "iat": moment,
+        "exp": moment + ID_TOKEN_SECONDS,
+        "auth_time": session.auth_time,
+        "acr": session.acr,
+        "amr": session.amr,
+        "sid": session.sid,
+    }
+    if nonce:
+        payload["nonce"] = nonce
+    if access_token is not None:
+        # The left half of the hash of the signature's algorithm, SHA-256 for both of ours.
+        digest = hashlib.sha256(access_token.encode()).digest()
+        payload["at_hash"] = base64.urlsafe_b64encode(digest[:16]).rstrip(b"=").decode()
+    return _signed(payload, tenant, algorithm, header_type="JWT")
+
+
+def renewed_id_token(access: str, *, tenant: lookup.TenantContext, algorithm: str) -> str:
+    """Return the ID token of a refresh (OpenID Connect Core section 12.2), for the session of its new access token.
+
+    It has no nonce and no claims about the user. Those of the session are in the access token, which was just signed here.
+    """
+    claims: dict[str, Any] = read_unverified(access)[1]
+    session = SessionClaims(**{name: claims[name] for name in SessionClaims._fields})
+    return id_token(session, tenant=tenant, access_token=access, algorithm=algorithm)
+
+
+def logout_token(
+    *, tenant: lookup.TenantContext, client_id: UUID, user_id: UUID, session_id: UUID, algorithm: str = signing.ES256
+) -> str:
+    """Return a logout token (OpenID Connect Back-Channel Logout section 2.4), signed as the client's ID tokens are."""
+    moment = int(now().timestamp())
+    payload: dict[str, object] = {
+        "iss": issuer_of(tenant),
+        "sub": str(user_id),
+        "aud": str(client_id),
+        "iat": moment,
+        "exp": moment + LOGOUT_TOKEN_SECONDS,
+        "jti": str(uuid4()),
+        "events": {LOGOUT_EVENT: {}},
+        "sid": str(session_id),
+    }
+    return _signed(payload, tenant, algorithm, header_type="logout+jwt")
+
+
+def _signed(payload: dict[str, object], tenant: lookup.TenantContext, algorithm: str, *, header_type: str) -> str:
+    signer = signing.signer(tenant.tenant_id, algorithm)
+    return jwt.encode(payload, signer.key, algorithm=algorithm, headers={"kid": signer.kid, "typ": header_type})
