@@ -48,7 +48,7 @@ def opened(folder: Path, *, keep: bool) -> Iterator[Home]:
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
     try:
-        yield Home(folder, _environment(folder, _servers(folder)))
+        yield Home(folder, production_environment(folder, _servers(folder)))
     finally:
         embedded.leave(folder)
         if not keep:
@@ -75,7 +75,7 @@ def _servers(folder: Path) -> embedded.Servers:
     return embedded.attach(var=folder)
 
 
-def _environment(folder: Path, servers: embedded.Servers) -> dict[str, str]:
+def production_environment(folder: Path, servers: embedded.Servers) -> dict[str, str]:
     """Return the environment of production (servers and secrets set), so that nothing runs beside the workers."""
     secret = folder / "secrets"
     if not secret.exists():

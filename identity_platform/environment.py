@@ -20,6 +20,8 @@ from django.utils.translation import to_language
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
+from identity_platform.postgresql.hosts import with_primary
+
 _LABELS = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 _DOMAIN = re.compile(_LABELS)
 # An Android app states the digest of its certificate in the place of an origin (Credential Manager, "Verify origin").
@@ -172,7 +174,7 @@ class DatabaseSettings(TypedDict):
 def database(url: str, variable: str) -> DatabaseSettings:
     """Return Django's database settings from a libpq connection URL (PostgreSQL documentation 34.1.1.2)."""
     try:
-        parts = conninfo_to_dict(url)
+        parts = with_primary(conninfo_to_dict(url))
     except ProgrammingError as problem:
         raise ImproperlyConfigured(f"{variable} is no PostgreSQL connection URL: {problem}") from problem
     if not parts.get("dbname"):

@@ -1,6 +1,6 @@
 """The database servers, and which of them takes the next tenant."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import psycopg
@@ -10,10 +10,11 @@ from django.db import transaction
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or
 from tenants import servers
-from tenants.errors import NoRoom, ServerExists, ServerUnfit, UnknownServer
-from tenants.models import DatabaseServer
+from tenants.errors import NoRoom, ServerExists, ServerUnfit, UnknownServer, WrongRegion
+from tenants.models import DatabaseServer, TenantDatabase
 from tenants.queries import roomiest_server
 from tenants.servers import Connection, Parameters
+from tenants.states import State
 
 # The first release with CREATE DATABASE … STRATEGY wal_log.
 OLDEST_POSTGRESQL = 150_000
@@ -32,30 +33,59 @@ def displayed_host(host: str | None) -> str:
     return "localhost" if not host or host.startswith("/") else host
 
 
-def server_with_room(name: str | None) -> DatabaseServer:
-    """Return the server of that name, or the one with most room. Raises NoRoom, UnknownServer."""
-    roomiest = roomiest_server(name)
+def server_with_room(name: str | None, region: str | None = None) -> DatabaseServer:
+    """Return the server of that name, or the one with most room; of a region, if one is stated.
+
+    Raises NoRoom, UnknownServer, WrongRegion.
+    """
+    roomiest = roomiest_server(name, region)
     if roomiest is not None:
         return roomiest
     if name is None:
-        raise NoRoom
-    known = sorted(DatabaseServer.objects.values_list("name", flat=True))
+        raise NoRoom(
+            f"No database server in the region {region} has room for another tenant. Add one there, or raise its capacity."
+            if region
+            else None
+        )
+    known = {server.name: server for server in DatabaseServer.objects.order_by("name")}
     if name not in known:
         raise UnknownServer(f"No database server has the name {name!r}. Known servers: {', '.join(known)}.")
+    check_region(known[name], region)
     raise NoRoom(
         f"The database server {name!r} is full or accepts no tenants. Run `change_database_server {name} --accepts "
         "--capacity N`, or name another server."
     )
 
 
+def region_of(own: Mapping[str, object]) -> str | None:
+    """Return the region that a tenant's settings bind it to, if any."""
+    region = own.get("region")
+    return str(region) if region else None
+
+
+def check_region(server: DatabaseServer, region: str | None) -> None:
+    """Raise WrongRegion if a tenant that is bound to this region may not be on the server."""
+    if region and server.region != region:
+        where = f"in the region {server.region}" if server.region else "in no region that the platform knows"
+        raise WrongRegion(
+            f"The tenant is bound to the region {region}, and the database server {server.name} is {where}."
+        )
+
+
 def add_database_server(
-    *, name: str, url: str, admin_url: str | None = None, capacity: int | None = None, replace: bool = False
+    *,
+    name: str,
+    url: str,
+    admin_url: str | None = None,
+    capacity: int | None = None,
+    region: str | None = None,
+    replace: bool = False,
 ) -> DatabaseServer:
     """Check that a server works, then store it with sealed URLs.
 
     `admin_url` bypasses a pooler that `url` goes through. With `replace` an existing server gets a new URL, which applies
-    from the next request on; `admin_url` and `capacity` change only if given (an empty `admin_url` removes it). Raises
-    ServerExists, ServerUnfit.
+    from the next request on; `admin_url`, `capacity` and `region` change only if given (an empty `admin_url` removes it).
+    Raises ServerExists, ServerUnfit, WrongRegion.
     """
     parameters = _parse(url)
     existing = DatabaseServer.objects.filter(name=name).first() if replace else None
@@ -82,6 +112,8 @@ def add_database_server(
             server.admin_url_sealed = servers.seal_url(name, "admin_url_sealed", admin_url) if admin_url else None
         if capacity is not None:
             server.capacity = capacity
+        if region is not None:
+            _set_region(server, region)
         server.save()
         action = "database_server.replaced" if replace else "database_server.added"
         record_for_platform(action, target=("database_server", server.pk))
@@ -111,13 +143,32 @@ def _check_fitness(raw: Connection) -> None:
         raise ServerUnfit("This login cannot create databases. Grant it with ALTER ROLE … CREATEDB.")
 
 
-def change_database_server(*, name: str, capacity: int | None = None, accepts: bool | None = None) -> DatabaseServer:
-    """Change how many tenants a server takes, or whether it accepts new ones. Existing tenants stay. Raises UnknownServer."""
-    stated = {"capacity": capacity, "accepts_tenants": accepts}
+def _set_region(server: DatabaseServer, region: str) -> None:
+    """Set the region, in the caller's transaction, which has locked the server's row. Raises WrongRegion."""
+    bound = TenantDatabase.objects.filter(server_id=server.pk, tenant__settings__region__isnull=False)
+    elsewhere = bound.exclude(tenant__settings__region=region).exclude(status=State.DELETED)
+    if server.pk is not None and (first := elsewhere.select_related("tenant").first()) is not None:
+        raise WrongRegion(
+            f"{first.tenant.slug}, which is on {server.name}, is bound to the region {first.tenant.settings['region']}. "
+            "Move it first."
+        )
+    server.region = region
+
+
+def change_database_server(
+    *, name: str, capacity: int | None = None, accepts: bool | None = None, region: str | None = None
+) -> DatabaseServer:
+    """Change how many tenants a server takes, whether it accepts new ones, or its region. Existing tenants stay.
+
+    Raises UnknownServer, WrongRegion (a tenant on it is bound to another region).
+    """
+    stated = {"capacity": capacity, "accepts_tenants": accepts, "region": region}
     changes = {field: value for field, value in stated.items() if value is not None}
     with transaction.atomic():
         server = first_or(DatabaseServer.objects.select_for_update().filter(name=name), UnknownServer)
         if changes:
+            if region is not None:
+                _set_region(server, region)
             for field, value in changes.items():
                 setattr(server, field, value)
             server.save(update_fields=list(changes))

@@ -52,6 +52,25 @@ def connection_to(server: DatabaseServer, database: str) -> Iterator[Raw]:
 
 
 @contextmanager
+def snapshot_of(server: DatabaseServer, database: str) -> Iterator[tuple[Raw, str]]:
+    """Yield a connection that sees the database as it is now, and the name by which `pg_dump` sees the same."""
+    with connection_to(server, database) as raw:
+        raw.execute("SET idle_in_transaction_session_timeout = 0")
+        raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        (name,) = raw.execute("SELECT pg_export_snapshot()").fetchone() or ("",)
+        yield raw, name
+
+
+def row_counts(raw: Raw) -> dict[str, int]:
+    """Return the number of rows of every table of a tenant's database."""
+    tables = raw.execute(
+        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY 1"
+    ).fetchall()
+    count = sql.SQL("SELECT count(*) FROM {}")
+    return {name: raw.execute(count.format(sql.Identifier(name))).fetchall()[0][0] for (name,) in tables}
+
+
+@contextmanager
 def job_lock(server: DatabaseServer, subject: object, *, timeout: float = LOCK_SECONDS) -> Iterator[Raw]:
     """Open a maintenance connection that holds the job lock on `subject` (a tenant's id, or one of the jobs above).
 

@@ -7,13 +7,16 @@ import shutil
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO
+from typing import TYPE_CHECKING
 
 from psycopg.conninfo import make_conninfo
 
 from tenants import servers
 from tenants.errors import CopyFailed, ProgramMissing
 from tenants.models import DatabaseServer
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 _DUMP = ("--format=custom", "--no-owner", "--no-acl")
 _MAJOR = re.compile(r"\(PostgreSQL\) ([0-9]+)")
@@ -26,9 +29,13 @@ def write_out(server: DatabaseServer, database: str, file: Path) -> None:
     _run("pg_dump", server, database, *_DUMP, f"--file={file}")
 
 
-def stream_out(server: DatabaseServer, database: str, out: IO[bytes]) -> None:
-    """Write a database into an open file in chunks, without a temporary file. Raises CopyFailed, ProgramMissing."""
-    command, environment = _command("pg_dump", server, database, *_DUMP)
+def stream_out(server: DatabaseServer, database: str, out: "SupportsWrite[bytes]", *, snapshot: str = "") -> None:
+    """Write a database into an open file in chunks, without a temporary file. Raises CopyFailed, ProgramMissing.
+
+    `snapshot` is the name of an exported snapshot, if it must be the database as another connection sees it.
+    """
+    seen = (f"--snapshot={snapshot}",) if snapshot else ()
+    command, environment = _command("pg_dump", server, database, *_DUMP, *seen)
     with TemporaryFile() as said:
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said) as running:  # noqa: S603  # no shell
             assert running.stdout is not None

@@ -92,6 +92,14 @@ class NoRoom(errors.Unavailable):
     message = "No database server has room for another tenant. Add a server or raise its capacity."
 
 
+class WrongRegion(errors.Conflict):
+    """409: the tenant is bound to another region than the server's."""
+
+    message = (
+        "The tenant is bound to another region. Choose a database server there, or change the tenant's region first."
+    )
+
+
 class UnknownServer(errors.NotFound):
     message = "No database server has this name. The console lists them at Platform, Database servers."
 

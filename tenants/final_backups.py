@@ -7,14 +7,13 @@ copy of it unreadable.
 
 import io
 import json
-import os
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import IO, TypedDict
+from typing import TypedDict
 from uuid import UUID
 
 import structlog
@@ -25,11 +24,11 @@ from django.utils.timezone import now
 
 from identity_platform.audit.models import ChainHead
 from identity_platform.audit.writer import record_for_platform
-from identity_platform.crypto import SealBroken, SealingWriter, unseal_file
-from identity_platform.transfer.temporary_folder import temporary_folder
-from tenants import dumps, keys, steps
+from identity_platform.crypto import SealBroken
+from tenants import dumps, keys
 from tenants.errors import BackupUnfit, CopyFailed, DataKeyLocked, ProgramMissing
 from tenants.models import DataKey, DomainClaim, FinalBackup, Tenant, TenantDatabase, WebAuthnClaim
+from tenants.sealed_archives import new_archive, opened_archive
 from tenants.states import State
 
 log = structlog.get_logger("identity.tenants")
@@ -71,14 +70,8 @@ def write(mapping: TenantDatabase) -> Path:
     try:
         settings.BACKUP_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = settings.BACKUP_FOLDER / f"{_PREFIX}{mapping.pk}{_SUFFIX}"
-        with temporary_folder(settings.BACKUP_FOLDER) as folder:
-            partial = folder / "partial"
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
-                _write_into(out, mapping)
-                out.flush()
-                os.fsync(out.fileno())
-            steps.completed("written out")
-            partial.replace(file)
+        with new_archive(file, data_key=keys.tenant_key(mapping.pk), purpose=_PURPOSE) as packed:
+            _fill(packed, mapping)
     except OSError as problem:
         # The full message may contain paths.
         reason = f"The backup folder cannot be written to ({problem.strerror or type(problem).__name__})."
@@ -90,22 +83,20 @@ def write(mapping: TenantDatabase) -> Path:
     return file
 
 
-def _write_into(out: IO[bytes], mapping: TenantDatabase) -> None:
-    sealed = SealingWriter(out, data_key=keys.tenant_key(mapping.pk), purpose=_PURPOSE)
-    with sealed, zipfile.ZipFile(sealed, "w") as packed:
-        with packed.open(DUMP, "w", force_zip64=True) as dump:
-            dumps.stream_out(mapping.server, mapping.name, dump)
-        # After the dump, which can take long: operators can change these rows until the tenant is deleted.
-        manifest: Manifest = {
-            "format": 1,
-            "tenant_id": str(mapping.pk),
-            "name": mapping.tenant.name,
-            "slug": mapping.tenant.slug,
-            "settings": mapping.tenant.settings,
-            "schema_version": mapping.schema_version,
-        }
-        packed.writestr(MANIFEST, json.dumps(manifest))
-        packed.writestr(ROWS, _rows_of(mapping.pk))
+def _fill(packed: zipfile.ZipFile, mapping: TenantDatabase) -> None:
+    with packed.open(DUMP, "w", force_zip64=True) as dump:
+        dumps.stream_out(mapping.server, mapping.name, dump)
+    # After the dump, which can take long: operators can change these rows until the tenant is deleted.
+    manifest: Manifest = {
+        "format": 1,
+        "tenant_id": str(mapping.pk),
+        "name": mapping.tenant.name,
+        "slug": mapping.tenant.slug,
+        "settings": mapping.tenant.settings,
+        "schema_version": mapping.schema_version,
+    }
+    packed.writestr(MANIFEST, json.dumps(manifest))
+    packed.writestr(ROWS, _rows_of(mapping.pk))
 
 
 def _rows_of(tenant_id: UUID) -> str:
@@ -180,17 +171,13 @@ def unpack(file: Path, tenant_id: UUID, folder: Path) -> tuple[Path, Manifest, s
 
     Raises BackupUnfit, DataKeyLocked, OSError.
     """
-    opened = folder / "opened"
     try:
-        with file.open("rb") as source, opened.open("wb") as out:
-            unseal_file(source, out, data_key=keys.tenant_key(tenant_id), purpose=_PURPOSE)
-        with zipfile.ZipFile(opened) as packed:
+        with opened_archive(file, folder, data_key=keys.tenant_key(tenant_id), purpose=_PURPOSE) as packed:
             manifest = json.loads(packed.read(MANIFEST))
             rows = packed.read(ROWS).decode()
             packed.extract(DUMP, folder)
     except SealBroken as problem:
         raise BackupUnfit(f"The final backup cannot be decrypted: {problem}") from problem
-    opened.unlink()
     return folder / DUMP, manifest, rows
 
 

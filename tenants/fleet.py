@@ -5,21 +5,20 @@ killed one: it takes up tenants that are `migrating` without a lock.
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 from django.db.models import Q
 
 from identity_platform.audit.writer import record_for_platform
 from tenants import databases, steps
 from tenants.errors import JobRunning, UnknownTenant, UpgradeFailed, WrongState
-from tenants.models import DatabaseServer, TenantDatabase
+from tenants.models import TenantDatabase
+from tenants.parallel import on_each_server
 from tenants.provisioning import change_state
 from tenants.schema import schema_version, upgrade, why
 from tenants.states import State
@@ -118,27 +117,9 @@ def migrate_tenants(
         # Prefer a next canary on a server that has not failed yet.
         unreachable = {outcome.server for outcome in outcomes}
         others.sort(key=lambda mapping: mapping.server.name in unreachable)
-    by_server: dict[DatabaseServer, list[TenantDatabase]] = defaultdict(list)
-    for mapping in others:
-        by_server[mapping.server].append(mapping)
-    with ExitStack() as pools:
-        running: list[Future[Outcome]] = []
-        for server, mappings in by_server.items():
-            pool = pools.enter_context(ThreadPoolExecutor(jobs, thread_name_prefix=f"migrate-{server.name}"))
-            # On Ctrl-C, waiting tasks are cancelled and running ones finish their transaction.
-            pools.callback(pool.shutdown, wait=True, cancel_futures=True)
-            running += [pool.submit(_migrate_in_thread, mapping) for mapping in mappings]
-        for done in as_completed(running):
-            note(done.result())
+    for outcome in on_each_server(others, jobs, _migrate):
+        note(outcome)
     return Report(tuple(outcomes))
-
-
-def _migrate_in_thread(mapping: TenantDatabase) -> Outcome:
-    try:
-        return _migrate(mapping)
-    finally:
-        # Django does not close a thread's connections when it ends.
-        connections.close_all()
 
 
 def _migrate(mapping: TenantDatabase) -> Outcome:

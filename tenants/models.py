@@ -29,6 +29,8 @@ class DatabaseServer(models.Model):
     host = models.CharField(max_length=255)
     capacity = models.PositiveIntegerField(default=1_000, help_text="How many tenants it takes at most.")
     accepts_tenants = models.BooleanField(default=True)
+    # Where its machines are, standbys included. Empty: not stated, so no tenant that is bound to a region comes here.
+    region = models.CharField(max_length=63, blank=True, default="", db_default="")
     # Incremented when the URLs change, so that pooled connections to the old URL are not used again.
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -24,7 +24,7 @@ from identity_platform.postgresql.row_errors import first_or
 from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.task_queue import run_soon
 from tenants import databases, final_backups, keys, lookup, steps, warm_pool
-from tenants.capacity import server_with_room
+from tenants.capacity import check_region, region_of, server_with_room
 from tenants.errors import JobRunning, SlugTaken, UnknownTenant, WrongState
 from tenants.final_backups import Deletion
 from tenants.models import DatabaseServer, DataKey, FinalBackup, Tenant, TenantDatabase
@@ -90,13 +90,13 @@ def create_tenant(
     """Create a tenant with a database of its own, ready when this returns.
 
     Without `slug` one is generated from the name. If the provisioning of a tenant with this slug was interrupted, it is
-    finished, with the name and settings given now. Raises SlugTaken, NoRoom, RelyingPartyTaken and what `initialize`
-    raises; errors of the database server are not translated.
+    finished, with the name and settings given now. Raises SlugTaken, NoRoom, WrongRegion, RelyingPartyTaken and what
+    `initialize` raises; errors of the database server are not translated.
     """
     own = tenant_settings or {}
     if slug is not None and (interrupted := _interrupted(slug)) is not None:
         return _finish_interrupted(interrupted, name, own, initialize)
-    chosen = server_with_room(server)
+    chosen = server_with_room(server, region_of(own))
     with ExitStack() as job:
         with transaction.atomic():
             tenant = _reserve(chosen, name, slug, own)
@@ -140,6 +140,7 @@ def _finish_interrupted(
     mapping: TenantDatabase, name: str, own: dict[str, object], initialize: Initialize | None
 ) -> Tenant:
     tenant = mapping.tenant
+    check_region(mapping.server, region_of(own))
     try:
         with databases.job_lock(mapping.server, mapping.pk) as raw:
             mapping.refresh_from_db(fields=["status"])

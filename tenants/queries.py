@@ -46,6 +46,7 @@ SELECT s.* FROM tenants_databaseserver s, LATERAL (
     SELECT s.capacity - count(*) AS room FROM tenants_tenantdatabase d WHERE d.server_id = s.id AND d.status <> 'deleted'
 ) free
 WHERE s.accepts_tenants AND free.room > 0 AND (%(name)s::text IS NULL OR s.name = %(name)s)
+  AND (%(region)s::text IS NULL OR s.region = %(region)s)
 ORDER BY free.room DESC, s.id LIMIT 1
 """
 
@@ -99,9 +100,9 @@ def reserve_tenant(
     return tenant
 
 
-def roomiest_server(name: str | None) -> DatabaseServer | None:
-    """Return the server that takes new tenants and has most room: any, or the one of that name."""
-    return next(iter(DatabaseServer.objects.raw(_ROOMIEST, {"name": name})), None)
+def roomiest_server(name: str | None, region: str | None) -> DatabaseServer | None:
+    """Return the server that takes new tenants and has most room: any, or only that name, and only in that region."""
+    return next(iter(DatabaseServer.objects.raw(_ROOMIEST, {"name": name, "region": region})), None)
 
 
 def tenant_named(slug: str) -> Tenant:

@@ -7,8 +7,6 @@ crash leaves no orphan: running the command again drops the copy, and so does `c
 
 import errno
 import json
-import os
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,24 +15,28 @@ from uuid import UUID
 from django.apps import apps
 from django.db import IntegrityError, connections, transaction
 from django.utils.timezone import now
+from psycopg import Error as DriverError
 from psycopg import sql
 
 from identity_platform.audit.writer import record_for_platform
+from identity_platform.crypto import SealBroken
 from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.transfer.files import reject_special
 from identity_platform.transfer.temporary_folder import temporary_folder
-from tenants import databases, dumps, final_backups, lookup, servers, steps
-from tenants.capacity import server_with_room
-from tenants.errors import BackupUnfit, CopyFailed, SlugTaken, UpgradeFailed, WrongState
+from tenants import databases, dumps, final_backups, keys, lookup, servers, steps
+from tenants.capacity import check_region, region_of, server_with_room
+from tenants.errors import BackupUnfit, CopyFailed, ServerUnfit, SlugTaken, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, FinalBackup, Tenant, TenantDatabase, WarmDatabase, WebhookTenant
 from tenants.provisioning import change_state, forget_in_global_database, mapping_of, reload_mapping
 from tenants.router import lives_in_tenant
 from tenants.schema import is_current, is_older, reason_of, schema_version, upgrade
+from tenants.sealed_archives import new_archive, opened_archive
 from tenants.states import State
 from tenants.target import TENANT_ALIAS, DatabaseTarget, in_target
 from tenants.warm_pool import new_database_name
 
 MANIFEST, DUMP = "tenant.json", "database.dump"
+_PURPOSE = "backup"
 # Marks a WarmDatabase row as the copy for a tenant, in place of a schema version.
 _COPY_FOR = "for "
 
@@ -49,29 +51,28 @@ def copy_of(spare: WarmDatabase) -> UUID | None:
 def back_up_tenant(*, tenant_id: UUID, file: Path) -> None:
     """Write a consistent snapshot of a tenant's database into one file, while the tenant stays in use.
 
-    The file appears only when complete, with mode 0600. Sealed values in it need the tenant's data key, which stays in the
-    global database. Raises OSError, UnknownTenant, CopyFailed, ProgramMissing.
+    The file appears only when complete, with mode 0600. It is encrypted under the tenant's data key, which stays in the
+    global database. Raises OSError, UnknownTenant, DataKeyLocked, CopyFailed, ProgramMissing.
     """
     reject_special(file)
-    mapping = mapping_of(tenant_id)
-    manifest = {
-        "tenant_id": str(tenant_id),
-        "slug": mapping.tenant.slug,
-        "schema_version": mapping.schema_version,
-        "format": 1,
-    }
-    with temporary_folder(file.parent) as folder:
-        dump, partial = folder / DUMP, folder / "partial"
-        dumps.write_out(mapping.server, mapping.name, dump)
-        steps.completed("written out")
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
-            with zipfile.ZipFile(out, "w") as packed:
-                packed.writestr(MANIFEST, json.dumps(manifest))
-                packed.write(dump, DUMP)
-            # Before it replaces an older backup.
-            out.flush()
-            os.fsync(out.fileno())
-        partial.replace(file)
+    mapping, key = mapping_of(tenant_id), keys.tenant_key(tenant_id)
+    with new_archive(file, data_key=key, purpose=_PURPOSE) as packed:
+        try:
+            with databases.snapshot_of(mapping.server, mapping.name) as (raw, snapshot):
+                with packed.open(DUMP, "w", force_zip64=True) as dump:
+                    dumps.stream_out(mapping.server, mapping.name, dump, snapshot=snapshot)
+                steps.completed("dumped")
+                rows = databases.row_counts(raw)
+        except DriverError as problem:
+            raise CopyFailed(f"The database cannot be read: {reason_of(problem)}.") from problem
+        manifest = {
+            "format": 1,
+            "tenant_id": str(tenant_id),
+            "slug": mapping.tenant.slug,
+            "schema_version": mapping.schema_version,
+            "rows": rows,
+        }
+        packed.writestr(MANIFEST, json.dumps(manifest))
     record_for_platform("tenant.backed_up", tenant_id=tenant_id, target=("tenant", tenant_id))
 
 
@@ -80,18 +81,33 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
 
     Sessions, tickets and mailed links of the backup are closed, since they may have been closed after it. A failed tenant
     becomes active, a suspended one stays suspended. Raises UnknownTenant, BackupUnfit, WrongState, CopyFailed,
-    ProgramMissing, JobRunning; then nothing was changed.
+    ProgramMissing, JobRunning, DataKeyLocked; then nothing was changed.
     """
     mapping = mapping_of(tenant_id)
     with temporary_folder() as folder:
-        dump = _unpacked(file, tenant_id, folder)
+        dump, rows = _unpacked(file, tenant_id, folder)
         with databases.job_lock(mapping.server, tenant_id) as raw, _held_still(raw, mapping):
-            name = _copy_into(mapping.server, tenant_id, dump)
+            name = _copy_into(mapping.server, tenant_id, dump, rows)
             _close(DatabaseTarget.for_maintenance(mapping.server, name))
             # The backup may have webhook endpoints. If it has none, the deliverer deletes this row again.
             WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
             _switch(mapping, mapping.server, name, "tenant.restored")
     return mapping_of(tenant_id)
+
+
+def try_backup(*, tenant_id: UUID, file: Path) -> None:
+    """Restore a backup into a copy, compare its rows with those that were backed up, and drop it.
+
+    The tenant stays in use. Raises UnknownTenant, BackupUnfit, CopyFailed, ProgramMissing, JobRunning, DataKeyLocked.
+    """
+    mapping = mapping_of(tenant_id)
+    with temporary_folder() as folder:
+        dump, rows = _unpacked(file, tenant_id, folder)
+        with databases.job_lock(mapping.server, tenant_id):
+            try:
+                _copy_into(mapping.server, tenant_id, dump, rows)
+            finally:
+                drop_copies(tenant_id)
 
 
 def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str | None = None) -> TenantDatabase:
@@ -101,10 +117,11 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
     the grace period), SlugTaken, WrongState (a username or another unique value is in use), NoRoom, UnknownServer,
     CopyFailed, ProgramMissing, JobRunning, OSError; then nothing was changed.
     """
-    mapping, target = final_backups.deleted_tenant_of(file), server_with_room(server)
+    mapping = final_backups.deleted_tenant_of(file)
     with temporary_folder() as folder, no_timeout(), databases.job_lock(mapping.server, mapping.pk):
         dump, manifest, rows = final_backups.unpack(file, mapping.pk, folder)
         _reject_newer(manifest["schema_version"])
+        target = server_with_room(server, region_of(manifest["settings"]))
         try:
             name = _copy_into(target, mapping.pk, dump)
             _close(DatabaseTarget.for_maintenance(target, name))
@@ -149,16 +166,18 @@ def _put_back(
 def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:
     """Move a tenant to another database server. Meanwhile its data can be read but not written.
 
-    Raises UnknownTenant, NoRoom, WrongState (already on that server), CopyFailed, ProgramMissing, JobRunning; then nothing
-    was changed.
+    Raises UnknownTenant, NoRoom, WrongRegion, ServerUnfit (an older PostgreSQL), WrongState (already on that server),
+    CopyFailed, ProgramMissing, JobRunning; then nothing was changed.
     """
-    mapping, target = mapping_of(tenant_id), server_with_room(server)
+    mapping = mapping_of(tenant_id)
+    target = server_with_room(server, region_of(mapping.tenant.settings))
     if target.pk == mapping.server_id:
         # An earlier move was killed after the switch: only the old database remains to be dropped.
         with databases.job_lock(mapping.server, tenant_id):
             if drop_copies(tenant_id):
                 return mapping
         raise WrongState(f"The tenant is already on {target.name}.")
+    _reject_older_server(mapping.server, target)
     with (
         temporary_folder() as folder,
         databases.job_lock(mapping.server, tenant_id) as raw,
@@ -167,10 +186,27 @@ def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:
         dump = folder / DUMP
         dumps.write_out(mapping.server, mapping.name, dump)
         steps.completed("written out")
-        name = _copy_into(target, tenant_id, dump, like=mapping)
+        with databases.connection_to(mapping.server, mapping.name) as old:
+            rows = databases.row_counts(old)
+        name = _copy_into(target, tenant_id, dump, rows)
         steps.completed("verified")
         _switch(mapping, target, name, "tenant.moved")
     return mapping_of(tenant_id)
+
+
+def _reject_older_server(source: DatabaseServer, target: DatabaseServer) -> None:
+    # pg_restore does not read the files of a newer pg_dump.
+    has, needed = (_major_version(server) for server in (target, source))
+    if has < needed:
+        raise ServerUnfit(
+            f"{target.name} runs PostgreSQL {has} and {source.name} runs {needed}. A tenant moves to the same or a newer "
+            "version only: upgrade the target first."
+        )
+
+
+def _major_version(server: DatabaseServer) -> int:
+    with servers.maintenance(server) as raw:
+        return raw.info.server_version // 10_000
 
 
 def drop_copies(tenant_id: UUID) -> int:
@@ -215,7 +251,8 @@ def _held_still(raw: databases.Raw, mapping: TenantDatabase) -> Iterator[None]:
             drop_copies(mapping.pk)
 
 
-def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, like: TenantDatabase | None = None) -> str:
+def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, rows: dict[str, int] | None = None) -> str:
+    """Fill a new database from the dump, which must have these rows, and migrate it; return its name."""
     drop_copies(tenant_id)
     name = new_database_name()
     WarmDatabase.objects.create(server=server, name=name, schema_version=f"{_COPY_FOR}{tenant_id}", ready=False)
@@ -226,8 +263,10 @@ def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, like: Tenant
         dumps.read_in(server, name, dump)
         databases.set_limits(raw, name)
     steps.completed("read in")
-    if like is not None and _row_counts(like.server, like.name) != _row_counts(server, name):
-        raise CopyFailed("The copy has fewer rows than the original. Nothing was changed.")
+    if rows is not None:
+        with databases.connection_to(server, name) as raw:
+            if databases.row_counts(raw) != rows:
+                raise CopyFailed("The copy has fewer rows than the original. Nothing was changed.")
     copied = DatabaseTarget.for_maintenance(server, name)
     if not is_current(copied):
         try:
@@ -250,17 +289,12 @@ def _close(database: DatabaseTarget) -> None:
                 model.close_all(now())
 
 
-def _row_counts(server: DatabaseServer, database: str) -> dict[str, int]:
-    with databases.connection_to(server, database) as raw:
-        tables = raw.execute(
-            "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY 1"
-        ).fetchall()
-        count = sql.SQL("SELECT count(*) FROM {}")
-        return {name: raw.execute(count.format(sql.Identifier(name))).fetchall()[0][0] for (name,) in tables}
-
-
 def _switch(mapping: TenantDatabase, server: DatabaseServer, name: str, action: str) -> None:
     with transaction.atomic():
+        if server.pk != mapping.server_id:
+            # Both rows locked: neither the tenant's region nor the server's changes meanwhile.
+            tenant = Tenant.objects.select_for_update().get(pk=mapping.pk)
+            check_region(DatabaseServer.objects.select_for_update().get(pk=server.pk), region_of(tenant.settings))
         rows = TenantDatabase.objects.select_for_update().filter(pk=mapping.pk)
         to = State.SUSPENDED if rows.get().status == State.SUSPENDED else State.ACTIVE
         rows.update(server=server, name=name, schema_version=schema_version(), status=to, reason="")
@@ -271,22 +305,22 @@ def _switch(mapping: TenantDatabase, server: DatabaseServer, name: str, action: 
     drop_copies(mapping.pk)
 
 
-def _unpacked(file: Path, tenant_id: UUID, folder: Path) -> Path:
+def _unpacked(file: Path, tenant_id: UUID, folder: Path) -> tuple[Path, dict[str, int]]:
+    """Decrypt a backup into the folder; return its dump and the number of rows of every table."""
     try:
-        with zipfile.ZipFile(file) as packed:
+        with opened_archive(file, folder, data_key=keys.tenant_key(tenant_id), purpose=_PURPOSE) as packed:
             manifest = json.loads(packed.read(MANIFEST))
-            owner, slug, made_by = manifest["tenant_id"], manifest["slug"], str(manifest["schema_version"])
             packed.extract(DUMP, folder)
     except OSError as problem:
         if problem.errno in (errno.ENOSPC, errno.EDQUOT):
             raise CopyFailed(f"No space to unpack it in {folder.parent}. Set TMPDIR to another folder.") from problem
         raise BackupUnfit(f"The backup {file} cannot be read: {problem.strerror or problem}.") from problem
-    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as problem:
-        raise BackupUnfit(f"{file} is not a tenant backup.") from problem
-    if owner != str(tenant_id):
-        raise BackupUnfit(f"This is a backup of another tenant, {slug}.")
-    _reject_newer(made_by)
-    return folder / DUMP
+    except SealBroken as problem:
+        raise BackupUnfit(
+            f"{file} is no backup of this tenant, or it was altered or cut off: it does not open with the tenant's data key."
+        ) from problem
+    _reject_newer(manifest["schema_version"])
+    return folder / DUMP, manifest["rows"]
 
 
 def _reject_newer(made_by: str) -> None:

@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from identity_platform.crypto import SealContext, seal, unseal
 from identity_platform.postgresql.base import MAIN_SERVER
+from identity_platform.postgresql.hosts import with_primary
 from tenants import keys
 from tenants.models import DatabaseServer
 
@@ -75,7 +76,7 @@ def _opened(server_id: int, revision: int, direct: bool) -> Parameters:
 
 def parse_url(url: str) -> Parameters:
     """Return psycopg's parameters of a connection URL. Raises psycopg.ProgrammingError if it is invalid."""
-    return {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
+    return with_primary({name: value for name, value in conninfo_to_dict(url).items() if value is not None})
 
 
 def maintenance(server: DatabaseServer) -> Connection:

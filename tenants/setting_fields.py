@@ -58,6 +58,9 @@ HOSTNAME: Final = Pattern(_HOSTNAME, "Send a domain in lower case, without schem
 ORIGIN: Final = Pattern(
     _ORIGIN, "Send a list of at most 20 https origins (an Android app: android:apk-key-hash:…).", max_length=300
 )
+REGION: Final = Pattern(
+    r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "Send the name of a region: a-z, 0-9 and dashes.", max_length=63
+)
 COUNTRY: Final = Pattern(r"[A-Z]{2}", "Send a list of ISO 3166 two-letter codes.", max_length=2)
 CLAIM_NAME: Final = Pattern(
     _CLAIM,

@@ -17,7 +17,7 @@ from identity_platform.api.display_name import DisplayName
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.fields import Boolean, Choice, Integer, StrictField, Text
 from tenants.addresses import Place, origin_of
-from tenants.setting_fields import CLAIM_NAME, COUNTRY, HOSTNAME, ORIGIN, DistinctItems, page_address
+from tenants.setting_fields import CLAIM_NAME, COUNTRY, HOSTNAME, ORIGIN, REGION, DistinctItems, page_address
 
 # NIST SP 800-63B section 5.1.1.2.
 SHORTEST_PASSWORD: Final = 8
@@ -49,6 +49,7 @@ class EffectiveSettings(TypedDict):
     invitation_url: str
     metadata_claims: list[str]
     sms_countries: list[str] | None
+    region: str | None
 
 
 class Default(NamedTuple):
@@ -267,6 +268,17 @@ SETTINGS: Final[Mapping[str, Setting]] = {
             "platform names any. A tenant admin can choose among the platform's only."
         ),
         bounded=True,
+        nullable=True,
+    ),
+    "region": Setting(
+        REGION,
+        Default(lambda _own, _name, _place: None, "none"),
+        _("Region"),
+        _(
+            "Region that the tenant's database does not leave, such as eu: it is created on a database server there and "
+            "moved to no other. It can change once the database is in the new region. Operators only."
+        ),
+        operators_only=True,
         nullable=True,
     ),
 }

@@ -69,7 +69,7 @@ def run_job_again(*, job_id: UUID, by: AdminUser) -> Job:
         job = Job.objects.select_for_update().filter(pk=job_id).first()
         if job is None:
             raise UnknownJob
-        if job.status not in (FAILED, INTERRUPTED):
+        if job.read_status() not in (FAILED, INTERRUPTED):
             raise JobNotRepeatable
         job.state, job.reason, job.begun_by, job.seen_at, job.ended_at = WAITING, "", by, now(), None
         job.save(update_fields=["state", "reason", "begun_by", "seen_at", "ended_at"])

@@ -41,6 +41,11 @@ def name_of(job: Job) -> str:
     return str(KIND_NAMES.get(job.kind, job.kind))
 
 
+def _shown_state(job: Job) -> tuple[str, str]:
+    state = job.read_status()
+    return state, state_label(state)
+
+
 class RunAgain(ConfirmView):
     permissions = ("tenants:read", "tenants:write")
     operators_only = True
@@ -91,7 +96,7 @@ class JobAdmin(ConsoleModelAdmin):
 
     shown_kind = column(_("Kind"), name_of)
     shown_about = column(_("Tenant"), lambda job: str(job.params.get("slug") or job.tenant_id or NOTHING))
-    shown_state = column(_("State"), lambda job: (job.status, state_label(job.status)), badges=STATE_COLOURS)
+    shown_state = column(_("State"), _shown_state, badges=STATE_COLOURS)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Context | None = None
@@ -106,14 +111,16 @@ class JobAdmin(ConsoleModelAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         job = find_job(text)
+        # Read once: the job may end while the page is written, which then still asks for the next state.
+        state = job.read_status()
         named = Tenant.objects.filter(pk=job.tenant_id) if job.tenant_id else Tenant.objects.none()
         tenant = named.exclude(database__status=State.DELETED).first()
-        state = job.status
         return {
             **self.admin_site.each_context(request),
             "title": f"{name_of(job)}{f': {tenant.slug}' if tenant else ''}",
             "job": job,
             "state": state,
+            "is_over": state not in Job.LIVING,
             "state_name": state_label(state),
             "has_workers": task_queue.has_workers(),
             "begun": ago(job.created_at),

@@ -51,13 +51,10 @@ class Job(models.Model):
     def lock(self) -> str:
         return f"job-{self.pk}"
 
-    @property
-    def status(self) -> str:
+    def read_status(self) -> str:
         """Return the state, or `interrupted` if the worker of the job has ended and no other has taken it yet."""
         if self.state in self.LIVING and not task_queue.is_queued(self.lock):
-            return INTERRUPTED
+            # It may have ended since its row was read: the row is written before the queue's entry.
+            self.refresh_from_db(fields=["state", "lines", "reason", "tenant_id", "ended_at"])
+            return INTERRUPTED if self.state in self.LIVING else self.state
         return self.state
-
-    @property
-    def is_over(self) -> bool:
-        return self.status not in self.LIVING

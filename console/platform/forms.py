@@ -26,6 +26,7 @@ from console.frame.forms import (
 from console.frame.records import Text
 from console.signin.forms import ProofForm
 from tenants.models import Tenant
+from tenants.setting_fields import REGION
 from userflow.accounts.grant_types import LABELS, listed
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, AdminRole
 from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS
@@ -245,6 +246,14 @@ class ServerForm(forms.Form):
 
     capacity = Number(label=_("Maximum number of tenants"), min_value=0, max_value=1_000_000)
     accepts = Tick(label=_("Accepts new tenants"))
+    region = forms.RegexField(
+        rf"\A(?:{REGION.pattern})\Z",
+        label=_("Region"),
+        required=False,
+        help_text=_("Where its machines are, such as eu: tenants that are bound to it can be there."),
+        error_messages={"invalid": _("Use a-z, 0-9 and dashes, no dash at either end.")},
+        widget=Line.widget,
+    )
 
 
 class AtOnceForm(forms.Form):

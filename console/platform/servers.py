@@ -91,10 +91,19 @@ def listed(request: HttpRequest) -> HttpResponse:
     rows = list(_found().order_by("name"))
     table = Table(
         title=_("Servers"),
-        headers=(_("Name"), _("Host"), _("Tenants"), _("Warm databases"), _("Connections"), _("Accepts new tenants")),
+        headers=(
+            _("Name"),
+            _("Region"),
+            _("Host"),
+            _("Tenants"),
+            _("Warm databases"),
+            _("Connections"),
+            _("Accepts new tenants"),
+        ),
         rows=[
             (
                 Cell(row.name, link=reverse("admin:server", args=[row.pk])),
+                row.region,
                 mono(row.host),
                 _room(row),
                 row.spare,
@@ -123,6 +132,7 @@ def show(request: HttpRequest, server_id: int) -> HttpResponse:
     states = server.databases.values_list("status").annotate(number=Count("pk")).order_by("status")
     edit = Button(_("Edit"), reverse("admin:server_change", args=[server.pk]), "primary")
     facts = (
+        (_("Region"), server.region),
         (_("Host"), mono(server.host)),
         (_("Tenants"), _room(server)),
         (_("Warm databases"), server.spare),
@@ -157,7 +167,7 @@ class ChangeServer(RowView[DatabaseServer]):
         return _server(self.kwargs["server_id"])
 
     def get_initial(self) -> Context:
-        return {"capacity": self.row.capacity, "accepts": self.row.accepts_tenants}
+        return {"capacity": self.row.capacity, "accepts": self.row.accepts_tenants, "region": self.row.region}
 
     def arguments(self) -> Arguments:
         return {"name": self.row.name}

@@ -94,7 +94,7 @@ def back_up(job: Job, report: Report) -> None:
     """Write a tenant's database to a file in the backup folder."""
     tenant = _tenant_of(job)
     settings.BACKUP_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = settings.BACKUP_FOLDER / f"{tenant.slug}-{now():%Y%m%dT%H%M%SZ}.zip"
+    file = settings.BACKUP_FOLDER / f"{tenant.slug}-{now():%Y%m%dT%H%M%SZ}.backup"
     report(_("Writing %(file)s.") % {"file": file})
     back_up_tenant(tenant_id=tenant.pk, file=file)
     size = file.stat().st_size

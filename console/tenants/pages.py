@@ -219,7 +219,7 @@ def _jobs(tenant: Tenant) -> Context:
     rows = [
         [
             linked("console_job", job.pk, str(KIND_NAMES.get(job.kind, job.kind))),
-            job.status,
+            job.read_status(),
             job.begun_by.username if job.begun_by else "–",
             when(job.created_at),
         ]

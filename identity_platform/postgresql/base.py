@@ -1,23 +1,27 @@
 """The backend of the global database, and the ground on which `tenants.backend` stands."""
 
 import datetime
+import re
 import select
 from functools import cache
 from types import TracebackType
 from typing import Any, Final, Self
 from uuid import UUID
 
+from django.db import OperationalError
+from django.db.backends import utils
 from django.db.backends.postgresql import base
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
 from django.db.utils import DatabaseErrorWrapper
 from django.utils.functional import cached_property
 from psycopg import Connection, Cursor, Error, adapters
+from psycopg import OperationalError as DriverOperationalError
 from psycopg.abc import AdaptContext, Params
 from psycopg.adapt import AdaptersMap, Buffer, Loader
-from psycopg.errors import FeatureNotSupported
+from psycopg.errors import FeatureNotSupported, ReadOnlySqlTransaction
 from psycopg.pq import Format, TransactionStatus
 
-from identity_platform.postgresql.statement_timeout import TimeoutConnection
+from identity_platform.postgresql.statement_timeout import TimeoutConnection, is_limited
 
 # The server of DATABASE_URL.
 MAIN_SERVER: Final = "main"
@@ -91,14 +95,51 @@ class PlacedErrors(DatabaseErrorWrapper):
     ) -> None:
         if problem is None:
             return
+        if isinstance(problem, ReadOnlySqlTransaction):
+            self.wrapper.leave_standby()  # type: ignore[attr-defined]  # DatabaseWrapper's, below
         if isinstance(problem, Error):
             problem.place = self.wrapper.named()  # type: ignore[attr-defined]  # read by api.handlers
         super().__exit__(kind, problem, trace)
 
 
+# What a SELECT may call that changes something: functions of the job queue, of counters, sequences, locks, large objects.
+_CHANGES = re.compile(
+    r"\b(?:procrastinate_\w+|userflow_count\w+|nextval|setval|set_config|pg_\w*advisory\w*|lo_\w+)\s*\(", re.IGNORECASE
+)
+
+
+def is_read(statement: object) -> bool:
+    """Whether executing the statement a second time changes nothing more."""
+    return isinstance(statement, str) and statement.lstrip()[:6].upper() == "SELECT" and not _CHANGES.search(statement)
+
+
+class CursorWrapper(utils.CursorWrapper):
+    """Django's cursor, which executes a statement again on a new connection when the server was lost under it.
+
+    It does so within requests only, and only where nothing can happen twice: for the first statement of a transaction,
+    which has been rolled back with its connection, and for a read outside a transaction.
+    """
+
+    db: "DatabaseWrapper"
+
+    def execute(self, sql: Any, params: Any = None) -> Any:
+        raw = self.db.connection
+        resting = raw is not None and raw.pgconn.transaction_status == TransactionStatus.IDLE
+        try:
+            return super().execute(sql, params)
+        except OperationalError:
+            repeatable = resting and (self.db.in_atomic_block or is_read(sql))
+            if not repeatable or not self.db.reopen():
+                raise
+        self.cursor = self.db.create_cursor()
+        return super().execute(sql, params)
+
+
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Django's wrapper; the meaning of "usable" is cheaper, its cursors outlive a change of a column's type, its
-    connections are given up when the server hangs, and its errors say of which database they are."""
+    """Django's wrapper; the meaning of "usable" is cheaper, its cursors outlive a change of a column's type and the loss of a
+    server, its connections are given up when the server hangs, and its errors say of which database they are."""
+
+    connection: TimeoutConnection | None
 
     @cached_property
     def wrap_database_errors(self) -> PlacedErrors:
@@ -119,6 +160,36 @@ class DatabaseWrapper(base.DatabaseWrapper):
         # As Django's own without its options `isolation_level` and `pool`, which are not used here.
         self.isolation_level = IsolationLevel.READ_COMMITTED
         return TimeoutConnection.connect(**conn_params)
+
+    def make_cursor(self, cursor: Any) -> CursorWrapper:
+        return CursorWrapper(cursor, self)
+
+    def reopen(self) -> bool:
+        """Replace a connection that was lost during a request, in the same state. False if it cannot be.
+
+        One that hung is replaced only where there is another host: the time of the request is over.
+        """
+        lost = self.connection
+        if lost is None or not lost.closed or not is_limited() or (lost.hung and not lost.places):
+            return False
+        try:
+            raw = self.connect_again()
+        except DriverOperationalError:
+            return False
+        raw.set_autocommit(lost.autocommit)
+        self.connection = raw
+        return True
+
+    def connect_again(self) -> TimeoutConnection:
+        """Return another connection to the same database, in autocommit."""
+        raw = self.get_new_connection(self.get_connection_params() | {"autocommit": True})
+        self._configure_connection(raw)  # type: ignore[attr-defined]  # not in the stubs
+        return raw
+
+    def leave_standby(self) -> None:
+        """Close the connection if the server is a standby: the next one may reach the primary."""
+        if self.connection is not None and self.connection.pgconn.parameter_status(b"in_hot_standby") == b"on":
+            self.connection.close()
 
     def is_usable(self) -> bool:
         return self.connection is not None and not is_stale(self.connection)

@@ -6,12 +6,14 @@ not enforce it, and without a limit on this side every thread of a worker would 
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Final, TypeVar
+from contextlib import contextmanager
+from typing import Any, Final, Self, TypeVar
 
 from psycopg import Connection, OperationalError
 from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
+
+from identity_platform.postgresql import hosts
 
 Result = TypeVar("Result")
 
@@ -42,22 +44,61 @@ def no_timeout() -> Iterator[None]:
         _limit.seconds = before
 
 
+def is_limited() -> bool:
+    """Whether this thread serves a request."""
+    return _limit.seconds is not None
+
+
 class TimeoutConnection(Connection[object]):
     """A connection that closes itself when the server does not respond within the thread's limit.
 
     The statement then raises OperationalError. Whether the server has executed it is not known.
     """
 
+    # All hosts of the server where it has several, else empty, and the one of this connection.
+    places: tuple[hosts.Place, ...] = ()
+    place: hosts.Place = ("", "")
+    # Whether the server crashed, hung or is gone from the network, as opposed to one that ended this connection.
+    unreachable: bool = False
+    # Whether the thread's limit is used up.
+    hung: bool = False
+
+    @classmethod
+    def connect(cls, conninfo: str = "", **parameters: Any) -> Self:
+        """Return a new connection, to the primary where the parameters name several hosts."""
+        places = hosts.places(parameters)
+        if len(places) < 2:
+            return super().connect(conninfo, **parameters)
+        parameters |= hosts.in_order(places)
+        try:
+            raw = super().connect(conninfo, **parameters)
+        except OperationalError:
+            # None is the primary yet, or the first was waited for in vain: the next attempt begins with another.
+            hosts.lost(places, hosts.places(parameters)[0])
+            raise
+        raw.places, raw.place = places, (raw.info.host, str(raw.info.port))
+        hosts.found(places, raw.place)
+        return raw
+
     def wait(self, gen: PQGen[Result], interval: float = 0.1, timeout: float | None = None) -> Result:
         seconds = _limit.seconds
-        if seconds is None or timeout is not None:
-            return super().wait(gen, interval, timeout)
+        limited = seconds is not None and timeout is None
         try:
-            return super().wait(gen, interval, seconds)
-        except OperationalError:
+            return super().wait(gen, interval, seconds if limited else timeout)
+        except OperationalError as problem:
+            # A server that ends a connection says why.
+            self.unreachable = self.closed and problem.sqlstate is None
             # An error of the server's own has left the connection at rest or in a failed transaction.
-            if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                with suppress(OperationalError):
-                    self.cancel_safe(timeout=CANCEL_SECONDS)
-                self.close()
+            if limited and self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                self._give_up()
+            if self.unreachable and self.places:
+                hosts.lost(self.places, self.place)
             raise
+
+    def _give_up(self) -> None:
+        self.hung = True
+        try:
+            self.cancel_safe(timeout=CANCEL_SECONDS)
+        except OperationalError:
+            self.unreachable = True
+        self.close()

@@ -57,7 +57,7 @@ def _remove_if_stale(left: Path) -> None:
 
 
 def _is_quiet(folder: Path) -> bool:
-    newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    newest = max(path.stat().st_mtime for path in (folder, *folder.rglob("*")))
     return time.time() - newest > _QUIET_SECONDS
 
 

@@ -5,6 +5,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
+from psycopg import OperationalError
 
 from identity_platform.postgresql import base
 from tenants import servers
@@ -23,6 +24,7 @@ POOL = TenantConnectionPool(budget=settings.TENANT_CONNECTION_BUDGET, wait=setti
 class DatabaseWrapper(base.DatabaseWrapper):
     """Django's PostgreSQL wrapper with connections from the process-wide pool."""
 
+    connection: TenantConnection | None
     target: DatabaseTarget | None = None
 
     def connect(self) -> None:
@@ -67,6 +69,16 @@ class DatabaseWrapper(base.DatabaseWrapper):
         params |= {"dbname": target.database, "cursor_factory": BoundByServer if by_server else BoundByClient}
         return TenantConnection.connect(**params, autocommit=True)
 
+    def connect_again(self) -> TenantConnection:
+        target, lost = self.target, self.connection
+        assert target is not None  # set together with the connection
+        if target.direct or (lost is not None and lost.leaves_state):
+            raise OperationalError("A connection with session state is not replaced.")
+        if lost is not None and lost.unreachable:
+            POOL.close_server(target.key)
+        # It takes the place of the lost one in the budget.
+        return self._open(target)
+
     def release(self) -> None:
         """Return the connection to the pool, at the end of `in_tenant()`."""
         if self.connection is None:
@@ -82,6 +94,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
             raw.close()
         else:
             POOL.give_back(target.key, raw)
+            if raw.unreachable:
+                POOL.close_server(target.key)
 
     def _close(self) -> None:
         if self.connection is None:

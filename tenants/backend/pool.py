@@ -86,8 +86,15 @@ class TenantConnectionPool:
 
     def close_idle(self, database: str | None = None) -> None:
         """Close idle connections of one database, before it is dropped, or of all."""
+        self._close(lambda key: database is None or key[2] == database)
+
+    def close_server(self, key: Key) -> None:
+        """Close idle connections to all databases of that key's server: each would be waited for in vain."""
+        self._close(lambda other: other[:2] == key[:2])
+
+    def _close(self, concerned: Callable[[Key], bool]) -> None:
         with self._changed:
-            keys = [key for key in self._idle if database is None or key[2] == database]
+            keys = [key for key in self._idle if concerned(key)]
             closing = [raw for key in keys for raw in self._idle.pop(key)]
             self._open -= len(closing)
             self._changed.notify_all()

@@ -1,5 +1,6 @@
 """Output of commands: tables and progress bars on a terminal, plain lines otherwise. And their common base class."""
 
+import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 from rich.table import Table
 
 from identity_platform.api.errors import ApiError
+from tenants.setting_fields import REGION
 
 # Nothing was tried: unknown name, wrong argument, not confirmed.
 NOT_TRIED = 2
@@ -63,6 +65,13 @@ def at_least(least: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def region(text: str) -> str:
+    """Return the name of a region, or an empty string for none."""
+    if text and re.fullmatch(REGION.pattern, text) is None:
+        raise ArgumentTypeError("a region is named by a-z, 0-9 and dashes")
+    return text
 
 
 def counted(number: int, thing: str) -> str:

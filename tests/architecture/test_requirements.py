@@ -77,10 +77,16 @@ def test_installed_packages_are_the_locked_ones(name: str) -> None:
     assert odd == {}
 
 
-@pytest.mark.needs("python-ldap")
-def test_optional_package_is_the_locked_one() -> None:
-    (pin,) = [pin for pin in locked("requirements-ldap") if pin.name == "python-ldap"]
-    assert str(pin.specifier) == f"=={importlib.metadata.version('python-ldap')}"
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        pytest.param("requirements-ldap", "python-ldap", marks=pytest.mark.needs("python-ldap")),
+        pytest.param("requirements-ci", "patroni", marks=pytest.mark.needs("patroni")),
+    ],
+)
+def test_optional_package_is_the_locked_one(name: str, package: str) -> None:
+    (pin,) = [pin for pin in locked(name) if pin.name == package]
+    assert str(pin.specifier) == f"=={importlib.metadata.version(package)}"
 
 
 def test_production_requires_exactly_what_it_imports() -> None:

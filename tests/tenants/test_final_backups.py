@@ -132,7 +132,7 @@ def test_purge_removes_files_without_key(folder: Path, populated: tuple[TestTena
     delete(tenant)
     file = file_of(tenant)
     FinalBackup.objects.filter(pk=tenant.id).delete()
-    other = folder / "acme-20300101T000000Z.zip"
+    other = folder / "acme-20300101T000000Z.backup"
     other.touch()
     retention.purge(audit_trails.THE_PLATFORM)
     assert list(folder.iterdir()) == [other]
@@ -224,7 +224,7 @@ def test_restore_deleted_rejects_other_files(
     delete(gone)
     file = file_of(gone)
     content = file.read_bytes()
-    for name in ("notes.zip", f"deleted-{alive.id}.backup"):
+    for name in ("notes.backup", f"deleted-{alive.id}.backup"):
         other = tmp_path / name
         other.write_bytes(content)
         with pytest.raises(CommandError) as rejected:

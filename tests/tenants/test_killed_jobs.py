@@ -109,15 +109,15 @@ def test_next_worker_finishes_killed_console_job(
     params = {"name": "Killed", "slug": f"killed-{mark}", "server": "", "username": f"ann-{mark}"}
     operator = AdminUser.objects.get(username=operator_name)
     job = begin_job(kind="provision", by=operator, params=params | {"email": f"ann-{mark}@example.com"})
-    assert job.status == "waiting"
+    assert job.read_status() == "waiting"
     assert another_process.run(*WORKER, kill_after=step).code == 9
     ProcrastinateWorker._base_manager.update(last_heartbeat=now() - timedelta(minutes=1))
     job.refresh_from_db()
-    assert (job.state, job.status) == ("running", "interrupted")
+    assert (job.state, job.read_status()) == ("running", "interrupted")
     task_queue.recover_abandoned_tasks()
     run_waiting_jobs()
     job.refresh_from_db()
-    assert (job.status, job.reason, job.begun_by) == ("done", "", operator)
+    assert (job.read_status(), job.reason, job.begun_by) == ("done", "", operator)
     tenant = tenant_named(params["slug"])
     assert (tenant.pk, tenant.database.status) == (job.tenant_id, "active")
     throw_away(tenant)

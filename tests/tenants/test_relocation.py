@@ -81,16 +81,16 @@ def test_move_and_restore_keep_signing_keys(settled: TestTenant, second: Databas
     before = key_ids(settled)
     run_command("move_tenant", settled.slug, second.name)
     assert (key_ids(settled), Api(token=token).get("/authmgr/validate").status_code) == (before, 200)
-    run_command("backup_tenant", settled.slug, str(tmp_path / "settled.zip"))
+    run_command("backup_tenant", settled.slug, str(tmp_path / "settled.backup"))
     run_command("rotate_signing_keys", tenant=settled.slug, at_once=True)
     assert key_ids(settled) > before
-    run_command("restore_tenant", settled.slug, str(tmp_path / "settled.zip"), yes=True)
+    run_command("restore_tenant", settled.slug, str(tmp_path / "settled.backup"), yes=True)
     signing.forget(settled.id)  # a process reads the keys again after ten seconds
     assert key_ids(settled) == before
 
 
 def test_restore_returns_to_backup(settled: TestTenant, tmp_path: Path) -> None:
-    kept, file, before = settled.register(), tmp_path / "settled.zip", mapping_of(settled).name
+    kept, file, before = settled.register(), tmp_path / "settled.backup", mapping_of(settled).name
     opened = open_things(settled, kept)
     run_command("backup_tenant", settled.slug, str(file))
     assert Api(token=opened["access"]).post("/authmgr/logout", {"all": True}).status_code == 200
@@ -142,19 +142,29 @@ def tried(opened: dict[str, str]) -> dict[str, int]:
 
 
 def test_backup_file_is_private(settled: TestTenant, tmp_path: Path) -> None:
-    file = tmp_path / "settled.zip"
+    file = tmp_path / "settled.backup"
     run_command("backup_tenant", settled.slug, str(file))
     assert file.stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == ["settled.zip"]
+    assert [path.name for path in tmp_path.iterdir()] == ["settled.backup"]
+
+
+def test_backup_is_of_one_moment(settled: TestTenant, tmp_path: Path) -> None:
+    kept, file = settled.register(), tmp_path / "settled.backup"
+    with at_the_step("dumped", settled.register):
+        run_command("backup_tenant", settled.slug, str(file))
+    assert len(people(settled)) == 2
+    # The copy must have as many rows as were counted.
+    run_command("restore_tenant", settled.slug, str(file), yes=True)
+    assert people(settled) == {kept.id}
 
 
 def test_next_backup_removes_leftovers_of_killed_backup(
     settled: TestTenant, another_process: AnotherProcess, tmp_path: Path
 ) -> None:
     slug = settled.slug
-    yesterday, today, people = tmp_path / "yesterday.zip", tmp_path / "today.zip", tmp_path / "people.jsonl"
+    yesterday, today, people = tmp_path / "yesterday.backup", tmp_path / "today.backup", tmp_path / "people.jsonl"
     assert another_process.run("backup_tenant", slug, str(yesterday), kill_after="written out").code == 9
-    (dump,) = tmp_path.rglob("*.dump")
+    (dump,) = tmp_path.rglob("partial")
     run_command("export_users", slug, str(people))
     assert dump.exists()  # on a shared disk another machine may be using it
     for path in (dump, dump.with_name(".lock"), dump.parent):
@@ -166,7 +176,7 @@ def test_next_backup_removes_leftovers_of_killed_backup(
 
 
 def test_restore_recovers_lost_database(settled: TestTenant, tmp_path: Path) -> None:
-    person, file = settled.register(), tmp_path / "settled.zip"
+    person, file = settled.register(), tmp_path / "settled.backup"
     run_command("backup_tenant", settled.slug, str(file))
     with servers.maintenance(main_server()) as raw:
         databases.drop(raw, mapping_of(settled).name)
@@ -181,10 +191,10 @@ def test_restore_recovers_lost_database(settled: TestTenant, tmp_path: Path) -> 
 def test_restore_rejects_foreign_backup_and_other_files(
     settled: TestTenant, other_tenant: TestTenant, tmp_path: Path
 ) -> None:
-    others, nonsense = tmp_path / "others.zip", tmp_path / "nonsense.zip"
+    others, nonsense = tmp_path / "others.backup", tmp_path / "nonsense.backup"
     run_command("backup_tenant", other_tenant.slug, str(others))
     nonsense.write_bytes(b"PK nothing")
-    for file in (others, nonsense, tmp_path / "there-is-none.zip"):
+    for file in (others, nonsense, tmp_path / "there-is-none.backup"):
         with pytest.raises(CommandError, match="backup") as error:
             run_command("restore_tenant", settled.slug, str(file), yes=True)
         assert error.value.returncode == 2
@@ -317,6 +327,28 @@ def test_move_to_current_server_is_rejected(settled: TestTenant) -> None:
     assert mapping_of(settled).status == "active"
 
 
+def test_tenant_moves_back_unless_that_server_is_older(settled: TestTenant, second: DatabaseServer) -> None:
+    person = settled.register()
+    run_command("move_tenant", settled.slug, second.name)
+    main = main_server()
+    versions = [postgresql_of(server) for server in (main, second)]
+    if versions[0] < versions[1]:
+        with pytest.raises(
+            CommandError, match=f"main runs PostgreSQL {versions[0]} and {second.name} runs {versions[1]}"
+        ):
+            run_command("move_tenant", settled.slug, main.name)
+    else:
+        run_command("move_tenant", settled.slug, main.name)
+    stays = second if versions[0] < versions[1] else main
+    assert (mapping_of(settled).server, mapping_of(settled).status) == (stays, "active")
+    assert settled.sign_in(person)["access_token"]
+
+
+def postgresql_of(server: DatabaseServer) -> int:
+    with servers.maintenance(server) as raw:
+        return raw.info.server_version // 10_000
+
+
 def test_failed_move_changes_nothing(settled: TestTenant, second: DatabaseServer) -> None:
     person, spares = settled.register(), WarmDatabase.objects.count()
     # A row that violates a constraint of its table, so pg_restore fails.
@@ -394,7 +426,7 @@ def test_killed_move_is_finished_by_same_command(
 def test_job_after_restore_uses_restored_database(
     late: str, settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess, tmp_path: Path
 ) -> None:
-    slug, file = settled.slug, str(tmp_path / "settled.zip")
+    slug, file = settled.slug, str(tmp_path / "settled.backup")
     run_command("backup_tenant", slug, file)
     words = [late, slug, *([file, "--yes"] if late == "restore_tenant" else [second.name])]
     with ThreadPoolExecutor(1) as pool:
@@ -420,7 +452,7 @@ def waits_for_a_lock() -> bool:
 
 
 def test_repair_keeps_tenant_restored_while_operator_was_asked(settled: TestTenant, tmp_path: Path) -> None:
-    slug, file = settled.slug, str(tmp_path / "settled.zip")
+    slug, file = settled.slug, str(tmp_path / "settled.backup")
     run_command("backup_tenant", slug, file)
     with servers.maintenance(main_server()) as raw:
         databases.drop(raw, mapping_of(settled).name)

@@ -237,7 +237,7 @@ def test_tokens_can_be_read_during_a_move(settled: TestTenant, second: DatabaseS
 
 
 def test_restore_revives_nothing_of_before_or_after(settled: TestTenant, tmp_path: Path) -> None:
-    traffic, file, keys = Traffic(settled), str(tmp_path / "settled.zip"), jwks(settled)
+    traffic, file, keys = Traffic(settled), str(tmp_path / "settled.backup"), jwks(settled)
     kept, *users = (settled.register() for _ in range(3))
     before = traffic.sign_in(kept)
     run_command("backup_tenant", settled.slug, file)

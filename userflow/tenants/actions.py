@@ -15,9 +15,10 @@ from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants import lookup, provisioning
-from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant
+from tenants.capacity import check_region, region_of
+from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant, WrongRegion
 from tenants.final_backups import Deletion
-from tenants.models import Tenant, TenantDatabase
+from tenants.models import DatabaseServer, Tenant, TenantDatabase
 from tenants.settings import EffectiveSettings, merged
 from tenants.signals import tenant_settings_changing
 from tenants.states import State
@@ -51,7 +52,7 @@ def open_tenant(
     """Create a tenant with its database, its default client and optionally its first admin.
 
     `admin` holds `username`, `email`, `password`. Calling it again with the same slug finishes an interrupted creation.
-    Raises SlugTaken, NoRoom, RelyingPartyTaken, ValidationFailed, AdminNameTaken, EmailTaken, WeakPassword.
+    Raises SlugTaken, NoRoom, WrongRegion, RelyingPartyTaken, ValidationFailed, AdminNameTaken, EmailTaken, WeakPassword.
     """
     _check_slug(slug)
     first_admin: list[AdminUser] = []
@@ -63,10 +64,12 @@ def open_tenant(
             )
             first_admin.append(user)
 
+    own = merged({}, tenant_settings or {})
+    _check_region_exists(region_of(own))
     tenant = provisioning.create_tenant(
         name=name,
         slug=slug,
-        tenant_settings=merged({}, tenant_settings or {}),
+        tenant_settings=own,
         server=server,
         initialize=create_admin,
     )
@@ -83,6 +86,15 @@ def _check_slug(slug: str | None) -> None:
         )
     if provisioning.is_reserved(slug):
         raise ValidationFailed(details={"slug": ["This slug is reserved for commands. Choose another one."]})
+
+
+def _check_region_exists(region: str | None) -> None:
+    if region is None:
+        return
+    regions = DatabaseServer.objects.exclude(region="").values_list("region", flat=True).distinct().order_by("region")
+    if region not in regions:
+        said = f"No database server is in the region {region}. Regions: {', '.join(regions) or 'none'}."
+        raise ValidationFailed(details={"settings.region": [said]})
 
 
 def generated_password() -> str:
@@ -155,6 +167,8 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
             settings = merged(tenant.settings, stated, by_operator=by.kind == OPERATOR)
             tenant_settings_changing.send(sender=Tenant, tenant_id=tenant_id, before=tenant.settings, after=settings)
             claim(tenant_id, before=tenant.settings, after=settings)
+            if region_of(settings) != region_of(tenant.settings):
+                _check_place(tenant_id, region_of(settings))
             tenant.settings = settings
         tenant.save()
         if changes or stated:
@@ -169,6 +183,15 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
         step = resume_tenant if status == State.ACTIVE else suspend_tenant
         step(tenant_id=tenant_id, by=by)
     return find_tenant(tenant_id=tenant_id)
+
+
+def _check_place(tenant_id: UUID, region: str | None) -> None:
+    # A move locks the tenant's row as the caller does; a change of the server's region locks the server's.
+    server = DatabaseServer.objects.select_for_update().get(databases=tenant_id)
+    try:
+        check_region(server, region)
+    except WrongRegion as problem:
+        raise ValidationFailed(details={"settings.region": [f"{problem.text} Move it first."]}) from problem
 
 
 def suspend_tenant(*, tenant_id: UUID, by: Principal) -> None:

@@ -30,19 +30,33 @@ class Command(terminal.OperatorCommand):
             help="Maximum number of tenants (default 1000; with --replace it stays).",
         )
         parser.add_argument(
+            "--region",
+            type=terminal.region,
+            help="Where its machines are, such as eu: tenants that are bound to it can be there.",
+        )
+        parser.add_argument(
             "--replace",
             action="store_true",
-            help="Give an existing server a new URL. Options that are not given (capacity, --admin-url) keep their value.",
+            help="Give an existing server a new URL. Options that are not given keep their value.",
         )
 
     def handle(
-        self, *, name: str, url: str, admin_url: str | None, capacity: int | None, replace: bool, **_: object
+        self,
+        *,
+        name: str,
+        url: str,
+        admin_url: str | None,
+        capacity: int | None,
+        region: str | None,
+        replace: bool,
+        **_: object,
     ) -> None:
         server = add_database_server(
             name=name,
             url=sys.stdin.readline().strip() if url == "-" else url,
             admin_url=admin_url,
             capacity=capacity,
+            region=region,
             replace=replace,
         )
         template = ensure_template(server)

@@ -8,9 +8,9 @@ from tenants.relocation import back_up_tenant
 
 class Command(terminal.TenantCommand):
     help = (
-        "Write a consistent snapshot of a tenant's database into one file, while the tenant stays in use. Needs pg_dump of "
-        "the server's version. Also back up the global database and the encryption keys: sealed secrets cannot be decrypted "
-        "without them. Exit code 2: nothing was written. Example: backup_tenant acme /backups/acme.zip"
+        "Write a consistent snapshot of a tenant's database into one encrypted file, while the tenant stays in use. Needs "
+        "pg_dump of the server's version. The tenant's data key, which opens it, is in the global database: backup_tenants "
+        "backs up both. Exit code 2: nothing was written. Example: backup_tenant acme /backups/acme.backup"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

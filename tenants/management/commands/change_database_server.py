@@ -6,9 +6,10 @@ from tenants.management import terminal
 
 class Command(terminal.OperatorCommand):
     help = (
-        "Change how many tenants a database server takes, or whether it accepts new ones; existing tenants stay. Without an "
-        "option the command prints the current values. The server of the global database is named main. Exit code 2: unknown "
-        "server. Example: change_database_server main --capacity 20000 --no-accepts"
+        "Change how many tenants a database server takes, whether it accepts new ones, or its region; existing tenants stay. "
+        "Without an option the command prints the current values. The server of the global database is named main. Exit code "
+        "2: unknown server, or a tenant on it is bound to another region. "
+        "Example: change_database_server main --capacity 20000 --no-accepts"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -18,7 +19,12 @@ class Command(terminal.OperatorCommand):
             "--accepts", action=BooleanOptionalAction, default=None, help="Whether it accepts new tenants."
         )
 
-    def handle(self, *, name: str, capacity: int | None, accepts: bool | None, **_: object) -> None:
-        server = change_database_server(name=name, capacity=capacity, accepts=accepts)
+        parser.add_argument(
+            "--region", type=terminal.region, help='Where its machines are, such as eu; "" if that is not stated.'
+        )
+
+    def handle(self, *, name: str, capacity: int | None, accepts: bool | None, region: str | None, **_: object) -> None:
+        server = change_database_server(name=name, capacity=capacity, accepts=accepts, region=region)
         takes = f"takes up to {server.capacity} tenants" if server.accepts_tenants else "accepts no new tenants"
-        self.stdout.write(f"{server.name} {takes}.")
+        where = f" It is in the region {server.region}." if server.region else ""
+        self.stdout.write(f"{server.name} {takes}.{where}")

@@ -10,12 +10,14 @@ class Command(terminal.TenantCommand):
     help = (
         "Restore a tenant's database from a backup into a new database, then switch to it. Changes since the backup are "
         "lost. A failed tenant becomes active again. Exit code 2: nothing was changed. "
-        "Example: restore_tenant acme /backups/acme.zip"
+        "Example: restore_tenant acme /backups/acme.backup"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("file", type=Path, help="A file written by backup_tenant for this tenant.")
+        parser.add_argument(
+            "file", type=Path, help="A file written by backup_tenant or backup_tenants for this tenant."
+        )
         parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
 
     def handle(self, *, slug: str, file: Path, yes: bool, **_: object) -> None:

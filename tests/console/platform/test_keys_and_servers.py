@@ -7,7 +7,7 @@ import pytest
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.crypto import key_ring
 from tenants import keys
-from tenants.models import DatabaseServer, DataKey
+from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
 from tests.world import TestTenant, capture_statements
 from userflow.sessions.models import SigningKey
@@ -96,15 +96,30 @@ def test_unreachable_server_is_marked(operator: Staff, spare_server: DatabaseSer
     assert (page.status_code, "does not respond" in page.text, "unknown@" in page.text) == (200, True, False)
 
 
-def test_a_servers_capacity_is_changed(operator: Staff, spare_server: DatabaseServer) -> None:
+def test_a_servers_capacity_and_region_are_changed(operator: Staff, spare_server: DatabaseServer) -> None:
     path = f"{SERVERS}{spare_server.pk}/change/"
-    assert operator.post(path, {"capacity": "7", "accepts": "on"}).status_code == 302
+    assert operator.post(path, {"capacity": "7", "accepts": "on", "region": "eu"}).status_code == 302
     spare_server.refresh_from_db()
-    assert (spare_server.capacity, spare_server.accepts_tenants) == (7, True)
+    assert (spare_server.capacity, spare_server.accepts_tenants, spare_server.region) == (7, True, "eu")
+    assert "eu" in operator.get(SERVERS).text
+    assert operator.post(path, {"capacity": "7", "region": "E U"}).status_code == 400
     assert operator.post(path, {"capacity": "-1"}).status_code == 400
     operator.post(path, {"capacity": "7"})
     spare_server.refresh_from_db()
     assert spare_server.accepts_tenants is False
+
+
+def test_region_of_a_server_with_bound_tenants_is_kept(operator: Staff, spare_server: DatabaseServer) -> None:
+    DatabaseServer.objects.filter(pk=spare_server.pk).update(region="eu")
+    bound = Tenant.objects.create(name="Bound", slug=f"bound-{spare_server.pk}", settings={"region": "eu"})
+    TenantDatabase.objects.create(tenant=bound, server=spare_server, name=f"bound_{spare_server.pk}", status="active")
+    try:
+        page = operator.post(f"{SERVERS}{spare_server.pk}/change/", {"capacity": "7", "region": "us"})
+        assert "is bound to the region eu. Move it first." in page.text
+        spare_server.refresh_from_db()
+        assert spare_server.region == "eu"
+    finally:
+        bound.delete()
 
 
 def test_platform_pages_require_operator_and_permission(tenant: TestTenant) -> None:

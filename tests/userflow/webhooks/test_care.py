@@ -158,7 +158,7 @@ def test_tenant_without_endpoints_leaves_sweep_list(listening: Listening) -> Non
 
 
 def test_restored_endpoints_get_messages(listening: Listening, consumer: Consumer, tmp_path: Path) -> None:
-    home, file = listening.home, tmp_path / "home.zip"
+    home, file = listening.home, tmp_path / "home.backup"
     run_command("backup_tenant", home.slug, str(file))
     home.api.delete(listening.path)
     WebhookTenant.objects.filter(pk=home.id).delete()

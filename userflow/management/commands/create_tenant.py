@@ -28,6 +28,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--admin-email", help="E-mail address of the admin; required with --admin-username.")
         parser.add_argument("--server", help="Database server. Default: the one with the most free capacity.")
+        parser.add_argument("--region", help="Region that its database does not leave (the setting `region`).")
         parser.add_argument("--json", action="store_true", help="Print one JSON object instead of a table.")
 
     def handle(
@@ -38,6 +39,7 @@ class Command(BaseCommand):
         admin_username: str | None = None,
         admin_email: str | None = None,
         server: str | None = None,
+        region: str | None = None,
         **options: object,
     ) -> None:
         if bool(admin_username) != bool(admin_email):
@@ -52,7 +54,8 @@ class Command(BaseCommand):
                 "password": password,
             }
         try:
-            created = open_tenant(name=name, slug=slug, server=server, admin=admin)
+            own = {"region": region} if region else None
+            created = open_tenant(name=name, slug=slug, tenant_settings=own, server=server, admin=admin)
         except ApiError as error:
             fields = [f"{name}: {_joined(about)}" for name, about in (error.details or {}).items()]
             said = " ".join(fields) or error.text

@@ -1,0 +1,1 @@
+"""What the platform does when parts of it fail, under load: `bin/drill`."""

@@ -1,0 +1,397 @@
+"""Backup sets: a folder with one encrypted file per tenant, one of the global database, and a signed list of them.
+
+A tenant's file is encrypted under its data key. The global database, which holds all data keys, is encrypted under a key of
+the set; that key is in the list, wrapped by the key ring. So ENCRYPTION_KEYS opens everything, and nothing else does. The same
+key signs the list, which has the SHA-256 of every file: a file of another set does not pass, nor a missing one.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.utils.timezone import now
+
+from identity_platform.audit.writer import record_for_platform
+from identity_platform.crypto import (
+    RingKeyMissing,
+    SealBroken,
+    SealingWriter,
+    keyed_digest,
+    new_data_key,
+    same,
+    unseal_file,
+    unwrap_data_key,
+    wrap_data_key,
+)
+from identity_platform.transfer.temporary_folder import temporary_folder
+from tenants import databases, dumps, steps
+from tenants.capacity import main_server
+from tenants.errors import BackupUnfit, JobRunning, UnknownTenant
+from tenants.models import TenantDatabase
+from tenants.parallel import on_each_server
+from tenants.relocation import back_up_tenant, restore_tenant, try_backup
+from tenants.schema import schema_version, why
+from tenants.states import State
+
+LIST, GLOBAL = "backup.json", "global.backup"
+_PREFIX = "platform-"
+_JOB = "backup of all tenants"
+_PURPOSE, _SIGNATURE = "backup of the global database", "list of a backup"
+# Those that have a database.
+_BACKED_UP = (State.ACTIVE, State.SUSPENDED, State.MIGRATING, State.MOVING, State.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a set. `tenant_id` and `slug` are empty for the global database."""
+
+    name: str
+    size: int
+    sha256: str
+    tenant_id: str = ""
+    slug: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupSet:
+    """A complete set. `failed` has the reason for each tenant that is not in it, by slug. `key` seals the global database."""
+
+    folder: Path
+    started: str
+    schema_version: str
+    files: tuple[File, ...]
+    failed: dict[str, str]
+    key: bytes
+
+    @property
+    def tenants(self) -> list[File]:
+        return [file for file in self.files if file.tenant_id]
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one tenant. `reason` is for operators and contains no user data; without one it is done."""
+
+    slug: str
+    seconds: float
+    reason: str = ""
+
+
+Start = Callable[[int], None]
+Progress = Callable[[Outcome], None]
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write(
+    parent: Path,
+    *,
+    jobs: int = 2,
+    only: Sequence[str] = (),
+    start: Start = lambda total: None,
+    progress: Progress = lambda outcome: None,
+) -> BackupSet:
+    """Back up all tenants (or `only` these slugs) and then the global database into a new set; return it.
+
+    `jobs` tenants at a time on each server; all stay in use. A tenant that fails is left out and does not stop the others.
+    The set appears in `parent` only when it is complete. Raises UnknownTenant, JobRunning (another machine does it), OSError,
+    and CopyFailed or ProgramMissing if the global database cannot be backed up.
+    """
+    mappings, moment, key = _mappings(only), now(), new_data_key()
+    start(len(mappings))
+    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder, started = parent / f"{_PREFIX}{moment:%Y%m%dT%H%M%SZ}", moment.isoformat(timespec="seconds")
+    with temporary_folder(parent) as draft, _alone():
+        new = draft / "new"
+        new.mkdir(mode=0o700)
+
+        def back_up(mapping: TenantDatabase) -> tuple[TenantDatabase, Outcome]:
+            return mapping, _tried(
+                mapping.tenant.slug, lambda: back_up_tenant(tenant_id=mapping.pk, file=_file(new, mapping))
+            )
+
+        files: list[File] = []
+        failed: dict[str, str] = {}
+        for mapping, outcome in on_each_server(mappings, jobs, back_up):
+            progress(outcome)
+            if outcome.reason:
+                failed[outcome.slug] = outcome.reason
+            else:
+                files.append(_described(_file(new, mapping), str(mapping.pk), outcome.slug))
+        # Not those that were deleted meanwhile.
+        failed = {slug: failed[slug] for slug in _slugs_in_use() if slug in failed}
+        # Last, so that it has the data key of every tenant in the set.
+        _seal_global_database(new / GLOBAL, key)
+        files.append(_described(new / GLOBAL))
+        steps.completed("written out")
+        written = BackupSet(folder, started, schema_version(), tuple(files), failed, key)
+        _write_durably(new / LIST, _signed(written))
+        _flush(new)
+        new.rename(folder)
+        _flush(parent)
+    record_for_platform("backup.written", details={"tenants": len(files) - 1, "failed": len(failed)})
+    return written
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    try:
+        with databases.job_lock(main_server(), _JOB):
+            yield
+    except JobRunning as held:
+        raise JobRunning("Another backup of all tenants is running. Try again when it has finished.") from held
+
+
+def _mappings(slugs: Sequence[str]) -> list[TenantDatabase]:
+    found = TenantDatabase.objects.select_related("tenant", "server").filter(status__in=_BACKED_UP)
+    if slugs:
+        found = found.filter(tenant__slug__in=slugs)
+        if missing := sorted(set(slugs) - {mapping.tenant.slug for mapping in found}):
+            raise UnknownTenant(f"No tenant has the slug {', '.join(missing)}. `list_tenants` shows all tenants.")
+    return list(found.order_by("tenant__slug"))
+
+
+def _slugs_in_use() -> list[str]:
+    found = TenantDatabase.objects.filter(status__in=_BACKED_UP).order_by("tenant__slug")
+    return list(found.values_list("tenant__slug", flat=True))
+
+
+def _file(folder: Path, mapping: TenantDatabase) -> Path:
+    return folder / f"tenant-{mapping.pk}.backup"
+
+
+def _tried(slug: str, work: Callable[[], object]) -> Outcome:
+    began, reason = time.monotonic(), ""
+    try:
+        work()
+    except OSError as problem:
+        reason = problem.strerror or type(problem).__name__
+    except Exception as problem:
+        reason = why(problem)
+    return Outcome(slug, time.monotonic() - began, reason)
+
+
+def _seal_global_database(file: Path, key: bytes) -> None:
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
+        with SealingWriter(out, data_key=key, purpose=_PURPOSE) as sealed:
+            dumps.stream_out(main_server(), str(settings.DATABASES["default"]["NAME"]), sealed)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _described(file: Path, tenant_id: str = "", slug: str = "") -> File:
+    with file.open("rb") as source:
+        digest = hashlib.file_digest(source, "sha256").hexdigest()
+    return File(file.name, file.stat().st_size, digest, tenant_id, slug)
+
+
+def _signed(written: BackupSet) -> bytes:
+    wrapped = wrap_data_key(written.key, owner=_owner(written.folder))
+    content: dict[str, Any] = {
+        "format": 1,
+        "started": written.started,
+        "schema_version": written.schema_version,
+        "files": [
+            {"name": f.name, "size": f.size, "sha256": f.sha256, "tenant_id": f.tenant_id, "slug": f.slug}
+            for f in written.files
+        ],
+        "failed": written.failed,
+        "ring_key_id": wrapped.key_id,
+        "wrapped_key": base64.b64encode(wrapped.blob).decode(),
+    }
+    return json.dumps(content | {"signature": _signature(content, written.key)}, indent=1).encode()
+
+
+def _signature(content: dict[str, Any], key: bytes) -> str:
+    return keyed_digest(json.dumps(content, sort_keys=True), key=key, purpose=_SIGNATURE).hex()
+
+
+def _owner(folder: Path) -> str:
+    # The key opens only in a folder of this name: an old set cannot pass as a new one.
+    return f"backup {folder.name}"
+
+
+def _write_durably(file: Path, content: bytes) -> None:
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _flush(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read(folder: Path) -> BackupSet:
+    """Read the list of a set. Raises BackupUnfit: it was altered, or its key is not in ENCRYPTION_KEYS."""
+    try:
+        content = json.loads((folder / LIST).read_bytes())
+        signature = content.pop("signature")
+        key = unwrap_data_key(content["ring_key_id"], base64.b64decode(content["wrapped_key"]), owner=_owner(folder))
+        if not same(signature, _signature(content, key)):
+            raise SealBroken
+        files = tuple(File(**file) for file in content["files"])
+        return BackupSet(folder, content["started"], content["schema_version"], files, content["failed"], key)
+    except RingKeyMissing as problem:
+        raise BackupUnfit(f"{folder}: {problem}") from problem
+    except OSError as problem:
+        raise BackupUnfit(f"{folder} is no backup set: {problem.strerror} ({LIST}).") from problem
+    except (SealBroken, AttributeError, KeyError, TypeError, ValueError) as problem:
+        raise BackupUnfit(f"{folder / LIST} was altered, or the folder was renamed.") from problem
+
+
+def newest(parent: Path) -> BackupSet:
+    """Return the newest set in a folder, or the set that the folder is. Raises BackupUnfit."""
+    folders = [parent] if (parent / LIST).exists() else _folders(parent)
+    if not folders:
+        raise BackupUnfit(f"{parent} contains no backup set.")
+    return read(folders[0])
+
+
+def _folders(parent: Path) -> list[Path]:
+    return sorted((path.parent for path in parent.glob(f"{_PREFIX}*/{LIST}")), reverse=True)
+
+
+def find_problems(found: BackupSet) -> Iterator[str]:
+    """Yield what is wrong with a set: files that are missing or altered, and tenants that are not in it."""
+    for slug, reason in found.failed.items():
+        yield f"{slug} is not in the set: {reason}"
+    for file in found.files:
+        if reason := _reason_against(found, file):
+            yield reason
+
+
+def _reason_against(found: BackupSet, file: File) -> str:
+    about = f"{file.name} ({file.slug or 'global database'})"
+    try:
+        if _described(found.folder / file.name).sha256 != file.sha256:
+            return f"{about} was altered"
+    except OSError as problem:
+        return f"{about} cannot be read: {problem.strerror}"
+    return ""
+
+
+def unseal_global_database(found: BackupSet, to: Path) -> None:
+    """Write the global database of a set to a new file, for `pg_restore`. Raises BackupUnfit, OSError."""
+    with temporary_folder(to.absolute().parent) as draft:
+        opened = draft / "opened"
+        handle = os.open(opened, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as out, (found.folder / GLOBAL).open("rb") as source:
+                unseal_file(source, out, data_key=found.key, purpose=_PURPOSE)
+        except SealBroken as problem:
+            raise BackupUnfit(f"{found.folder / GLOBAL}: {problem}") from problem
+        opened.replace(to)
+
+
+def try_restore(found: BackupSet, slug: str) -> Outcome:
+    """Restore a tenant's file into a copy, compare its rows with those backed up, and drop it; return the outcome.
+
+    Raises UnknownTenant (not in the set).
+    """
+    file = _file_of(found, slug)
+    return _tried(slug, lambda: try_backup(tenant_id=UUID(file.tenant_id), file=found.folder / file.name))
+
+
+def restore_tenants(
+    found: BackupSet,
+    slugs: Sequence[str],
+    *,
+    jobs: int = 2,
+    start: Start = lambda total: None,
+    progress: Progress = lambda outcome: None,
+) -> list[Outcome]:
+    """Restore these tenants from a set, `jobs` at a time on each server; return the outcomes of those that failed.
+
+    See `relocation.restore_tenant`. Raises UnknownTenant (not in the set, or no tenant of this platform any more).
+    """
+    files = {UUID(file.tenant_id): file for file in (_file_of(found, slug) for slug in slugs)}
+    mappings = list(TenantDatabase.objects.select_related("tenant", "server").filter(pk__in=files))
+    gone = [file.slug for tenant_id, file in files.items() if tenant_id not in {mapping.pk for mapping in mappings}]
+    if gone:
+        raise UnknownTenant(f"No tenant of this platform: {', '.join(gone)}. Restore the global database first.")
+    start(len(mappings))
+
+    def restore(mapping: TenantDatabase) -> None:
+        if reason := _reason_against(found, files[mapping.pk]):
+            raise BackupUnfit(f"{reason}.")
+        restore_tenant(tenant_id=mapping.pk, file=_file(found.folder, mapping))
+
+    failed = []
+    for outcome in on_each_server(
+        mappings, jobs, lambda mapping: _tried(mapping.tenant.slug, lambda: restore(mapping))
+    ):
+        progress(outcome)
+        if outcome.reason:
+            failed.append(outcome)
+    return failed
+
+
+def existing_tenants(found: BackupSet) -> list[str]:
+    """Return the slugs of the set's tenants that have not been deleted since."""
+    return _in_state(found, *_BACKED_UP)
+
+
+def lost_tenants(found: BackupSet) -> list[str]:
+    """Return the slugs of the set's tenants whose database is lost: `check_tenants --repair` has marked them as failed."""
+    return _in_state(found, State.FAILED)
+
+
+def _in_state(found: BackupSet, *states: State) -> list[str]:
+    mappings = TenantDatabase.objects.filter(pk__in=[file.tenant_id for file in found.tenants], status__in=states)
+    ids = {str(tenant_id) for tenant_id in mappings.values_list("pk", flat=True)}
+    return [file.slug for file in found.tenants if file.tenant_id in ids]
+
+
+def _file_of(found: BackupSet, slug: str) -> File:
+    file = next((file for file in found.tenants if file.slug == slug), None)
+    if file is None:
+        raise UnknownTenant(f"{slug} is not in this backup.")
+    return file
+
+
+# --- retention -------------------------------------------------------------------------------------------------------
+
+
+def remove_old(parent: Path, keep: int) -> list[str]:
+    """Remove all sets but the newest `keep`; return their names.
+
+    A set that has the newest backup of an existing tenant stays, so a tenant whose backups fail keeps its last one. A set
+    whose list cannot be verified stays as well. Raises OSError.
+    """
+    existing = {str(pk) for pk in TenantDatabase.objects.filter(status__in=_BACKED_UP).values_list("pk", flat=True)}
+    removed, number = [], 0
+    for folder in _folders(parent):
+        with suppress(BackupUnfit):
+            found = read(folder)
+            number += 1
+            newest_of = {file.tenant_id for file in found.tenants} & existing
+            existing -= newest_of
+            if number > keep and not newest_of:
+                # Out of sight first: half a set is no set.
+                with temporary_folder(parent) as discarded:
+                    folder.rename(discarded / folder.name)
+                removed.append(folder.name)
+    return removed

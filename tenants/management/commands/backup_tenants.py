@@ -1,0 +1,74 @@
+import secrets
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+
+from django.conf import settings
+
+from tenants import backup_sets
+from tenants.management import terminal
+
+
+class Command(terminal.OperatorCommand):
+    help = (
+        "Back up all tenants and the global database into a new folder, encrypted, while they stay in use. One tenant is then "
+        "restored from it for a test. Keep ENCRYPTION_KEYS elsewhere: they open the backup. Exit code 0: complete; 1: tenants "
+        "are missing in it or the test failed; 2: nothing was written. Example: backup_tenants /backups --keep 14"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "folder", type=Path, nargs="?", help="The folder for the new folder (default: BACKUP_FOLDER)."
+        )
+        parser.add_argument(
+            "--jobs", type=terminal.at_least(1), default=2, help="Tenants at a time on each server (default 2)."
+        )
+        parser.add_argument("--only", metavar="SLUG", action="append", default=[], help="This tenant; can be repeated.")
+        parser.add_argument(
+            "--keep",
+            type=terminal.at_least(1),
+            metavar="NUMBER",
+            help="Remove older backups than the newest NUMBER, but never the last one of a tenant (default: remove none).",
+        )
+        parser.add_argument(
+            "--test",
+            type=terminal.at_least(0),
+            default=1,
+            metavar="NUMBER",
+            help="Restore NUMBER tenants, chosen at random, into a copy that is dropped again (default 1).",
+        )
+
+    def handle(
+        self, *, folder: Path | None, jobs: int, only: list[str], keep: int | None, test: int, **_: object
+    ) -> None:
+        parent = (folder or settings.BACKUP_FOLDER).resolve()
+        with terminal.file_errors(parent):
+            with terminal.progress(self.stdout, "Backing up tenants") as (start, step):
+                made = backup_sets.write(parent, jobs=jobs, only=only, start=start, progress=lambda o: step(line(o)))
+            tenants = terminal.counted(len(made.tenants), "tenant")
+            self.stdout.write(f"{made.folder} has {tenants} and the global database ({made.size:,} bytes).")
+            failed = [f"{slug} is not in it: {reason}" for slug, reason in made.failed.items()]
+            failed += try_restores(self, made, test)
+            if keep is not None:
+                for name in backup_sets.remove_old(parent, keep):
+                    self.stdout.write(f"Removed {name}.")
+        if failed:
+            self.stderr.write("\n".join(failed))
+            sys.exit(1)
+
+
+def line(outcome: backup_sets.Outcome) -> str:
+    """Describe one tenant's outcome."""
+    return f"{outcome.slug} {f'failed ({outcome.reason})' if outcome.reason else 'done'} in {outcome.seconds:.2f} s"
+
+
+def try_restores(command: terminal.OperatorCommand, found: backup_sets.BackupSet, number: int) -> list[str]:
+    """Restore some tenants of a set, chosen at random, into copies; return what failed."""
+    failed, slugs = [], backup_sets.existing_tenants(found)
+    for slug in secrets.SystemRandom().sample(slugs, min(number, len(slugs))):
+        outcome = backup_sets.try_restore(found, slug)
+        if outcome.reason:
+            failed.append(f"{slug} could not be restored: {outcome.reason}")
+        else:
+            command.stdout.write(f"{slug} was restored into a copy with all its rows; the copy was dropped.")
+    return failed

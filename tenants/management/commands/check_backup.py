@@ -1,0 +1,49 @@
+import sys
+from argparse import ArgumentParser
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from django.conf import settings
+from django.utils.timezone import now
+
+from tenants import backup_sets
+from tenants.management import terminal
+from tenants.management.commands.backup_tenants import try_restores
+
+
+class Command(terminal.OperatorCommand):
+    help = (
+        "Check the newest backup of backup_tenants: it is signed, recent, complete and unaltered. Exit code 0: all is well; "
+        "1: it is not; 2: there is none, or its list is not ours. Example: check_backup /backups --test 3 --max-age 26"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "folder",
+            type=Path,
+            nargs="?",
+            help="The folder of the backups, or of a single one (default: BACKUP_FOLDER).",
+        )
+        parser.add_argument(
+            "--test",
+            type=terminal.at_least(0),
+            default=0,
+            metavar="NUMBER",
+            help="Restore NUMBER tenants, chosen at random, into a copy that is dropped again (default 0).",
+        )
+        parser.add_argument("--max-age", type=terminal.at_least(1), metavar="HOURS", help="An older one is a problem.")
+
+    def handle(self, *, folder: Path | None, test: int, max_age: int | None, **_: object) -> None:
+        found = backup_sets.newest((folder or settings.BACKUP_FOLDER).resolve())
+        tenants = terminal.counted(len(found.tenants), "tenant")
+        self.stdout.write(
+            f"{found.folder} of {found.started} has {tenants} and the global database ({found.size:,} bytes)."
+        )
+        problems = list(backup_sets.find_problems(found))
+        if max_age is not None and datetime.fromisoformat(found.started) < now() - timedelta(hours=max_age):
+            problems.append(f"It is older than {terminal.counted(max_age, 'hour')}.")
+        problems += try_restores(self, found, test)
+        if problems:
+            self.stderr.write("\n".join(problems))
+            sys.exit(1)
+        self.stdout.write("No problems found.")

@@ -1,0 +1,26 @@
+from argparse import ArgumentParser
+from pathlib import Path
+
+from identity_platform.transfer.files import reject_special
+from tenants import backup_sets
+from tenants.management import terminal
+
+
+class Command(terminal.OperatorCommand):
+    help = (
+        "Decrypt the global database of a backup of backup_tenants into a file for pg_restore. Needs ENCRYPTION_KEYS and no "
+        "database. The file is not encrypted: remove it afterwards. Exit code 2: nothing was written. "
+        "Example: extract_global_backup /backups/platform-20261123T020000Z global.dump"
+    )
+    # The global database may be empty.
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("folder", type=Path, help="The folder of the backup.")
+        parser.add_argument("file", type=Path, help="The file to write. An existing file is replaced at the end.")
+
+    def handle(self, *, folder: Path, file: Path, **_: object) -> None:
+        with terminal.file_errors(file.resolve()) as path:
+            reject_special(path)
+            backup_sets.unseal_global_database(backup_sets.read(folder.resolve()), path)
+            self.stdout.write(f"The global database is in {path} ({path.stat().st_size} bytes).")

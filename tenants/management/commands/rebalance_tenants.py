@@ -1,0 +1,50 @@
+import sys
+from argparse import ArgumentParser
+
+from tenants import rebalancing
+from tenants.management import terminal
+
+
+class Command(terminal.OperatorCommand):
+    help = (
+        "List the moves after which the database servers of each region are equally full in relation to their capacity; with "
+        "--apply, make them, one at a time, each like move_tenant. No tenant leaves the region of its server. Exit code 0: "
+        "done, or listed; 1: some moves failed, and those tenants are where they were; 2: unknown server. "
+        "Example: rebalance_tenants --drain db1 --apply"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--drain",
+            metavar="SERVER",
+            action="append",
+            default=[],
+            help="Move all tenants of this server to others, for example before it is removed; can be repeated. New tenants go "
+            "there until `change_database_server SERVER --no-accepts`.",
+        )
+        parser.add_argument("--limit", type=terminal.at_least(1), help="Make only so many moves.")
+        parser.add_argument("--apply", action="store_true", help="Make the moves. Without it they are only listed.")
+        parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
+
+    def handle(self, *, drain: list[str], limit: int | None, apply: bool, yes: bool, **_: object) -> None:
+        moves = rebalancing.plan(drain=drain)[:limit]
+        count = terminal.counted(len(moves), "move")
+        if not moves:
+            self.stdout.write("No move is needed.")
+            return
+        if not apply:
+            rows = [(move.slug, move.source, move.target or "no server has room") for move in moves]
+            terminal.table(self.stdout, ("tenant", "from", "to"), rows)
+            self.stdout.write(f"{count}. Nothing was changed: --apply makes them.")
+            return
+        terminal.confirm(self.stdout, f"{count}; each tenant is read-only while it is moved.", "move", yes=yes)
+        with terminal.progress(self.stdout, "Moving tenants") as (start, step):
+            start(len(moves))
+            failed = rebalancing.apply(moves, lambda move, reason: step(_line(move, reason)))
+        self.stdout.write(f"{len(moves) - failed} of {terminal.counted(len(moves), 'tenant')} moved.")
+        if failed:
+            sys.exit(1)
+
+
+def _line(move: rebalancing.Move, reason: str) -> str:
+    return f"{move.slug} stays on {move.source}: {reason}" if reason else f"{move.slug} is on {move.target}"
