@@ -219,6 +219,12 @@ def press(person: Person, keys: str) -> None:
     ActionChains(person.browser).send_keys(keys).perform()
 
 
+def types(person: Person, keys: str) -> None:
+    """Type into the field that the page has focused, which happens after its text can be read."""
+    person.waits_until(lambda: person.browser.switch_to.active_element.tag_name == "input")
+    press(person, keys)
+
+
 def tabs_through(person: Person) -> None:
     """Press Tab from the top of the page; check that the focus is seen and reaches everything in the order of the page."""
     person.browser.execute_script(TO_THE_TOP)
@@ -247,13 +253,13 @@ def test_sign_in_and_consent_by_keyboard(place: Place, shop: dict[str, Any], per
     person.reads("to continue to Book shop")
     tabs_through(person)
     person.begins()
-    press(person, email + Keys.ENTER)
+    types(person, email + Keys.ENTER)
     person.reads("Enter your password")
     tabs_through(person)
     person.browser.refresh()
-    press(person, "wrong" + Keys.ENTER)
+    types(person, "wrong" + Keys.ENTER)
     person.reads("incorrect")
-    press(person, PASSWORD)
+    types(person, PASSWORD)
     presses_by_keyboard(person, "Sign in")
     person.reads("Allow Book shop to use your account?")
     tabs_through(person)
