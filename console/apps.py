@@ -11,6 +11,12 @@ class ConsoleConfig(AppConfig):
     name = "console"
     label = "console"
 
+    def ready(self) -> None:
+        from console.metrics import exposition
+        from identity_platform.api import metrics
+
+        metrics.add_collector("figures", exposition.collect)
+
 
 class ConsoleAdminConfig(admin_apps.AdminConfig):
     """Django's admin; `admin.site` is the console."""

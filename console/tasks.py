@@ -4,7 +4,7 @@ import structlog
 
 from console.jobs.actions import run_job
 from console.metrics.actions import collect_figures
-from identity_platform.task_queue import TaskContext, periodic_task
+from identity_platform.task_queue import PROBLEMS, TaskContext, periodic_task
 from tenants.schema import why
 
 log = structlog.get_logger("identity.console")
@@ -17,6 +17,8 @@ def collect(context: TaskContext) -> None:
     """Collect the metrics of all tenants, those that wait longest first."""
     try:
         if failed := sum(bool(outcome.failure) for outcome in collect_figures(until=context.should_abort)):
+            PROBLEMS.labels("collect_figures").inc()
             log.warning("figures_not_collected", tenants=failed, cause="their pages show the reason")
     except Exception as problem:
+        PROBLEMS.labels("collect_figures").inc()
         log.warning("figures_not_collected", cause=why(problem))

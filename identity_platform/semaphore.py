@@ -5,29 +5,45 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from django.conf import settings
+from prometheus_client import Counter, Gauge
 
 from identity_platform.api.errors import ApiError
 
+RUNNING = Gauge(
+    "identity_bounded_operations",
+    "Operations of bounded number that run now, by kind.",
+    ["kind"],
+    multiprocess_mode="livesum",
+)
+REJECTED = Counter("identity_bounded_operations_rejected", "Those rejected because too many were running.", ["kind"])
+
 
 class Semaphore:
-    """Let at most `number` operations run at once in this process. Raises what `full` returns when all are taken."""
+    """Let at most `number` operations run at once in this process. Raises what `full` returns when all are taken.
 
-    def __init__(self, number: int, full: Callable[[], ApiError]) -> None:
+    `kind` names them in the metrics.
+    """
+
+    def __init__(self, kind: str, number: int, full: Callable[[], ApiError]) -> None:
         self.number = number
+        self._running, self._rejected = RUNNING.labels(kind), REJECTED.labels(kind)
         self._free = threading.BoundedSemaphore(number)
         self._full = full
 
     @classmethod
-    def for_slow_requests(cls, full: Callable[[], ApiError]) -> "Semaphore":
+    def for_slow_requests(cls, kind: str, full: Callable[[], ApiError]) -> "Semaphore":
         """For requests that wait long for another server: they may use a quarter of the threads."""
-        return cls(max(1, settings.WEB_THREADS // 4), full)
+        return cls(kind, max(1, settings.WEB_THREADS // 4), full)
 
     @contextmanager
     def acquire(self, *, wait: float = 0.0) -> Iterator[None]:
         """Run one operation, after waiting at most `wait` seconds for another one to end."""
         if not self._free.acquire(timeout=wait):
+            self._rejected.inc()
             raise self._full()
+        self._running.inc()
         try:
             yield
         finally:
+            self._running.dec()
             self._free.release()

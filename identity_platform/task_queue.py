@@ -11,13 +11,14 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import wraps
 from typing import Final, ParamSpec, TypeAlias
 
 import structlog
 from django.db import connections
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from procrastinate import JobContext, PsycopgConnector
 from procrastinate.app import WorkerOptions
@@ -26,9 +27,21 @@ from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateW
 from procrastinate.contrib.django.utils import connector_params
 from procrastinate.exceptions import AlreadyEnqueued, ProcrastinateException
 from procrastinate.types import JSONValue
+from prometheus_client import Counter, Histogram
 from psycopg import Error as DriverError
 
+from identity_platform.api.metrics import Timed
+
 log = structlog.get_logger("identity.tasks")
+
+TASK_SECONDS = Histogram(
+    "identity_task_seconds",
+    "How long background tasks took, by outcome.",
+    ["task", "outcome"],
+    buckets=(0.1, 1, 10, 60, 300, 1800),
+)
+# Periodic tasks log their errors and end in order.
+PROBLEMS = Counter("identity_task_problems", "Runs of periodic tasks that could not do everything.", ["task"])
 
 # Tells a task whether to stop (`should_abort`), and carries the options of its worker (`additional_context`).
 TaskContext: TypeAlias = JobContext
@@ -50,7 +63,7 @@ def task(name: str, *, queue: str) -> Callable[[Callable[P, None]], Callable[P, 
     """Register a function that workers run when `start` has queued it. Its arguments are JSON values."""
 
     def register(work: Callable[P, None]) -> Callable[P, None]:
-        app.task(name=name, queue=queue)(_with_own_connections(work))
+        app.task(name=name, queue=queue)(_with_own_connections(name)(work))
         return work
 
     return register
@@ -64,23 +77,27 @@ def periodic_task(name: str) -> Callable[[PeriodicTask], PeriodicTask]:
             work(context)
 
         app.task(name=name, queue=PERIODIC, lock=name, queueing_lock=name, pass_context=True)(
-            _with_own_connections(run)
+            _with_own_connections(name)(run)
         )
         return work
 
     return register
 
 
-def _with_own_connections(work: Callable[P, None]) -> Callable[P, None]:
-    @wraps(work)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            work(*args, **kwargs)
-        finally:
-            # The thread may get no other task for long.
-            connections.close_all()
+def _with_own_connections(name: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    def wrap(work: Callable[P, None]) -> Callable[P, None]:
+        @wraps(work)
+        def run(*args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                with Timed(TASK_SECONDS, name):
+                    work(*args, **kwargs)
+            finally:
+                # The thread may get no other task for long.
+                connections.close_all()
 
-    return run
+        return run
+
+    return wrap
 
 
 def run_soon(name: str) -> None:
@@ -104,6 +121,31 @@ def is_queued(lock: str) -> bool:
     """Return whether a task with this lock waits, or runs in a worker that is alive."""
     runs = Q(status="doing", worker__in=_living_workers())
     return ProcrastinateJob.objects.filter(Q(status="todo") | runs, lock=lock).exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The tasks of one queue: those that are due and wait, and those that run."""
+
+    queue: str
+    waiting: int
+    running: int
+
+
+def backlogs() -> list[Backlog]:
+    """Return the backlog of each queue that has one, in one statement."""
+    found = ProcrastinateJob.objects.filter(status__in=["todo", "doing"]).values("queue_name").order_by("queue_name")
+    due = Q(status="todo") & (Q(scheduled_at=None) | Q(scheduled_at__lte=Now()))
+    rows = found.annotate(
+        waiting=Count("id", filter=due),
+        running=Count("id", filter=Q(status="doing")),
+    )
+    return [Backlog(*row) for row in rows.values_list("queue_name", "waiting", "running")]
+
+
+def living_workers() -> int:
+    """Return how many worker processes are alive, of all hosts."""
+    return _living_workers().count()
 
 
 def has_workers() -> bool:
@@ -202,7 +244,7 @@ def _queue_again(entries: QuerySet[ProcrastinateJob], **changes: object) -> int:
 
 # Without a lock: one that a killed worker holds would keep all others from taking it back.
 @app.task(name=_RECOVERY, queue=PERIODIC, queueing_lock=_RECOVERY)
-@_with_own_connections
+@_with_own_connections(_RECOVERY)
 def recover_abandoned_tasks(timestamp: int = 0) -> None:
     """Queue the tasks of ended workers again, but no periodic task whose next run already waits."""
     waiting = ProcrastinateJob.objects.filter(status="todo", queueing_lock=OuterRef("queueing_lock"))

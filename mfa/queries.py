@@ -15,6 +15,7 @@ from django.db import connections
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.origin import current_origin
+from identity_platform.audit.writer import count_events
 from identity_platform.crypto import hash_token
 from mfa.caller import Caller, id_in
 from mfa.totp.models import AdminTotpSecret, EndUserTotpSecret, TotpSecret
@@ -281,6 +282,8 @@ def use_factor(
         raise NotSignedInByTicket
     if use is not None and factor is None:
         raise FactorUnusable
+    if audit is not None and factor is not None:
+        count_events("tenant", "factor.verified")
 
 
 @cache

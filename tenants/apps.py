@@ -7,6 +7,8 @@ class TenantsConfig(AppConfig):
     name = "tenants"
 
     def ready(self) -> None:
-        from tenants import checks, lookup  # noqa: F401  # importing `checks` registers the system checks
+        from identity_platform.api.metrics import add_collector
+        from tenants import checks, lookup, metrics  # noqa: F401  # importing `checks` registers the system checks
 
         lookup.cache_per_request()
+        add_collector("platform", metrics.collect)

@@ -39,6 +39,20 @@ class DatabaseServer(models.Model):
         return self.name
 
 
+class ServerHealth(models.Model):
+    """What a server said when it was last checked (`tenants.server_health`)."""
+
+    server = models.OneToOneField(DatabaseServer, on_delete=models.CASCADE, primary_key=True, related_name="health")
+    responds = models.BooleanField()
+    seconds = models.FloatField(null=True, help_text="Until the connection was open.")
+    connections = models.PositiveIntegerField(null=True)
+    max_connections = models.PositiveIntegerField(null=True, help_text="Without those reserved for superusers.")
+    checked_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return str(self.server_id)
+
+
 class Tenant(models.Model):
     """A customer with a database of its own."""
 

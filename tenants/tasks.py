@@ -2,13 +2,13 @@
 
 import structlog
 
-from identity_platform.task_queue import TaskContext, periodic_task
-from tenants import audit_trails, rejections, retention, warm_pool
+from identity_platform.task_queue import PROBLEMS, TaskContext, periodic_task
+from tenants import audit_trails, rejections, retention, server_health, warm_pool
 from tenants.schema import why
 
 log = structlog.get_logger("identity.tenants")
 
-SEAL, PURGE = "seal_audit_trails", "purge_expired_rows"
+SEAL, PURGE, CHECK = "seal_audit_trails", "purge_expired_rows", "check_database_servers"
 
 
 @periodic_task(warm_pool.REFILL)
@@ -21,6 +21,7 @@ def refill(context: TaskContext) -> None:
     if made:
         log.info("warm_databases_made", made=made)
     if problems:
+        PROBLEMS.labels(warm_pool.REFILL).inc()
         log.warning("warm_pool_not_filled", servers=len(problems), cause=problems[0])
 
 
@@ -32,10 +33,12 @@ def seal(context: TaskContext) -> None:
         rejections.record_leftovers()
         events, problems = audit_trails.seal_all(until=context.should_abort)
         if problems:
+            PROBLEMS.labels(SEAL).inc()
             log.warning("audit_trails_not_sealed", trails=len(problems), first=problems[0])
         if events:
             log.info("audit_events_sealed", events=events)
     except Exception as problem:
+        PROBLEMS.labels(SEAL).inc()
         log.warning("audit_trails_not_sealed", cause=why(problem))
 
 
@@ -44,6 +47,16 @@ def purge(context: TaskContext) -> None:
     """Delete expired rows, as `purge_expired` does."""
     try:
         if problems := retention.purge_all(until=context.should_abort):
+            PROBLEMS.labels(PURGE).inc()
             log.warning("expired_rows_stay", owners=len(problems), first=problems[0])
     except Exception as problem:
+        PROBLEMS.labels(PURGE).inc()
         log.warning("expired_rows_stay", cause=why(problem))
+
+
+@periodic_task(CHECK)
+def check_servers(context: TaskContext) -> None:
+    """Check every database server, for the metrics."""
+    if silent := server_health.check_servers(until=context.should_abort):
+        PROBLEMS.labels(CHECK).inc()
+        log.warning("database_servers_silent", servers=silent)

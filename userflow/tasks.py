@@ -6,7 +6,7 @@ import structlog
 from django.core.management import call_command
 
 from identity_platform.api.errors import ApiError
-from identity_platform.task_queue import TaskContext, periodic_task
+from identity_platform.task_queue import PROBLEMS, TaskContext, periodic_task
 from tenants.domain_claims import tenants_with_domains
 from tenants.schema import why
 from userflow.domains.actions import check_domains
@@ -21,8 +21,10 @@ def synchronize_directories(context: TaskContext) -> None:
         call_command("sync_directory", all_due=True, stdout=io.StringIO())
     except SystemExit as ended:
         if ended.code:
+            PROBLEMS.labels("synchronize_directories").inc()
             log.warning("directories_not_synchronized", cause="some failed: their pages show the reason")
     except Exception as problem:
+        PROBLEMS.labels("synchronize_directories").inc()
         log.warning("directories_not_synchronized", cause=why(problem))
 
 
@@ -38,4 +40,5 @@ def check_domains_of_tenants(context: TaskContext) -> None:
             # Deleted meanwhile or under maintenance: the next run records what has become of its domains.
             continue
         except Exception as problem:
+            PROBLEMS.labels("check_domains").inc()
             log.warning("domains_not_checked", tenant=str(tenant_id), cause=why(problem))

@@ -15,6 +15,9 @@ class TenantFigures(models.Model):
     # Active users by method, named as in `mfa_methods`.
     factors: "models.JSONField[dict[str, int], dict[str, int]]" = models.JSONField(default=dict)
     database_bytes = models.BigIntegerField(default=0)
+    pending_messages = models.BigIntegerField(default=0, db_default=0, help_text="Webhook messages still to be sent.")
+    overdue_endpoints = models.BigIntegerField(default=0, db_default=0, help_text="Whose next message is overdue.")
+    unsealed_events = models.BigIntegerField(default=0, db_default=0, help_text="Audit events without a seal.")
     check_ms = models.FloatField(default=0, help_text="Until its database had answered the first statement.")
     # Why the last collection failed; no personal data.
     failure = models.TextField(blank=True, default="")
@@ -26,6 +29,8 @@ class TenantFigures(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["-check_ms"], name="console_slowest"),
+            models.Index(fields=["-users"], name="console_most_users"),
+            models.Index(fields=["-database_bytes"], name="console_largest"),
             models.Index(fields=["tenant"], condition=~models.Q(failure=""), name="console_failing"),
         ]
 

@@ -42,7 +42,13 @@ SELECT people.users, people.active, people.protected,
      WHERE created_at >= %(day)s::date::timestamp AT TIME ZONE 'UTC' GROUP BY 1) AS joined),
   (SELECT coalesce(json_object_agg(day, json_build_object('sign_ins', sign_ins, 'failures', failures)), '{}') FROM days),
   (SELECT upto FROM edge),
-  (SELECT count(*) FROM fresh)
+  (SELECT count(*) FROM fresh),
+  (SELECT count(*) FROM userflow_webhookmessage WHERE status = 'pending'),
+  (SELECT count(*) FROM userflow_webhookendpoint e WHERE e.enabled AND (e.paused_until IS NULL OR e.paused_until < now())
+    AND (SELECT m.next_attempt_at FROM userflow_webhookmessage m
+      WHERE m.endpoint_id = e.id AND m.status = 'pending' ORDER BY m.id LIMIT 1) < now() - interval '5 minutes'),
+  (SELECT count(*) FROM audit_tenantevent
+    WHERE id > coalesce((SELECT to_id FROM audit_tenantseal ORDER BY number DESC LIMIT 1), 0))
 FROM (SELECT count(*) AS users, count(*) FILTER (WHERE active) AS active,
     count(*) FILTER (WHERE active AND mfa_methods <> '[]') AS protected
   FROM userflow_enduser) AS people
@@ -110,6 +116,10 @@ class Collected:
     days: dict[str, dict[str, int]]
     upto: int
     events_read: int
+    pending_messages: int
+    # Of endpoints that are enabled: the deliverer is late, or none runs.
+    overdue_endpoints: int
+    unsealed_events: int
     database_bytes: int
     check_ms: float
     counted_from: date

@@ -5,12 +5,17 @@ is written outside `tenant_atomic()`.
 """
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from uuid import UUID
 
 import orjson
-from django.db import connections
+from django.db import connections, transaction
+from prometheus_client import Counter
 
 from identity_platform.audit.origin import current_origin
+
+# Sign-ins are `signin.succeeded` and `signin.refused`. Actions are literals, so their number is bounded.
+EVENTS = Counter("identity_audit_events", "Audit events by action and outcome.", ["action", "outcome"])
 
 _COLUMNS = "action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details"
 _FOR_TENANT = f"INSERT INTO audit_tenantevent ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
@@ -43,6 +48,14 @@ def _values(
     ]
 
 
+def count_events(alias: str, action: str, outcome: str = "success", number: int = 1) -> None:
+    """Count events for /metrics once the open transaction is committed, if there is one.
+
+    For statements that write their event themselves; the functions below count what they write.
+    """
+    transaction.on_commit(partial(EVENTS.labels(action, outcome).inc, number), using=alias)
+
+
 def record_for_tenant(
     action: str,
     *,
@@ -56,6 +69,7 @@ def record_for_tenant(
     """
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_FOR_TENANT, _values(action, outcome, target, details))
+    count_events("tenant", action, outcome)
 
 
 def record_for_each_in_tenant(
@@ -66,6 +80,7 @@ def record_for_each_in_tenant(
     del values[5]  # the target's id
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_FOR_EACH_IN_TENANT, [*values, [str(target_id) for target_id in ids]])
+    count_events("tenant", action, number=len(ids))
 
 
 def record_for_platform(
@@ -79,6 +94,7 @@ def record_for_platform(
     """Write one event to the platform's audit trail. `tenant_id` is the tenant that it concerns, if any."""
     with connections["default"].cursor() as cursor:
         cursor.execute(_FOR_PLATFORM, [*_values(action, outcome, target, details), tenant_id])
+    count_events("default", action, outcome)
 
 
 def record_for_each_on_platform(
@@ -95,3 +111,4 @@ def record_for_each_on_platform(
     del values[5]  # the target's id
     with connections["default"].cursor() as cursor:
         cursor.execute(_FOR_EACH_ON_PLATFORM, [*values, tenant_id, [str(target_id) for target_id in ids]])
+    count_events("default", action, outcome, len(ids))

@@ -19,7 +19,6 @@ import time
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any, NoReturn
@@ -75,7 +74,10 @@ def main() -> None:
                 flush=True,
             )
         django.setup()
-        delete_stale_metrics()
+        # It reads the settings.
+        from identity_platform.api import metrics
+
+        metrics.delete_stale_files()
         with bound(settings.HOST, settings.PORT) as listener:
             BaseCommand().check(databases=["default"])
             call_command("prepare")
@@ -135,24 +137,6 @@ def sample_application(port: int) -> str:
         )
         return ""
     return line.getvalue()
-
-
-def delete_stale_metrics() -> None:
-    """Delete the metric files of ended processes, which would otherwise be added to the sums."""
-    for figures in Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("*.db"):
-        process = figures.stem.rpartition("_")[2]
-        if process.isdigit() and not _lives(int(process)):
-            figures.unlink(missing_ok=True)
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

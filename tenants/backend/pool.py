@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
+from prometheus_client import Counter, Gauge
 from psycopg.pq import TransactionStatus
 
 from identity_platform.postgresql.base import is_stale
@@ -18,6 +19,12 @@ from tenants.backend.raw import TenantConnection as Raw
 from tenants.errors import TenantConnectionsExhausted
 
 Key = tuple[int, int, str]
+
+OPEN = Gauge("identity_tenant_connections", "Open connections to tenant databases.", multiprocess_mode="livesum")
+BUDGET = Gauge("identity_tenant_connection_budget", "How many may be open.", multiprocess_mode="livesum")
+OPENED = Counter("identity_tenant_connections_opened", "Connections opened to tenant databases.")
+WAITS = Counter("identity_tenant_connection_waits", "Requests that waited because all connections were in use.")
+EXHAUSTED = Counter("identity_tenant_connections_exhausted", "Requests rejected after such a wait.")
 
 
 class TenantConnectionPool:
@@ -47,19 +54,26 @@ class TenantConnectionPool:
         """
         deadline = time.monotonic() + self.wait
         closing: list[Raw] = []
+        waited = False
         try:
             with self._changed:
                 while True:
                     if (raw := self._idle_one(key, closing)) is not None:
                         return raw
                     if self._open < self.budget or self._make_room(closing):
-                        self._open += 1
+                        self._count(1)
                         break
+                    if not waited:
+                        waited = True
+                        WAITS.inc()
                     if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                        EXHAUSTED.inc()
                         raise TenantConnectionsExhausted
         finally:
             for old in closing:
                 old.close()
+        OPENED.inc()
+        BUDGET.set(self.budget)
         try:
             return connect()
         except BaseException:
@@ -81,7 +95,7 @@ class TenantConnectionPool:
     def discarded(self) -> None:
         """Count a taken connection as closed."""
         with self._changed:
-            self._open -= 1
+            self._count(-1)
             self._changed.notify()
 
     def close_idle(self, database: str | None = None) -> None:
@@ -96,10 +110,14 @@ class TenantConnectionPool:
         with self._changed:
             keys = [key for key in self._idle if concerned(key)]
             closing = [raw for key in keys for raw in self._idle.pop(key)]
-            self._open -= len(closing)
+            self._count(-len(closing))
             self._changed.notify_all()
         for raw in closing:
             raw.close()
+
+    def _count(self, change: int) -> None:
+        self._open += change
+        OPEN.set(self._open)
 
     def _idle_one(self, key: Key, closing: list[Raw]) -> Raw | None:
         stack = self._idle.get(key)
@@ -109,7 +127,7 @@ class TenantConnectionPool:
                 del self._idle[key]
             if not is_stale(raw):
                 return raw
-            self._open -= 1
+            self._count(-1)
             closing.append(raw)
         return None
 
@@ -120,5 +138,5 @@ class TenantConnectionPool:
         closing.append(stack.pop(0))
         if not stack:
             del self._idle[key]
-        self._open -= 1
+        self._count(-1)
         return True

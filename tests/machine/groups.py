@@ -28,6 +28,7 @@ PACKAGES = {
     "pgbouncer": "pgbouncer",
     "nginx": "nginx",
     "etcd": "etcd-server",
+    "promtool": "prometheus",
 }
 # Package: the module it brings, the file that pins it. Without wheels, so no part of what a bare machine installs.
 OPTIONAL = {

@@ -52,17 +52,18 @@ class Lane:
     waiting: Semaphore
 
     @classmethod
-    def of(cls, *, at_once: int, waiting: int) -> "Lane":
+    def of(cls, kind: str, *, at_once: int, waiting: int) -> "Lane":
         """Return a lane that raises HashersBusy (503) when it is full."""
-        return cls(*(Semaphore(number, lambda: HashersBusy(retry_after=1)) for number in (at_once, waiting)))
+        numbers = {kind: at_once, f"{kind}_with_waiting": waiting}
+        return cls(*(Semaphore(name, number, lambda: HashersBusy(retry_after=1)) for name, number in numbers.items()))
 
 
 # A hash takes a core for some 15 ms and 19 MiB. More at once than this worker's share of cores make all of them slower and
 # starve the requests that hash nothing.
-OWN = Lane.of(at_once=settings.HASHES_AT_ONCE, waiting=settings.HASHES_WAITED_FOR)
+OWN = Lane.of("hash", at_once=settings.HASHES_AT_ONCE, waiting=settings.HASHES_WAITED_FOR)
 # A hash that a tenant imported costs up to half a second. These run one at a time in a lane of their own, so that they take
 # no place from the platform's own hashes.
-FOREIGN = Lane.of(at_once=1, waiting=max(1, settings.HASHES_WAITED_FOR // 2))
+FOREIGN = Lane.of("foreign_hash", at_once=1, waiting=max(1, settings.HASHES_WAITED_FOR // 2))
 
 
 def hashed(password: str) -> str:

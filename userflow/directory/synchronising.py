@@ -38,7 +38,7 @@ log = structlog.get_logger("identity.directory")
 FULL_READ_AFTER: Final = timedelta(days=1)
 SAMPLED: Final = 5
 # A directory that answers slowly holds a thread.
-_semaphore = Semaphore.for_slow_requests(DirectoriesBusy)
+_semaphore = Semaphore.for_slow_requests("directory", DirectoriesBusy)
 
 
 @dataclass(frozen=True, slots=True)

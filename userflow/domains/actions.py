@@ -30,7 +30,7 @@ from userflow.events import outbox
 from userflow.sessions.assurance import Action, require_assurance
 
 PENDING, VERIFIED, LOST, TAKEN = "pending", "verified", "record_lost", "taken"
-_semaphore = Semaphore.for_slow_requests(NameServersBusy)
+_semaphore = Semaphore.for_slow_requests("domain_check", NameServersBusy)
 
 
 @dataclass(frozen=True, slots=True)

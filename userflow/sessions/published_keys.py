@@ -30,7 +30,7 @@ AGAIN_SECONDS: Final = 60.0
 FETCH_SECONDS: Final = 5.0
 LONGEST_ANSWER: Final = 65_536
 
-_semaphore = Semaphore.for_slow_requests(ClientKeysBusy)
+_semaphore = Semaphore.for_slow_requests("client_keys", ClientKeysBusy)
 
 
 @dataclass(slots=True)

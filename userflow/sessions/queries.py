@@ -11,6 +11,7 @@ import orjson
 from django.db import connections, models
 
 from identity_platform.audit.origin import current_origin
+from identity_platform.audit.writer import count_events
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.model_columns import ModelColumns
 from identity_platform.postgresql.values import SqlValue
@@ -270,7 +271,10 @@ def open_session(
     with connections[realm.alias].cursor() as cursor:
         cursor.execute(_OPEN_END_USER_SESSION if realm is END_USERS else _OPEN_ADMIN_SESSION, values)
         row = cursor.fetchone()
-    return rights_in(*row) if row else None
+    if row is None:
+        return None
+    count_events(realm.alias, "signin.succeeded")
+    return rights_in(*row)
 
 
 def open_application_session(session: EndUserSession, refresh_token: str | None, *, opener_id: UUID) -> Rights | None:
@@ -289,7 +293,10 @@ def open_application_session(session: EndUserSession, refresh_token: str | None,
     with connections["tenant"].cursor() as cursor:
         cursor.execute(_OPEN_APPLICATION_SESSION, values)
         row = cursor.fetchone()
-    return rights_in(*row) if row else None
+    if row is None:
+        return None
+    count_events("tenant", "application.signed_in")
+    return rights_in(*row)
 
 
 def find_browser_session(digest: bytes, moment: datetime) -> EndUserSession | None:

@@ -10,6 +10,7 @@ import orjson
 from django.db import connections
 
 from identity_platform.audit.origin import current_origin
+from identity_platform.audit.writer import count_events
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.values import SqlValue
 from tenants import lookup
@@ -181,5 +182,6 @@ def complete_login(
         row = cursor.fetchone()
     if row is None:
         raise WrongCredentials
+    count_events("tenant", "signin.succeeded")
     tokens = issue.first_tokens(session, subject, rights_in(*row), refresh_token, tenant)
     return CompletedLogin(tokens, enrollment)

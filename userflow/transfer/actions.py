@@ -32,7 +32,7 @@ MOST_NAMES = 200
 MOST_FAULTS = 1000
 # An import over REST takes seconds of a core and waits for others with the same addresses. Without a limit, the admin of one
 # tenant could hold every thread of the server.
-_semaphore = Semaphore.for_slow_requests(ImportsBusy)
+_semaphore = Semaphore.for_slow_requests("import", ImportsBusy)
 # Called with the counts so far and the byte offset up to which the file is read.
 Seen = Callable[[Tally, int], None]
 

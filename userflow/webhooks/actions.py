@@ -30,7 +30,7 @@ from userflow.webhooks.delivery import reach
 # Bounds the time of one call; the response says whether more messages are left.
 REPLAYED_AT_ONCE = 5000
 # A slow name server holds a thread.
-_semaphore = Semaphore.for_slow_requests(NameServersBusy)
+_semaphore = Semaphore.for_slow_requests("webhook_check", NameServersBusy)
 _SHOWN = (
     "id",
     "message_id",

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from django.conf import settings
 
 from identity_platform import task_queue
-from identity_platform.serving import embedded
+from identity_platform.serving import embedded, metrics_server
 from tenants import tasks, warm_pool
 from tenants.management import terminal
 
@@ -53,6 +53,7 @@ class Command(terminal.OperatorCommand):
             help="Seconds between two look-ups of the TXT records of tenants' domains; 0: never (default: a day).",
         )
         parser.add_argument("--once", action="store_true", help="Fill the pool once and exit.")
+        metrics_server.add_argument(parser)
 
     def handle(
         self,
@@ -65,16 +66,19 @@ class Command(terminal.OperatorCommand):
         directories_every: float,
         domains_every: float,
         once: bool,
+        metrics: str,
         **_: object,
     ) -> None:
         if once:
             self._fill_once(size)
             return
+        metrics_server.start(metrics)
         task_queue.run_worker(
             QUEUES,
             # Provisioning asks for a refill itself. Once a minute for other reasons: a new server, a new schema version.
             every={
                 warm_pool.REFILL: 60.0,
+                tasks.CHECK: 60.0,
                 tasks.SEAL: seal_every,
                 tasks.PURGE: purge_every,
                 # By name, as these apps are higher layers.

@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from identity_platform.serving import metrics_server
 from userflow import mail
 from userflow.webhooks.deliverer import Deliverer
 
@@ -21,8 +22,9 @@ class Command(BaseCommand):
             "--threads", type=int, default=settings.WEBHOOK_THREADS, help="Endpoints served concurrently."
         )
         parser.add_argument("--once", action="store_true", help="Send due messages and exit.")
+        metrics_server.add_argument(parser)
 
-    def handle(self, *args: object, threads: int, once: bool = False, **options: object) -> None:
+    def handle(self, *args: object, threads: int, once: bool = False, metrics: str = "", **options: object) -> None:
         ending = threading.Event()
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -31,6 +33,7 @@ class Command(BaseCommand):
         if once:
             deliverer.run_once()
         else:
+            metrics_server.start(metrics)
             self.stdout.write("Ready.")
             self.stdout.flush()
             deliverer.run()

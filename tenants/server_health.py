@@ -1,0 +1,57 @@
+"""How the database servers are, checked once a minute from one host and stored for all of them."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import Final
+
+import psycopg
+from django.db import connections
+from django.utils.timezone import now
+
+from tenants import servers
+from tenants.models import DatabaseServer, ServerHealth
+
+# A server that is away takes five seconds to say so, and must not delay the others.
+_AT_ONCE: Final = 8
+_STATE: Final = """
+SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+  current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+"""
+
+
+def check_servers(until: Callable[[], bool] = lambda: False) -> list[str]:
+    """Connect to every server and store what it says; return the names of those that did not respond.
+
+    Connects past any pooler. `until` tells when to stop early.
+    """
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="health") as threads:
+        checked = threads.map(lambda server: None if until() else _check(server), DatabaseServer.objects.order_by("pk"))
+        return [health.server.name for health in checked if health is not None and not health.responds]
+
+
+def _check(server: DatabaseServer) -> ServerHealth:
+    health = ServerHealth(server=server, responds=False, checked_at=now())
+    try:
+        began = perf_counter()
+        with servers.maintenance(server) as raw:
+            health.seconds = perf_counter() - began
+            row = raw.execute(_STATE).fetchone()
+            assert row is not None  # no WHERE
+            health.connections, health.max_connections = row
+            health.responds = True
+    except psycopg.Error:
+        pass
+    try:
+        _save(health)
+    finally:
+        # The thread ends with the check.
+        connections["default"].close()
+    return health
+
+
+def _save(health: ServerHealth) -> None:
+    fields = ("responds", "seconds", "connections", "max_connections", "checked_at")
+    ServerHealth.objects.update_or_create(
+        server=health.server, defaults={field: getattr(health, field) for field in fields}
+    )
