@@ -109,6 +109,20 @@ def origins(name: str, default: Sequence[str] = ()) -> list[str]:
     return found
 
 
+def http_url(name: str) -> str | None:
+    """Return the http:// or https:// URL of another program, without a slash at its end."""
+    value = text(name)
+    if value is not None:
+        try:
+            parts = urlsplit(value)
+            valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid:
+            raise ImproperlyConfigured(f"{name} must be a URL such as http://collector.internal:4318, not {value!r}.")
+    return value.rstrip("/") if value else None
+
+
 def domain(name: str, default: str | None = None) -> str | None:
     """Return a domain in lower case."""
     value = text(name, default)

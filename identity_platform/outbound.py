@@ -26,6 +26,8 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, InvalidHeader, NewConnectionError
 from urllib3.util.retry import Retry
 
+from identity_platform.tracing import span
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -306,12 +308,13 @@ class GuardedSession(requests.Session):
             self.mount("http://", _Adapter(reach, self._watch))
 
     def send(self, request: requests.PreparedRequest, **options: object) -> requests.Response:
-        _parts(request.url or "")
+        host, _, _ = _parts(request.url or "")
         options["allow_redirects"] = False
-        try:
-            return super().send(request, **options)
-        except requests.exceptions.InvalidSchema:
-            raise TargetRejected("Send an https:// address.") from None
+        with span(request.method or "", **{"server.address": host}):
+            try:
+                return super().send(request, **options)
+            except requests.exceptions.InvalidSchema:
+                raise TargetRejected("Send an https:// address.") from None
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         """None: no answer leads on. Where one does, requests reads and unpacks its whole body, of any length, and takes

@@ -8,6 +8,7 @@ from django.conf import settings
 from prometheus_client import Counter, Gauge
 
 from identity_platform.api.errors import ApiError
+from identity_platform.tracing import span
 
 RUNNING = Gauge(
     "identity_bounded_operations",
@@ -21,11 +22,12 @@ REJECTED = Counter("identity_bounded_operations_rejected", "Those rejected becau
 class Semaphore:
     """Let at most `number` operations run at once in this process. Raises what `full` returns when all are taken.
 
-    `kind` names them in the metrics.
+    `kind` names them in metrics and traces.
     """
 
     def __init__(self, kind: str, number: int, full: Callable[[], ApiError]) -> None:
         self.number = number
+        self._kind = kind
         self._running, self._rejected = RUNNING.labels(kind), REJECTED.labels(kind)
         self._free = threading.BoundedSemaphore(number)
         self._full = full
@@ -38,12 +40,13 @@ class Semaphore:
     @contextmanager
     def acquire(self, *, wait: float = 0.0) -> Iterator[None]:
         """Run one operation, after waiting at most `wait` seconds for another one to end."""
-        if not self._free.acquire(timeout=wait):
-            self._rejected.inc()
-            raise self._full()
-        self._running.inc()
-        try:
-            yield
-        finally:
-            self._running.dec()
-            self._free.release()
+        with span(self._kind):
+            if not self._free.acquire(timeout=wait):
+                self._rejected.inc()
+                raise self._full()
+            self._running.inc()
+            try:
+                yield
+            finally:
+                self._running.dec()
+                self._free.release()

@@ -12,6 +12,7 @@ from identity_platform.environment import (
     directory_clouds,
     domain,
     ensure_writable,
+    http_url,
     integer,
     mail,
     name_servers,
@@ -58,6 +59,9 @@ DEBUG = False
 ALLOWED_HOSTS = string_list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]", HOST] if EMBEDDED else [])
 BASE_URL = (text("BASE_URL") or f"http://localhost:{PORT}").rstrip("/")
 METRICS_TOKEN = text("METRICS_TOKEN")
+# A collector of OpenTelemetry traces; unset, there are none.
+TRACES_ENDPOINT = http_url("OTEL_EXPORTER_OTLP_ENDPOINT")
+TRACES_SERVICE = text("OTEL_SERVICE_NAME", "identity-platform")
 # Where to report vulnerabilities (RFC 9116), served as it is; unset, the path is a 404.
 SECURITY_TXT = security_txt("SECURITY_TXT")
 # Each worker process keeps its metrics in a file, and the one that serves /metrics adds them up. Must be set before the
@@ -177,6 +181,7 @@ INSTALLED_APPS = [
     "console",
 ]
 MIDDLEWARE = [
+    *(["identity_platform.tracing.Traced"] if TRACES_ENDPOINT else []),
     "identity_platform.api.middleware.ApiMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "tenants.hosts.TenantHosts",

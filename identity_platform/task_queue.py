@@ -31,6 +31,7 @@ from prometheus_client import Counter, Histogram
 from psycopg import Error as DriverError
 
 from identity_platform.api.metrics import Timed
+from identity_platform.tracing import root_span, set_up
 
 log = structlog.get_logger("identity.tasks")
 
@@ -89,7 +90,7 @@ def _with_own_connections(name: str) -> Callable[[Callable[P, None]], Callable[P
         @wraps(work)
         def run(*args: P.args, **kwargs: P.kwargs) -> None:
             try:
-                with Timed(TASK_SECONDS, name):
+                with root_span(name), Timed(TASK_SECONDS, name):
                     work(*args, **kwargs)
             finally:
                 # The thread may get no other task for long.
@@ -177,6 +178,7 @@ def run_worker(
     `queues` gives how many tasks of each queue run at once, `every` the seconds between two runs of each periodic task
     (0: never), `options` what tasks find in their context.
     """
+    set_up()
     app.periodic_registry.periodic_tasks.clear()
     for name, seconds in {_RECOVERY: SILENT_AFTER.total_seconds(), **every}.items():
         if seconds > 0:

@@ -25,6 +25,7 @@ from psycopg import Error as DriverError
 
 from identity_platform.api.errors import ApiError
 from identity_platform.crypto import SealBroken
+from identity_platform.tracing import root_span
 from tenants.context import in_tenant
 from tenants.errors import DataKeyLocked, UnknownTenant
 from tenants.models import WebhookTenant
@@ -117,7 +118,8 @@ class Deliverer:
         """Run work for one tenant in a thread of the pool; its errors affect no other tenant."""
         close_old_connections()
         try:
-            work(tenant_id)
+            with root_span("webhooks", **{"identity.tenant": str(tenant_id)}):
+                work(tenant_id)
         except UnknownTenant:
             WebhookTenant.objects.filter(pk=tenant_id).delete()
         except DataKeyLocked:

@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from identity_platform import tracing
 from identity_platform.serving import metrics_server
 from userflow import mail
 from userflow.webhooks.deliverer import Deliverer
@@ -34,6 +35,7 @@ class Command(BaseCommand):
             deliverer.run_once()
         else:
             metrics_server.start(metrics)
+            tracing.set_up()
             self.stdout.write("Ready.")
             self.stdout.flush()
             deliverer.run()
