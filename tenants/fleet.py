@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from uuid import UUID
 
 from django.db import DatabaseError
@@ -20,6 +21,7 @@ from tenants.errors import JobRunning, UnknownTenant, UpgradeFailed, WrongState
 from tenants.models import TenantDatabase
 from tenants.parallel import on_each_server
 from tenants.provisioning import change_state
+from tenants.recorded_upgrades import Applied, Recording
 from tenants.schema import schema_version, upgrade, why
 from tenants.states import State
 from tenants.target import DatabaseTarget
@@ -107,8 +109,9 @@ def migrate_tenants(
         progress(outcome)
 
     others = list(behind)
+    recordings: dict[Applied, Recording] = {}
     while others:
-        canary = _migrate(others.pop(0))
+        canary = _migrate(others.pop(0), recordings)
         note(canary)
         if canary.by_migration:
             return Report(tuple(outcomes), not_tried=len(others))
@@ -117,12 +120,12 @@ def migrate_tenants(
         # Prefer a next canary on a server that has not failed yet.
         unreachable = {outcome.server for outcome in outcomes}
         others.sort(key=lambda mapping: mapping.server.name in unreachable)
-    for outcome in on_each_server(others, jobs, _migrate):
+    for outcome in on_each_server(others, jobs, partial(_migrate, recordings=recordings)):
         note(outcome)
     return Report(tuple(outcomes))
 
 
-def _migrate(mapping: TenantDatabase) -> Outcome:
+def _migrate(mapping: TenantDatabase, recordings: dict[Applied, Recording]) -> Outcome:
     began = time.monotonic()
 
     def ended(result: Result, reason: str = "", *, by_migration: bool = False) -> Outcome:
@@ -131,7 +134,7 @@ def _migrate(mapping: TenantDatabase) -> Outcome:
 
     try:
         with databases.job_lock(mapping.server, mapping.pk):
-            return ended(*_migrate_alone(mapping))
+            return ended(*_migrate_alone(mapping, recordings))
     except JobRunning:
         return ended(Result.SKIPPED, "another job is running")
     except UpgradeFailed as failure:
@@ -141,7 +144,7 @@ def _migrate(mapping: TenantDatabase) -> Outcome:
         return ended(Result.FAILED, why(problem))
 
 
-def _migrate_alone(mapping: TenantDatabase) -> tuple[Result, str]:
+def _migrate_alone(mapping: TenantDatabase, recordings: dict[Applied, Recording]) -> tuple[Result, str]:
     """Migrate while holding the tenant's lock. Stores a failure in the mapping's `reason`, then raises it."""
     current = schema_version()
     found = TenantDatabase.objects.get(pk=mapping.pk)
@@ -155,7 +158,7 @@ def _migrate_alone(mapping: TenantDatabase) -> tuple[Result, str]:
     problem: UpgradeFailed | DatabaseError | None = None
     reason, ran = "", []
     try:
-        ran = upgrade(DatabaseTarget.for_maintenance(mapping.server, found.name))
+        ran = upgrade(DatabaseTarget.for_maintenance(mapping.server, found.name), recordings)
     except (UpgradeFailed, DatabaseError) as failure:
         problem, reason = failure, why(failure)
     steps.completed("migrated")

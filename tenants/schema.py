@@ -3,6 +3,7 @@
 import hashlib
 import re
 import traceback
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import structlog
 from django.apps import apps
 from django.conf import settings
 from django.db import DatabaseError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
@@ -18,6 +21,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from identity_platform.api.errors import ApiError
 from identity_platform.postgresql.statement_timeout import no_timeout
 from tenants.errors import UpgradeFailed
+from tenants.recorded_upgrades import Applied, DatabaseDiffers, Recording, is_repeatable
 from tenants.target import TENANT_ALIAS, DatabaseTarget, in_target
 
 log = structlog.get_logger("identity.tenants")
@@ -72,40 +76,79 @@ def is_current(target: DatabaseTarget) -> bool:
         return migration_names() <= MigrationRecorder(connections[TENANT_ALIAS]).applied_migrations().keys()
 
 
-def upgrade(target: DatabaseTarget) -> list[str]:
+def upgrade(target: DatabaseTarget, recordings: dict[Applied, Recording] | None = None) -> list[str]:
     """Migrate the database to this code's schema; return the names of the migrations that ran. `target` must be direct.
 
-    They run in one transaction. Raises UpgradeFailed, which names the failed migration, after rolling all back; the
-    driver's error if the database cannot be reached.
+    They run in one transaction. `recordings`, shared by the upgrades of one run, spare all but the first of equal databases the
+    planning. Raises UpgradeFailed, which names the failed migration, after rolling all back; the driver's error if the
+    database cannot be reached.
     """
-    own = set(own_apps())
-    at = ""
-
-    def note(action: str, migration: Migration | None = None, fake: bool | None = None, /) -> None:
-        nonlocal at
-        if action == "apply_start" and migration is not None:
-            at = f"{migration.app_label}.{migration.name}"
-
     with in_target(target), no_timeout():
         connection = connections[TENANT_ALIAS]
         connection.ensure_connection()
         try:
-            with transaction.atomic(using=TENANT_ALIAS):
-                with connection.cursor() as cursor:
-                    # A migration may be slow, but waiting for a lock would block the tenant.
-                    cursor.execute("SET LOCAL statement_timeout = 0")
-                    cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-                    cursor.execute("SET LOCAL lock_timeout = '10s'")
-                    # A table with pending deferred checks cannot be altered by the next migration.
-                    cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-                executor = MigrationExecutor(connection, note)
-                targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] in own]
-                plan = executor.migration_plan(targets)
-                executor.migrate(targets, plan=plan)
-        # A data migration can raise any error.
-        except Exception as problem:
-            raise UpgradeFailed(f"{at}: {reason_of(problem)}" if at else reason_of(problem)) from problem
-    return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+            return _upgrade(connection, {} if recordings is None else recordings)
+        except DatabaseDiffers:
+            return _upgrade(connection, {})
+
+
+def _upgrade(connection: BaseDatabaseWrapper, recordings: dict[Applied, Recording]) -> list[str]:
+    at = ""
+
+    def begin(migration: str) -> None:
+        nonlocal at
+        at = migration
+
+    try:
+        with transaction.atomic(using=TENANT_ALIAS):
+            with connection.cursor() as cursor:
+                # A migration may be slow, but waiting for a lock would block the tenant. A table with pending deferred checks
+                # cannot be altered by the next migration.
+                cursor.execute(
+                    "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; "
+                    "SET LOCAL lock_timeout = '10s'; SET CONSTRAINTS ALL IMMEDIATE"
+                )
+                applied = _applied(cursor)
+            recording = recordings.get(applied)
+            if recording is None:
+                recording = _planned(connection, begin, lambda: at)
+                if recording.repeatable:
+                    recordings[applied] = recording
+            else:
+                recording.repeat(connection, begin)
+    except DatabaseDiffers:
+        raise
+    # A data migration can raise any error.
+    except Exception as problem:
+        raise UpgradeFailed(f"{at}: {reason_of(problem)}" if at else reason_of(problem)) from problem
+    return [f"{label}.{name}" for label, name in recording.migrations]
+
+
+def _planned(connection: BaseDatabaseWrapper, begin: Callable[[str], None], current: Callable[[], str]) -> Recording:
+    """Run the migrations that the database lacks, and return what they executed."""
+
+    def note(action: str, migration: Migration | None = None, fake: bool | None = None, /) -> None:
+        if action == "apply_start" and migration is not None:
+            begin(f"{migration.app_label}.{migration.name}")
+
+    own = set(own_apps())
+    executor = MigrationExecutor(connection, note)
+    targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] in own]
+    plan = executor.migration_plan(targets)
+    recording = Recording([(migration.app_label, migration.name) for migration, _ in plan])
+    recording.repeatable = bool(plan) and all(is_repeatable(migration) for migration, _ in plan)
+    with recording.of(connection, current):
+        executor.migrate(targets, plan=plan)
+    return recording
+
+
+def _applied(cursor: CursorWrapper) -> Applied:
+    """Return app and name of every migration that the database has; none if it is empty."""
+    cursor.execute("SELECT to_regclass('django_migrations') IS NOT NULL")
+    if cursor.fetchone() != (True,):
+        return frozenset()
+    cursor.execute("SELECT app, name FROM django_migrations")
+    return frozenset(cursor.fetchall())
 
 
 def why(problem: Exception) -> str:
