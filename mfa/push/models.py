@@ -4,12 +4,12 @@ Push itself is not offered. The tables exist because the specification requires 
 """
 
 import uuid
-from datetime import datetime
 
 from django.db import models
 
 from tenants.models import TenantModel
 from userflow.accounts.models import EndUser
+from userflow.accounts.session_models import Expiring
 
 
 class PushDevice(TenantModel):
@@ -23,7 +23,7 @@ class PushDevice(TenantModel):
         return self.platform
 
 
-class PushAuthenticationRequest(TenantModel):
+class PushAuthenticationRequest(Expiring, TenantModel):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="push_authentication_requests")
     device = models.ForeignKey(PushDevice, on_delete=models.CASCADE, related_name="requests")
@@ -33,8 +33,3 @@ class PushAuthenticationRequest(TenantModel):
 
     def __str__(self) -> str:
         return str(self.id)
-
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Expired, answered or not."""
-        return models.Q(expires_at__lt=moment)

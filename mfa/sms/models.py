@@ -1,15 +1,13 @@
 """Phones, codes and messages of a tenant's end users. Numbers are sealed; a keyed digest keeps them unique."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.db import models
 
 from mfa.factor_models import Factor
 from tenants.models import TenantModel
 from userflow.accounts.models import EndUser
-
-CODES_KEPT = timedelta(hours=1)
-MESSAGES_KEPT = timedelta(days=35)
+from userflow.accounts.session_models import Expiring
 
 
 class Phone(Factor, TenantModel):
@@ -34,7 +32,7 @@ class Phone(Factor, TenantModel):
         return f"***-***-{self.last_four}"
 
 
-class SmsCode(TenantModel):
+class SmsCode(Expiring, TenantModel):
     """The newest code for one number of one user and one purpose, and the attempts at it.
 
     The row stays when a new code is requested, so that this does not reset the attempts.
@@ -54,6 +52,9 @@ class SmsCode(TenantModel):
     stranger_tries = models.PositiveSmallIntegerField(default=0)
     stranger_tried_at = models.DateTimeField(null=True)
 
+    # By then its attempts no longer count.
+    kept_for = timedelta(hours=1)
+
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["user", "purpose", "number_digest"], name="sms_code_newest_only")
@@ -63,13 +64,8 @@ class SmsCode(TenantModel):
     def __str__(self) -> str:
         return self.purpose
 
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Expired so long ago that its attempts no longer count."""
-        return models.Q(expires_at__lt=moment - CODES_KEPT)
 
-
-class SmsMessage(TenantModel):
+class SmsMessage(Expiring, TenantModel):
     """One sent message: it counts against the budgets. `converted_at` is set when its code is used."""
 
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="sms_messages")
@@ -78,6 +74,9 @@ class SmsMessage(TenantModel):
     sent_at = models.DateTimeField(auto_now_add=True)
     failed = models.BooleanField(default=False)
     converted_at = models.DateTimeField(null=True)
+
+    # Longer than every budget and the conversion alarm look back.
+    expires_by, kept_for = "sent_at", timedelta(days=35)
 
     class Meta:
         indexes = [
@@ -88,8 +87,3 @@ class SmsMessage(TenantModel):
 
     def __str__(self) -> str:
         return self.country_prefix
-
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Too old for every budget and for the conversion alarm."""
-        return models.Q(sent_at__lt=moment - MESSAGES_KEPT)

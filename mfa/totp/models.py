@@ -8,9 +8,10 @@ from django.db.models import Q
 from mfa.factor_models import Factor
 from tenants.models import TenantModel
 from userflow.accounts.models import Account, AdminUser, EndUser
+from userflow.accounts.session_models import Expiring
 
 
-class TotpSecret(Factor):
+class TotpSecret(Factor, Expiring):
     """A sealed shared secret. A user may have several unconfirmed ones for ten minutes, and one confirmed one."""
 
     secret_sealed = models.BinaryField(editable=False)
@@ -30,7 +31,7 @@ class TotpSecret(Factor):
     @classmethod
     def expired(cls, moment: datetime) -> Q:
         """Not confirmed in time."""
-        return Q(confirmed_at=None, expires_at__lt=moment)
+        return super().expired(moment) & Q(confirmed_at=None)
 
     def summary(self) -> dict[str, object]:
         """Return the authenticator as lists of factors show it, with the time of its confirmation."""

@@ -1,13 +1,12 @@
 """Passkeys and challenges of end users (tenant database) and admin users (global database)."""
 
-from datetime import datetime
-
 from django.db import models
 
 from mfa.factor_models import Factor
 from mfa.webauthn.authenticators import name_of
 from tenants.models import TenantModel
 from userflow.accounts.models import AdminUser, EndUser
+from userflow.accounts.session_models import Expiring
 
 
 class Passkey(Factor):
@@ -61,7 +60,7 @@ class EndUserPasskey(Passkey, TenantModel):
         verbose_name = "end user webauthn credential"
 
 
-class Challenge(models.Model):
+class Challenge(Expiring):
     """An open ceremony: 256 random bits that one response may answer, once, within five minutes.
 
     `ceremony` is `registration` or `authentication` of one user, or `sign_in` of any user with a discoverable credential;
@@ -78,11 +77,6 @@ class Challenge(models.Model):
 
     def __str__(self) -> str:
         return self.ceremony
-
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Expired."""
-        return models.Q(expires_at__lt=moment)
 
 
 class AdminChallenge(Challenge):

@@ -17,15 +17,35 @@ from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.session_policy import AAL1
 from userflow.events import logouts
 
-# For how long a session that is over is still shown in lists and known to a replayed refresh token.
-SESSION_KEPT = timedelta(days=30)
-# Past the longest life of a refresh token a replay is rejected by its own expiry, so its link need not be known.
-USED_TOKEN_KEPT = timedelta(days=90)
-# Longer than `attempts.FORGOTTEN_AFTER`, after which a counter starts again anyway.
-ATTEMPTS_KEPT = timedelta(days=2)
+
+class Expiring(models.Model):
+    """Rows that `tenants.retention` deletes once their time `expires_by` is `kept_for` ago."""
+
+    expires_by: ClassVar[str] = "expires_at"
+    kept_for: ClassVar[timedelta] = timedelta(0)
+
+    class Meta:
+        abstract = True
+
+    @classmethod
+    def expired(cls, moment: datetime) -> models.Q:
+        """Return which rows have no more use at this time."""
+        return models.Q(**{f"{cls.expires_by}__lt": moment - cls.kept_for})
 
 
-class Session(models.Model):
+class ClosedByRestore(models.Model):
+    """Rows that a restored database must not have: what they allow may have been used or revoked since the backup."""
+
+    class Meta:
+        abstract = True
+
+    @classmethod
+    def close_all(cls, moment: datetime) -> None:
+        """Delete all rows; `tenants.relocation` calls this after a restore."""
+        cls._base_manager.all().delete()
+
+
+class Session(Expiring):
     """One sign-in of one user; its tokens are rejected once it has ended."""
 
     user = models.ForeignKey(Account, on_delete=models.CASCADE)
@@ -46,6 +66,9 @@ class Session(models.Model):
     address = models.CharField(max_length=45, blank=True, default="")
     user_agent = models.CharField(max_length=255, blank=True, default="")
 
+    # For so long a session that is over, with its refresh tokens, is still shown in lists and known to a replayed token.
+    kept_for = timedelta(days=30)
+
     class Meta:
         abstract = True
 
@@ -56,11 +79,6 @@ class Session(models.Model):
     def place(self) -> str:
         """Where it was opened, in words of the active language; "" if that is not known."""
         return place_of(self.address)
-
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Ended or expired long ago; its refresh tokens go with it."""
-        return models.Q(expires_at__lt=moment - SESSION_KEPT)
 
 
 class AdminSession(Session):
@@ -109,7 +127,7 @@ class EndUserSession(Session, TenantModel):
     @classmethod
     def expired(cls, moment: datetime) -> models.Q:
         """As every session; that of a browser stays while an application's session needs it."""
-        living = cls._base_manager.filter(parent_id=models.OuterRef("pk"), expires_at__gte=moment - SESSION_KEPT)
+        living = cls._base_manager.filter(parent_id=models.OuterRef("pk"), expires_at__gte=moment - cls.kept_for)
         return super().expired(moment) & ~models.Q(models.Exists(living))
 
     @classmethod
@@ -119,7 +137,7 @@ class EndUserSession(Session, TenantModel):
         cls._base_manager.filter(ended_at=None).update(ended_at=moment, end_reason="restored")
 
 
-class RefreshToken(models.Model):
+class RefreshToken(Expiring):
     """One link of a session's chain of refresh tokens. `digest` is SHA-256 of the whole token."""
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE)
@@ -131,6 +149,9 @@ class RefreshToken(models.Model):
     # is presented after that is stolen.
     successor_sealed = models.BinaryField(null=True)
 
+    # Of a session that goes on: past the longest life of a token a replay is rejected by its own expiry.
+    expires_by, kept_for = "used_at", timedelta(days=90)
+
     class Meta:
         abstract = True
         indexes = [
@@ -141,11 +162,6 @@ class RefreshToken(models.Model):
     def __str__(self) -> str:
         return bytes(self.digest).hex()[:8]
 
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Used so long ago that it has expired itself, in a session that goes on."""
-        return models.Q(used_at__lt=moment - USED_TOKEN_KEPT)
-
 
 class AdminRefreshToken(RefreshToken):
     session = models.ForeignKey(AdminSession, on_delete=models.CASCADE, related_name="refresh_tokens")
@@ -155,7 +171,7 @@ class EndUserRefreshToken(RefreshToken, TenantModel):
     session = models.ForeignKey(EndUserSession, on_delete=models.CASCADE, related_name="refresh_tokens")
 
 
-class Attempts(models.Model):
+class Attempts(Expiring):
     """Failed attempts at one factor of one user by one kind of caller.
 
     `subject` is the user's id, or a keyed digest of the name in the request: unknown names are counted and locked
@@ -170,16 +186,14 @@ class Attempts(models.Model):
     locked_until = models.DateTimeField(null=True)
     updated_at = models.DateTimeField(auto_now=True)
 
+    # Longer than `attempts.FORGOTTEN_AFTER`, after which a counter starts again anyway.
+    expires_by, kept_for = "updated_at", timedelta(days=2)
+
     class Meta:
         abstract = True
 
     def __str__(self) -> str:
         return f"{self.factor}: {self.failures}"
-
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Without an attempt for so long that it does not count any more."""
-        return models.Q(updated_at__lt=moment - ATTEMPTS_KEPT)
 
 
 class AdminAttempts(Attempts):
@@ -200,7 +214,7 @@ ENROLLMENT: Final = "enrollment"
 PASS: Final = "enrollment_pass"
 
 
-class Ticket(models.Model):
+class Ticket(Expiring):
     """Short-lived proof of a finished first step; 256 bits, stored hashed.
 
     `purpose` is `second_step` (a login that waits for its second factor; ends with one success), `enrollment` (may add
@@ -238,11 +252,6 @@ class Ticket(models.Model):
         """Return whether this enrollment ticket or pass may still add a factor of this kind."""
         return kind not in self.spent_on and len(self.spent_on) < self.MOST_KINDS[self.purpose]
 
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Expired."""
-        return models.Q(expires_at__lt=moment)
-
 
 class AdminTicket(Ticket):
     user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="tickets")
@@ -251,19 +260,14 @@ class AdminTicket(Ticket):
         indexes = [models.Index(fields=["expires_at"], name="admin_ticket_expiry")]
 
 
-class EndUserTicket(Ticket, TenantModel):
+class EndUserTicket(Ticket, ClosedByRestore, TenantModel):
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="tickets")
 
     class Meta:
         indexes = [models.Index(fields=["expires_at"], name="end_user_ticket_expiry")]
 
-    @classmethod
-    def close_all(cls, moment: datetime) -> None:
-        """After a restore no pending sign-in continues, and no link sets a password."""
-        cls._base_manager.all().delete()
 
-
-class EnrollmentWindow(models.Model):
+class EnrollmentWindow(Expiring):
     """For some minutes after registration or a password login, the same address may enroll without a header.
 
     Only opened while the user has no confirmed factor (proof level 3 in docs/security-model.md).
@@ -283,11 +287,6 @@ class EnrollmentWindow(models.Model):
     def __str__(self) -> str:
         return self.cause
 
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Closed."""
-        return models.Q(expires_at__lt=moment)
-
 
 class AdminEnrollmentWindow(EnrollmentWindow):
     user = models.ForeignKey(AdminUser, on_delete=models.CASCADE, related_name="enrollment_windows")
@@ -296,13 +295,8 @@ class AdminEnrollmentWindow(EnrollmentWindow):
         indexes = [models.Index(fields=["expires_at"], name="admin_window_expiry")]
 
 
-class EndUserEnrollmentWindow(EnrollmentWindow, TenantModel):
+class EndUserEnrollmentWindow(EnrollmentWindow, ClosedByRestore, TenantModel):
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="enrollment_windows")
 
     class Meta:
         indexes = [models.Index(fields=["expires_at"], name="end_user_window_expiry")]
-
-    @classmethod
-    def close_all(cls, moment: datetime) -> None:
-        """After a restore no window of the time before it is valid."""
-        cls._base_manager.all().delete()

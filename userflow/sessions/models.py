@@ -1,16 +1,16 @@
 """Signing keys of access tokens, and clients' revoked tokens."""
 
-from datetime import datetime
 from typing import ClassVar
 
 from django.db import models
 
 from tenants.models import TenantModel
+from userflow.accounts.session_models import Expiring
 
 Jwk = dict[str, str]
 
 
-class SigningKeyBase(models.Model):
+class SigningKeyBase(Expiring):
     """A key pair (RFC 7518 sections 3.3 and 3.4); the private key is sealed under the owner's data key."""
 
     kid = models.CharField(max_length=43, primary_key=True, help_text="JWK thumbprint, RFC 7638.")
@@ -22,6 +22,8 @@ class SigningKeyBase(models.Model):
     # Set when a successor takes over.
     verifies_until = models.DateTimeField(null=True)
 
+    # By then its last token has expired.
+    expires_by = "verifies_until"
     objects: ClassVar[models.Manager["SigningKeyBase"]]
 
     class Meta:
@@ -34,11 +36,6 @@ class SigningKeyBase(models.Model):
     def algorithm(self) -> str:
         """The only algorithm that this key signs with."""
         return self.public_jwk["alg"]
-
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Its last token has expired."""
-        return models.Q(verifies_until__lt=moment)
 
 
 class SigningKey(SigningKeyBase):
@@ -55,7 +52,7 @@ class TenantSigningKey(SigningKeyBase, TenantModel):
         indexes = [models.Index(fields=["verifies_until"], name="tenant_signing_key_verifies")]
 
 
-class RevokedToken(models.Model):
+class RevokedToken(Expiring):
     """A client's access token that was revoked before it expired (RFC 7009). A user's tokens end with the session."""
 
     jti = models.CharField(max_length=64, primary_key=True)
@@ -66,8 +63,3 @@ class RevokedToken(models.Model):
 
     def __str__(self) -> str:
         return self.jti
-
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Expired, so the token is rejected anyway."""
-        return models.Q(expires_at__lt=moment)
