@@ -61,7 +61,7 @@ def enrollment_proof(
     """Return the proof that lets the caller add (or with `needs_replace` change or remove) a factor of this kind.
 
     A proof that is sent must be valid and never falls through to a lower level. `signs_in` is the stricter rule of the
-    general finishRegistration. Call it inside the realm (`users.in_realm`) at begin and at confirm. Raises NoProof,
+    general finishRegistration. Call it inside the realm (`realm.entered`) at begin and at confirm. Raises NoProof,
     InsufficientAuthentication (401), TokenOfAnotherUser, EmailNotVerified, NotAllowed (a third-party application; 403),
     NotFirstFactor (409); then nothing may be stored or sent.
     """

@@ -17,7 +17,6 @@ from mfa.caller import Caller, is_this_user
 from mfa.enrollment import Kind, Proof, address_is_missing, check_again
 from mfa.errors import LastFactor, NoProof, TokenOfAnotherUser, UnknownFactor
 from mfa.factor_models import Factor
-from mfa.users import in_realm, lock_user
 from mfa.webauthn.models import Passkey
 from tenants.context import current_tenant
 from tenants.states import Purpose
@@ -66,7 +65,7 @@ def lock_and_check(realm: Realm, user: Account, proof: Proof, *, login: Ticket |
     a user with a first factor. Call it first in the transaction that confirms. Raises as `enrollment_proof`, and
     NotSignedInByTicket (401) if another caller has used the login.
     """
-    locked = lock_user(realm, user.pk)
+    locked = realm.lock_user(user.pk)
     if locked is None:
         raise NoProof
     check_again(realm, locked, proof)
@@ -255,7 +254,7 @@ def list_factors(
     `purpose` is what the tenant is entered for: operators look into one that its own people cannot use. Raises
     UnknownUser (404) when the user has just been erased.
     """
-    with in_realm(realm, tenant_id, purpose):
+    with realm.entered(tenant_id, purpose):
         user = first_or(realm.users._default_manager.filter(pk=user_id), UnknownUser)
         found = [
             factor.summary()
@@ -278,7 +277,7 @@ def remove_factor(*, principal: Principal, factor_id: UUID, proof: Mapping[str, 
     """
     realm = realm_of(principal.kind)
     caller = Caller(principal=principal, user_agent=user_agent, proof=proof)
-    with in_realm(realm, principal.tenant_id):
+    with realm.entered(principal.tenant_id):
         require_assurance(Action.REMOVE_FACTOR, principal)
         user = first_or(realm.users._default_manager.filter(pk=principal.id), UnknownFactor)
         kind = _kind_of(user, factor_id)
@@ -300,7 +299,7 @@ def rename_passkey(*, principal: Principal, factor_id: UUID, name: str) -> dict[
     """
     realm = realm_of(principal.kind)
     reject_third_party(principal)
-    with in_realm(realm, principal.tenant_id), realm.atomic():
+    with realm.entered(principal.tenant_id), realm.atomic():
         user = first_or(realm.users._default_manager.filter(pk=principal.id), UnknownFactor)
         passkey = _enrolled(user)[WEBAUTHN].select_for_update().filter(pk=factor_id).first()
         if not isinstance(passkey, Passkey):

@@ -9,7 +9,6 @@ from django.utils.translation import gettext_lazy as _
 from identity_platform.audit.origin import current_origin
 from mfa.users import settings_of
 from tenants.context import current_tenant
-from userflow import mail
 from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
 
@@ -50,23 +49,10 @@ def mail_factor_change(realm: Realm, user: Account, *, change: str, kind: str, b
         "gone": kind == "all",
         "address": "" if by_admin else current_origin().address,
     }
-    mail.tell(
-        "factor_changed",
-        to=user.email,
-        facts=facts,
-        after=realm.alias,
-        tenant_id=user.home_tenant_id,
-        language=user.own_language,
-    )
+    realm.tell(user, "factor_changed", facts)
 
 
 def mail_enrollment_pass(realm: Realm, user: Account, *, token: str, expires_at: datetime) -> None:
     """Mail the user that an enrollment pass was issued, and the pass itself unless `token` is empty."""
-    mail.tell(
-        "enrollment_pass",
-        to=user.email,
-        facts={"issuer": issuer_of(realm, user), "token": token, "until": expires_at},
-        after=realm.alias,
-        tenant_id=user.home_tenant_id,
-        language=user.own_language,
-    )
+    facts = {"issuer": issuer_of(realm, user), "token": token, "until": expires_at}
+    realm.tell(user, "enrollment_pass", facts)

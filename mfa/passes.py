@@ -17,7 +17,6 @@ from mfa import notices
 from mfa.caller import is_this_user
 from mfa.enrollment import address_is_missing
 from mfa.errors import OwnFactors, PassNotPossible
-from mfa.users import in_realm, lock_user
 from tenants.states import Purpose
 from userflow.accounts.models import Account, AdminUser
 from userflow.accounts.permissions_catalogue import FACTORS
@@ -69,8 +68,8 @@ def user_for_admin(
     if by is not None:
         require(by, FACTORS if realm is END_USERS else "admins:write", OPERATOR, ADMIN)
         require_assurance(action, by)
-    with in_realm(realm, tenant_id, editing_users(by) if by else Purpose.WRITE), realm.atomic():
-        user = lock_user(realm, user_id)
+    with realm.entered(tenant_id, editing_users(by) if by else Purpose.WRITE), realm.atomic():
+        user = realm.lock_user(user_id)
         if user is None:
             raise UnknownUser
         if isinstance(user, AdminUser) and by is not None and by.tenant_id not in (None, user.tenant_id):

@@ -1,7 +1,5 @@
 """Find the user that an MFA request names: by e-mail address, in a tenant or among the admin users."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NoReturn
 from uuid import UUID
 
@@ -13,10 +11,9 @@ from identity_platform.crypto import hash_token
 from mfa.caller import Caller, id_in
 from mfa.errors import UnknownEmail
 from tenants import lookup
-from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Account, AdminUser
-from userflow.accounts.realms import ADMINS, END_USERS, Realm
+from userflow.accounts.realms import ADMINS, Realm
 from userflow.credentials import attempts
 
 _ACTIVE_CLIENT = """
@@ -24,20 +21,6 @@ SELECT dpop_bound_access_tokens, access_token_seconds, type, secret_digest,
   CASE WHEN previous_secret_until > now() THEN previous_secret_digest END
 FROM userflow_client WHERE id = %s AND tenant_id = %s AND active
 """
-
-
-@contextmanager
-def in_realm(realm: Realm, tenant_id: UUID | None, purpose: Purpose = Purpose.WRITE) -> Iterator[None]:
-    """Enter the database of the realm's users: the tenant's for end users, the global one for admin users.
-
-    Raises UnknownTenant, TenantSuspended or TenantBusy.
-    """
-    if realm is END_USERS:
-        assert tenant_id is not None  # every end-user call names its tenant
-        with in_tenant(tenant_id, purpose):
-            yield
-    else:
-        yield
 
 
 def find_user(
@@ -93,11 +76,6 @@ def raise_unknown_email() -> NoReturn:
     """Count the unknown address; raise UnknownEmail (404), or TooManyFromAddress (429) against listing users."""
     attempts.limit_address("unknown_user")
     raise UnknownEmail
-
-
-def lock_user(realm: Realm, user_id: UUID) -> Account | None:
-    """Return the active user, locked until the transaction ends. Every change of a user's factors begins with this."""
-    return realm.users._default_manager.select_for_update(no_key=True).filter(pk=user_id, active=True).first()
 
 
 def check_client(client_id: UUID | None, tenant_id: UUID | None) -> None:

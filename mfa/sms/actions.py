@@ -21,7 +21,7 @@ from mfa.notices import issuer_of
 from mfa.queries import Attempt, FactorUnusable
 from mfa.sms import codes, sending
 from mfa.sms.models import Phone, SmsCode, SmsMessage
-from mfa.users import check_client, lock_user
+from mfa.users import check_client
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
@@ -264,7 +264,7 @@ def _new_code(
     digest = codes.number_digest(number.e164, data_key=key)
     code = codes.new_code()
     with tenant_atomic():
-        if lock_user(END_USERS, user.pk) is None:  # erased or deactivated since
+        if END_USERS.lock_user(user.pk) is None:  # erased or deactivated since
             raise NoProof if purpose == ENROLLMENT else NoPhone
         sending.check_caller(user=user, caller=budget)
         asked_from = "" if budget == attempts.SIGNED_IN else attempts.caller_network() or "local"

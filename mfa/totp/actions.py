@@ -29,7 +29,7 @@ from mfa.totp.models import (
     EndUserTotpSecret,
     TotpSecret,
 )
-from mfa.users import check_client, check_tenant, in_realm, lock_user, raise_unknown_email, require_user
+from mfa.users import check_client, check_tenant, raise_unknown_email, require_user
 from tenants.states import Purpose
 from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
@@ -73,13 +73,13 @@ def begin_totp_setup(
     A user may have three; a fourth is rejected and invalidates none, so that no caller can undo another caller's begin.
     Raises UnknownEmail (404), TooManyPending (429), and what `enrollment_proof` raises.
     """
-    with in_realm(realm, tenant_id):
+    with realm.entered(tenant_id):
         check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
         secret = engine.new_secret()
         with realm.atomic():
-            if lock_user(realm, user.pk) is None:  # erased or deactivated since
+            if realm.lock_user(user.pk) is None:  # erased or deactivated since
                 raise_unknown_email()
             _limit_pending(realm, user)
             row = _secrets(realm)(user_id=user.pk, expires_at=now() + PENDING_FOR)
@@ -93,7 +93,7 @@ def show_totp_setup_again(*, realm: Realm, tenant_id: UUID | None, email: str, s
 
     Raises what `begin_totp_setup` raises, and SecretNotIssued (400).
     """
-    with in_realm(realm, tenant_id):
+    with realm.entered(tenant_id):
         user = require_user(realm, email, caller)
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
         return _setup(realm, user, _unsealed(realm, user, _pending(realm, user, secret)))
@@ -138,7 +138,7 @@ def confirm_totp_setup(
     (401), TooManyFromAddress (429), and what `enrollment_proof` raises.
     """
     attempts.reject_guessing_address()
-    with in_realm(realm, tenant_id):
+    with realm.entered(tenant_id):
         check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.TOTP)
@@ -205,7 +205,7 @@ def verify_totp(
     AttemptsLocked, TooManyFromAddress (429), NotSignedInByTicket (401).
     """
     attempts.reject_guessing_or_listing_address()
-    with in_realm(realm, tenant_id, Purpose.SIGN_IN):
+    with realm.entered(tenant_id, Purpose.SIGN_IN):
         check_client(client_id, tenant_id)
         method = factors.TOTP if code is not None else factors.BACKUP_CODE
         # Unwrapped before the attempt is counted: a locked data key must not use up the user's attempts.
@@ -268,7 +268,7 @@ def disable_totp(
     Only users themselves can, with `caller.proof`. Raises UnknownEmail (404), NotEnrolled (400), LastFactor (409), and what
     `factors.own_change` raises.
     """
-    with in_realm(realm, tenant_id):
+    with realm.entered(tenant_id):
         check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
         factors.check_own_session(Action.REMOVE_FACTOR, realm=realm, user=user, caller=caller)
@@ -290,7 +290,7 @@ def regenerate_backup_codes(
 
     Raises UnknownEmail (404), NotEnrolled (400), and what `factors.own_change` raises.
     """
-    with in_realm(realm, tenant_id):
+    with realm.entered(tenant_id):
         check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
         proof = factors.own_change(Action.RENEW_BACKUP_CODES, realm=realm, user=user, kind=factors.TOTP, caller=caller)

@@ -11,7 +11,7 @@ from mfa.caller import Caller
 from mfa.completion import SECOND_STEP_AMR, SessionGrant, Verified, only_step_grant, second_step_grant
 from mfa.errors import NoPasskey, PasskeyNeedsPassword, PasskeysElsewhere
 from mfa.queries import Attempt, FactorUnusable, Found, PasskeyUse, StatedAssertion, count_attempt
-from mfa.users import check_client, check_tenant, in_realm, require_user
+from mfa.users import check_client, check_tenant, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import KnownPasskey
 from mfa.webauthn.queries import AUTHENTICATION, SIGN_IN
@@ -35,7 +35,7 @@ def begin_authentication(
     NoRelyingParty (400), TooManyFromAddress (429).
     """
     attempts.limit_address("ceremony")
-    with in_realm(realm, tenant_id, Purpose.SIGN_IN):
+    with realm.entered(tenant_id, Purpose.SIGN_IN):
         check_client(client_id, tenant_id)
         if email is not None:
             return _request_options(realm, require_user(realm, email))
@@ -50,7 +50,7 @@ def begin_own_authentication(*, realm: Realm, tenant_id: UUID | None, user_id: U
     Raises NoPasskey, NoRelyingParty (400), TooManyFromAddress (429).
     """
     attempts.limit_address("ceremony")
-    with in_realm(realm, tenant_id, Purpose.SIGN_IN):
+    with realm.entered(tenant_id, Purpose.SIGN_IN):
         return _request_options(realm, realm.users(id=user_id))
 
 
@@ -85,7 +85,7 @@ def finish_authentication(
     else:
         attempts.reject_guessing_or_listing_address()
     try:
-        with in_realm(realm, tenant_id, Purpose.SIGN_IN):
+        with realm.entered(tenant_id, Purpose.SIGN_IN):
             if email is not None:
                 return _finish_named(realm, email, response, caller, mfa_token)
             if mfa_token is not None:
@@ -103,7 +103,7 @@ def verify_own_passkey(
     Raises PasskeyNotVerified (401), AttemptsLocked, TooManyFromAddress (429).
     """
     attempts.reject_guessing_address()
-    with in_realm(realm, tenant_id, Purpose.SIGN_IN):
+    with realm.entered(tenant_id, Purpose.SIGN_IN):
         return _finish_named(realm, None, response, caller, None)
 
 

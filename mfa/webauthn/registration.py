@@ -12,7 +12,7 @@ from mfa.completion import ONLY_STEP_AMR, SECOND_STEP_AMR, complete_by_enrollmen
 from mfa.enrollment import Proof, enrollment_proof
 from mfa.errors import NoProof, PasskeyRejected, TooManyPasskeys
 from mfa.notices import issuer_of
-from mfa.users import find_user, in_realm, require_user
+from mfa.users import find_user, require_user
 from mfa.webauthn import ceremony, queries, responses
 from mfa.webauthn.ceremony import NewPasskey
 from mfa.webauthn.queries import REGISTRATION
@@ -46,7 +46,7 @@ def begin_registration(*, realm: Realm, tenant_id: UUID | None, email: str, call
     Raises UnknownEmail (404), TooManyPasskeys, NoRelyingParty (400), and what `enrollment_proof` raises; then nothing is
     stored.
     """
-    with in_realm(realm, tenant_id):
+    with realm.entered(tenant_id):
         user = require_user(realm, email, caller)
         enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
         rp = relying_party(realm, name=issuer_of(realm, user))
@@ -80,7 +80,7 @@ def finish_registration(
     `mfa_token` completes the sign-in that waits for a factor. Raises UnknownEmail (404), PasskeyRejected, TooManyPasskeys
     (400), NotSignedInByTicket (401), and what `enrollment_proof` raises; then nothing is stored.
     """
-    with in_realm(realm, tenant_id):
+    with realm.entered(tenant_id):
         user = require_user(realm, email, caller)
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
         login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
@@ -105,7 +105,7 @@ def finish_registration_and_sign_in(
     """
     realm = END_USERS
     try:
-        with in_realm(realm, tenant_id, Purpose.SIGN_IN):
+        with realm.entered(tenant_id, Purpose.SIGN_IN):
             attempts.reject_listing_address()
             user = find_user(realm, email)
             if user is None:

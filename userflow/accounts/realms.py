@@ -4,7 +4,7 @@ Sessions, attempts, tickets and factors are one mechanism; it asks the realm whi
 """
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 from uuid import UUID
@@ -14,7 +14,10 @@ from django.db.transaction import TransactionManagementError
 
 from identity_platform.audit import writer
 from tenants import keys
-from tenants.context import current_tenant, tenant_atomic
+from tenants.context import current_tenant, in_tenant, tenant_atomic
+from tenants.lookup import TenantContext
+from tenants.states import Purpose
+from userflow import mail
 from userflow.accounts import session_models as rows
 from userflow.accounts.models import Account, AdminUser, EndUser
 
@@ -39,6 +42,22 @@ class Realm:
     attempts: type[rows.Attempts]
     tickets: type[rows.Ticket]
     windows: type[rows.EnrollmentWindow]
+
+    def entered(
+        self, tenant_id: UUID | None, purpose: Purpose = Purpose.WRITE
+    ) -> AbstractContextManager[TenantContext | None]:
+        """Enter the users' database: the tenant's for end users, the global one, which needs no entry, for admin users.
+
+        Raises UnknownTenant, TenantSuspended, TenantBusy.
+        """
+        if self is ADMINS:
+            return nullcontext()
+        assert tenant_id is not None  # end users always have a tenant
+        return in_tenant(tenant_id, purpose)
+
+    def lock_user(self, user_id: UUID) -> Account | None:
+        """Return the active user, locked until the transaction ends."""
+        return self.users._default_manager.select_for_update(no_key=True).filter(pk=user_id, active=True).first()
 
     def atomic(self) -> AbstractContextManager[object]:
         """A transaction in the users' database."""
@@ -70,6 +89,12 @@ class Realm:
         """One audit row about this user in the users' trail."""
         target = ("end_user" if self is END_USERS else "admin_user", user.pk)
         self.record(action, target=target, tenant_id=user.home_tenant_id, outcome=outcome, details=details)
+
+    def tell(self, user: Account, template: str, facts: Mapping[str, object], *, to: str = "") -> None:
+        """Mail the user, at another address with `to`, once the realm's transaction is committed; see `mail.tell`."""
+        tenant_id, language = user.home_tenant_id, user.own_language
+        to = to or user.email
+        mail.tell(template, to=to, facts=facts, after=self.alias, tenant_id=tenant_id, language=language)
 
 
 ADMINS = Realm(

@@ -16,6 +16,7 @@ from tenants import keys, lookup
 from tenants.context import current_tenant
 from userflow import mail
 from userflow.accounts.models import Account, EndUser
+from userflow.accounts.realms import END_USERS
 from userflow.credentials.models import EmailProof
 from userflow.mailed_tokens import placed_token
 
@@ -77,16 +78,14 @@ def start_proof(
     page = tenant.effective["email_verification_url"]
     facts = {
         "issuer": issuer_of(tenant),
-        # A fragment is not sent to servers, so the token is in no log and no Referer.
-        "link": f"{page}#token={token}",
-        "token": token,
+        **mail.link(page, token),
         "code": code,
         "minutes": int(CODE_LIFETIME.total_seconds() // 60),
         "until": expires,
         "changes": key != user.email_key,
         "required": is_required(tenant),
     }
-    mail.tell("email_proof", to=email, facts=facts, after="tenant", language=user.own_language)
+    END_USERS.tell(user, "email_proof", facts, to=email)
 
 
 def give_up_changes(user_ids: Collection[UUID]) -> None:
@@ -107,9 +106,7 @@ def limit_changes(user_id: object, *, counts: bool = True) -> None:
 def tell_of_ended_use(user: EndUser) -> None:
     """Tell the owner of an address, verified for the first time, that sessions or factors ended. Call it inside the
     tenant's transaction."""
-    tenant = current_tenant()
-    facts = {"issuer": issuer_of(tenant)}
-    mail.tell("email_verified", to=user.email, facts=facts, after="tenant", language=user.own_language)
+    END_USERS.tell(user, "email_verified", {"issuer": issuer_of(current_tenant())})
 
 
 def issuer_of(tenant: lookup.TenantContext) -> str:

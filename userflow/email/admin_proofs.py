@@ -41,7 +41,7 @@ def start_admin_proof(user: AdminUser, email: str, *, keep: UUID | None = None) 
         },
     )
     facts = {**mail.link(settings.EMAIL_VERIFICATION_URL, token), "until": expires}
-    mail.tell("admin_email_proof", to=email, facts=facts, after=ADMINS.alias, tenant_id=user.tenant_id)
+    ADMINS.tell(user, "admin_email_proof", facts, to=email)
 
 
 def limit_changes(user_id: UUID, *, counts: bool = True) -> None:

@@ -54,20 +54,10 @@ def offer_undo(realm: Realm, user: Account, tenant: lookup.TenantContext | None,
     facts = {
         "issuer": issuer_of(tenant) if tenant and realm is END_USERS else "the identity platform",
         "pending": pending,
-        # Browsers do not send the part after `#`, so the token is in no log and in no Referer.
-        "link": f"{_page(realm, tenant)}#token={token}" if token else "",
-        "token": token,
+        **(mail.link(_page(realm, tenant), token) if token else {"link": "", "token": ""}),
         "days": LIFETIME.days,
     }
-    tenant_id = tenant.tenant_id if tenant else None
-    mail.tell(
-        "email_changed",
-        to=user.email,
-        facts=facts,
-        after=realm.alias,
-        tenant_id=tenant_id,
-        language=user.own_language,
-    )
+    realm.tell(user, "email_changed", facts)
 
 
 def _page(realm: Realm, tenant: lookup.TenantContext | None) -> str:

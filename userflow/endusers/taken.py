@@ -8,9 +8,8 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.audit.origin import current_origin
 from tenants.context import in_tenant
 from tenants.states import Purpose
-from tenants.target import TENANT_ALIAS
-from userflow import mail
 from userflow.accounts.models import EndUser
+from userflow.accounts.realms import END_USERS
 from userflow.credentials import passwords
 from userflow.email.actions import remind_of_email_proof
 
@@ -31,6 +30,6 @@ def tell_owner(*, tenant_id: UUID, email: str, password: str) -> None:
                 "address": current_origin().address,
                 "link": f"{tenant.root}/signin",
             }
-            mail.tell("address_taken", to=owner.email, facts=facts, after=TENANT_ALIAS, language=owner.own_language)
+            END_USERS.tell(owner, "address_taken", facts)
             return
     remind_of_email_proof(tenant_id=tenant_id, email=email)

@@ -21,20 +21,19 @@ from tenants.states import Purpose
 from userflow import mail
 from userflow.accounts.admin_names import admins_named
 from userflow.accounts.models import Account, AdminUser, Client, EndUser
-from userflow.accounts.principals import CLIENT, END_USER, Principal
+from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts, passwords, tickets
 from userflow.credentials import email_verification as proofs
-from userflow.email.ownership import verify_by_reset
+from userflow.email.ownership import LOCAL, verify_by_reset
 from userflow.errors import NoPasswordHere, NotSignedInByTicket, ResetTokenInvalid, UnknownUser
 from userflow.events.outbox import publish
 from userflow.mailed_tokens import NotAToken, place_of
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import end_sessions, require_active_session
+from userflow.sessions.issue import realm_of
 from userflow.signin.proofs import check_proof, wrong_password
 
-LOCAL = "local"
-PLATFORM = "Identity platform"
 MOST_OF_ONE_ADDRESS = 5
 MINUTES = int(tickets.LIFETIME[tickets.PASSWORD_RESET].total_seconds() // 60)
 
@@ -50,35 +49,21 @@ def change_password(
     if principal.kind == CLIENT:
         raise NotAllowed("A client has no password. Rotate its secret at /clientms.")
     require_assurance(Action.CHANGE_OWN_PASSWORD, principal)
-    if principal.kind == END_USER:
-        assert principal.tenant_id is not None  # an end user always has a tenant
-        with in_tenant(principal.tenant_id) as tenant:
-            return _change(END_USERS, principal, tenant, proof, new_password, user_agent)
-    own = lookup.find(principal.tenant_id) if principal.tenant_id else None
-    return _change(ADMINS, principal, own, proof, new_password, user_agent)
-
-
-def _change(
-    realm: Realm,
-    principal: Principal,
-    tenant: lookup.TenantContext | None,
-    proof: Mapping[str, object],
-    new: str,
-    user_agent: str,
-) -> int:
-    user = realm.users._default_manager.filter(pk=principal.id, active=True).first()
-    if user is None or not _has_password_here(user) or not user.password:
-        raise NoPasswordHere
-    # Before the proof, which may use up a one-time code.
-    _check(user, new, tenant, member="new_password")
-    check_proof(principal=principal, proof=proof, user_agent=user_agent)
-    encoded = passwords.hashed(new)
-    with realm.atomic():
-        ended = _set(
-            realm, user, encoded, tenant, keep=principal.session_id, reason="password_changed", present=user.password
-        )
-        require_active_session(realm, principal)
-        realm.record("password.changed", target=("user", user.pk), tenant_id=principal.tenant_id)
+    realm, tenant_id = realm_of(principal.kind), principal.tenant_id
+    with realm.entered(tenant_id) as entered:
+        tenant = entered or (lookup.find(tenant_id) if tenant_id else None)
+        user = realm.users._default_manager.filter(pk=principal.id, active=True).first()
+        if user is None or not user.password or (isinstance(user, EndUser) and user.provider != LOCAL):
+            raise NoPasswordHere
+        # Before the proof, which may use up a one-time code.
+        _check(user, new_password, tenant, member="new_password")
+        check_proof(principal=principal, proof=proof, user_agent=user_agent)
+        encoded, present = passwords.hashed(new_password), user.password
+        with realm.atomic():
+            keep = principal.session_id
+            ended = _set(realm, user, encoded, tenant, keep=keep, reason="password_changed", present=present)
+            require_active_session(realm, principal)
+            realm.record("password.changed", target=("user", user.pk), tenant_id=tenant_id)
     return ended
 
 
@@ -271,10 +256,6 @@ def _unlock(realm: Realm, user_id: UUID) -> None:
         attempts.clear(realm, user_id, factor=attempts.PASSWORD, caller=caller)
 
 
-def _has_password_here(user: Account) -> bool:
-    return not isinstance(user, EndUser) or user.provider == LOCAL
-
-
 def _check(user: Account, password: str, tenant: lookup.TenantContext | None, *, member: str) -> None:
     least = tenant.effective["password_min_length"] if tenant else passwords.SHORTEST
     passwords.check_strength(password, least=least, personal=(user.email, *user.names), field=member)
@@ -308,19 +289,11 @@ def _set(
         proofs.give_up_changes([user.pk])
         publish(f"end_user.{reason}", {"user_id": user.pk, "sessions_ended": ended})
     facts = {**_facts(tenant), "at": now(), "address": current_origin().address}
-    tenant_id = tenant.tenant_id if tenant else None
-    mail.tell(
-        "password_changed",
-        to=user.email,
-        facts=facts,
-        after=realm.alias,
-        tenant_id=tenant_id,
-        language=user.own_language,
-    )
+    realm.tell(user, "password_changed", facts)
     return ended
 
 
 def _facts(tenant: lookup.TenantContext | None) -> dict[str, object]:
-    issuer = tenant.effective["issuer_name"] if tenant else PLATFORM
+    issuer = tenant.effective["issuer_name"] if tenant else mail.PLATFORM
     # Not the user's name: an attacker who registers another person's address could write a message there.
     return {"issuer": issuer}

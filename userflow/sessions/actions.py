@@ -1,6 +1,5 @@
 """List and end sessions."""
 
-from contextlib import AbstractContextManager, nullcontext
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -9,7 +8,6 @@ from django.utils.timezone import now
 from identity_platform.api.errors import NotAllowed
 from identity_platform.api.pagination import Page, offset
 from tenants.context import in_tenant
-from tenants.states import Purpose
 from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.principals import CLIENT, END_USER, Principal
@@ -50,7 +48,7 @@ def list_sessions(
         require(by, "sessions:read")
         realm = _realm_of_user(by, user_id, tenant_id)
     start = offset(page, limit)
-    with _entered(realm, tenant_id, reading(by)):
+    with realm.entered(tenant_id, reading(by)):
         found = _active(realm).filter(user_id=user_id)
         if parents:
             opened = EndUserSession._default_manager.filter(user_id=user_id).exclude(parent=None)
@@ -75,7 +73,7 @@ def end_one_session(
         if by.may("admins:write"):
             places.append((ADMINS, tenant_id, {"user__tenant_id": tenant_id} if tenant_id else {}, False))
     for realm, place, condition, own in places:
-        with _entered(realm, place, editing_users(by)):
+        with realm.entered(place, editing_users(by)):
             found = _active(realm).filter(pk=session_id, **condition)
             if user_id is not None:
                 found = found.filter(user_id=user_id)
@@ -95,7 +93,7 @@ def end_others(*, principal: Principal) -> int:
     """End every other session of the caller; return how many ended. Raises NotAllowed (a third-party application)."""
     reject_third_party(principal)
     realm = issue.realm_of(principal.kind)
-    with _entered(realm, principal.tenant_id, Purpose.WRITE), realm.atomic():
+    with realm.entered(principal.tenant_id), realm.atomic():
         ended = end_sessions(realm, user_id=principal.id, keep=principal.session_id, reason="ended_by_request")
         if realm is END_USERS:
             tickets.forget_devices(realm, principal.id)
@@ -171,10 +169,3 @@ def _realm_of_user(by: Principal, user_id: UUID, tenant_id: UUID | None) -> Real
 
 def _active(realm: Realm) -> QuerySet[Session]:
     return realm.sessions._default_manager.filter(ended_at=None, expires_at__gt=now())
-
-
-def _entered(realm: Realm, tenant_id: UUID | None, purpose: Purpose) -> AbstractContextManager[object]:
-    if realm is END_USERS:
-        assert tenant_id is not None  # sessions of end users are in a tenant
-        return in_tenant(tenant_id, purpose)
-    return nullcontext()

@@ -1,6 +1,5 @@
 """End sessions: one, all but one, or all access of a user; and require that a session is active."""
 
-from contextlib import nullcontext
 from uuid import UUID
 
 from django.db import transaction
@@ -8,7 +7,6 @@ from django.db.models import Q, QuerySet
 from django.utils.timezone import now
 
 from identity_platform.api.errors import AccessTokenInvalid
-from tenants.context import in_tenant
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, Session
@@ -103,9 +101,7 @@ def sign_out(*, principal: Principal, everywhere: bool = False) -> int:
     if everywhere:
         reject_third_party(principal)
     realm = issue.realm_of(principal.kind)
-    assert realm is ADMINS or principal.tenant_id is not None  # an end user always has a tenant
-    tenant = in_tenant(principal.tenant_id) if realm is END_USERS and principal.tenant_id else nullcontext()
-    with tenant, realm.atomic():
+    with realm.entered(principal.tenant_id), realm.atomic():
         if everywhere:
             ended = end_everything(realm, user_id=principal.id, reason="signed_out")
         else:

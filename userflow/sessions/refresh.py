@@ -1,7 +1,6 @@
 """Refreshing a session (RFC 6749 section 6) with rotation and detection of reuse (RFC 9700 section 4.14.2)."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -15,7 +14,6 @@ from django.utils.timezone import now
 from identity_platform.audit.origin import set_actor
 from identity_platform.crypto import SealContext, hash_token, seal, unseal
 from tenants import lookup
-from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.issuers import issuer_of
 from tenants.states import Purpose
@@ -65,7 +63,7 @@ def refresh_session(
     except InvalidToken as problem:
         raise InvalidGrant from problem
     try:
-        with entered(presented, Purpose.SIGN_IN):
+        with presented.realm.entered(presented.tenant_id, Purpose.SIGN_IN):
             token = _stored(presented)
             if client is not None and client.id != token.client_id:
                 raise InvalidGrant
@@ -122,7 +120,7 @@ def _narrowed(
 
 def _is_valid(presented: PresentedRefreshToken) -> bool:
     """Return whether a suspended tenant's refresh token would be accepted if the tenant were active."""
-    with entered(presented, Purpose.INSPECT):
+    with presented.realm.entered(presented.tenant_id, Purpose.INSPECT):
         valid = presented.realm.refresh_tokens._default_manager.filter(
             digest=presented.digest,
             used_at=None,
@@ -131,11 +129,6 @@ def _is_valid(presented: PresentedRefreshToken) -> bool:
             session__expires_at__gt=now(),
         )
         return valid.exists()
-
-
-def entered(presented: PresentedRefreshToken, purpose: Purpose) -> AbstractContextManager[lookup.TenantContext | None]:
-    """Enter the database that a presented refresh token names. Raises UnknownTenant, TenantSuspended, TenantBusy."""
-    return in_tenant(presented.tenant_id, purpose) if presented.tenant_id is not None else nullcontext()
 
 
 class StoredToken(NamedTuple):
@@ -199,7 +192,7 @@ def claims_of_refresh_token(refresh_token: str, *, unused: bool) -> Claims:
     """
     presented = parse_refresh_token(refresh_token)
     # Also of a suspended tenant: what the caller may learn depends on its own authentication.
-    with entered(presented, Purpose.INSPECT) as tenant:
+    with presented.realm.entered(presented.tenant_id, Purpose.INSPECT) as tenant:
         token = _stored(presented)
     if unused and token.used:
         raise InvalidToken

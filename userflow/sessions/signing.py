@@ -9,8 +9,6 @@ import hashlib
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,16 +25,12 @@ from django.db.models import Q
 from django.utils.timezone import now
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from identity_platform.audit.writer import record_for_platform, record_for_tenant
 from identity_platform.crypto import SealContext, seal, unseal
-from tenants import keys
-from tenants.context import in_tenant
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
-from tenants.router import GLOBAL_ALIAS
 from tenants.settings import LONGEST_ACCESS_TOKEN_SECONDS
 from tenants.states import Purpose
-from tenants.target import TENANT_ALIAS
 from userflow.accounts.principals import Principal
+from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.models import Jwk, SigningKey, SigningKeyBase, TenantSigningKey
 
@@ -110,14 +104,14 @@ def key_set(tenant_id: UUID | None = None, *, knowing: str | None = None) -> Key
     current = found if found is not None and time.monotonic() - found.read_at < FRESH_SECONDS else None
     if current and (knowing is None or knowing in current.verifiers or not _is_looked_up(knowing, current)):
         return current
-    with _entered(tenant_id, Purpose.INSPECT):
+    with _realm(tenant_id).entered(tenant_id, Purpose.INSPECT):
         # Invented key ids cost a look-up by primary key, not the whole set.
         if current and knowing and not _model(tenant_id).objects.filter(_is_valid(now()), pk=knowing).exists():
             current.unknown.add(knowing)
             return current
         fresh = _read(tenant_id, found)
         # Keys that this transaction has made may still be rolled back.
-        if not connections[_alias(tenant_id)].in_atomic_block:
+        if not connections[_realm(tenant_id).alias].in_atomic_block:
             _remember(tenant_id, fresh)
     return fresh
 
@@ -150,9 +144,9 @@ def signer(tenant_id: UUID | None = None, algorithm: str = ES256) -> Signer:
     found = key_set(tenant_id).signers.get(algorithm)
     if found is not None:
         return found
-    alias = _alias(tenant_id)
+    alias = _realm(tenant_id).alias
     # Logout tokens of a suspended tenant are signed too.
-    with _entered(tenant_id, Purpose.SIGN_OUT):
+    with _realm(tenant_id).entered(tenant_id, Purpose.SIGN_OUT):
         with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
             # Two processes at the first use must not create two keys.
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [MAKING_LOCK])
@@ -197,7 +191,7 @@ def _read(tenant_id: UUID | None, before: KeySet | None) -> KeySet:
 
 
 def _opened(tenant_id: UUID | None, row: SigningKeyBase) -> Signer:
-    raw = unseal(row.private_sealed, data_key=_data_key(tenant_id), context=_context(tenant_id, row.kid))
+    raw = unseal(row.private_sealed, data_key=_realm(tenant_id).data_key(), context=_context(tenant_id, row.kid))
     return Signer(row.kid, cast(PrivateKey, serialization.load_der_private_key(raw, None)))
 
 
@@ -223,35 +217,18 @@ def _signing(valid: list[SigningKeyBase], algorithm: str, moment: datetime) -> S
 # --- the owner's database --------------------------------------------------------------------------------------------
 
 
+def _realm(tenant_id: UUID | None) -> Realm:
+    """Return the realm whose database, data key and audit trail are those of the owner."""
+    return END_USERS if tenant_id else ADMINS
+
+
 def _model(tenant_id: UUID | None) -> type[SigningKeyBase]:
     return TenantSigningKey if tenant_id else SigningKey
-
-
-def _alias(tenant_id: UUID | None) -> str:
-    return TENANT_ALIAS if tenant_id else GLOBAL_ALIAS
-
-
-def _data_key(tenant_id: UUID | None) -> bytes:
-    return keys.tenant_key(tenant_id) if tenant_id else keys.platform_key()
 
 
 def _context(tenant_id: UUID | None, kid: str) -> SealContext:
     table = _model(tenant_id)._meta.db_table
     return SealContext(tenant=str(tenant_id or "platform"), table=table, column="private_sealed", row=kid)
-
-
-@contextmanager
-def _entered(tenant_id: UUID | None, purpose: Purpose) -> Iterator[None]:
-    if tenant_id is None:
-        yield
-        return
-    with in_tenant(tenant_id, purpose):
-        yield
-
-
-def _record(tenant_id: UUID | None, action: str, kid: str, details: dict[str, object] | None = None) -> None:
-    record = record_for_tenant if tenant_id else record_for_platform
-    record(action, target=("signing_key", kid), details=details)
 
 
 # --- creating, rotating, withdrawing ---------------------------------------------------------------------------------
@@ -278,7 +255,7 @@ def make_key(tenant_id: UUID | None, algorithm: str, *, signs_from: datetime) ->
     return _model(tenant_id).objects.create(
         kid=kid,
         public_jwk={**public, "use": "sig", "alg": algorithm, "kid": kid},
-        private_sealed=seal(raw, data_key=_data_key(tenant_id), context=_context(tenant_id, kid)),
+        private_sealed=seal(raw, data_key=_realm(tenant_id).data_key(), context=_context(tenant_id, kid)),
         signs_from=signs_from,
     )
 
@@ -299,8 +276,8 @@ def rotate_signing_keys(
     """
     require_assurance(Action.ROTATE_KEYS, by)
     model = _model(tenant_id)
-    with _entered(tenant_id, Purpose.WRITE):
-        with transaction.atomic(using=_alias(tenant_id)):
+    with _realm(tenant_id).entered(tenant_id, Purpose.WRITE):
+        with transaction.atomic(using=_realm(tenant_id).alias):
             moment = now()
             signs_from = moment if at_once else moment + PUBLISH_AHEAD
             in_use = {key.algorithm for key in _valid(tenant_id, moment)} or {ES256}
@@ -309,7 +286,8 @@ def rotate_signing_keys(
                 verifies_until=signs_from + LONGEST_TOKEN
             )
             for key in made:
-                _record(tenant_id, "signing_key.rotated", key.kid, {"at_once": at_once})
+                target, details = ("signing_key", key.kid), {"at_once": at_once}
+                _realm(tenant_id).record("signing_key.rotated", target=target, details=details)
         forget(tenant_id)
     return made
 
@@ -322,8 +300,8 @@ def withdraw_signing_key(tenant_id: UUID | None = None, *, kid: str, by: Princip
     """
     require_assurance(Action.ROTATE_KEYS, by)
     model = _model(tenant_id)
-    with _entered(tenant_id, Purpose.WRITE):
-        with transaction.atomic(using=_alias(tenant_id)):
+    with _realm(tenant_id).entered(tenant_id, Purpose.WRITE):
+        with transaction.atomic(using=_realm(tenant_id).alias):
             moment = now()
             key = model.objects.select_for_update().filter(_is_valid(moment), pk=kid).first()
             if key is not None:
@@ -333,7 +311,7 @@ def withdraw_signing_key(tenant_id: UUID | None = None, *, kid: str, by: Princip
                 left = model.objects.filter(verifies_until=None, signs_from__lte=moment)
                 if not any(other.algorithm == key.algorithm for other in left):
                     make_key(tenant_id, key.algorithm, signs_from=moment)
-                _record(tenant_id, "signing_key.withdrawn", kid)
+                _realm(tenant_id).record("signing_key.withdrawn", target=("signing_key", kid))
         forget(tenant_id)
     return key is not None
 
@@ -353,7 +331,7 @@ class KeyStatus:
 def signing_key_status(tenant_id: UUID | None = None) -> list[KeyStatus]:
     """Return the keys that are valid now, oldest first. Raises UnknownTenant, TenantBusy."""
     moment = now()
-    with _entered(tenant_id, Purpose.INSPECT):
+    with _realm(tenant_id).entered(tenant_id, Purpose.INSPECT):
         valid = _valid(tenant_id, moment)
     signing = [_signing(valid, algorithm, moment) for algorithm in ALGORITHMS]
     return [

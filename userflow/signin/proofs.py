@@ -1,16 +1,14 @@
 """Proof in the request itself that its sender is the user of the access token. See `docs/security-model.md`."""
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Final
 from uuid import UUID
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
-from tenants.context import in_tenant
 from userflow import signals
 from userflow.accounts.models import Account
 from userflow.accounts.principals import CLIENT, Principal
-from userflow.accounts.realms import END_USERS, Realm
+from userflow.accounts.realms import Realm
 from userflow.credentials import attempts, passwords, tickets
 from userflow.errors import NoPasswordHere, NotSignedInByTicket, ProofTokenInvalid, WrongCurrentPassword
 from userflow.sessions.assurance import Action, require_assurance
@@ -68,7 +66,7 @@ def prove_password(*, principal: Principal, password: str) -> None:
     Raises WrongCurrentPassword, NoPasswordHere, AttemptsLocked, TooManyFromAddress, HashersBusy.
     """
     realm = realm_of(principal.kind)
-    with in_tenant(principal.tenant_id) if realm is END_USERS and principal.tenant_id else nullcontext():
+    with realm.entered(principal.tenant_id):
         user = realm.users._default_manager.filter(pk=principal.id, active=True).first()
         if user is None or not user.password:
             raise NoPasswordHere
@@ -95,7 +93,7 @@ def wrong_password() -> WrongCurrentPassword:
 def _use_proof_token(principal: Principal, token: str) -> tuple[str, ...]:
     realm = realm_of(principal.kind)
     attempts.reject_guessing_address()
-    with in_tenant(principal.tenant_id) if realm is END_USERS and principal.tenant_id else nullcontext():
+    with realm.entered(principal.tenant_id):
         try:
             return tickets.consume_proof_token(realm, token, user_id=principal.id, session_id=principal.session_id)
         except NotSignedInByTicket as problem:

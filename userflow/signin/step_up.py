@@ -11,9 +11,8 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import AccessTokenInvalid
 from tenants import lookup
-from tenants.context import in_tenant
 from userflow.accounts.models import Account
-from userflow.accounts.principals import END_USER, Principal
+from userflow.accounts.principals import Principal
 from userflow.accounts.realms import Realm
 from userflow.accounts.session_policy import acr_of
 from userflow.credentials import tickets
@@ -89,19 +88,9 @@ def access_token_for(*, principal: Principal, raised: StepUp) -> tuple[str, int]
 def _locked(principal: Principal) -> Iterator[tuple[Realm, Account]]:
     """Open a transaction with the caller's row locked and the session still active. Raises AccessTokenInvalid otherwise."""
     realm = issue.realm_of(principal.kind)
-    if principal.kind == END_USER:
-        assert principal.tenant_id is not None  # an end user always has a tenant
-        with in_tenant(principal.tenant_id), realm.atomic():
-            yield realm, _lock(realm, principal)
-    else:
-        with realm.atomic():
-            yield realm, _lock(realm, principal)
-
-
-def _lock(realm: Realm, principal: Principal) -> Account:
-    users = realm.users._default_manager.select_for_update(no_key=True)
-    user = users.filter(pk=principal.id, active=True).first()
-    if user is None:
-        raise AccessTokenInvalid
-    require_active_session(realm, principal)
-    return user
+    with realm.entered(principal.tenant_id), realm.atomic():
+        user = realm.lock_user(principal.id)
+        if user is None:
+            raise AccessTokenInvalid
+        require_active_session(realm, principal)
+        yield realm, user
