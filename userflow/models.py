@@ -1,36 +1,15 @@
-"""Re-exports the rooms' models so that Django finds them."""
+"""Imports the rooms' models so that Django finds them."""
 
-# ruff: noqa: F401  # re-exports
+# ruff: noqa: F401  # Django reads the models from here
 
-from userflow.accounts.models import (
-    AdminRole,
-    AdminUser,
-    Client,
-    EndUser,
-    EndUserCount,
-    Group,
-    GroupMembership,
-    Role,
-    RoleBinding,
-)
-from userflow.accounts.session_models import (
-    AdminAttempts,
-    AdminEnrollmentWindow,
-    AdminRefreshToken,
-    AdminSession,
-    AdminTicket,
-    EndUserAttempts,
-    EndUserEnrollmentWindow,
-    EndUserRefreshToken,
-    EndUserSession,
-    EndUserTicket,
-)
-from userflow.branding.models import Branding
-from userflow.clients.models import PendingClientChange
-from userflow.credentials.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
-from userflow.directory.models import DirectoryConfig, DirectoryLink, DirectoryRun
-from userflow.domains.models import TenantDomain
-from userflow.events.models import WebhookEndpoint, WebhookMessage
-from userflow.invitations.models import AdminInvitation, EndUserInvitation
-from userflow.sessions.models import RevokedToken, SigningKey, TenantSigningKey
-from userflow.transfer.models import EndUserImport
+from userflow.accounts import models as accounts
+from userflow.accounts import session_models
+from userflow.branding import models as branding
+from userflow.clients import models as clients
+from userflow.credentials import models as credentials
+from userflow.directory import models as directory
+from userflow.domains import models as domains
+from userflow.events import models as events
+from userflow.invitations import models as invitations
+from userflow.sessions import models as sessions
+from userflow.transfer import models as transfer

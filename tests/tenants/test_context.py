@@ -9,7 +9,7 @@ from django.db import connections, transaction
 from tenants.context import in_tenant, tenant_atomic
 from tenants.errors import NoActiveTenant, TenantSwitchInTransaction, UnknownTenant
 from tests.world import TestTenant
-from userflow.models import EndUser
+from userflow.accounts.models import EndUser
 
 
 def test_tenant_model_without_tenant_raises() -> None:

@@ -20,7 +20,7 @@ from tests.userflow.domains.conftest import _dns_server as _dns_server
 from tests.userflow.domains.conftest import name_server as name_server
 from tests.userflow.domains.dns_server import DnsServer
 from tests.world import Api, TestTenant, User, build_tenant, sign_in_admin
-from userflow.models import AdminUser, Client
+from userflow.accounts.models import AdminUser, Client
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from tenants.queries import tenant_named
 from tests.jobs import run_waiting_jobs
 from tests.tenants.conftest import AnotherProcess, databases_on, run_command, throw_away
 from tests.world import Api, sign_in_admin
-from userflow.accounts.models import AdminUser
-from userflow.models import Client
+from userflow.accounts.models import AdminUser, Client
 
 MAKING = ["mapped", "copied", "limited", "verified", "activated"]
 DELETING = ["deleting", "dropped"]

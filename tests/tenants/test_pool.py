@@ -23,7 +23,7 @@ from tests.machine.conftest import within
 from tests.tenants.conftest import make_tenants
 from tests.world import TestTenant
 from userflow import mail
-from userflow.models import EndUser
+from userflow.accounts.models import EndUser
 
 # Creating many tenants is slow on a busy machine.
 pytestmark = pytest.mark.timeout(300)

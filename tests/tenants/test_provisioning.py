@@ -16,8 +16,8 @@ from tenants.errors import NoRoom
 from tenants.models import DatabaseServer, DataKey, Tenant, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import connect_to, databases_on, throw_away
 from tests.world import Api, TestTenant
+from userflow.accounts.models import AdminUser, EndUser
 from userflow.errors import AdminNameTaken
-from userflow.models import AdminUser, EndUser
 from userflow.tenants.actions import open_tenant
 
 

@@ -29,8 +29,8 @@ from tests.tenants.conftest import (
 )
 from tests.userflow.mailbox import mails_to, token_in
 from tests.world import Api, TestTenant, User, build_tenant
+from userflow.accounts.models import EndUser
 from userflow.events.models import WebhookEndpoint
-from userflow.models import EndUser
 from userflow.sessions import signing
 from userflow.webhooks.signing import open_secret
 

@@ -16,7 +16,7 @@ from tenants.models import DatabaseServer, Tenant, WarmDatabase
 from tenants.servers import seal_url
 from tests.tenants.conftest import databases_on, run_command, throw_away
 from tests.world import Api, TestTenant
-from userflow.models import EndUser
+from userflow.accounts.models import EndUser
 
 
 def test_create_uses_server_with_most_room(

@@ -18,6 +18,8 @@ from userflow.accounts.principals import ADMIN, CLIENT, END_USER, OPERATOR, Prin
 from userflow.ids import FORM
 from userflow.sessions.verify import tenant_of_call
 
+__all__ = ["ADMIN", "CLIENT", "END_USER", "OPERATOR"]
+
 
 class NoCaller(BasePermission):
     """The default: an endpoint without a permission class rejects every caller."""
@@ -136,21 +138,3 @@ def tenant_or_platform_at(request: Request, stated: UUID | None = None) -> UUID 
     if principal_at(request).tenant_id is None and stated is None and "HTTP_X_TENANT_ID" not in request.META:
         return None
     return tenant_at(request, stated)
-
-
-__all__ = [
-    "ADMIN",
-    "CLIENT",
-    "END_USER",
-    "OPERATOR",
-    "Anyone",
-    "NoCaller",
-    "SignedIn",
-    "editing_users",
-    "needs",
-    "principal_at",
-    "reading",
-    "require",
-    "tenant_at",
-    "tenant_or_platform_at",
-]

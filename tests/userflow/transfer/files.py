@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 
 from tenants.context import in_tenant
 from tests.world import TestTenant
-from userflow.models import EndUser, GroupMembership, RoleBinding
+from userflow.accounts.models import EndUser, GroupMembership, RoleBinding
 
 
 @dataclass(frozen=True)

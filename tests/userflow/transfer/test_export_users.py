@@ -11,7 +11,7 @@ from identity_platform.audit.models import PlatformEvent
 from tenants.context import in_tenant
 from tests.userflow.transfer.files import everything, jsonl, run, slug
 from tests.world import PASSWORD, Api, TestTenant, User
-from userflow.models import Client, EndUser, Group
+from userflow.accounts.models import Client, EndUser, Group
 
 PEOPLE = [
     {"email": "ann@example.com", "name": "Ann", "groups": ["Staff", "On call"], "roles": ["editor", "user"]},

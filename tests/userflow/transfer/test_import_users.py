@@ -12,7 +12,7 @@ from tenants.context import in_tenant
 from tests.userflow.passwords.test_foreign_hashes import HASHES, SECRET
 from tests.userflow.transfer.files import address, emails, everything, jsonl, reported, run, slug, table
 from tests.world import Api, TestTenant, User
-from userflow.models import EndUser
+from userflow.accounts.models import EndUser
 
 
 def sign_in(tenant: TestTenant, email: str, password: str) -> int:

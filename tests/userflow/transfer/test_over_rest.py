@@ -16,7 +16,8 @@ from tenants.models import WebhookTenant
 from tests.userflow.passwords.test_foreign_hashes import HASHES, SECRET
 from tests.userflow.transfer.files import address, emails, everything
 from tests.world import Api, TestTenant, User, capture_statements, sign_in_admin
-from userflow.models import EndUser, WebhookEndpoint, WebhookMessage
+from userflow.accounts.models import EndUser
+from userflow.events.models import WebhookEndpoint, WebhookMessage
 
 IMPORT, EXPORT = "/uflow/admin/enduser/import", "/uflow/admin/enduser/export"
 

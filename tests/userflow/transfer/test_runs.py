@@ -15,7 +15,8 @@ from tests.userflow.passwords.test_foreign_hashes import HASHES
 from tests.userflow.transfer.another_process import another_process
 from tests.userflow.transfer.files import address, emails, jsonl, reported, run, slug, table
 from tests.world import TestTenant
-from userflow.models import EndUser, EndUserImport, Group, GroupMembership, Role, RoleBinding
+from userflow.accounts.models import EndUser, Group, GroupMembership, Role, RoleBinding
+from userflow.transfer.models import EndUserImport
 
 ROWS = 1500
 
