@@ -9,7 +9,6 @@ from identity_platform.api.fields import fields_of
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import UnknownTenant
 from userflow.accounts.lookups import find_admin_user
-from userflow.accounts.principals import Principal
 from userflow.admins import actions, serializers
 from userflow.errors import (
     PROOF_ERRORS,
@@ -39,6 +38,8 @@ from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 Reads = needs("admins:read", OPERATOR, ADMIN)
 Writes = needs("admins:write", OPERATOR, ADMIN)
+GRANTING = [UnknownRole, GrantsMoreThanHeld]
+DEACTIVATING = [UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld, InsufficientAuthentication]
 
 
 class AdminUserViewSet(ApiViewSet):
@@ -51,14 +52,7 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminUserIn,
         returns={201: serializers.AdminUserOut},
-        errors=[
-            AdminNameTaken,
-            WeakPassword,
-            UnknownRole,
-            GrantsMoreThanHeld,
-            UnknownTenant,
-            InsufficientAuthentication,
-        ],
+        errors=[AdminNameTaken, WeakPassword, UnknownTenant, InsufficientAuthentication, *GRANTING],
         assurance=Action.GRANT_ROLES,
         answer_headers=TICKET_MEANS,
     )
@@ -69,9 +63,8 @@ class AdminUserViewSet(ApiViewSet):
         by = principal_at(request)
         if stated is None and by.tenant_id is None and "HTTP_X_TENANT_ID" in request.META:
             # Ignoring the header would create an operator, but the caller most likely means an admin of that tenant.
-            raise ValidationFailed(
-                details={"tenant_id": ["Send tenant_id in the body; this endpoint ignores the header."]}
-            )
+            says = "Send tenant_id in the body; this endpoint ignores the header."
+            raise ValidationFailed(details={"tenant_id": [says]})
         fields["tenant_id"] = tenant_at(request, stated) if stated or by.tenant_id else None
         user, ticket = actions.create_admin_user(**fields, by=by)
         return Response(serializers.record(user), status=201, headers={**NO_STORE, **ticket_header(ticket)})
@@ -87,7 +80,9 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(returns={200: serializers.AdminProfileOut})
     def me(self, request: Request) -> Response:
         """The signed-in admin user with roles, permissions and factors."""
-        by = _admin_at(request)
+        by = principal_at(request)
+        if not by.is_admin:
+            raise NotAllowed("This endpoint is for admin users. Use /authmgr/profile.")
         return Response(serializers.profile(find_admin_user(user_id=by.id, within=by.tenant_id)))
 
     @endpoint(returns={200: serializers.AdminProfileOut}, errors=[UnknownUser])
@@ -99,15 +94,7 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminUserChanges,
         returns={200: serializers.AdminProfileOut},
-        errors=[
-            *PROOF_ERRORS,
-            UnknownUser,
-            AdminNameTaken,
-            TooManyFromAddress,
-            UnknownRole,
-            GrantsMoreThanHeld,
-            LastAdmin,
-        ],
+        errors=[*PROOF_ERRORS, UnknownUser, AdminNameTaken, TooManyFromAddress, *GRANTING, LastAdmin],
         assurance=(Action.GRANT_ROLES, Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
     )
     def update(self, request: Request, user_id: str) -> Response:
@@ -123,7 +110,7 @@ class AdminUserViewSet(ApiViewSet):
 
     @endpoint(
         returns={200: serializers.AdminActiveOut},
-        errors=[UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld, InsufficientAuthentication],
+        errors=DEACTIVATING,
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, user_id: str) -> Response:
@@ -133,7 +120,7 @@ class AdminUserViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminActiveIn,
         returns={200: serializers.AdminActiveOut},
-        errors=[UnknownUser, NotYourself, LastAdmin, GrantsMoreThanHeld, InsufficientAuthentication],
+        errors=DEACTIVATING,
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def activity(self, request: Request) -> Response:
@@ -145,10 +132,3 @@ class AdminUserViewSet(ApiViewSet):
         user = actions.set_admin_active(user_id=user_id, active=active, by=principal_at(request))
         message = "The admin user is active." if active else "The admin user is deactivated."
         return Response(fields_of(serializers.AdminActiveOut, user, user_id=user.pk, message=message))
-
-
-def _admin_at(request: Request) -> Principal:
-    principal = principal_at(request)
-    if not principal.is_admin:
-        raise NotAllowed("This endpoint is for admin users. Use /authmgr/profile.")
-    return principal

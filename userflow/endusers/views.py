@@ -110,14 +110,9 @@ class EndUserViewSet(ApiViewSet):
     """One end user, identified in the path or in the body."""
 
     def get_permissions(self) -> list[BasePermission]:
-        kinds: dict[str, type[BasePermission]] = {
-            "set_status": needs("endusers:write"),
-            "set_active": needs("endusers:write"),
-            "destroy": needs("endusers:delete"),
-            "deactivate": needs("endusers:delete"),
-            "erase": needs("endusers:delete"),
-        }
-        return [kinds.get(self.action, SignedIn)()]
+        if self.action in ("retrieve", "update"):
+            return [SignedIn()]
+        return [needs("endusers:write" if self.action in ("set_status", "set_active") else "endusers:delete")()]
 
     @endpoint(returns={200: serializers.EndUserDetailOut}, errors=[UnknownUser, *TENANCY])
     def retrieve(self, request: Request, tenant_id: str, user_id: str) -> Response:
@@ -238,7 +233,7 @@ def _activity(request: Request, tenant_id: UUID, user_id: UUID, *, active: bool)
     by = principal_at(request)
     user = actions.set_end_user_active(tenant_id=tenant_id, user_id=user_id, active=active, by=by)
     message = "The user is active." if user.active else "The user is deactivated."
-    return Response({"message": message, "user_id": user.pk, "active": user.active, "updated_at": user.updated_at})
+    return Response(fields_of(serializers.ActivityOut, user, user_id=user.pk, message=message))
 
 
 def _deactivate(request: Request, tenant_id: UUID, user_id: UUID) -> Response:

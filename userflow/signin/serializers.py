@@ -4,7 +4,7 @@ from uuid import UUID
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Text
+from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Text, fields_of
 from identity_platform.api.pagination import PageQuery, PaginationOut
 from userflow.accounts.session_models import Session
 
@@ -89,9 +89,9 @@ class SessionOut(serializers.Serializer[object]):
     user_id = serializers.UUIDField()
     client_id = serializers.UUIDField(allow_null=True)
     amr = serializers.ListField(child=serializers.CharField())
+    acr = serializers.CharField(help_text="Assurance level: aal1 (one factor) or aal2.")
     auth_time = serializers.DateTimeField()
     created_at = serializers.DateTimeField()
-    acr = serializers.CharField(help_text="Assurance level: aal1 (one factor) or aal2.")
     last_used_at = serializers.DateTimeField()
     expires_at = serializers.DateTimeField()
     address = serializers.CharField()
@@ -116,10 +116,4 @@ class SessionsEndedOut(serializers.Serializer[object]):
 
 def session_record(session: Session, *, current: UUID | None) -> dict[str, object]:
     """Return a session as the API shows it."""
-    fields = ("user_id", "client_id", "amr", "acr", "auth_time", "created_at", "last_used_at", "expires_at", "address")
-    return {
-        "id": session.pk,
-        **{name: getattr(session, name) for name in fields},
-        "user_agent": session.user_agent,
-        "current": session.pk == current,
-    }
+    return fields_of(SessionOut, session, current=session.pk == current)

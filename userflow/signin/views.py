@@ -1,13 +1,12 @@
 """Sign-in, refresh and sign-out over HTTP."""
 
 from collections.abc import Mapping
-from uuid import UUID
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.views import ApiViewSet, Arguments, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.credentials import tickets
@@ -30,6 +29,8 @@ from userflow.sessions.revocation import end_client_tokens
 from userflow.signin import actions, serializers
 from userflow.signin.actions import SignIn
 
+# Errors of a call about another user's sessions.
+OF_OTHERS = [GrantsMoreThanHeld, InsufficientAuthentication, UnknownTenant, TenantSuspended, TenantBusy]
 TICKET_HEADER = "X-Enrollment-Ticket"
 NO_STORE = {"Cache-Control": "no-store"}
 CLIENT_BASIC = {"Authorization": "`Basic` of a confidential client: id and secret, each form-encoded (RFC 6749)."}
@@ -144,9 +145,7 @@ class SessionViewSet(ApiViewSet):
     )
     def list(self, request: Request) -> Response:
         """Own sessions, or with `sessions:read` those of `user_id`; newest first."""
-        asked = self.valid_query(serializers.SessionListQuery)
-        asked["tenant_id"] = _tenant_if_any(request, asked.pop("tenant_id", None))
-        caller = principal_at(request)
+        asked, caller = self._arguments(), principal_at(request)
         found = sessions.list_sessions(by=caller, **asked)
         rows = [serializers.session_record(session, current=caller.session_id) for session in found.rows]
         return Response({"sessions": rows, **found.totals()})
@@ -154,35 +153,19 @@ class SessionViewSet(ApiViewSet):
     @endpoint(
         query=serializers.SessionNamedQuery,
         returns={200: serializers.SessionEndedOut},
-        errors=[
-            UnknownSession,
-            GrantsMoreThanHeld,
-            InsufficientAuthentication,
-            UnknownTenant,
-            TenantSuspended,
-            TenantBusy,
-        ],
+        errors=[UnknownSession, *OF_OTHERS],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, session_id: str) -> Response:
         """End one of one's own sessions, or with `sessions:write` one of a user of the tenant."""
-        asked = self.valid_query(serializers.SessionNamedQuery)
-        asked["tenant_id"] = _tenant_if_any(request, asked.pop("tenant_id", None))
-        session = id_or(session_id, UnknownSession)
+        asked, session = self._arguments(), id_or(session_id, UnknownSession)
         sessions.end_one_session(by=principal_at(request), session_id=session, **asked)
         return Response({"message": "The session has ended.", "id": session})
 
     @endpoint(
         query=serializers.SessionsOfUserQuery,
         returns={200: serializers.SessionsEndedOut},
-        errors=[
-            UnknownUser,
-            GrantsMoreThanHeld,
-            InsufficientAuthentication,
-            UnknownTenant,
-            TenantSuspended,
-            TenantBusy,
-        ],
+        errors=[UnknownUser, *OF_OTHERS],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy_all(self, request: Request) -> Response:
@@ -190,15 +173,14 @@ class SessionViewSet(ApiViewSet):
 
         For admin users `admins:write` as well. The caller must hold every permission that the user holds.
         """
-        asked = self.valid_query(serializers.SessionsOfUserQuery)
-        tenant = _tenant_if_any(request, asked.get("tenant_id"))
-        user = asked["user_id"]
-        ended = sessions.end_all_sessions(by=principal_at(request), user_id=user, tenant_id=tenant)
-        return Response({"message": "The sessions have ended.", "user_id": user, "sessions_ended": ended})
+        asked = self._arguments()
+        ended = sessions.end_all_sessions(by=principal_at(request), **asked)
+        message = "The sessions have ended."
+        return Response({"message": message, "user_id": asked["user_id"], "sessions_ended": ended})
 
-
-def _tenant_if_any(request: Request, stated: UUID | None) -> UUID | None:
-    """Return the tenant of the call, or None for an operator who names none and so means admin users."""
-    if principal_at(request).tenant_id or stated or request.META.get("HTTP_X_TENANT_ID"):
-        return tenant_at(request, stated)
-    return None
+    def _arguments(self) -> Arguments:
+        """Return the fields of the query, with the tenant of the call; an operator who names none means admin users."""
+        asked = self.asked()
+        stated = asked.get("tenant_id")
+        is_named = principal_at(self.request).tenant_id or stated or self.request.META.get("HTTP_X_TENANT_ID")
+        return {**asked, "tenant_id": tenant_at(self.request, stated) if is_named else None}
