@@ -126,7 +126,7 @@ def admin_token(tenant_id: UUID) -> str:
         user, _ = create_admin_user(tenant_id=tenant_id, username=name, email=f"{name}@example.com", password=PASSWORD)
     with ADMINS.atomic():
         tenant = lookup.find(tenant_id)
-        pair = issue.open_session(ADMINS, subject_of(user), amr=PASSWORD_AMR, tenant=tenant, password=user.password)
+        pair = issue.open_session(ADMINS, user, subject_of(user), amr=PASSWORD_AMR, tenant=tenant)
     return pair.access_token
 
 

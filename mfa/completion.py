@@ -22,6 +22,7 @@ from userflow.accounts.session_models import Ticket
 from userflow.credentials import attempts, tickets
 from userflow.credentials.attempts import Counter
 from userflow.errors import ClientNotAuthenticated, NotSignedInByTicket, PasskeyNotVerified
+from userflow.sessions import issue
 from userflow.sessions.client_authentication import is_authenticated, reject_sign_in
 from userflow.sessions.issue import TokenPair, TokenSubject, browser_sign_in
 from userflow.signin import actions
@@ -50,7 +51,7 @@ class SessionGrant:
 
         Raises EmailNotVerified, WrongCredentials.
         """
-        return actions.complete_sign_in(
+        return issue.open_session(
             realm,
             user,
             self.subject,

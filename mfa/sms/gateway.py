@@ -9,9 +9,8 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import requests
 from django.conf import settings
@@ -86,17 +85,9 @@ class TwilioGateway(SmsGateway):
         sid, token = settings.SMS_TWILIO_ACCOUNT_SID, settings.SMS_TWILIO_AUTH_TOKEN
         if not (sid and token and settings.SMS_TWILIO_FROM):
             raise NotSent("SMS_TWILIO_ACCOUNT_SID, SMS_TWILIO_AUTH_TOKEN or SMS_TWILIO_FROM is not set")
-
-        def attempt(seconds: float) -> requests.Response:
-            return requests.post(
-                f"{settings.SMS_TWILIO_URL}/2010-04-01/Accounts/{sid}/Messages.json",
-                data={"To": to, "From": settings.SMS_TWILIO_FROM, "Body": body},
-                auth=(sid, token),
-                timeout=(min(CONNECT_SECONDS, seconds), seconds),
-                allow_redirects=False,
-            )
-
-        _deliver(attempt, repeatable=False)
+        url = f"{settings.SMS_TWILIO_URL}/2010-04-01/Accounts/{sid}/Messages.json"
+        sent = {"To": to, "From": settings.SMS_TWILIO_FROM, "Body": body}
+        _deliver(url, repeatable=False, data=sent, auth=(sid, token))
 
 
 class HttpGateway(SmsGateway):
@@ -113,21 +104,14 @@ class HttpGateway(SmsGateway):
         headers = {"Idempotency-Key": f'"{key}"'}
         if settings.SMS_HTTP_TOKEN:
             headers["Authorization"] = f"Bearer {settings.SMS_HTTP_TOKEN}"
-
-        def attempt(seconds: float) -> requests.Response:
-            return requests.post(
-                url,
-                json={"to": to, "body": body},
-                headers=headers,
-                timeout=(min(CONNECT_SECONDS, seconds), seconds),
-                allow_redirects=False,
-            )
-
-        _deliver(attempt, repeatable=True)
+        _deliver(url, repeatable=True, json={"to": to, "body": body}, headers=headers)
 
 
-def _deliver(attempt: Callable[[float], requests.Response], *, repeatable: bool) -> None:
-    """Try until it is handed over, rejected for good, or the time is up. NotSent otherwise."""
+def _deliver(url: str, *, repeatable: bool, **sent: Any) -> None:
+    """POST the arguments `sent` of requests until they are handed over, rejected for good, or the time is up.
+
+    Raises NotSent if they are not handed over.
+    """
     ends = time.monotonic() + DEADLINE_SECONDS
     reason = "no time left"
     for turn in range(TRIES):
@@ -136,7 +120,9 @@ def _deliver(attempt: Callable[[float], requests.Response], *, repeatable: bool)
             break
         try:
             # Half of the time that is left, so that a repeatable try that hangs leaves time for another.
-            response = attempt(left / 2 if repeatable and turn < TRIES - 1 else left)
+            seconds = left / 2 if repeatable and turn < TRIES - 1 else left
+            timeout = (min(CONNECT_SECONDS, seconds), seconds)
+            response = requests.post(url, timeout=timeout, allow_redirects=False, **sent)
         except requests.RequestException as problem:
             reason = type(problem).__name__
             if not (repeatable or _never_left(problem)):

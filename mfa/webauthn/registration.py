@@ -1,7 +1,7 @@
 """Enrolling passkeys, of end users and admin users."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 from uuid import UUID
 
@@ -154,20 +154,11 @@ def _store(
         raise TooManyPasskeys
     # Level 3 section 7.1 step 26: a credential id belongs to one user. The response does not tell whose it is.
     with unique_or(PasskeyRejected), realm.atomic():
-        passkey = passkeys.create(
-            user_id=locked.pk,
-            credential_id=new.credential_id,
-            public_key=new.public_key,
-            sign_count=new.sign_count,
-            aaguid=new.aaguid,
-            transports=list(new.transports),
-            backup_eligible=new.backup_eligible,
-            backed_up=new.backed_up,
-            rp_id=new.rp_id,
-            # A login that waits for the factor has verified the password.
-            second_step_only=proof.second_step_only and login is None,
-            **named,
-        )
+        columns = asdict(new)
+        del columns["user_verified"]
+        # A login that waits for the factor has verified the password.
+        second_step_only = proof.second_step_only and login is None
+        passkey = passkeys.create(user_id=locked.pk, second_step_only=second_step_only, **columns, **named)
     factors.finalize(realm, locked, change="enrolled", kind=factors.WEBAUTHN, proof=proof, factor_id=passkey.pk)
     return locked
 

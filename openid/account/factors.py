@@ -1,7 +1,7 @@
 """The second factors of the signed-in user, as the account's pages show them."""
 
 from mfa.factors import TOTP, FactorList, list_factors
-from mfa.webauthn.authenticators import UNNAMED
+from mfa.webauthn.models import UNNAMED
 from openid.pages.proofs import WAYS
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS

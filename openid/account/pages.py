@@ -18,7 +18,7 @@ from mfa.closing.actions import close_account
 from mfa.factors import TOTP, WEBAUTHN, remove_factor, rename_passkey
 from mfa.remembered_devices import forget_device, remembered_devices
 from mfa.totp.actions import regenerate_backup_codes
-from mfa.webauthn.authenticators import UNNAMED
+from mfa.webauthn.models import UNNAMED
 from openid.account.applications import (
     Connected,
     applications_of_browsers,

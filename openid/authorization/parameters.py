@@ -18,7 +18,7 @@ from openid.errors import RequestRejected
 from tenants.lookup import TenantContext
 from userflow.accounts.models import Client
 from userflow.accounts.session_policy import AAL1, AAL2
-from userflow.sessions.id_token_hints import Hint, UnverifiedHint, read_hint
+from userflow.sessions.id_tokens import Hint, UnverifiedHint, read_hint
 
 OPENID: Final = "openid"
 OFFLINE_ACCESS: Final = "offline_access"

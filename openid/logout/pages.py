@@ -14,7 +14,7 @@ from tenants.context import in_tenant
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.ending import end_sessions
-from userflow.sessions.id_token_hints import Hint, UnverifiedHint, read_hint
+from userflow.sessions.id_tokens import Hint, UnverifiedHint, read_hint
 
 PARAMETERS = ("id_token_hint", "client_id", "post_logout_redirect_uri", "state")
 

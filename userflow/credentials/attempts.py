@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Final, NoReturn
 from uuid import UUID
@@ -163,24 +163,17 @@ def forget(realm: Realm, who: object) -> None:
 
 def limit_address(name: str) -> None:
     """Count one request of the caller's address against settings.LIMITS[name]. Raises TooManyFromAddress (429) over it."""
-    most, seconds = settings.LIMITS[name]
-    _reject(ratelimit.count(group=name, key=_network(), limit=most, period=seconds))
+    _reject(ratelimit.count(**asdict(_limit(name))))
 
 
 def limit_guessing_address(name: str) -> None:
     """`limit_address` and `reject_guessing_address` in one round trip to Valkey."""
-    counted, guesses = (ratelimit.Limit(group, _network(), *settings.LIMITS[group]) for group in (name, "wrong_secret"))
-    for usage in ratelimit.count_and_peek(counted, guesses):
-        _reject(usage)
+    _reject(*ratelimit.count_and_peek(_limit(name), _limit("wrong_secret")))
 
 
 def reject_guessing_or_listing_address() -> None:
     """`reject_guessing_address` and `reject_listing_address` in one round trip to Valkey."""
-    one, other = (
-        ratelimit.Limit(name, _network(), *settings.LIMITS[name]) for name in ("wrong_secret", "unknown_user")
-    )
-    for usage in ratelimit.peek_both(one, other):
-        _reject(usage)
+    _reject(*ratelimit.peek_both(_limit("wrong_secret"), _limit("unknown_user")))
 
 
 def reject_listing_address() -> None:
@@ -188,26 +181,25 @@ def reject_listing_address() -> None:
 
     Call it before looking the user up: a limit that applied only to unknown names would tell who exists.
     """
-    most, seconds = settings.LIMITS["unknown_user"]
-    _reject(ratelimit.peek(group="unknown_user", key=_network(), limit=most, period=seconds))
+    _reject(ratelimit.peek(**asdict(_limit("unknown_user"))))
 
 
 def reject_guessing_address() -> None:
     """Raise TooManyFromAddress (429) when the caller's address has recently sent too many wrong secrets."""
-    most, seconds = settings.LIMITS["wrong_secret"]
-    _reject(ratelimit.peek(group="wrong_secret", key=_network(), limit=most, period=seconds))
+    _reject(ratelimit.peek(**asdict(_limit("wrong_secret"))))
 
 
 def count_wrong_secret() -> None:
     """Count one wrong secret of the caller's address."""
-    most, seconds = settings.LIMITS["wrong_secret"]
-    ratelimit.count(group="wrong_secret", key=_network(), limit=most, period=seconds)
+    ratelimit.count(**asdict(_limit("wrong_secret")))
 
 
-def _network() -> str:
-    return caller_network() or "local"
+def _limit(name: str) -> ratelimit.Limit:
+    """Return settings.LIMITS[name] for the network of the caller."""
+    return ratelimit.Limit(name, caller_network() or "local", *settings.LIMITS[name])
 
 
-def _reject(usage: ratelimit.Usage) -> None:
-    if usage.limited:
-        raise TooManyFromAddress(retry_after=usage.retry_after)
+def _reject(*usages: ratelimit.Usage) -> None:
+    for usage in usages:
+        if usage.limited:
+            raise TooManyFromAddress(retry_after=usage.retry_after)

@@ -6,12 +6,13 @@ from typing import Final
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils.timezone import now
 
 from identity_platform.api.client_address import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token, new_token
+from identity_platform.postgresql.row_errors import first_or
 from tenants.context import current_tenant
 from tenants.settings import LONGEST_REMEMBERED_DAYS
 from userflow.accounts.models import Account
@@ -72,21 +73,13 @@ def find_ticket(realm: Realm, token: str, *purposes: str) -> Ticket:
 
     Raises NotSignedInByTicket (401) otherwise, for every reason alike.
     """
-    found = (
-        realm.tickets._default_manager.select_related("user")
-        .filter(
-            digest=hash_token(token),
-            purpose__in=purposes,
-            used_at=None,
-            expires_at__gt=now(),
-            wrong_codes__lt=WRONG_CODES_ALLOWED,
-            user__active=True,
-        )
-        .first()
-    )
-    if found is None:
-        raise NotSignedInByTicket
-    return found
+    valid = _valid(realm, hash_token(token), purpose__in=purposes, wrong_codes__lt=WRONG_CODES_ALLOWED)
+    return first_or(valid.select_related("user").filter(user__active=True), NotSignedInByTicket)
+
+
+def _valid(realm: Realm, digest: bytes | memoryview, **conditions: object) -> QuerySet[Ticket]:
+    """Return the ticket of this digest if it was not used and has not expired."""
+    return realm.tickets._default_manager.filter(digest=digest, used_at=None, expires_at__gt=now(), **conditions)
 
 
 def count_wrong_code(realm: Realm, ticket: Ticket) -> None:
@@ -114,8 +107,7 @@ def forget_devices(realm: Realm, user_id: UUID) -> int:
 
 def consume_ticket(realm: Realm, ticket: Ticket) -> None:
     """Use the ticket up. Of two callers at once one wins, the other gets NotSignedInByTicket (401)."""
-    valid = realm.tickets._default_manager.filter(digest=ticket.digest, used_at=None, expires_at__gt=now())
-    if not valid.update(used_at=now()):
+    if not _valid(realm, ticket.digest).update(used_at=now()):
         raise NotSignedInByTicket
 
 
@@ -124,14 +116,7 @@ def consume_proof_token(realm: Realm, token: str, *, user_id: UUID, session_id: 
 
     Of two callers at once one wins. Raises NotSignedInByTicket (401).
     """
-    valid = realm.tickets._default_manager.filter(
-        digest=hash_token(token),
-        purpose=PROOF,
-        user_id=user_id,
-        session_id=session_id,
-        used_at=None,
-        expires_at__gt=now(),
-    )
+    valid = _valid(realm, hash_token(token), purpose=PROOF, user_id=user_id, session_id=session_id)
     with realm.atomic():
         ticket = valid.select_for_update().first()
         if ticket is None or session_id is None:
@@ -146,11 +131,8 @@ def consume_ticket_for(realm: Realm, ticket: Ticket, kind: str) -> None:
 
     Of two callers at once one wins, the other gets NotSignedInByTicket (401).
     """
-    valid = realm.tickets._default_manager.filter(
-        digest=ticket.digest, purpose=ticket.purpose, used_at=None, expires_at__gt=now()
-    )
     with realm.atomic():
-        locked = valid.select_for_update().first()
+        locked = _valid(realm, ticket.digest, purpose=ticket.purpose).select_for_update().first()
         if locked is None or not locked.may_add(kind):
             raise NotSignedInByTicket
         locked.spent_on = [*locked.spent_on, kind]

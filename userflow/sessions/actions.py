@@ -6,7 +6,7 @@ from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.api.errors import NotAllowed
-from identity_platform.api.pagination import Page, offset
+from identity_platform.api.pagination import Page, page_of
 from tenants.context import in_tenant
 from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import Account, AdminUser, EndUser
@@ -18,7 +18,7 @@ from userflow.credentials import tickets
 from userflow.errors import UnknownSession, UnknownUser
 from userflow.sessions import issue
 from userflow.sessions.assurance import Action, reject_third_party, require_assurance
-from userflow.sessions.ending import end_everything, end_sessions, sign_out
+from userflow.sessions.ending import end_everything, end_sessions, record_end, sign_out
 from userflow.sessions.permissions import editing_users, reading, require
 
 NO_SESSIONS = "A client has no sessions: its tokens are revoked at /authmgr/token/revoke."
@@ -47,14 +47,12 @@ def list_sessions(
     else:
         require(by, "sessions:read")
         realm = _realm_of_user(by, user_id, tenant_id)
-    start = offset(page, limit)
     with realm.entered(tenant_id, reading(by)):
         found = _active(realm).filter(user_id=user_id)
         if parents:
             opened = EndUserSession._default_manager.filter(user_id=user_id).exclude(parent=None)
             found = found.exclude(pk__in=opened.values("pk"))
-        rows = list(found.order_by("-created_at", "id")[start : start + limit])
-        return Page(rows, page, limit, found.count())
+        return page_of(found.order_by("-created_at", "id"), page, limit)
 
 
 def end_one_session(
@@ -97,12 +95,7 @@ def end_others(*, principal: Principal) -> int:
         ended = end_sessions(realm, user_id=principal.id, keep=principal.session_id, reason="ended_by_request")
         if realm is END_USERS:
             tickets.forget_devices(realm, principal.id)
-        realm.record(
-            "session.ended",
-            target=("user", principal.id),
-            tenant_id=principal.tenant_id,
-            details={"sessions": ended, "others": True},
-        )
+        record_end(realm, ("user", principal.id), principal.tenant_id, sessions=ended, others=True)
     return ended
 
 
@@ -135,8 +128,7 @@ def end_all_sessions(*, by: Principal, user_id: UUID, tenant_id: UUID | None = N
 
 def _end_all(realm: Realm, user: Account, tenant_id: UUID | None, *, target: str) -> int:
     ended = end_everything(realm, user_id=user.pk, reason="ended_by_request")
-    details = {"sessions": ended, "everywhere": True}
-    realm.record("session.ended", target=(target, user.pk), tenant_id=tenant_id, details=details)
+    record_end(realm, (target, user.pk), tenant_id, sessions=ended, everywhere=True)
     return ended
 
 
@@ -146,12 +138,7 @@ def _end(realm: Realm, session: Session, tenant_id: UUID | None, *, own: bool) -
         if realm is END_USERS and not own:
             # An admin ends what may be in foreign hands: no browser goes on without the second step.
             tickets.forget_devices(realm, session.user.pk)
-        realm.record(
-            "session.ended",
-            target=("session", session.pk),
-            tenant_id=tenant_id,
-            details={"user_id": str(session.user.pk)},
-        )
+        record_end(realm, ("session", session.pk), tenant_id, user_id=str(session.user.pk))
 
 
 def _realm_of_user(by: Principal, user_id: UUID, tenant_id: UUID | None) -> Realm:

@@ -23,9 +23,13 @@ from userflow.errors import ClientNotAuthenticated
 from userflow.ids import FORM
 from userflow.oauth_errors import DpopProofInvalid, InvalidClient, UnauthorizedClient
 from userflow.sessions import client_assertions
-from userflow.sessions.client_usage import note_use
 from userflow.sessions.queries import STORED_CLIENT
 
+# To the minute: a write for every request would cost too much.
+_NOTE_USE = (
+    "UPDATE userflow_client SET last_used_at = now() WHERE id = %s"
+    " AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')"
+)
 # Values of `token_endpoint_auth_method` (OpenID Connect Core section 9).
 NONE, BASIC, POST, PRIVATE_KEY_JWT = "none", "client_secret_basic", "client_secret_post", "private_key_jwt"
 METHODS: Final = (NONE, BASIC, POST, PRIVATE_KEY_JWT)
@@ -172,6 +176,12 @@ def authenticate_client(*, client_id: str, credential: Credential | None) -> Kno
     if client.stale and tenant.allows(Purpose.READ):
         note_use(client.id)
     return KnownClient(client)
+
+
+def note_use(client_id: UUID) -> None:
+    """Store that the client is in use now, after its stored time was found stale. Of many callers at once one writes."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NOTE_USE, [client_id])
 
 
 def is_authenticated(secret: str | None, type_: str, *digests: bytes | memoryview | None) -> bool:

@@ -93,6 +93,11 @@ def require_active_session(realm: Realm, principal: Principal) -> None:
         raise AccessTokenInvalid
 
 
+def record_end(realm: Realm, target: tuple[str, object], tenant_id: UUID | None, **details: object) -> None:
+    """Audit the end of sessions by request."""
+    realm.record("session.ended", target=target, tenant_id=tenant_id, details=details)
+
+
 def sign_out(*, principal: Principal, everywhere: bool = False) -> int:
     """End the caller's session, or with `everywhere` all access of the caller. Return the number of sessions.
 
@@ -106,10 +111,5 @@ def sign_out(*, principal: Principal, everywhere: bool = False) -> int:
             ended = end_everything(realm, user_id=principal.id, reason="signed_out")
         else:
             ended = end_sessions(realm, user_id=principal.id, session_id=principal.session_id, reason="signed_out")
-        realm.record(
-            "session.ended",
-            target=("user", principal.id),
-            tenant_id=principal.tenant_id,
-            details={"sessions": ended, "everywhere": everywhere},
-        )
+        record_end(realm, ("user", principal.id), principal.tenant_id, sessions=ended, everywhere=everywhere)
     return ended

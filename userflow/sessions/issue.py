@@ -14,12 +14,14 @@ from identity_platform.crypto import hash_token, new_token
 from tenants import lookup
 from tenants.issuers import issuer_of
 from userflow.accounts import principals
+from userflow.accounts.models import Account
 from userflow.accounts.principals import GROUPS_SCOPE, ROLES_SCOPE, Grant, Principal, reveals
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, Session
 from userflow.accounts.session_policy import SessionLimits, acr_of, session_limits
+from userflow.credentials import email_verification
 from userflow.credentials.attempts import Counter
-from userflow.errors import WrongCredentials
+from userflow.errors import EmailNotVerified, WrongCredentials
 from userflow.sessions import queries
 from userflow.sessions.cookies import cookie_digest
 from userflow.sessions.queries import Rights
@@ -101,29 +103,32 @@ def limits_of(kind: str, tenant: lookup.TenantContext | None) -> SessionLimits:
 
 def open_session(
     realm: Realm,
+    user: Account,
     subject: TokenSubject,
     *,
     amr: tuple[str, ...],
     tenant: lookup.TenantContext | None,
-    password: str,
     user_agent: str = "",
     password_only: bool = False,
     cleared: Counter | None = None,
 ) -> TokenPair:
-    """Open a session of the subject and audit the sign-in; return its first pair of tokens, with the rights as stored now.
+    """Open the session of a sign-in whose steps are complete, and audit it.
 
-    `password` is the hash that the sign-in has compared, `cleared` the counter of attempts that its success clears. Raises
-    WrongCredentials, with nothing written, when the password was replaced since, the user was deactivated, or with
-    `password_only` has a factor by now. Call it in the realm's transaction.
+    Return its first pair of tokens, with the rights as stored now. `cleared` is the counter of attempts at the last step.
+    Raises WrongCredentials, with nothing written, when the user's password was replaced since it was read, the user was
+    deactivated, or with `password_only` has a factor by now. Raises EmailNotVerified if the tenant requires a verified
+    address, also for a passkey. Call it in the realm's transaction.
     """
     realm.require_transaction()
+    if email_verification.is_unverified(user, tenant):
+        raise EmailNotVerified
     session, refresh_token = new_session(realm, subject, amr=amr, tenant=tenant, user_agent=user_agent)
     rights = queries.open_session(
         realm,
         session,
         realm.refresh_tokens(digest=hash_token(refresh_token) if refresh_token else None, session_id=session.pk),
         tenant_id=subject.tenant_id,
-        password=password,
+        password=user.password,
         password_only=password_only,
         cleared=cleared,
     )

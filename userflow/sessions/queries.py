@@ -21,48 +21,76 @@ from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, RefreshToken, Session
 from userflow.credentials.attempts import Counter
 
+# Names and permissions of roles, and names of groups, of the end user with the id {0}.
+_RIGHTS = """
+  (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r
+    WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = {0}
+      UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id
+      WHERE m.user_id = {0})),
+  (SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m
+    JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = {0})
+"""
+# Roles of the admin user with the id {0}.
+_ADMIN_ROLES = """
+  (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_adminuser_roles b
+    JOIN userflow_adminrole r ON r.id = b.adminrole_id WHERE b.adminuser_id = {0})
+"""
 # Open a session with its first refresh token, clear the counter of attempts at the last step, and audit the sign-in.
 # The user first: the row lock makes a change of password at the same moment wait, or be seen here. No session that the old
 # password has earned stays valid after the new one is set.
-_OPEN_END_USER_SESSION = """
+_OPEN_SESSION = """
 WITH owner AS (
-  UPDATE userflow_enduser SET last_login = %(session_auth_time)s
+  UPDATE {users} SET last_login = %(session_auth_time)s
   WHERE id = %(session_user_id)s AND active AND password = %(password)s
     AND (NOT %(password_only)s OR mfa_methods = '[]')
   RETURNING id
 ), new_session AS (
-  INSERT INTO userflow_endusersession (id, user_id, client_id, amr, acr, auth_time, created_at, last_used_at, expires_at,
-    ended_at, end_reason, address, user_agent, browser_digest)
+  INSERT INTO userflow_{realm}session (id, user_id, client_id, amr, acr, auth_time, created_at, last_used_at, expires_at,
+    ended_at, end_reason, address, user_agent{browser})
   SELECT %(session_id)s::uuid, owner.id, %(session_client_id)s::uuid, %(session_amr)s::jsonb, %(session_acr)s::text,
     %(session_auth_time)s::timestamptz, %(session_created_at)s::timestamptz, %(session_last_used_at)s::timestamptz,
     %(session_expires_at)s::timestamptz, %(session_ended_at)s::timestamptz, %(session_end_reason)s::text,
-    %(session_address)s::text, %(session_user_agent)s::text, %(session_browser_digest)s::bytea FROM owner
+    %(session_address)s::text, %(session_user_agent)s::text{browser_value} FROM owner
   RETURNING id
 ), refresh_token AS (
-  INSERT INTO userflow_enduserrefreshtoken (digest, issued_at, used_at, successor_sealed, session_id)
+  INSERT INTO userflow_{realm}refreshtoken (digest, issued_at, used_at, successor_sealed, session_id)
   SELECT %(refresh_digest)s::bytea, %(refresh_issued_at)s::timestamptz, %(refresh_used_at)s::timestamptz,
     %(refresh_successor_sealed)s::bytea, new_session.id FROM new_session
   WHERE %(refresh_digest)s::bytea IS NOT NULL
 ), cleared_attempts AS (
-  DELETE FROM userflow_enduserattempts a USING owner
+  DELETE FROM userflow_{realm}attempts a USING owner
   WHERE a.subject = owner.id::text AND a.factor = %(factor)s AND a.caller = %(caller)s
 ), audit_event AS (
-  INSERT INTO audit_tenantevent (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details)
+  INSERT INTO {events} (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details{tenant})
   SELECT 'signin.succeeded', 'success', %(actor_kind)s::text, %(actor_id)s::text, 'user', owner.id::text,
-    %(origin_address)s::text, %(request_id)s::text, jsonb_build_object('amr', %(session_amr)s::jsonb) FROM owner
+    %(origin_address)s::text, %(request_id)s::text, jsonb_build_object('amr', %(session_amr)s::jsonb){tenant_value}
+  FROM owner
 )
-SELECT
-  (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r
-    WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = owner.id
-      UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id
-      WHERE m.user_id = owner.id)),
-  (SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m
-    JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = owner.id)
-FROM owner
+SELECT {rights} FROM owner
 """
+_OPEN_END_USER_SESSION = _OPEN_SESSION.format(
+    realm="enduser",
+    users="userflow_enduser",
+    browser=", browser_digest",
+    browser_value=", %(session_browser_digest)s::bytea",
+    events="audit_tenantevent",
+    tenant="",
+    tenant_value="",
+    rights=_RIGHTS.format("owner.id"),
+)
+_OPEN_ADMIN_SESSION = _OPEN_SESSION.format(
+    realm="admin",
+    users="userflow_adminuser",
+    browser="",
+    browser_value="",
+    events="audit_platformevent",
+    tenant=", tenant_id",
+    tenant_value=", %(tenant_id)s::uuid",
+    rights=_ADMIN_ROLES.format("owner.id") + ", '[]'",
+)
 # Open the session of an application that a browser's session signs in. The opener's row lock makes an end of that session at
 # the same moment wait, and end its child too, or be seen here. The session of a device has no parent.
-_OPEN_APPLICATION_SESSION = """
+_OPEN_APPLICATION_SESSION = f"""
 WITH opener AS (
   SELECT p.id, p.user_id FROM userflow_endusersession p JOIN userflow_enduser u ON u.id = p.user_id
   WHERE p.id = %(opener_id)s AND p.browser_digest IS NOT NULL AND p.ended_at IS NULL AND p.expires_at > now()
@@ -87,48 +115,7 @@ WITH opener AS (
     %(origin_address)s::text, %(request_id)s::text,
     jsonb_build_object('client_id', %(session_client_id)s::text, 'scopes', %(session_scopes)s::jsonb) FROM opener, child
 )
-SELECT
-  (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r
-    WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = opener.user_id
-      UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id
-      WHERE m.user_id = opener.user_id)),
-  (SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m
-    JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = opener.user_id)
-FROM opener
-"""
-_OPEN_ADMIN_SESSION = """
-WITH owner AS (
-  UPDATE userflow_adminuser SET last_login = %(session_auth_time)s
-  WHERE id = %(session_user_id)s AND active AND password = %(password)s
-    AND (NOT %(password_only)s OR mfa_methods = '[]')
-  RETURNING id
-), new_session AS (
-  INSERT INTO userflow_adminsession (id, user_id, client_id, amr, acr, auth_time, created_at, last_used_at, expires_at,
-    ended_at, end_reason, address, user_agent)
-  SELECT %(session_id)s::uuid, owner.id, %(session_client_id)s::uuid, %(session_amr)s::jsonb, %(session_acr)s::text,
-    %(session_auth_time)s::timestamptz, %(session_created_at)s::timestamptz, %(session_last_used_at)s::timestamptz,
-    %(session_expires_at)s::timestamptz, %(session_ended_at)s::timestamptz, %(session_end_reason)s::text,
-    %(session_address)s::text, %(session_user_agent)s::text FROM owner
-  RETURNING id
-), refresh_token AS (
-  INSERT INTO userflow_adminrefreshtoken (digest, issued_at, used_at, successor_sealed, session_id)
-  SELECT %(refresh_digest)s::bytea, %(refresh_issued_at)s::timestamptz, %(refresh_used_at)s::timestamptz,
-    %(refresh_successor_sealed)s::bytea, new_session.id FROM new_session
-), cleared_attempts AS (
-  DELETE FROM userflow_adminattempts a USING owner
-  WHERE a.subject = owner.id::text AND a.factor = %(factor)s AND a.caller = %(caller)s
-), audit_event AS (
-  INSERT INTO audit_platformevent (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id,
-    details, tenant_id)
-  SELECT 'signin.succeeded', 'success', %(actor_kind)s::text, %(actor_id)s::text, 'user', owner.id::text,
-    %(origin_address)s::text, %(request_id)s::text, jsonb_build_object('amr', %(session_amr)s::jsonb),
-    %(tenant_id)s::uuid FROM owner
-)
-SELECT
-  (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_adminuser_roles b
-    JOIN userflow_adminrole r ON r.id = b.adminrole_id WHERE b.adminuser_id = owner.id),
-  '[]'
-FROM owner
+SELECT {_RIGHTS.format("opener.user_id")} FROM opener
 """
 
 SESSION = ModelColumns(EndUserSession)
@@ -145,8 +132,7 @@ ADMIN_STATE = f"""
 SELECT {lookup.COLUMNS},
   extract(epoch FROM now() - n.created_at)::float, extract(epoch FROM now() - n.last_used_at)::float,
   extract(epoch FROM n.auth_time)::float, n.amr::text, n.acr, u.username, u.email, u.tenant_id, u.mfa_methods::text,
-  (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_adminuser_roles b
-    JOIN userflow_adminrole r ON r.id = b.adminrole_id WHERE b.adminuser_id = u.id)
+  {_ADMIN_ROLES.format("u.id")}
 FROM userflow_adminsession n JOIN userflow_adminuser u ON u.id = n.user_id
   LEFT JOIN tenants_tenant t ON t.id = u.tenant_id LEFT JOIN tenants_tenantdatabase d ON d.tenant_id = t.id
   LEFT JOIN tenants_databaseserver s ON s.id = d.server_id
@@ -175,16 +161,11 @@ WHERE c.id = %s
 """
 # An application's session has the age of the browser's: the absolute limit counts from the sign-in.
 # Of a session `n`, its user `u` and the browser's session `p` that it belongs to.
-_STATE = """
+_STATE = f"""
   extract(epoch FROM now() - coalesce(p.created_at, n.created_at))::float,
   extract(epoch FROM now() - n.last_used_at)::float,
   u.email, u.name, u.mfa_methods::text, u.email_verified_at IS NOT NULL,
-  (SELECT coalesce(json_agg(json_build_array(r.name, r.permissions)), '[]')::text FROM userflow_role r
-    WHERE r.id IN (SELECT b.role_id FROM userflow_rolebinding b WHERE b.user_id = u.id
-      UNION SELECT gr.role_id FROM userflow_groupmembership m JOIN userflow_group_roles gr ON gr.group_id = m.group_id
-      WHERE m.user_id = u.id)),
-  (SELECT coalesce(json_agg(g.name), '[]')::text FROM userflow_groupmembership m
-    JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = u.id),
+  {_RIGHTS.format("u.id")},
   n.parent_id IS NOT NULL OR n.audiences <> '[]', n.scopes::text, n.audiences::text, n.dpop_jkt
 """
 _ACTIVE_SESSION = """

@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from uuid import UUID
 
+from django.db import transaction
+from django.db.models import F
+
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_platform
 from tenants import lookup
@@ -12,14 +15,15 @@ from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts import principals
 from userflow.accounts.grant_types import CLIENT_CREDENTIALS
-from userflow.accounts.principals import EMAIL_SCOPE, GROUPS_SCOPE, ROLES_SCOPE, Claims, Principal, reveals
+from userflow.accounts.models import Client
+from userflow.accounts.principals import EMAIL_SCOPE, GROUPS_SCOPE, ROLES_SCOPE, Claims, Principal, moment, reveals
 from userflow.oauth_errors import InvalidScope, InvalidTarget, UnauthorizedClient
 from userflow.sessions import issue, refresh
 from userflow.sessions import verify as state
 from userflow.sessions.client_authentication import Credential, KnownClient, StoredClient, authenticate_client
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import TokenPair
-from userflow.sessions.revocation import revoke_client_token
+from userflow.sessions.models import RevokedToken
 from userflow.sessions.token_classes import InvalidToken, claims_of, may_use_platform, verified_claims
 
 # Claims that introspection returns as they are (RFC 7662 section 2.2, RFC 9449 section 6.2).
@@ -120,6 +124,29 @@ def _end_session(claims: Claims) -> None:
         ended = end_sessions(realm, user_id=UUID(claims["sub"]), session_id=UUID(claims["sid"]), reason="revoked")
         if ended:
             realm.record("session.revoked", target=("session", claims["sid"]), tenant_id=tenant_id)
+
+
+def revoke_client_token(claims: Claims) -> None:
+    """Reject the client's access token with these claims from the next request on."""
+    expires_at = moment(claims["exp"])
+    assert expires_at is not None  # a verified token always has one
+    with transaction.atomic():
+        RevokedToken.objects.bulk_create(
+            [RevokedToken(jti=claims["jti"], expires_at=expires_at)], ignore_conflicts=True
+        )
+        record_for_platform(
+            "client_token.revoked", tenant_id=UUID(claims["tenant_id"]), target=("client", claims["sub"])
+        )
+
+
+def end_client_tokens(*, principal: Principal, everywhere: bool) -> None:
+    """End the token of the call, or with `everywhere` all of the client's own tokens."""
+    if not everywhere:
+        revoke_client_token(principal.claims)
+        return
+    with transaction.atomic():
+        Client.objects.filter(pk=principal.id).update(generation=F("generation") + 1)
+        record_for_platform("client.tokens_ended", tenant_id=principal.tenant_id, target=("client", principal.id))
 
 
 def introspect_token(*, token: str, by: KnownClient | Principal) -> dict[str, object]:

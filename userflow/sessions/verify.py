@@ -25,8 +25,7 @@ from userflow.accounts.session_models import EndUserSession
 from userflow.accounts.session_policy import acr_of, required_acr, session_limits
 from userflow.credentials.email_verification import is_required
 from userflow.ids import FORM
-from userflow.sessions.client_authentication import KnownClient
-from userflow.sessions.client_usage import note_use
+from userflow.sessions.client_authentication import KnownClient, note_use
 from userflow.sessions.queries import (
     ADMIN_STATE,
     END_USER_STATE,

@@ -1,4 +1,4 @@
-"""Sign in admin users and end users with a password, and complete every kind of sign-in."""
+"""Sign in admin users and end users with a password."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -19,8 +19,7 @@ from userflow.credentials import attempts, email_verification, passwords, ticket
 from userflow.credentials.attempts import Counter
 from userflow.errors import ClientNotAuthenticated, EmailNotVerified, HashersBusy, WrongCredentials
 from userflow.sessions import issue
-from userflow.sessions.client_authentication import StoredClient, find_client, reject_sign_in
-from userflow.sessions.client_usage import note_use
+from userflow.sessions.client_authentication import StoredClient, find_client, note_use, reject_sign_in
 from userflow.sessions.issue import TokenPair, TokenSubject
 from userflow.signin import queries
 
@@ -76,7 +75,7 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     if waiting is not None:
         return waiting
     with ADMINS.atomic():
-        tokens = complete_sign_in(
+        tokens = issue.open_session(
             ADMINS,
             user,
             subject_of(user),
@@ -165,8 +164,10 @@ def _sign_in_end_user(
         return waiting
     seconds = client.access_token_seconds if client is not None else None
     subject = subject_of(user, client_id, access_token_seconds=seconds)
-    done = queries.complete_login(user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller)
-    return SignIn(user, tenant.tenant_id, client_id, done.tokens, enrollment_ticket=done.enrollment_ticket)
+    tokens, ticket = queries.complete_login(
+        user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller
+    )
+    return SignIn(user, tenant.tenant_id, client_id, tokens, enrollment_ticket=ticket)
 
 
 def _rejected(realm: Realm, user: Account | None, *, tenant_id: UUID | None = None) -> WrongCredentials:
@@ -251,33 +252,3 @@ def _lock(realm: Realm, user: Account, *, without_factor: bool = False) -> None:
         unchanged = unchanged.filter(mfa_methods=[])
     if not unchanged.select_for_update(no_key=True).values_list("pk", flat=True).first():
         raise WrongCredentials
-
-
-def complete_sign_in(
-    realm: Realm,
-    user: Account,
-    subject: TokenSubject,
-    *,
-    amr: tuple[str, ...],
-    tenant: lookup.TenantContext | None,
-    user_agent: str = "",
-    password_only: bool = False,
-    cleared: Counter | None = None,
-) -> TokenPair:
-    """Open the session of a sign-in whose steps are complete, and audit it. Call it in the realm's transaction.
-
-    `cleared` is the counter of attempts at the last step. With `password_only` a user who has a factor by now gets no
-    session. Raises WrongCredentials then, and EmailNotVerified if the tenant requires a verified address, also for a passkey.
-    """
-    if email_verification.is_unverified(user, tenant):
-        raise EmailNotVerified
-    return issue.open_session(
-        realm,
-        subject,
-        amr=amr,
-        tenant=tenant,
-        user_agent=user_agent,
-        password=user.password,
-        password_only=password_only,
-        cleared=cleared,
-    )

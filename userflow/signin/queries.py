@@ -4,8 +4,6 @@ The first is committed before the password is compared. The second is a transact
 password earns is written, or nothing. Values of new rows come from unsaved models, so that defaults stand in the models.
 """
 
-from dataclasses import dataclass
-
 import orjson
 from django.db import connections
 
@@ -107,14 +105,6 @@ FROM owner
 """
 
 
-@dataclass(frozen=True, slots=True)
-class CompletedLogin:
-    """The tokens of a login, and the ticket for the header X-Enrollment-Ticket."""
-
-    tokens: TokenPair
-    enrollment_ticket: str
-
-
 def count_password_attempt(email_key: str) -> tuple[EndUser | None, str]:
     """Return the end user with this address (`email_key`), active or not, and count an attempt at the password.
 
@@ -154,11 +144,12 @@ def complete_login(
     tenant: lookup.TenantContext | None,
     user_agent: str,
     caller: str,
-) -> CompletedLogin:
+) -> tuple[TokenPair, str]:
     """Open the session of a right password, audit it, clear the attempts of `caller`, and open enrollment.
 
-    For a user without a factor. Raises WrongCredentials, with nothing written, when the password was replaced since it was
-    compared, the user was deactivated, or has a factor by now.
+    Return the tokens, and the ticket for the header X-Enrollment-Ticket. For a user without a factor. Raises
+    WrongCredentials, with nothing written, when the password was replaced since it was compared, the user was deactivated,
+    or has a factor by now.
     """
     session, refresh_token = issue.new_session(END_USERS, subject, amr=amr, tenant=tenant, user_agent=user_agent)
     window = tickets.new_window(END_USERS, user, cause=tickets.LOGIN)
@@ -183,5 +174,4 @@ def complete_login(
     if row is None:
         raise WrongCredentials
     count_events("tenant", "signin.succeeded")
-    tokens = issue.first_tokens(session, subject, rights_in(*row), refresh_token, tenant)
-    return CompletedLogin(tokens, enrollment)
+    return issue.first_tokens(session, subject, rights_in(*row), refresh_token, tenant), enrollment

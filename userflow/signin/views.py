@@ -25,7 +25,7 @@ from userflow.sessions.assurance import Action
 from userflow.sessions.client_authentication import basic_credentials
 from userflow.sessions.ending import sign_out
 from userflow.sessions.permissions import CLIENT, Anyone, SignedIn, principal_at, tenant_at
-from userflow.sessions.revocation import end_client_tokens
+from userflow.sessions.token_actions import end_client_tokens
 from userflow.signin import actions, serializers
 from userflow.signin.actions import SignIn
 

@@ -22,6 +22,7 @@ from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import AdminTicket, EndUserSession, EndUserTicket
 from userflow.errors import WrongCredentials
+from userflow.sessions import issue
 from userflow.signin import actions as signin
 
 FORGOT, RESET = "/uflow/auth/enduser/password/forgot", "/uflow/auth/enduser/password/reset"
@@ -323,7 +324,7 @@ def test_login_racing_a_reset_gets_no_session(tenant: TestTenant) -> None:
         subject = signin.subject_of(half_way, tenant.client_id)
     assert Api().post(RESET, {"token": token, "password": NEW}).status_code == 200
     with in_tenant(tenant.id) as context, pytest.raises(WrongCredentials), END_USERS.atomic():
-        signin.complete_sign_in(END_USERS, half_way, subject, amr=("pwd",), tenant=context)
+        issue.open_session(END_USERS, half_way, subject, amr=("pwd",), tenant=context)
     with in_tenant(tenant.id):
         assert not EndUserSession.objects.filter(user_id=person.id, ended_at=None).exists()
 
