@@ -38,7 +38,6 @@ class Proof:
 
     kind: Kind
     level: ProofLevel
-    may_replace: bool
     # Consumed for this kind when the factor is confirmed.
     ticket: Ticket | None = None
     # The user's own session, which must still be valid when the factor is confirmed.
@@ -71,19 +70,19 @@ def enrollment_proof(
         raise TokenOfAnotherUser
     ticket = _valid_ticket(realm, user, caller.ticket) if caller.ticket is not None else None
     if own is not None:
-        proof = Proof(kind, "bearer", may_replace=True, own=own, signs_in=signs_in)
+        proof = Proof(kind, "bearer", own=own, signs_in=signs_in)
         _check_session(user, own)
     elif needs_replace:
         raise NoProof
     elif ticket is not None:
         level: ProofLevel = "pass" if ticket.purpose == tickets.PASS else "ticket"
-        proof = Proof(kind, level, may_replace=False, ticket=ticket, signs_in=signs_in)
+        proof = Proof(kind, level, ticket=ticket, signs_in=signs_in)
         if (mode == "bearer" and level == "ticket") or (signs_in and level == "pass") or not ticket.may_add(kind):
             raise NoProof
         if kind in user.mfa_methods:
             raise NoProof
     else:
-        proof = Proof(kind, "window", may_replace=False, signs_in=signs_in)
+        proof = Proof(kind, "window", signs_in=signs_in)
         if mode != "window" or not _window_allows(realm, user, signs_in=signs_in):
             raise NoProof
     if address_is_missing(realm, user):

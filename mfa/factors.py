@@ -96,7 +96,7 @@ def own_change(action: Action, *, realm: Realm, user: Account, kind: Kind, calle
     own = check_own_session(action, realm=realm, user=user, caller=caller)
     if REQUIREMENTS[action].proof:
         check_proof(principal=own, proof=caller.proof, user_agent=caller.user_agent)
-    return Proof(kind, "bearer", may_replace=True, own=own)
+    return Proof(kind, "bearer", own=own)
 
 
 def own_removal(*, realm: Realm, user: Account, kind: Kind, caller: Caller, factor_id: UUID | None = None) -> Proof:

@@ -21,7 +21,7 @@ from tenants.states import Purpose
 from userflow.accounts.models import Account, AdminUser
 from userflow.accounts.permissions_catalogue import FACTORS
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import must_outrank_account
+from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import tickets
 from userflow.errors import UnknownUser
@@ -77,7 +77,7 @@ def user_for_admin(
         if by is not None:
             if is_this_user(realm, user, by):
                 raise OwnFactors
-            must_outrank_account(by, user)
+            must_outrank(by, user)
         yield user
 
 

@@ -12,6 +12,11 @@ class EnrollmentIn(serializers.Serializer[object]):
     )
 
 
+class DoneOut(serializers.Serializer[object]):
+    message = serializers.CharField()
+    success = serializers.BooleanField()
+
+
 class FactorOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     kind = serializers.ChoiceField(choices=["webauthn", "totp", "sms"])
@@ -38,9 +43,8 @@ class FactorRemovalIn(ProofFields):
     """One of the fields; the first that is present counts."""
 
 
-class FactorRemovedOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    success = serializers.BooleanField()
+class FactorRemovedOut(DoneOut):
+    pass
 
 
 class AdminFactorResetIn(serializers.Serializer[object]):

@@ -1,7 +1,7 @@
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
-from mfa.serializers import EnrollmentIn
+from mfa.serializers import DoneOut, EnrollmentIn
 from mfa.totp.serializers import COMPLETES, LoginTokens
 from userflow.signin.proof_fields import ProofFields, SixDigits
 
@@ -31,23 +31,17 @@ class SmsVerify(SmsRequestCode):
     code = SixDigits()
 
 
-class SmsSentOut(serializers.Serializer[object]):
+class SmsSentOut(DoneOut):
     attempts_remaining = serializers.IntegerField()
     expires_in_minutes = serializers.IntegerField()
-    message = serializers.CharField()
     phone_display = serializers.CharField()
-    success = serializers.BooleanField()
 
 
-class SmsConfirmedOut(LoginTokens):
-    message = serializers.CharField()
+class SmsConfirmedOut(DoneOut, LoginTokens):
     phone_display = serializers.CharField()
-    success = serializers.BooleanField()
 
 
-class SmsVerifiedOut(LoginTokens):
+class SmsVerifiedOut(DoneOut, LoginTokens):
     email = serializers.CharField()
-    message = serializers.CharField()
     method = serializers.CharField(help_text="sms")
-    success = serializers.BooleanField()
     tenant_id = serializers.UUIDField()

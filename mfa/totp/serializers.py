@@ -1,7 +1,7 @@
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
-from mfa.serializers import EnrollmentIn
+from mfa.serializers import DoneOut, EnrollmentIn
 from mfa.totp import backup_codes
 from userflow.signin.proof_fields import ProofFields, SixDigits
 
@@ -106,26 +106,21 @@ class TotpBeginOut(serializers.Serializer[object]):
     secret = serializers.CharField()
 
 
-class BackupCodesOut(serializers.Serializer[object]):
+class BackupCodesOut(DoneOut):
     backup_codes = serializers.ListField(child=serializers.CharField())
-    message = serializers.CharField()
-    success = serializers.BooleanField()
 
 
 class TotpConfirmedOut(LoginTokens, BackupCodesOut):
     """The backup codes, and with `mfa_token` the login's tokens."""
 
 
-class TotpDoneOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    success = serializers.BooleanField()
+class TotpDoneOut(DoneOut):
+    pass
 
 
-class AdminTotpVerifiedOut(LoginTokens):
+class AdminTotpVerifiedOut(DoneOut, LoginTokens):
     email = serializers.CharField()
-    message = serializers.CharField()
     method = serializers.ChoiceField(choices=["totp", "backup_code"])
-    success = serializers.BooleanField()
 
 
 class TotpVerifiedOut(AdminTotpVerifiedOut):

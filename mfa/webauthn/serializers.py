@@ -1,7 +1,7 @@
 from rest_framework import serializers
 
 from identity_platform.api.fields import EmailAddress, Identifier, Text
-from mfa.serializers import EnrollmentIn
+from mfa.serializers import DoneOut, EnrollmentIn
 from mfa.totp.serializers import COMPLETES, LoginTokens
 from userflow.signin.proof_fields import PublicKeyCredential
 
@@ -114,9 +114,7 @@ class RequestOptionsOut(serializers.Serializer[object]):
     userVerification = serializers.CharField()
 
 
-class EnrolledOut(LoginTokens):
-    success = serializers.BooleanField()
-    message = serializers.CharField()
+class EnrolledOut(DoneOut, LoginTokens):
     credential_id = serializers.CharField(help_text="base64url")
 
 

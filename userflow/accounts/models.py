@@ -1,14 +1,13 @@
 """End users, their roles and groups (in the tenant's database); clients and admin users (in the global one)."""
 
 import uuid
-from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
-from django.db.models.base import ModelBase
 from django.db.models.functions import Lower
 from django.utils.timezone import now
 
@@ -17,6 +16,9 @@ from tenants.context import current_tenant
 from tenants.models import Tenant, TenantModel
 from userflow.accounts import principals
 from userflow.accounts.permissions_catalogue import OPERATOR
+
+if TYPE_CHECKING:
+    StringsField = models.JSONField[list[str], list[str]]
 
 
 class Account(models.Model):
@@ -30,7 +32,7 @@ class Account(models.Model):
     active = models.BooleanField(default=True)
     password = models.CharField(max_length=512, blank=True, default="")
     # Kept by the mfa app in the same transaction as the factor itself, so that signing in needs no second query.
-    mfa_methods: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    mfa_methods: "StringsField" = models.JSONField(default=list)
     last_login = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -137,7 +139,7 @@ class Role(TenantModel):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63)
     description = models.CharField(max_length=1000, blank=True, default="")
-    permissions: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    permissions: "StringsField" = models.JSONField(default=list)
     built_in = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -206,9 +208,9 @@ class Client(models.Model):
     type = models.CharField(max_length=16, choices=[(PUBLIC, PUBLIC), (CONFIDENTIAL, CONFIDENTIAL)], default=PUBLIC)
     active = models.BooleanField(default=True)
     is_default = models.BooleanField(default=False)
-    tags: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, blank=True)
-    scopes: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, blank=True)
-    redirect_uris: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, blank=True)
+    tags: "StringsField" = models.JSONField(default=list, blank=True)
+    scopes: "StringsField" = models.JSONField(default=list, blank=True)
+    redirect_uris: "StringsField" = models.JSONField(default=list, blank=True)
     project_id = models.CharField(max_length=64, null=True, blank=True)
     owner_id = models.CharField(max_length=64, null=True, blank=True)
     self_registration = models.BooleanField(default=False)
@@ -218,10 +220,8 @@ class Client(models.Model):
     previous_secret_until = models.DateTimeField(null=True, editable=False)
     # Metadata of OpenID Connect Registration section 2 and RFC 7591 section 2. Empty `token_endpoint_auth_method`: by type,
     # none or the secret in either form.
-    post_logout_redirect_uris: "models.JSONField[list[str], list[str]]" = models.JSONField(
-        default=list, db_default=[], blank=True
-    )
-    grant_types: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[], blank=True)
+    post_logout_redirect_uris: "StringsField" = models.JSONField(default=list, db_default=[], blank=True)
+    grant_types: "StringsField" = models.JSONField(default=list, db_default=[], blank=True)
     token_endpoint_auth_method = models.CharField(max_length=32, blank=True, default="", db_default="")
     jwks: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField(
         default=dict, db_default={}, blank=True
@@ -235,11 +235,9 @@ class Client(models.Model):
     policy_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
     tos_uri = models.CharField(max_length=2048, blank=True, default="", db_default="")
     # Resource identifiers that the client may ask for (RFC 8707).
-    audiences: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[], blank=True)
+    audiences: "StringsField" = models.JSONField(default=list, db_default=[], blank=True)
     # Origins of browsers that may call this tenant's OpenID endpoints for the client.
-    allowed_origins: "models.JSONField[list[str], list[str]]" = models.JSONField(
-        default=list, db_default=[], blank=True
-    )
+    allowed_origins: "StringsField" = models.JSONField(default=list, db_default=[], blank=True)
     require_par = models.BooleanField(default=False, db_default=False)
     dpop_bound_access_tokens = models.BooleanField(default=False, db_default=False)
     # Users are not asked for consent.
@@ -275,7 +273,7 @@ class AdminRole(models.Model):
     """A named set of permissions for admin users. The built-in ones are made by a migration."""
 
     name = models.CharField(max_length=63, unique=True)
-    permissions: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
+    permissions: "StringsField" = models.JSONField(default=list)
 
     def __str__(self) -> str:
         return self.name
@@ -320,7 +318,7 @@ class AdminUser(AbstractBaseUser, Account):
     last_name = models.CharField(max_length=LONGEST_NAME, blank=True)
     tenant = models.ForeignKey(Tenant, null=True, blank=True, on_delete=models.CASCADE, related_name="admin_users")
     roles = models.ManyToManyField(AdminRole, related_name="admin_users", blank=True)
-    mfa_methods: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, blank=True)
+    mfa_methods: "StringsField" = models.JSONField(default=list, blank=True)
 
     objects: ClassVar[AdminUserManager] = AdminUserManager()
 
@@ -350,17 +348,10 @@ class AdminUser(AbstractBaseUser, Account):
     def __str__(self) -> str:
         return self.username
 
-    def save(
-        self,
-        *,
-        force_insert: bool | tuple[ModelBase, ...] = False,
-        force_update: bool = False,
-        using: str | None = None,
-        update_fields: Iterable[str] | None = None,
-    ) -> None:
+    def save(self, **options: Any) -> None:
         """Keep the key in step with the address."""
         self.email_key = email_key(self.email)
-        super().save(force_insert=force_insert, force_update=force_update, using=using, update_fields=update_fields)
+        super().save(**options)
 
     @property
     def principal_kind(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from django.db.models import Q
 
-from userflow.accounts.models import Account, AdminUser, EndUser, Role
+from userflow.accounts.models import Account, AdminUser, Role
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, SELF_PERMISSIONS
 from userflow.accounts.principals import Principal
 from userflow.errors import GrantsMoreThanHeld
@@ -43,35 +43,17 @@ def require_revocable(by: Principal, permissions: Iterable[str]) -> None:
     must_hold(by, permissions, to="take away")
 
 
-def outranks(by: Principal, user: EndUser) -> bool:
-    """Return whether the caller holds every permission of this user of the entered tenant.
+def must_outrank(by: Principal, user: Account) -> None:
+    """Raise GrantsMoreThanHeld (403) unless the caller holds every permission of this user, an end user of the entered tenant
+    or an admin user.
 
     A caller who could change such a user's address or reset the factors could take over the permissions.
     """
-    roles = Role.objects.filter(Q(bindings__user=user) | Q(groups__memberships__user=user))
-    held = {permission for permissions in roles.values_list("permissions", flat=True) for permission in permissions}
-    return not lacking_for_user(by, held)
-
-
-def must_outrank(by: Principal, user: EndUser) -> None:
-    """Raise GrantsMoreThanHeld unless the caller outranks the user."""
-    if not outranks(by, user):
+    if isinstance(user, AdminUser):
+        beyond = {permission for role in user.roles.all() for permission in role.permissions} - by.permissions
+    else:
+        roles = Role.objects.filter(Q(bindings__user=user.pk) | Q(groups__memberships__user=user.pk))
+        held = (permission for permissions in roles.values_list("permissions", flat=True) for permission in permissions)
+        beyond = lacking_for_user(by, held)
+    if beyond:
         raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")
-
-
-def must_outrank_admin(by: Principal, user: AdminUser) -> None:
-    """Raise GrantsMoreThanHeld when the user holds a permission that the caller lacks.
-
-    A caller who could change such a user's address could take over the permissions.
-    """
-    held = {permission for role in user.roles.all() for permission in role.permissions}
-    if not held <= by.permissions:
-        raise GrantsMoreThanHeld("This user holds permissions that you do not hold.")
-
-
-def must_outrank_account(by: Principal, user: Account) -> None:
-    """Raise GrantsMoreThanHeld unless the caller holds every permission of this user of either kind."""
-    if isinstance(user, EndUser):
-        must_outrank(by, user)
-    elif isinstance(user, AdminUser):
-        must_outrank_admin(by, user)

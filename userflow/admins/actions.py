@@ -18,7 +18,7 @@ from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import AdminRole, AdminUser
 from userflow.accounts.permissions_catalogue import OPERATOR, OPERATOR_PERMISSIONS, TENANT_ADMIN
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import must_outrank_admin
+from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import ADMINS
 from userflow.credentials import passwords, tickets
 from userflow.email import admin_proofs, undo
@@ -161,7 +161,7 @@ def update_admin_user(
             require_assurance(Action.GRANT_ROLES, by)
         if not own and changes.get("email", user.email) != user.email:
             require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
-        must_outrank_admin(by, user)
+        must_outrank(by, user)
         granted = None if roles is None else grantable_roles(roles, user.tenant_id, by)
         username, email = changes.get("username", user.username), changes.get("email", user.email)
         _reject_foreign_address(username, email)
@@ -228,7 +228,7 @@ def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser
         user = find_admin_user(user_id=user_id, within=by.tenant_id, lock=True)
         if user.pk == by.id and not active:
             raise NotYourself
-        must_outrank_admin(by, user)
+        must_outrank(by, user)
         if not active:
             _require_other_admin(user)
         user.active = active

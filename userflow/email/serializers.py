@@ -26,13 +26,6 @@ class VerifyIn(serializers.Serializer[object]):
         return attrs
 
 
-class EmailVerifiedOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    user_id = serializers.UUIDField()
-    email = serializers.CharField()
-    verified = serializers.BooleanField()
-
-
 class UndoIn(serializers.Serializer[object]):
     token = Text(max_length=128, help_text="From the link in the mail.")
 
@@ -41,6 +34,10 @@ class EmailUndoneOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     email = serializers.CharField()
+
+
+class EmailVerifiedOut(EmailUndoneOut):
+    verified = serializers.BooleanField()
 
 
 class ResendIn(serializers.Serializer[object]):

@@ -111,28 +111,23 @@ class StatusIn(serializers.Serializer[object]):
     active = Boolean()
 
 
-class EndUserActiveIn(serializers.Serializer[object]):
-    tenant_id = Identifier()
-    user_id = Identifier()
-    active = Boolean()
-
-
-class ActivityOut(serializers.Serializer[object]):
-    message = serializers.CharField()
-    user_id = serializers.UUIDField()
-    active = serializers.BooleanField()
-    updated_at = serializers.DateTimeField()
-
-
 class UserInTenantIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     user_id = Identifier()
+
+
+class EndUserActiveIn(UserInTenantIn):
+    active = Boolean()
 
 
 class DeactivatedOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     active = serializers.BooleanField()
+
+
+class ActivityOut(DeactivatedOut):
+    updated_at = serializers.DateTimeField()
 
 
 class ErasedOut(serializers.Serializer[object]):

@@ -11,7 +11,7 @@ from tenants.context import in_tenant
 from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.principals import CLIENT, END_USER, Principal
-from userflow.accounts.rank import must_outrank, must_outrank_account, must_outrank_admin
+from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_models import EndUserSession, Session
 from userflow.credentials import tickets
@@ -81,7 +81,7 @@ def end_one_session(
                     reject_third_party(by)
                 if not own:
                     require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
-                    must_outrank_account(by, session.user)
+                    must_outrank(by, session.user)
                 _end(realm, session, place, own=own)
                 return
     raise UnknownSession
@@ -122,7 +122,7 @@ def end_all_sessions(*, by: Principal, user_id: UUID, tenant_id: UUID | None = N
         raise UnknownUser
     with ADMINS.atomic():
         admin = find_admin_user(user_id=user_id, within=tenant_id, lock=True)
-        must_outrank_admin(by, admin)
+        must_outrank(by, admin)
         return _end_all(ADMINS, admin, admin.tenant_id, target="user")
 
 

@@ -140,9 +140,10 @@ WHERE n.id = %s AND u.id = %s AND u.active AND n.ended_at IS NULL AND n.expires_
 """
 TENANT_AND_CLIENT = f"""
 SELECT {lookup.COLUMNS},
-  c.active, c.scopes::text, c.name, c.project_id, c.generation,
+  c.active, c.name, c.project_id, c.generation,
   c.id IS NOT NULL AND (c.last_used_at IS NULL OR c.last_used_at < now() - interval '1 minute'),
-  EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s), c.first_party, c.audiences::text, c.access_token_seconds
+  EXISTS (SELECT FROM userflow_revokedtoken WHERE jti = %s), c.first_party, c.access_token_seconds,
+  c.scopes::text, c.audiences::text
 FROM tenants_tenant t {lookup.JOINS}
   LEFT JOIN userflow_client c ON c.id = %s AND c.tenant_id = t.id
 WHERE t.id = %s

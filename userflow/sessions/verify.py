@@ -113,18 +113,18 @@ def _checked(columns: lookup.Row, purpose: Purpose) -> lookup.TenantContext:
 
 
 class ClientState(NamedTuple):
-    """The columns of TENANT_AND_CLIENT about an active client."""
+    """The columns of TENANT_AND_CLIENT about an active client; of a session without one they are null."""
 
-    scopes: str
     name: str
     project_id: str | None
     generation: int
     # Whether the time of its last use must be stored, and whether this token was revoked.
     stale: bool
     revoked: bool
-    first_party: bool
-    audiences: str
+    first_party: bool | None
     access_token_seconds: int | None
+    scopes: Collection[str]
+    audiences: Collection[str]
 
 
 def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, ClientState]:
@@ -143,12 +143,13 @@ def _tenant_and_client(claims: Claims) -> tuple[lookup.TenantContext, ClientStat
     # A deleted client has no row.
     if claims.get("client_id") and not active:
         raise SessionInactive
-    return tenant, ClientState(*client)
+    *columns, scopes, audiences = client
+    return tenant, ClientState(*columns, *(orjson.loads(text) if text else () for text in (scopes, audiences)))
 
 
 def session_of(claims: Claims) -> tuple[Principal, EndUserSession]:
     """Return the principal of an end user's token with its session and user, as stored now. Raises as `principal_of`."""
-    tenant, limits = _limits_of(claims, None)
+    tenant, limits = _tenant_and_client(claims)
     with in_tenant(tenant.tenant_id, Purpose.READ):
         found = active_session(claims.get("sid"), claims["sub"])
     if found is None:
@@ -158,7 +159,9 @@ def session_of(claims: Claims) -> tuple[Principal, EndUserSession]:
 
 
 def _end_user(claims: Claims, client: KnownClient | None, columns: Sequence[Any] | None) -> Principal:
-    tenant, limits = _limits_of(claims, client)
+    tenant, limits = (client.tenant, client) if client is not None else _tenant_and_client(claims)
+    if client is not None and str(tenant.tenant_id) != claims.get("tenant_id"):
+        raise SessionInactive
     if columns is None:
         with in_tenant(tenant.tenant_id, Purpose.READ), connections["tenant"].cursor() as cursor:
             cursor.execute(END_USER_STATE, [claims.get("sid"), claims["sub"]])
@@ -168,27 +171,10 @@ def _end_user(claims: Claims, client: KnownClient | None, columns: Sequence[Any]
     return _end_user_of(claims, tenant, limits, columns)
 
 
-class _Limits(NamedTuple):
-    """What the client of a session allows its tokens."""
-
-    first_party: bool
-    access_token_seconds: int | None
-    scopes: Collection[str]
-    audiences: Collection[str]
-
-
-def _limits_of(claims: Claims, client: KnownClient | None) -> tuple[lookup.TenantContext, _Limits]:
-    if client is None:
-        tenant, stored = _tenant_and_client(claims)
-        scopes, audiences = (orjson.loads(text) if text else () for text in (stored.scopes, stored.audiences))
-        return tenant, _Limits(bool(stored.first_party), stored.access_token_seconds, scopes, audiences)
-    if str(client.tenant.tenant_id) != claims.get("tenant_id"):
-        raise SessionInactive
-    limits = _Limits(client.first_party, client.access_token_seconds, client.scopes, client.audiences)
-    return client.tenant, limits
-
-
-def _end_user_of(claims: Claims, tenant: lookup.TenantContext, limits: _Limits, columns: Sequence[Any]) -> Principal:
+def _end_user_of(
+    claims: Claims, tenant: lookup.TenantContext, limits: ClientState | KnownClient, columns: Sequence[Any]
+) -> Principal:
+    """Return the principal of an end user's session, limited by what its client may have."""
     age, unused, email, name, mfa_methods, email_verified, roles_text, groups_text, granted, *given = columns
     _check_limits(principals.END_USER, tenant.settings, age=age, unused=unused)
     roles, permissions = roles_in(roles_text)
@@ -205,7 +191,7 @@ def _end_user_of(claims: Claims, tenant: lookup.TenantContext, limits: _Limits, 
                 audiences_still_allowed(orjson.loads(audiences), limits.audiences, tenant), _audiences_of(claims)
             ),
             dpop_jkt,
-            limits.first_party,
+            bool(limits.first_party),
         )
         # The key of a confidential client may change (`sessions.refresh`): tokens of the former one end with that.
         confirmed = claims.get("cnf")
@@ -257,11 +243,11 @@ def _client(claims: Claims) -> Principal:
     tenant, client = _tenant_and_client(claims)
     if client.revoked or claims.get("gen") != client.generation:
         raise SessionInactive
-    if is_for_platform(claims) and not may_use_platform(orjson.loads(client.audiences)):
+    if is_for_platform(claims) and not may_use_platform(client.audiences):
         raise SessionInactive
     if client.stale:
         note_use(UUID(claims["client_id"]))
-    granted = frozenset(orjson.loads(client.scopes)) & frozenset((claims.get("scope") or "").split())
+    granted = frozenset(client.scopes) & frozenset((claims.get("scope") or "").split())
     return _principal(claims, (), granted, tenant.settings, user={"name": client.name, "project_id": client.project_id})
 
 
