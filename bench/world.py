@@ -23,7 +23,8 @@ from userflow.accounts.realms import ADMINS
 from userflow.admins.actions import create_admin_user
 from userflow.credentials import passwords
 from userflow.sessions import issue
-from userflow.signin.actions import PASSWORD_AMR, subject_of
+from userflow.signin.actions import subject_of
+from userflow.signin.proofs import PASSWORD_AMR
 from userflow.tenants.actions import open_tenant
 
 PASSWORD = "correct horse 9 battery"

@@ -50,8 +50,6 @@ class ClientNotAuthenticated(errors.NotSignedIn):
 
 
 class FactorRequired(InsufficientAuthentication):
-    """401: the policy requires a second factor, and this session was started without one."""
-
     challenge = 'Bearer error="insufficient_user_authentication", acr_values="aal2"'
     message = "A second factor is required. Enroll one if you have none, then sign in again with it."
 
@@ -147,8 +145,6 @@ class GrantsMoreThanHeld(errors.NotAllowed):
 
 
 class LastAdmin(errors.NotAllowed):
-    """403: the last active admin of a tenant, and the last operator, cannot be deactivated."""
-
     message = "The last active admin cannot be deactivated. Create another admin first."
 
 
@@ -254,8 +250,6 @@ class UnknownInvitation(errors.NotFound):
 
 
 class AlreadyInvited(errors.Conflict):
-    """409: the address has an open invitation of this kind in this tenant; `details` has its id."""
-
     message = "This address has a pending invitation. Resend or cancel it first."
 
     def __init__(self, invitation_id: UUID | None) -> None:
@@ -293,8 +287,6 @@ class AttemptsExceeded(errors.ApiError):
 
 
 class PasskeyNotVerified(errors.NotSignedIn):
-    """401: the response does not prove a passkey of this user."""
-
     message = "The passkey could not be verified. Call beginAuthentication again and send the response to its options."
 
 
@@ -359,13 +351,12 @@ class TooManyDirectories(errors.Conflict):
 
 
 class DirectoryAddressRejected(errors.ValidationFailed):
-    """400: the server is this machine, or is in a network that is not allowed."""
+    message = (
+        "This address is private, local or reserved. An operator can allow networks in DIRECTORY_ALLOWED_NETWORKS."
+    )
 
     def __init__(self, field: str = "server") -> None:
-        says = (
-            "This address is private, local or reserved. An operator can allow networks in DIRECTORY_ALLOWED_NETWORKS."
-        )
-        super().__init__(says, details={field: [says]})
+        super().__init__(details={field: [self.message]})
 
 
 class DirectoryBusy(errors.Conflict):

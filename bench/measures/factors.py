@@ -29,7 +29,7 @@ from tenants.context import in_tenant, tenant_atomic
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import tickets
-from userflow.signin.actions import PASSWORD_AMR
+from userflow.signin.proofs import PASSWORD_AMR
 
 MOST = 1.5
 # Requests of a round: as many as a slow machine sends before the codes expire.

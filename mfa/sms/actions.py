@@ -347,12 +347,7 @@ def _count_attempt(row: SmsCode, budget: str) -> bool:
 
 def _record_rejection(user: EndUser | None) -> None:
     attempts.count_wrong_secret()
-    record_for_tenant(
-        "factor.refused",
-        target=("end_user", user.pk) if user else None,
-        outcome="refused",
-        details={"kind": factors.SMS},
-    )
+    completion.record(END_USERS, user, "factor.refused", factors.SMS, outcome="refused")
 
 
 def _consume(row: SmsCode) -> None:

@@ -17,8 +17,6 @@ from prometheus_client import Counter
 
 from identity_platform.api import ratelimit
 from identity_platform.api.cache import degraded
-from identity_platform.api.client_address import network_of
-from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import keyed_digest
 from mfa.errors import SmsBudgetSpent, SmsReserved, SmsUnavailable
@@ -49,7 +47,9 @@ def check_caller(*, user: EndUser, caller: str) -> None:
     message counts. Raises SmsBudgetSpent (429), or SmsUnavailable (503) if the counters cannot be read.
     """
     _check_user(user, caller)
-    _count_address()
+    most, seconds = settings.SMS_LIMITS["address_hour"]
+    network = attempts.caller_network() or "local"
+    _check(ratelimit.count(group="sms_address", key=network, limit=most, period=seconds))
 
 
 def reserve(*, user: EndUser, caller: str, number: codes.Number) -> SmsMessage:
@@ -80,13 +80,6 @@ def _check_user(user: EndUser, caller: str) -> None:
 
 def _until(oldest: datetime, seconds: int) -> int:
     return int((oldest + timedelta(seconds=seconds) - now()).total_seconds()) + 1
-
-
-def _count_address() -> None:
-    address = current_origin().address
-    most, seconds = settings.SMS_LIMITS["address_hour"]
-    network = network_of(address) if address else "local"
-    _check(ratelimit.count(group="sms_address", key=network, limit=most, period=seconds))
 
 
 def _count_number(number: codes.Number) -> None:

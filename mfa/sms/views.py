@@ -8,8 +8,7 @@ from rest_framework.response import Response
 from identity_platform.api.views import endpoint
 from mfa.errors import NoPhone, PhoneRejected, PhoneTaken, SmsBudgetSpent, SmsReserved, SmsUnavailable
 from mfa.sms import actions, serializers
-from mfa.views import ENROLLMENT_ERRORS, FactorViewSet, enrollment_endpoint, verified_code, with_tokens
-from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
+from mfa.views import ENROLLMENT_ERRORS, TENANCY, FactorViewSet, enrollment_endpoint, verified_code, with_tokens
 from userflow.errors import (
     PROOF_ERRORS,
     AttemptsExceeded,
@@ -20,7 +19,6 @@ from userflow.errors import (
 )
 from userflow.sessions.assurance import Action
 
-TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
 SENDING = [PhoneRejected, SmsBudgetSpent, SmsReserved, SmsUnavailable]
 CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
 

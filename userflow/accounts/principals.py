@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict, TypeGuard
 from uuid import UUID
 
 OPERATOR, ADMIN, END_USER, CLIENT = "operator", "admin", "end_user", "client"
@@ -12,6 +12,8 @@ FRESH: Final = timedelta(minutes=15)
 EMAIL_SCOPE: Final = "email"
 ROLES_SCOPE: Final = "roles"
 GROUPS_SCOPE: Final = "groups"
+# Greater numbers in tokens of others are no times, and those of hundreds of digits cannot be compared with one.
+_END_OF_TIME: Final = 2**53
 
 
 class Claims(TypedDict, total=False):
@@ -139,3 +141,8 @@ class Principal:
 def moment(seconds: int | float | None) -> datetime | None:
     """Return a NumericDate claim (RFC 7519 section 2) as an aware datetime."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def is_numeric_date(value: Any) -> TypeGuard[int | float]:
+    """Return whether a claim is a number of seconds: neither text, which PyJWT takes too, nor NaN, which equals no limit."""
+    return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value < _END_OF_TIME

@@ -84,7 +84,7 @@ class Realm:
             writer.record_for_platform(action, tenant_id=tenant_id, **facts)
 
     def record_about(
-        self, user: Account, action: str, details: Mapping[str, object], *, outcome: str = "success"
+        self, user: Account, action: str, details: Mapping[str, object] | None = None, *, outcome: str = "success"
     ) -> None:
         """One audit row about this user in the users' trail."""
         target = ("end_user" if self is END_USERS else "admin_user", user.pk)

@@ -10,7 +10,6 @@ from django.utils.timezone import now
 from identity_platform.api.email_addresses import email_key, key_of_spelling
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import Page, filtered, page_of
-from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import unique_or
 from tenants import lookup
 from userflow.accounts.admin_names import username_is
@@ -70,12 +69,7 @@ def create_admin_user(
         if not verified:
             admin_proofs.start_admin_proof(user, email)
         user.roles.set(granted)
-        record_for_platform(
-            "admin_user.created",
-            tenant_id=tenant_id,
-            target=("admin_user", user.pk),
-            details={"roles": sorted(role.name for role in granted)},
-        )
+        ADMINS.record_about(user, "admin_user.created", {"roles": sorted(role.name for role in granted)})
         ticket = tickets.open_enrollment(ADMINS, user, cause="creation")
     return user, ticket
 
@@ -175,9 +169,7 @@ def update_admin_user(
         _apply(user, changes, keep=by.session_id if own else None)
         if granted is not None:
             user.roles.set(granted)
-        record_for_platform(
-            "admin_user.updated", tenant_id=user.tenant_id, target=("admin_user", user.pk), details={"changed": asked}
-        )
+        ADMINS.record_about(user, "admin_user.updated", {"changed": asked})
     return find_admin_user(user_id=user_id, within=by.tenant_id)
 
 
@@ -236,11 +228,7 @@ def set_admin_active(*, user_id: UUID, active: bool, by: Principal) -> AdminUser
         if not active:
             end_sessions(ADMINS, user_id=user.pk, reason="deactivated")
             tickets.end_tickets(ADMINS, user.pk)
-        record_for_platform(
-            "admin_user.activated" if active else "admin_user.deactivated",
-            tenant_id=user.tenant_id,
-            target=("admin_user", user.pk),
-        )
+        ADMINS.record_about(user, "admin_user.activated" if active else "admin_user.deactivated")
     return user
 
 

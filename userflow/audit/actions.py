@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from identity_platform.api.pagination import filtered
 from identity_platform.audit.models import PlatformEvent, TenantEvent
 from identity_platform.audit.writer import record_for_platform
 from tenants.context import in_tenant
@@ -45,7 +46,7 @@ def page_of_events(
     Raises UnknownTenant, TenantSuspended, TenantBusy. A page costs the same at any position.
     """
     if trail == PLATFORM:
-        return _page(_platform_events(tenant_id), filters, before, limit)
+        return _page(filtered(PlatformEvent.objects.all(), tenant_id=tenant_id), filters, before, limit)
     assert tenant_id is not None  # the view asks for it
     with in_tenant(tenant_id, purpose):
         return _page(TenantEvent.objects.all(), filters, before, limit)
@@ -63,20 +64,15 @@ def _page(
     return [dict(row) for row in rows[:limit]], following
 
 
-def _platform_events(tenant_id: UUID | None) -> "QuerySet[PlatformEvent]":
-    events = PlatformEvent.objects.all()
-    return events if tenant_id is None else events.filter(tenant_id=tenant_id)
-
-
 def _matching(events: Events, filters: Filters) -> Events:
-    asked = {
-        "actor_id": filters.actor,
-        "action": filters.action,
-        "target_id": filters.target,
-        "at__gte": filters.since,
-        "at__lt": filters.until,
-    }
-    return events.filter(**{name: value for name, value in asked.items() if value is not None})
+    return filtered(
+        events,
+        actor_id=filters.actor,
+        action=filters.action,
+        target_id=filters.target,
+        at__gte=filters.since,
+        at__lt=filters.until,
+    )
 
 
 def export_events(*, tenant_id: UUID | None, filters: Filters, trail: str = TENANT) -> Iterator[dict[str, object]]:
@@ -88,7 +84,7 @@ def export_events(*, tenant_id: UUID | None, filters: Filters, trail: str = TENA
     target = ("tenant", tenant_id) if tenant_id and trail == TENANT else ("trail", PLATFORM)
     record_for_platform("audit.exported", tenant_id=tenant_id, target=target)
     if tenant_id is None or trail == PLATFORM:
-        yield from _everything(_platform_events(tenant_id), filters)
+        yield from _everything(filtered(PlatformEvent.objects.all(), tenant_id=tenant_id), filters)
         return
     with in_tenant(tenant_id, Purpose.INSPECT):
         yield from _everything(TenantEvent.objects.all(), filters)

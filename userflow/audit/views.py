@@ -3,10 +3,9 @@ from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
-from tenants.states import Purpose
 from userflow.audit import actions, serializers
 from userflow.audit.actions import PLATFORM, TENANT, Filters
-from userflow.sessions.permissions import OPERATOR, needs, principal_at, tenant_at, tenant_or_platform_at
+from userflow.sessions.permissions import needs, principal_at, reading, tenant_at, tenant_or_platform_at
 
 
 class AuditViewSet(ApiViewSet):
@@ -28,20 +27,14 @@ class AuditViewSet(ApiViewSet):
         trail = asked.get("trail") or (TENANT if tenant_id else PLATFORM)
         if trail == TENANT and tenant_id is None:
             tenant_id = tenant_at(request)
-        filters = Filters(
-            actor=asked.get("actor"),
-            action=asked.get("action"),
-            target=asked.get("target"),
-            since=asked.get("from"),
-            until=asked.get("to"),
-        )
+        named = {name: asked.get(name) for name in ("actor", "action", "target")}
+        filters = Filters(**named, since=asked.get("from"), until=asked.get("to"))
         rows, next_cursor = actions.page_of_events(
             tenant_id=tenant_id,
             trail=trail,
             limit=asked["limit"],
             filters=filters,
             before=asked.get("cursor"),
-            # Operators can read a suspended tenant; its own users cannot.
-            purpose=Purpose.INSPECT if principal_at(request).kind == OPERATOR else Purpose.READ,
+            purpose=reading(principal_at(request)),
         )
         return Response({"events": rows, "limit": asked["limit"], "next_cursor": next_cursor})

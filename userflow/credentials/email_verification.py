@@ -77,7 +77,7 @@ def start_proof(
     EmailProof.objects.bulk_create([proof], update_conflicts=True, unique_fields=["user"], update_fields=columns)
     page = tenant.effective["email_verification_url"]
     facts = {
-        "issuer": issuer_of(tenant),
+        "issuer": tenant.effective["issuer_name"],
         **mail.link(page, token),
         "code": code,
         "minutes": int(CODE_LIFETIME.total_seconds() // 60),
@@ -106,9 +106,4 @@ def limit_changes(user_id: object, *, counts: bool = True) -> None:
 def tell_of_ended_use(user: EndUser) -> None:
     """Tell the owner of an address, verified for the first time, that sessions or factors ended. Call it inside the
     tenant's transaction."""
-    END_USERS.tell(user, "email_verified", {"issuer": issuer_of(current_tenant())})
-
-
-def issuer_of(tenant: lookup.TenantContext) -> str:
-    """Return the name of the tenant in mails to its users."""
-    return tenant.effective["issuer_name"]
+    END_USERS.tell(user, "email_verified", {"issuer": current_tenant().effective["issuer_name"]})

@@ -9,7 +9,6 @@ from django.db import transaction
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
-from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token
 from identity_platform.postgresql.row_errors import unique_or
 from userflow import mail
@@ -76,7 +75,5 @@ def verify_admin_email(*, token: str) -> AdminUser:
             # Password reset links were sent to the old address.
             tickets.end_tickets(ADMINS, user.pk, purposes=[tickets.PASSWORD_RESET])
             end_sessions(ADMINS, user_id=user.pk, keep=proof.session_id, reason="email_changed")
-        record_for_platform(
-            "email.proven", tenant_id=user.tenant_id, target=("admin_user", user.pk), details={"changed": changed}
-        )
+        ADMINS.record_about(user, "email.proven", {"changed": changed})
     return user

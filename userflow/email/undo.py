@@ -23,7 +23,6 @@ from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts
 from userflow.credentials import unused_registrations as yielding
-from userflow.credentials.email_verification import issuer_of
 from userflow.credentials.models import AdminEmailProof, AdminEmailUndo, EmailProof, EndUserEmailUndo
 from userflow.errors import AdminNameTaken, EmailTaken, EmailUndoInvalid
 from userflow.events.outbox import publish
@@ -52,7 +51,7 @@ def offer_undo(realm: Realm, user: Account, tenant: lookup.TenantContext | None,
             expires_at=now() + LIFETIME,
         )
     facts = {
-        "issuer": issuer_of(tenant) if tenant and realm is END_USERS else "the identity platform",
+        "issuer": tenant.effective["issuer_name"] if tenant and realm is END_USERS else "the identity platform",
         "pending": pending,
         **(mail.link(_page(realm, tenant), token) if token else {"link": "", "token": ""}),
         "days": LIFETIME.days,

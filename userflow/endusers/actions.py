@@ -30,6 +30,7 @@ from userflow.credentials import email_verification as proofs
 from userflow.credentials import unused_registrations as yielding
 from userflow.credentials.models import EmailProof
 from userflow.email import undo
+from userflow.email.ownership import LOCAL
 from userflow.endusers import queries
 from userflow.endusers.list_reads import record_list_read
 from userflow.errors import (
@@ -49,7 +50,6 @@ from userflow.sessions.permissions import editing_users, require
 from userflow.signals import end_user_activity_set, end_user_erasing
 from userflow.signin.proofs import proof_missing, prove_own_change
 
-LOCAL = "local"
 ERASE_LOCK = 7_215_004
 ERASE_ATTEMPTS = 3
 

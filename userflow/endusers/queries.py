@@ -35,7 +35,7 @@ _GROUPS = (
 )
 _ONE = f"SELECT row_to_json(u)::text FROM (SELECT {_DETAIL}, {_ROLES}, {_GROUPS} FROM userflow_enduser e WHERE e.id = %s) u"
 # Totals of these filters need no count: triggers keep one per value (`EndUserCount`).
-_COUNTED = frozenset({"active", "client_id", "clients", "providers"})
+_COUNTED = frozenset({"active", "client_id", "clients", "provider", "providers"})
 # From this offset on, a page reads its ids from an index and from the nearer end. Nearer pages are faster in one statement.
 _FAR = 2000
 
@@ -46,32 +46,25 @@ def pattern(text: str) -> str:
     return f"%{escaped}%"
 
 
+# A single provider can use the index, which is in the order of the list.
+_CONDITIONS = {
+    "email": "email_key LIKE %s",
+    "name": "lower(name) LIKE lower(%s)",
+    "active": "active = %s",
+    "client_id": "client_id = %s",
+    "clients": "client_id = ANY(%s)",
+    "provider": "provider = %s",
+    "providers": "provider = ANY(%s)",
+}
+
+
 def conditions(filters: Mapping[str, object]) -> tuple[str, list[object]]:
     """Return WHERE clause and parameters of the filters; `clients` are client ids, `providers` full names."""
-    clauses: list[str] = []
     values: list[object] = []
     for name, value in filters.items():
-        match name:
-            case "email":
-                clauses.append("email_key LIKE %s")
-                values.append(pattern(str(value).lower()))
-            case "name":
-                clauses.append("lower(name) LIKE lower(%s)")
-                values.append(pattern(str(value)))
-            case "active" | "client_id":
-                clauses.append(f"{name} = %s")
-                values.append(value)
-            case "clients":
-                clauses.append("client_id = ANY(%s)")
-                values.append(value)
-            case "providers" if isinstance(value, list) and len(value) == 1:
-                # This form can use the index, which is in the order of the list.
-                clauses.append("provider = %s")
-                values.extend(value)
-            case "providers":
-                clauses.append("provider = ANY(%s)")
-                values.append(value)
-    return (f" WHERE {' AND '.join(clauses)}" if clauses else ""), values
+        text = str(value).lower() if name == "email" else str(value)
+        values.append(pattern(text) if name in ("email", "name") else value)
+    return (f" WHERE {' AND '.join(_CONDITIONS[name] for name in filters)}" if filters else ""), values
 
 
 def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -> tuple[int, orjson.Fragment]:
@@ -83,7 +76,8 @@ def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -
     wanted = filters.pop("provider", None)
     with connections["tenant"].cursor() as cursor:
         if wanted is not None:
-            filters["providers"] = _providers(cursor, str(wanted))
+            found = _providers(cursor, str(wanted))
+            filters |= {"provider": found[0]} if len(found) == 1 else {"providers": found}
         where, values = conditions(filters)
         counted = filters.keys() <= _COUNTED
         count = (

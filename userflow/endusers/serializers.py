@@ -4,7 +4,7 @@ from identity_platform.api.fields import Boolean, Choice, EmailAddress, Identifi
 from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import LARGEST_PAGE, PageQuery, PaginationOut, page_limit
 from userflow.branding.texts import LANGUAGES
-from userflow.endusers.actions import LOCAL
+from userflow.email.ownership import LOCAL
 from userflow.signin.proof_fields import ProofFields
 
 

@@ -30,7 +30,6 @@ from userflow.accounts.principals import Principal
 from userflow.accounts.rank import require_grantable
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.admins.actions import grantable_roles, reject_reserved_address
-from userflow.credentials import email_verification as proofs
 from userflow.credentials import unused_registrations as yielding
 from userflow.errors import AlreadyInvited, EmailTaken, InvitationClosed, UnknownClient, UnknownInvitation
 from userflow.events.outbox import publish
@@ -268,7 +267,7 @@ def _mail(row: Row, token: str, tenant: lookup.TenantContext | None) -> None:
     # Admin users belong to the platform: a tenant's own page is for its end users.
     page = tenant.effective["invitation_url"] if tenant and row.kind == END_USER else settings.INVITATION_URL
     facts = {
-        "issuer": proofs.issuer_of(tenant) if tenant else PLATFORM,
+        "issuer": tenant.effective["issuer_name"] if tenant else PLATFORM,
         "kind": row.kind,
         **mail.link(page, token),
         "days": LIFETIME.days,

@@ -11,8 +11,6 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID, uuid4
 
-from django.db.models import F
-from django.db.models.functions import Least
 from django.utils.timezone import now
 
 from identity_platform.api.errors import AccessTokenInvalid
@@ -27,7 +25,7 @@ from userflow.credentials import email_verification
 from userflow.oauth_errors import InvalidGrant
 from userflow.sessions import queries
 from userflow.sessions.cookies import cookie_digest
-from userflow.sessions.issue import BrowserSignIn, browser_sign_in
+from userflow.sessions.issue import BrowserSignIn, browser_sign_in, note_session_use
 from userflow.sessions.queries import Rights
 from userflow.sessions.refresh_tokens import new_refresh_token
 from userflow.sessions.userinfo_audience import stored_userinfo
@@ -72,10 +70,7 @@ def find_browser_session(cookie: str, *, notes_use: bool = True) -> EndUserSessi
     if not browser_principal(session).meets_policy():
         return None
     if notes_use and unused >= USE_NOTED_EVERY:
-        ends = Least(moment + timedelta(seconds=limits.idle), F("created_at") + timedelta(seconds=limits.absolute))
-        EndUserSession._default_manager.filter(pk=session.pk, ended_at=None).update(
-            last_used_at=moment, expires_at=ends
-        )
+        note_session_use(END_USERS, session.pk, limits, moment)
     return session
 
 

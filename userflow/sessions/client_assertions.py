@@ -15,9 +15,9 @@ import redis
 from identity_platform.api import valkey
 from tenants.issuers import issuer_of
 from tenants.lookup import TenantContext
+from userflow.accounts.principals import is_numeric_date
 from userflow.errors import AssertionsUnavailable
 from userflow.sessions.client_keys import SIGNING_ALGORITHMS, ClientKey, KeySetInvalid, read_key_set
-from userflow.sessions.numeric_dates import is_numeric_date
 from userflow.sessions.published_keys import published_keys
 
 TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"

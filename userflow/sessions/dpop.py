@@ -19,8 +19,8 @@ from identity_platform.api.single_use import use_once
 from identity_platform.crypto import keyed_digest
 from tenants import keys
 from tenants.hosts import tenant_at_host
+from userflow.accounts.principals import is_numeric_date
 from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid
-from userflow.sessions.numeric_dates import is_numeric_date
 from userflow.sessions.signing import thumbprint
 
 # By key type; `crv` too, so that no algorithm meets a key of another one.
@@ -68,7 +68,7 @@ def check_proof(
     # From the settings, never from the Host header.
     if _normalized(claims["htu"]) not in {_normalized(f"{base}{request.path}") for base in _bases(request)}:
         raise DpopProofInvalid("`htu` is not the address of the request.")
-    if access_token is not None and claims.get("ath") != _ath(access_token):
+    if access_token is not None and claims.get("ath") != _base64url(hashlib.sha256(access_token.encode()).digest()):
         raise DpopProofInvalid("`ath` is not the hash of the access token.")
     if settings.DPOP_NONCES and claims.get("nonce") not in _nonces():
         raise DpopNonceRequired(nonce=_nonces()[0])
@@ -140,16 +140,11 @@ def _normalized(address: object) -> tuple[str, str, int | None, str] | None:
     return parts.scheme, parts.hostname, port or default, parts.path or "/"
 
 
-def _ath(access_token: str) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(access_token.encode()).digest()).rstrip(b"=").decode()
-
-
-def _nonces() -> tuple[str, str]:
-    """Return the nonces that are valid now, the newest first. They need no storage: each is a keyed digest of its time."""
-    window = int(time.time()) // NONCE_SECONDS
-    return _nonce(window), _nonce(window - 1)
-
-
-def _nonce(window: int) -> str:
-    digest = keyed_digest(str(window), key=keys.platform_key(), purpose="dpop nonce")
+def _base64url(digest: bytes) -> str:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def _nonces() -> list[str]:
+    """Return the nonces that are valid now, the newest first. They need no storage: each is a keyed digest of its time."""
+    window, key = int(time.time()) // NONCE_SECONDS, keys.platform_key()
+    return [_base64url(keyed_digest(str(n), key=key, purpose="dpop nonce")) for n in (window, window - 1)]

@@ -7,6 +7,8 @@ from uuid import UUID
 
 import orjson
 from django.conf import settings
+from django.db.models import F
+from django.db.models.functions import Least
 from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
@@ -135,6 +137,13 @@ def open_session(
     if rights is None:
         raise WrongCredentials
     return first_tokens(session, subject, rights, refresh_token, tenant)
+
+
+def note_session_use(realm: Realm, session_id: UUID, limits: SessionLimits, moment: datetime) -> None:
+    """Store that the session was used at this moment, and extend it to its next limit."""
+    ends = Least(moment + timedelta(seconds=limits.idle), F("created_at") + timedelta(seconds=limits.absolute))
+    active = realm.sessions._default_manager.filter(pk=session_id, ended_at=None)
+    active.update(last_used_at=moment, expires_at=ends)
 
 
 def new_session(

@@ -22,8 +22,8 @@ from userflow.sessions import issue
 from userflow.sessions.client_authentication import StoredClient, find_client, note_use, reject_sign_in
 from userflow.sessions.issue import TokenPair, TokenSubject
 from userflow.signin import queries
+from userflow.signin.proofs import PASSWORD_AMR
 
-PASSWORD_AMR = ("pwd",)  # RFC 8176 section 2
 User = TypeVar("User", bound=Account)
 
 

@@ -1,11 +1,7 @@
 """Sign-in of the console: password validation in Django's forms, and sessions without tokens."""
 
-from datetime import timedelta
-
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
-from django.db.models import F
-from django.db.models.functions import Least
 from django.utils.timezone import now
 
 from tenants import lookup
@@ -15,7 +11,7 @@ from userflow.accounts.realms import ADMINS
 from userflow.accounts.session_policy import session_limits
 from userflow.credentials import passwords
 from userflow.errors import WeakPassword
-from userflow.sessions.issue import TokenPair
+from userflow.sessions.issue import TokenPair, note_session_use
 
 
 class PasswordRules:
@@ -54,9 +50,4 @@ def note_console_use(principal: Principal) -> None:
     """Extend the idle limit of a console session that was just used, as a refresh does for the API."""
     assert principal.session_id is not None  # an admin user signs in with a session
     tenant_settings = lookup.find(principal.tenant_id).settings if principal.tenant_id else {}
-    limits = session_limits(principal.kind, tenant_settings)
-    moment = now()
-    ends = Least(moment + timedelta(seconds=limits.idle), F("created_at") + timedelta(seconds=limits.absolute))
-    ADMINS.sessions._default_manager.filter(pk=principal.session_id, ended_at=None).update(
-        last_used_at=moment, expires_at=ends
-    )
+    note_session_use(ADMINS, principal.session_id, session_limits(principal.kind, tenant_settings), now())
