@@ -54,10 +54,8 @@ class Proof:
         return self.level in ("window", "pass")
 
 
-def enrollment_proof(
-    *, realm: Realm, user: Account, caller: Caller, kind: Kind, needs_replace: bool = False, signs_in: bool = False
-) -> Proof:
-    """Return the proof that lets the caller add (or with `needs_replace` change or remove) a factor of this kind.
+def enrollment_proof(*, realm: Realm, user: Account, caller: Caller, kind: Kind, signs_in: bool = False) -> Proof:
+    """Return the proof that lets the caller add a factor of this kind.
 
     A proof that is sent must be valid and never falls through to a lower level. `signs_in` is the stricter rule of the
     general finishRegistration. Call it inside the realm (`realm.entered`) at begin and at confirm. Raises NoProof,
@@ -72,8 +70,6 @@ def enrollment_proof(
     if own is not None:
         proof = Proof(kind, "bearer", own=own, signs_in=signs_in)
         _check_session(user, own)
-    elif needs_replace:
-        raise NoProof
     elif ticket is not None:
         level: ProofLevel = "pass" if ticket.purpose == tickets.PASS else "ticket"
         proof = Proof(kind, level, ticket=ticket, signs_in=signs_in)

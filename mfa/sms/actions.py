@@ -125,14 +125,8 @@ def confirm_sms_setup(
             phone.save(force_insert=True)
             sending.convert(locked.pk)
             attempts.clear(END_USERS, user.pk, factor=factors.SMS, caller=budget)
-            factors.finalize(
-                END_USERS,
-                locked,
-                change="replaced" if replaced else "enrolled",
-                kind=factors.SMS,
-                proof=proof,
-                factor_id=phone.pk,
-            )
+            change = "replaced" if replaced else "enrolled"
+            factors.finalize(END_USERS, locked, change=change, kind=factors.SMS, proof=proof, factor_id=phone.pk)
             tokens = complete_by_enrollment(
                 realm=END_USERS, user=locked, login=login, amr=AMR, user_agent=caller.user_agent
             )
@@ -178,13 +172,8 @@ def request_sms_code(
         # Checked again: the tenant may have removed the country from its list since.
         number = codes.mobile_number(e164, countries=_countries())
         known = login is not None or is_this_user(END_USERS, user, caller.principal)
-        waiting = _new_code(
-            user,
-            number,
-            purpose=VERIFICATION,
-            budget=attempts.SIGNED_IN if known else attempts.UNKNOWN_NETWORK,
-            login=login,
-        )
+        budget = attempts.SIGNED_IN if known else attempts.UNKNOWN_NETWORK
+        waiting = _new_code(user, number, purpose=VERIFICATION, budget=budget, login=login)
     return _send(waiting, tenant_id)
 
 

@@ -154,23 +154,14 @@ def confirm_totp_setup(
             replaced = bool(_secrets_of(realm, locked).filter(confirmed_at__isnull=False).delete()[0])
             if replaced and proof.own is not None and not verified:  # enrolled since the request began
                 raise proof_missing()
+            pending = _secrets_of(realm, locked).filter(confirmed_at=None)
             # A parallel confirmation of the same secret may have confirmed the row meanwhile.
-            if (
-                not _secrets_of(realm, locked)
-                .filter(pk=row.pk, confirmed_at=None)
-                .update(confirmed_at=now(), last_step=step)
-            ):
+            if not pending.filter(pk=row.pk).update(confirmed_at=now(), last_step=step):
                 raise SecretNotIssued
-            _secrets_of(realm, locked).filter(confirmed_at=None).delete()
+            pending.delete()
             codes = _new_backup_codes(realm, locked)
-            factors.finalize(
-                realm,
-                locked,
-                change="replaced" if replaced else "enrolled",
-                kind=factors.TOTP,
-                proof=proof,
-                factor_id=row.pk,
-            )
+            change = "replaced" if replaced else "enrolled"
+            factors.finalize(realm, locked, change=change, kind=factors.TOTP, proof=proof, factor_id=row.pk)
             tokens = complete_by_enrollment(
                 realm=realm, user=locked, login=login, amr=AMR, user_agent=caller.user_agent
             )

@@ -137,7 +137,7 @@ def _verify(proof: EmailProof, registrant: Registrant) -> EndUser:
         if not spent or user is None:
             raise EmailProofInvalid
         is_own = _is_registrant(user, registrant, compared)
-        unverified, changed = ownership.is_unverified(user), user.email_key != proof.email_key
+        unverified, changed = user.email_verified_at is None, user.email_key != proof.email_key
         if changed:
             yielding.release_addresses([proof.email_key], to="verification")
         user.email, user.email_key, user.email_verified_at = proof.email, proof.email_key, now()
@@ -215,12 +215,6 @@ def remind_of_email_proof(*, tenant_id: UUID, email: str) -> None:
 
 
 def _send_if_waiting(tenant_id: UUID, key: str) -> None:
-    # No mail for an unknown or unavailable tenant, and the same response.
-    with suppress(ApiError), in_tenant(tenant_id, Purpose.WRITE) as tenant:
-        _send_again(key, tenant)
-
-
-def _send_again(key: str, tenant: lookup.TenantContext) -> None:
     """Send new mails about an address. The request is unauthenticated, so it must not change who gets the address.
 
     If a user has the address, only this user gets a mail: other pending proofs could only fail with EmailTaken. If no user
@@ -228,19 +222,21 @@ def _send_again(key: str, tenant: lookup.TenantContext) -> None:
     that was given up does not come back: its row is locked before it is read. A caller can only replace the link and code
     of the previous mail, at most five times an hour (`resend_email_proof`).
     """
-    with tenant_atomic():
-        owner = EndUser.objects.select_for_update().filter(email_key=key).first()
-        if owner is not None:
-            pending = EmailProof.objects.filter(user=owner).values_list("email_key", flat=True).first()
-            # A pending proof of another address of this user stays as it is.
-            if pending in (key, None) and owner.active and owner.email_verified_at is None:
-                proofs.start_proof(owner, owner.email, owner.email_key, tenant)
-            return
-    wanted = EmailProof.objects.filter(email_key=key, expires_at__gt=now()).order_by("-created_at")
-    for user_id in list(wanted.values_list("pk", flat=True)[:MAX_PENDING]):
+    # No mail for an unknown or unavailable tenant, and the same response.
+    with suppress(ApiError), in_tenant(tenant_id, Purpose.WRITE) as tenant:
         with tenant_atomic():
-            proof = wanted.select_for_update(of=("self",)).select_related("user").filter(pk=user_id).first()
-            if proof is not None and proof.user.active:
-                proofs.start_proof(
-                    proof.user, proof.email, proof.email_key, tenant, until=proof.expires_at, keep=proof.session_id
-                )
+            owner = EndUser.objects.select_for_update().filter(email_key=key).first()
+            if owner is not None:
+                pending = EmailProof.objects.filter(user=owner).values_list("email_key", flat=True).first()
+                # A pending proof of another address of this user stays as it is.
+                if pending in (key, None) and owner.active and owner.email_verified_at is None:
+                    proofs.start_proof(owner, owner.email, owner.email_key, tenant)
+                return
+        wanted = EmailProof.objects.filter(email_key=key, expires_at__gt=now()).order_by("-created_at")
+        for user_id in list(wanted.values_list("pk", flat=True)[:MAX_PENDING]):
+            with tenant_atomic():
+                proof = wanted.select_for_update(of=("self",)).select_related("user").filter(pk=user_id).first()
+                if proof is not None and proof.user.active:
+                    proofs.start_proof(
+                        proof.user, proof.email, proof.email_key, tenant, until=proof.expires_at, keep=proof.session_id
+                    )

@@ -23,18 +23,13 @@ LOCAL = "local"
 _ENDED_TICKETS = (tickets.SECOND_STEP, tickets.ENROLLMENT, tickets.PROOF, tickets.PASS, tickets.REMEMBERED)
 
 
-def is_unverified(user: Account) -> bool:
-    """Whether the address of the user, an admin user or an end user, was never verified."""
-    return user.email_verified_at is None
-
-
 def verify_by_reset(realm: Realm, user: Account) -> None:
     """Mark the address verified if it never was: the user opened a link in a mail.
 
     Factors go, and a provider other than `local`. Call it in the transaction of the reset, which ends sessions and tickets,
     with the user's row locked.
     """
-    if not is_unverified(user):
+    if user.email_verified_at is not None:
         return
     user.email_verified_at = now()
     changes: dict[str, object] = {"email_verified_at": user.email_verified_at}

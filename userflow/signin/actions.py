@@ -230,14 +230,7 @@ def _wait_for_factor(
             ticket, enrollment = tickets.open_waiting_login(realm, user, client_id=client_id, amr=PASSWORD_AMR)
         event = "signin.first_step" if has_factor else "signin.factor_missing"
         realm.record(event, target=("user", user.pk), tenant_id=user.home_tenant_id)
-    return SignIn(
-        user,
-        user.home_tenant_id,
-        client_id,
-        mfa_token=ticket,
-        methods=tuple(user.mfa_methods),
-        enrollment_ticket=enrollment,
-    )
+    return SignIn(user, user.home_tenant_id, client_id, None, ticket, tuple(user.mfa_methods), enrollment)
 
 
 def _lock(realm: Realm, user: Account, *, without_factor: bool = False) -> None:

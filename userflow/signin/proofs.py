@@ -36,7 +36,12 @@ def check_proof(*, principal: Principal, proof: Mapping[str, object], user_agent
     if kind is None:
         raise proof_missing()
     if kind == CURRENT_PASSWORD:
-        prove_password(principal=principal, password=str(proof[kind]))
+        realm = realm_of(principal.kind)
+        with realm.entered(principal.tenant_id):
+            user = realm.users._default_manager.filter(pk=principal.id, active=True).first()
+            if user is None or not user.password:
+                raise NoPasswordHere
+            check_password(realm, user, str(proof[kind]), tenant_id=principal.tenant_id)
         return PASSWORD_AMR
     if kind == PROOF_TOKEN:
         return _use_proof_token(principal, str(proof[kind]))
@@ -60,21 +65,11 @@ def proof_missing() -> ValidationFailed:
     return ValidationFailed(details={CURRENT_PASSWORD: [f"Send one of {', '.join(PROOFS)}."]})
 
 
-def prove_password(*, principal: Principal, password: str) -> None:
-    """Check the caller's own password; the attempt is counted before the comparison.
-
-    Raises WrongCurrentPassword, NoPasswordHere, AttemptsLocked, TooManyFromAddress, HashersBusy.
-    """
-    realm = realm_of(principal.kind)
-    with realm.entered(principal.tenant_id):
-        user = realm.users._default_manager.filter(pk=principal.id, active=True).first()
-        if user is None or not user.password:
-            raise NoPasswordHere
-        check_password(realm, user, password, tenant_id=principal.tenant_id)
-
-
 def check_password(realm: Realm, user: Account, password: str, *, tenant_id: UUID | None) -> None:
-    """Check the password of a user who has shown another proof; the errors of `prove_password`. Call it in the realm."""
+    """Check the password of a user who has shown another proof; the attempt is counted before the comparison.
+
+    Call it in the realm. Raises WrongCurrentPassword, AttemptsLocked, TooManyFromAddress, HashersBusy.
+    """
     attempts.reject_guessing_address()
     with attempts.counted(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.SIGNED_IN):
         right = passwords.matches(password, user.password)
