@@ -222,7 +222,6 @@ def methods_of(user: Account) -> list[str]:
 
 
 def _enrolled(user: Account) -> dict[str, QuerySet[Model]]:
-    """Return the enrolled rows of each method."""
     return {method: rows.filter(_ENROLLED[method][1]) for method, rows in _rows(user).items()}
 
 

@@ -25,9 +25,7 @@ def address_is(key: str) -> models.Q:
     user has it: anyone who creates admin users can give them any address.
     """
     others = AdminUser.objects.filter(email_key=key).exclude(pk=models.OuterRef("pk"))
-    return models.Q(email_key=key) & models.Q(
-        models.Q(email_verified_at__isnull=False) | models.Q(~models.Exists(others))
-    )
+    return models.Q(email_key=key) & (models.Q(email_verified_at__isnull=False) | models.Q(~models.Exists(others)))
 
 
 def admins_named(name: str) -> models.QuerySet[AdminUser]:

@@ -14,8 +14,6 @@ from uuid import UUID
 
 from django.utils.timezone import now
 
-from identity_platform.api.client_address import network_of
-from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_each_in_tenant
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
@@ -34,13 +32,11 @@ def registered_from_here(key: str) -> bool:
 
     A form that is sent twice is a conflict and must not discard what was set up after the first time.
     """
-    address = current_origin().address
-    if not address:
-        return False
+    network = attempts.caller_network()
     own = END_USERS.windows._default_manager.filter(
-        user__email_key=key, cause="registration", network=network_of(address), expires_at__gt=now()
+        user__email_key=key, cause="registration", network=network, expires_at__gt=now()
     )
-    return own.exists()
+    return network is not None and own.exists()
 
 
 def release_addresses(keys: Collection[str], *, to: str) -> list[UUID]:

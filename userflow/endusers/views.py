@@ -237,6 +237,5 @@ def _activity(request: Request, tenant_id: UUID, user_id: UUID, *, active: bool)
 
 
 def _deactivate(request: Request, tenant_id: UUID, user_id: UUID) -> Response:
-    """Deactivate a user and return the response of a soft delete."""
     actions.set_end_user_active(tenant_id=tenant_id, user_id=user_id, active=False, by=principal_at(request))
     return Response({"message": "The user is deactivated. The record is kept.", "user_id": user_id, "active": False})

@@ -10,7 +10,6 @@ from django.db.models import F
 from identity_platform.audit.origin import set_actor
 from identity_platform.audit.writer import record_for_platform
 from tenants import lookup
-from tenants.context import in_tenant
 from tenants.errors import TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts import principals
@@ -110,19 +109,10 @@ def revoke_token(
         with _suspension_told():
             lookup.find(UUID(claims["tenant_id"])).check(Purpose.READ)
         revoke_client_token(claims)
-    elif claims["kind"] == principals.END_USER:
-        with _suspension_told(), in_tenant(UUID(claims["tenant_id"])):
-            _end_session(claims)
-    else:
-        _end_session(claims)
-
-
-def _end_session(claims: Claims) -> None:
-    realm = issue.realm_of(claims["kind"])
-    tenant_id = UUID(claims["tenant_id"]) if claims.get("tenant_id") else None
-    with realm.atomic():
-        ended = end_sessions(realm, user_id=UUID(claims["sub"]), session_id=UUID(claims["sid"]), reason="revoked")
-        if ended:
+        return
+    realm, tenant_id = issue.realm_of(claims["kind"]), UUID(claims["tenant_id"]) if claims.get("tenant_id") else None
+    with _suspension_told(), realm.entered(tenant_id), realm.atomic():
+        if end_sessions(realm, user_id=UUID(claims["sub"]), session_id=UUID(claims["sid"]), reason="revoked"):
             realm.record("session.revoked", target=("session", claims["sid"]), tenant_id=tenant_id)
 
 
