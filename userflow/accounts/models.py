@@ -64,12 +64,16 @@ class Account(models.Model):
         return ""
 
 
+# The provider of users whose password is on this platform.
+LOCAL = "local"
+
+
 class EndUser(Account, TenantModel):
     """A person of the tenant."""
 
     email_key = models.CharField(max_length=254, unique=True)
     name = models.CharField(max_length=255, blank=True, default="")
-    provider = models.CharField(max_length=63, default="local")
+    provider = models.CharField(max_length=63, default=LOCAL)
     client_id = models.UUIDField(null=True)
     metadata: "models.JSONField[Mapping[str, object], dict[str, object]]" = models.JSONField(default=dict)
     # Registered without the permission `endusers:write`: the address need not be the registrant's own.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypedDict, TypeGuard
+from typing import Final, TypedDict, TypeGuard
 from uuid import UUID
 
 OPERATOR, ADMIN, END_USER, CLIENT = "operator", "admin", "end_user", "client"
@@ -143,6 +143,6 @@ def moment(seconds: int | float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def is_numeric_date(value: Any) -> TypeGuard[int | float]:
+def is_numeric_date(value: object) -> TypeGuard[int | float]:
     """Return whether a claim is a number of seconds: neither text, which PyJWT takes too, nor NaN, which equals no limit."""
     return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value < _END_OF_TIME

@@ -11,14 +11,13 @@ from django.utils.timezone import now
 
 from userflow import signals
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import Account, EndUser
+from userflow.accounts.models import LOCAL, Account, EndUser
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import tickets
 from userflow.credentials.models import AdminEmailProof, EmailProof
 from userflow.events.outbox import publish
 from userflow.sessions.ending import end_sessions
 
-LOCAL = "local"
 # Password reset links go to the mailbox itself, so they stay.
 _ENDED_TICKETS = (tickets.SECOND_STEP, tickets.ENROLLMENT, tickets.PROOF, tickets.PASS, tickets.REMEMBERED)
 

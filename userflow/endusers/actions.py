@@ -20,7 +20,7 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import DEFAULT_ROLE, Client, EndUser, Role, RoleBinding
+from userflow.accounts.models import DEFAULT_ROLE, LOCAL, Client, EndUser, Role, RoleBinding
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
@@ -30,7 +30,6 @@ from userflow.credentials import email_verification as proofs
 from userflow.credentials import unused_registrations as yielding
 from userflow.credentials.models import EmailProof
 from userflow.email import undo
-from userflow.email.ownership import LOCAL
 from userflow.endusers import queries
 from userflow.endusers.list_reads import record_list_read
 from userflow.errors import (

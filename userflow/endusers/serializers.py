@@ -3,8 +3,8 @@ from rest_framework import serializers
 from identity_platform.api.fields import Boolean, Choice, EmailAddress, Identifier, Integer, QueryBoolean, Text
 from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import LARGEST_PAGE, PageQuery, PaginationOut, page_limit
+from userflow.accounts.models import LOCAL
 from userflow.branding.texts import LANGUAGES
-from userflow.email.ownership import LOCAL
 from userflow.signin.proof_fields import ProofFields
 
 

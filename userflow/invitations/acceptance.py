@@ -14,14 +14,13 @@ from tenants.context import in_tenant
 from tenants.errors import UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import DEFAULT_ROLE, LONGEST_NAME, AdminUser, Client, EndUser, Role, RoleBinding
+from userflow.accounts.models import DEFAULT_ROLE, LOCAL, LONGEST_NAME, AdminUser, Client, EndUser, Role, RoleBinding
 from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.rank import require_grantable
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.admins.actions import create_admin_user, grantable_roles
 from userflow.credentials import attempts, passwords, tickets
 from userflow.credentials import unused_registrations as yielding
-from userflow.email.ownership import LOCAL
 from userflow.errors import EmailTaken, GrantsMoreThanHeld, InvitationInvalid
 from userflow.events.outbox import publish
 from userflow.invitations.models import ADMIN, END_USER, PENDING, AdminInvitation, EndUserInvitation, Invitation

@@ -20,12 +20,12 @@ from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownT
 from tenants.states import Purpose
 from userflow import mail
 from userflow.accounts.admin_names import admins_named
-from userflow.accounts.models import Account, AdminUser, Client, EndUser
+from userflow.accounts.models import LOCAL, Account, AdminUser, Client, EndUser
 from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts, passwords, tickets
 from userflow.credentials import email_verification as proofs
-from userflow.email.ownership import LOCAL, verify_by_reset
+from userflow.email.ownership import verify_by_reset
 from userflow.errors import NoPasswordHere, NotSignedInByTicket, ResetTokenInvalid, UnknownUser
 from userflow.events.outbox import publish
 from userflow.mailed_tokens import NotAToken, place_of
