@@ -51,7 +51,6 @@ class TypedName(forms.Form):
         self.fields["typed"].label = _("Type %(wanted)s to confirm") % {"wanted": wanted}
 
     def clean_typed(self) -> str:
-        """Raise ValidationError unless the typed text is exactly the name."""
         typed = str(self.cleaned_data["typed"])
         if typed != self.wanted:
             raise forms.ValidationError(_("This is not %(wanted)s.") % {"wanted": self.wanted})
@@ -233,11 +232,13 @@ class RowView(ConfirmView, Generic[Row]):
     page: ClassVar[str]
     # The name of the row's id, in the path and for the action.
     key: ClassVar[str]
+    # Takes the request and the id, and returns the row. Raises Http404 or a NotFound error.
+    lookup: ClassVar[Callable[..., Any]]
     row: Row
 
     def find(self) -> Row:
-        """Return the row that the path names; every page has its own. Raises Http404 or a NotFound error."""
-        raise NotImplementedError
+        """Return the row that the path names."""
+        return cast(Row, self.lookup(self.request, self.kwargs[self.key]))
 
     def arguments(self) -> Arguments:
         return {**super().arguments(), self.key: self.row.pk}
@@ -247,7 +248,8 @@ class RowView(ConfirmView, Generic[Row]):
         self.row = self.find()
 
     def names(self) -> Context:
-        return {**super().names(), "name": getattr(self.row, self.named_by)}
+        name = getattr(self.row, self.named_by)
+        return {**super().names(), "name": name, self.named_by: name}
 
     def get_back_url(self) -> str:
         return reverse(self.page, args=[self.row.pk])
