@@ -13,11 +13,10 @@ from django.utils.translation import gettext_lazy as _
 from django.views.generic import FormView
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from console.frame.access import Context, Page, Staff, require
+from console.frame.access import Context, Page, Staff, require, step_up_first, to_step_up
 from console.frame.forms import FormOptions
 from console.frame.records import Text, secret_page
 from console.frame.scope import tenant_at
-from console.frame.step_up import step_up_first, to_step_up
 from console.frame.tenant_pages import form_of_another_tenant, render_in_tenant
 from identity_platform.api.errors import ApiError
 from identity_platform.api.handlers import note_rejection
@@ -138,7 +137,6 @@ class ConfirmView(AnyFormView):
         """Keep what the response needs of the result of the action."""
 
     def get_success_url(self) -> str:
-        """Return the page to go to after success."""
         return self.get_back_url()
 
     def respond(self) -> HttpResponse:

@@ -17,10 +17,9 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from console.frame.access import Context, Page, staff_or_none
+from console.frame.access import Context, Page, staff_or_none, step_up_first, to_step_up
 from console.frame.lists import uuid_or_none
 from console.frame.records import Text
-from console.frame.step_up import step_up_first, to_step_up
 from console.signin import errors, forms, steps
 from console.signin.errors import page
 from console.signin.proofs import ProofConfirmView, proof_in
@@ -230,7 +229,6 @@ def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
 
 
 def _codes_page(request: HttpRequest, who: Enroller, codes: list[str], said: str) -> HttpResponse:
-    """Show the codes once."""
     text = "\n".join([_("Backup codes of %(email)s") % {"email": who.email}, "", *codes, ""])
     context = {
         "frame": who.frame,
