@@ -22,8 +22,6 @@ LONGEST_REASON = 500
 
 
 class FormOptions(TypedDict, total=False):
-    """The options of a form that a view passes."""
-
     data: QueryDict | None
     files: "MultiValueDict[str, UploadedFile[bytes]] | None"
     initial: Context | None

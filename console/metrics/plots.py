@@ -54,12 +54,10 @@ class Plot:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to draw."""
         return not any(any(row[1:]) for row in self.rows)
 
     @property
     def data(self) -> str:
-        """Return `data` for chart.js."""
         return json.dumps(
             {
                 "labels": [row[0] for row in self.rows],

@@ -134,8 +134,6 @@ class RoleForm(ApiForm):
 
 
 class ChosenUsersForm(forms.Form):
-    """Some of the users that a search has found."""
-
     chosen = fields.Boxes(label=_("Users"), error_messages={"required": _("Choose at least one user.")})
 
     def __init__(self, *, choices: list[tuple[str, str]], **options: Unpack[FormOptions]) -> None:

@@ -107,8 +107,6 @@ class FactorFilter(ChoiceFilter):
 
 
 class SessionStateFilter(admin.SimpleListFilter):
-    """Active or ended sessions."""
-
     title = _("state")
     parameter_name = "state"
     horizontal = True

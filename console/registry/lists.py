@@ -45,7 +45,6 @@ class CountedPaginator(BoundedPaginator):
 
     @cached_property
     def count(self) -> int:
-        """Return the number of services that match the filters."""
         return self.counters.aggregate(total=Sum("services"))["total"] or 0
 
 

@@ -136,7 +136,6 @@ class PasskeyForm(forms.Form):
     credential = forms.CharField(widget=forms.HiddenInput)
 
     def clean_credential(self) -> Context:
-        """Return the JSON object. Raises ValidationError."""
         # The API's reader: Django's JSON field fails with an exception on deeply nested text.
         try:
             return json_object(str(self.cleaned_data["credential"]).encode("utf-8", "surrogatepass"))

@@ -72,7 +72,6 @@ class Asked:
         errors.add_to(self.forms[self.sent], error)
 
     def context(self) -> dict[str, object]:
-        """Return the forms for the template."""
         return {
             "passkey_form": self.forms.get(WEBAUTHN),
             "code_form": self.forms.get(TOTP),

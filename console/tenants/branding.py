@@ -105,7 +105,6 @@ class BrandingForm(ApiForm):
         self.fields["preview_language"] = preview
 
     def body(self) -> Context:
-        """Return the fields as the API takes them."""
         data = self.cleaned_data
         texts = {one: {name: data.get(_text_field(one, name)) or None for name in _LABELS} for one in LANGUAGES}
         body: Context = {**{name: data.get(name) or None for name in _PLAIN}, "texts": texts}

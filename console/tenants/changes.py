@@ -158,8 +158,6 @@ class BackUp(OneTenantJobView):
 
 
 class Delete(OneTenantJobView):
-    """Delete the tenant; its slug must be typed."""
-
     kind = job_kinds.DELETE
     action = Action.CHANGE_TENANT_STATE
     title = _("Delete %(tenant)s")
