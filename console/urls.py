@@ -140,7 +140,6 @@ SIGNED_IN: Final[Paths] = (
     (f"{_TENANT}/finish/", "tenants_tenant_finish", changes.Finish.as_view()),
     (f"{_TENANT}/migrate/", "tenants_tenant_migrate", changes.Migrate.as_view()),
     (f"{_TENANT}/backup/", "tenants_tenant_backup", changes.BackUp.as_view()),
-    (f"{_TENANT}/delete/", "tenants_tenant_delete", changes.Delete.as_view()),
     (f"{_JOB}/state/", "console_job_state", jobs.show_state),
     (f"{_JOB}/again/", "console_job_again", jobs.RunAgain.as_view()),
 )

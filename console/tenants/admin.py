@@ -11,7 +11,7 @@ from console.frame.labels import STATES
 from console.frame.labels import state as state_label
 from console.frame.lists import ChoiceFilter, ConsoleModelAdmin, column, uuid_or_none
 from console.frame.records import NOTHING, Text
-from console.tenants import pages
+from console.tenants import changes, pages
 from console.tenants.labels import STATE_COLOURS, is_current, size_label
 from tenants.models import DatabaseServer, Tenant
 from tenants.schema import schema_version
@@ -68,6 +68,7 @@ class TenantAdmin(ConsoleModelAdmin):
     sortable_by = None
     key = "tenant_id"
     show = staticmethod(pages.tenant_page)
+    delete = staticmethod(changes.Delete.as_view())
     list_select_related = ("database__server", "figures")
     links = ((gettext_lazy("Provision a tenant"), "admin:tenants_tenant_provision", "tenants:write"),)
     search_fields = ("name", "slug")
