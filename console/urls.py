@@ -1,4 +1,4 @@
-"""Paths of the console's pages that belong to no list. Those inside a tenant do not name it: it is the chosen one."""
+"""Paths of the console's pages beside the lists. Those inside a tenant do not name it: it is the chosen one."""
 
 from typing import Final
 
@@ -6,15 +6,25 @@ from django.contrib.admin import AdminSite
 from django.urls import URLPattern, path
 
 from console.frame.access import Page
+from console.jobs import admin as jobs
 from console.people import chooser, end_user, groups_and_roles, invitations
-from console.platform import audit_logs, directories, domains, keys, servers, webhooks
+from console.platform import admins, audit_logs, clients, directories, domains, keys, servers, webhooks
+from console.platform import invitations as admin_invitations
+from console.registry import pages as services
 from console.signin import own_account, own_factors, views
-from console.tenants import branding
+from console.tenants import branding, changes
 
 _USER: Final = "inside/people/<uuid:user_id>/"
 _GROUP: Final = "inside/groups/<uuid:group_id>/"
 _ROLE: Final = "inside/roles/<uuid:role_id>/"
 _INVITATION: Final = "inside/invitations/<uuid:invitation_id>/"
+_ADMIN: Final = "userflow/adminuser/<uuid:user_id>"
+_ADMIN_INVITATION: Final = "userflow/admininvitation/<uuid:invitation_id>"
+_CLIENT: Final = "userflow/client/<uuid:client_id>"
+_SERVICE: Final = "registry/service/<uuid:service_id>"
+_CREDENTIAL: Final = f"{_SERVICE}/credentials/<uuid:credential_id>"
+_TENANT: Final = "tenants/tenant/<uuid:tenant_id>"
+_JOB: Final = "console/job/<uuid:job_id>"
 _DOMAIN: Final = "platform/domains/<uuid:domain_id>"
 _WEBHOOK: Final = "platform/webhooks/<uuid:endpoint_id>"
 _DIRECTORY: Final = "platform/directories/<uuid:config_id>"
@@ -102,6 +112,36 @@ SIGNED_IN: Final[Paths] = (
     (f"{_DIRECTORY}/try/", "directory_try", directories.TestDirectory.as_view()),
     (f"{_DIRECTORY}/change/", "directory_change", directories.EditDirectory.as_view()),
     (f"{_DIRECTORY}/delete/", "directory_delete", directories.DeleteDirectory.as_view()),
+    (f"{_ADMIN}/edit/", "admin_edit", admins.edit),
+    (f"{_ADMIN}/activate/", "admin_activate", admins.Activate.as_view()),
+    (f"{_ADMIN}/deactivate/", "admin_deactivate", admins.Deactivate.as_view()),
+    (f"{_ADMIN}/reset-factors/", "admin_reset_factors", admins.ResetFactors.as_view()),
+    (f"{_ADMIN}/enrollment-pass/", "admin_issue_pass", admins.IssuePass.as_view()),
+    (f"{_ADMIN}/end-sessions/", "admin_end_sessions", admins.EndAllSessions.as_view()),
+    (f"{_ADMIN_INVITATION}/resend/", "invitation_resend", admin_invitations.Resend.as_view()),
+    (f"{_ADMIN_INVITATION}/cancel/", "invitation_cancel", admin_invitations.Cancel.as_view()),
+    (f"{_CLIENT}/edit/", "client_edit", clients.EditClient.as_view()),
+    (f"{_CLIENT}/activate/", "client_activate", clients.Activate.as_view()),
+    (f"{_CLIENT}/deactivate/", "client_deactivate", clients.Deactivate.as_view()),
+    (f"{_CLIENT}/logouts/", "client_logouts", clients.RetryLogouts.as_view()),
+    (f"{_CLIENT}/rotate/", "client_rotate", clients.RotateSecret.as_view()),
+    (f"{_SERVICE}/edit/", "service_edit", services.EditService.as_view()),
+    (f"{_SERVICE}/credentials/add/", "credential_add", services.AddCredential.as_view()),
+    (f"{_CREDENTIAL}/rotate/", "credential_rotate", services.Rotate.as_view()),
+    (f"{_CREDENTIAL}/revoke/", "credential_revoke", services.Revoke.as_view()),
+    (f"{_CREDENTIAL}/activate/", "credential_activate", services.Activate.as_view()),
+    (f"{_CREDENTIAL}/expiry/", "credential_expiry", services.Expiry.as_view()),
+    (f"{_CREDENTIAL}/delete/", "credential_delete", services.DeleteCredential.as_view()),
+    (f"{_CREDENTIAL}/reveal/", "credential_reveal", services.Reveal.as_view()),
+    ("tenants/tenant/provision/", "tenants_tenant_provision", changes.Provision.as_view()),
+    (f"{_TENANT}/settings/", "tenants_tenant_settings", changes.Settings.as_view()),
+    (f"{_TENANT}/suspend/", "tenants_tenant_suspend", changes.Suspend.as_view()),
+    (f"{_TENANT}/resume/", "tenants_tenant_resume", changes.Resume.as_view()),
+    (f"{_TENANT}/finish/", "tenants_tenant_finish", changes.Finish.as_view()),
+    (f"{_TENANT}/migrate/", "tenants_tenant_migrate", changes.Migrate.as_view()),
+    (f"{_TENANT}/backup/", "tenants_tenant_backup", changes.BackUp.as_view()),
+    (f"{_JOB}/state/", "console_job_state", jobs.show_state),
+    (f"{_JOB}/again/", "console_job_again", jobs.RunAgain.as_view()),
 )
 
 

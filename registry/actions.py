@@ -22,18 +22,7 @@ from identity_platform.api.pagination import Page
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
 from identity_platform.crypto import SealBroken
 from identity_platform.postgresql.row_errors import first_or, unique_or
-from registry import queries
-from registry.errors import (
-    AlreadyExpired,
-    CredentialExists,
-    CredentialNotActive,
-    CredentialNotFound,
-    SecretBroken,
-    ServiceExists,
-    ServiceInactive,
-    ServiceInUse,
-    ServiceNotFound,
-)
+from registry import errors, queries
 from registry.models import ACTIVE, EXPIRED, REVOKED, Secret, Service, ServiceCredential, open_secret, seal_secret
 from userflow.accounts.principals import Principal
 from userflow.sessions.assurance import Action, require_assurance
@@ -106,14 +95,14 @@ def read_service(*, tenant_id: UUID, service_id: UUID) -> orjson.Fragment:
     """Return one service as ready JSON. Raises ServiceNotFound."""
     found = queries.one_service(tenant_id, service_id)
     if found is None:
-        raise ServiceNotFound
+        raise errors.ServiceNotFound
     return found
 
 
 def create_service(*, tenant_id: UUID, **fields: Unpack[ServiceFields]) -> Service:
     """Create a service. Raises ServiceExists."""
     service = Service(tenant_id=tenant_id, **fields)
-    with unique_or(ServiceExists), transaction.atomic():
+    with unique_or(errors.ServiceExists), transaction.atomic():
         service.save(force_insert=True)
         record_for_platform("service.created", tenant_id=tenant_id, target=(SERVICE, service.pk))
     return service
@@ -121,7 +110,7 @@ def create_service(*, tenant_id: UUID, **fields: Unpack[ServiceFields]) -> Servi
 
 def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, object]) -> Service:
     """Change the given fields; metadata is replaced as a whole. Raises ServiceNotFound, ServiceExists."""
-    with unique_or(ServiceExists), transaction.atomic():
+    with unique_or(errors.ServiceExists), transaction.atomic():
         service = _locked(tenant_id, service_id)
         for field, value in changes.items():
             setattr(service, field, value)
@@ -142,7 +131,7 @@ def delete_service(*, tenant_id: UUID, service_id: UUID) -> None:
         service = _service(tenant_id, service_id, Service.objects.select_for_update())
         active = service.credentials.filter(_is(ACTIVE)).count()
         if active:
-            raise ServiceInUse(details={"active_credentials": active})
+            raise errors.ServiceInUse(details={"active_credentials": active})
         service.delete()
         record_for_platform("service.deleted", tenant_id=tenant_id, target=(SERVICE, service_id))
 
@@ -183,9 +172,9 @@ def create_credential(
     """Create a credential with its secret. Raises ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked."""
     expires_at = fields.get("expires_at")
     if expires_at is not None and expires_at <= now():
-        raise AlreadyExpired
+        raise errors.AlreadyExpired
     credential = ServiceCredential(tenant_id=tenant_id, service_id=service_id, **fields)
-    with unique_or(CredentialExists), transaction.atomic():
+    with unique_or(errors.CredentialExists), transaction.atomic():
         _locked(tenant_id, service_id)
         credential.secret = _sealed(credential, secret)
         credential.save(force_insert=True)
@@ -243,7 +232,7 @@ def reveal_credential(
     require_assurance(Action.REVEAL_SECRET, by)
     credential, secret = _read_one(tenant_id, service_id, credential_id, "service_credential.revealed", reason=reason)
     if secret is None:
-        raise CredentialNotActive
+        raise errors.CredentialNotActive
     return credential, secret
 
 
@@ -270,7 +259,7 @@ def _read_one(
         # After the transaction, which the error would roll back.
         _record_each("service_credential.unreadable", service, unreadable, outcome="failed")
         log.error("service_credential_unreadable", service_id=service_id, rows=unreadable)
-        raise SecretBroken
+        raise errors.SecretBroken
     return credential, opened[credential_id]
 
 
@@ -292,13 +281,13 @@ def _is(status: str) -> Q:
 
 def _service(tenant_id: UUID, service_id: UUID, rows: QuerySet[Service] | None = None) -> Service:
     found = Service.objects.all() if rows is None else rows
-    return first_or(found.filter(pk=service_id, tenant_id=tenant_id), ServiceNotFound)
+    return first_or(found.filter(pk=service_id, tenant_id=tenant_id), errors.ServiceNotFound)
 
 
 def _must_be_active(service: Service) -> None:
     """Raise ServiceInactive. Every entry point that returns a secret calls this, except the export, which is a copy."""
     if service.status != ACTIVE:
-        raise ServiceInactive
+        raise errors.ServiceInactive
 
 
 def _locked(tenant_id: UUID, service_id: UUID) -> Service:
@@ -308,7 +297,7 @@ def _locked(tenant_id: UUID, service_id: UUID) -> Service:
 
 def _credential(service_id: UUID, credential_id: UUID) -> ServiceCredential:
     rows = ServiceCredential.objects.select_for_update(no_key=True)
-    return first_or(rows.filter(pk=credential_id, service_id=service_id), CredentialNotFound)
+    return first_or(rows.filter(pk=credential_id, service_id=service_id), errors.CredentialNotFound)
 
 
 def _sealed(credential: ServiceCredential, secret: object) -> bytes:
@@ -337,13 +326,8 @@ def opened_secrets(tenant_id: UUID, rows: list[ServiceCredential]) -> tuple[dict
 def _event_of(changes: Mapping[str, object]) -> str:
     if "secret" in changes:
         return "service_credential.rotated"
-    match changes.get("status"):
-        case "revoked":
-            return "service_credential.revoked"
-        case "active":
-            return "service_credential.activated"
-        case _:
-            return "service_credential.updated"
+    events = {REVOKED: "service_credential.revoked", ACTIVE: "service_credential.activated"}
+    return events.get(str(changes.get("status")), "service_credential.updated")
 
 
 def _record(action: str, credential: ServiceCredential, **details: object) -> None:

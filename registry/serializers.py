@@ -9,17 +9,7 @@ from identity_platform.api.pagination import PaginationOut
 from identity_platform.api.url_field import HttpUrl
 from registry import models
 from registry.actions import ReadCredentials, status_of
-from registry.models import (
-    ACTIVE,
-    API_KEY,
-    CREDENTIAL_TYPES,
-    EXPIRED,
-    LONGEST_TYPE,
-    REVOKED,
-    STATUSES,
-    Service,
-    ServiceCredential,
-)
+from registry.models import Service, ServiceCredential
 from userflow.named_tenant import NamedTenant, TenantPageQuery
 
 LARGEST_SECRET = LARGEST_METADATA = 64 * 1024
@@ -61,27 +51,27 @@ def free_metadata() -> JsonObject:
 
 class ServiceListQuery(TenantPageQuery):
     name = Text(required=False, max_length=255, help_text="The whole name, in any case.")
-    type = Text(required=False, max_length=LONGEST_TYPE, help_text="The whole type, in any case.")
-    status = QueryChoice(STATUSES, required=False)
+    type = Text(required=False, max_length=models.LONGEST_TYPE, help_text="The whole type, in any case.")
+    status = QueryChoice(models.STATUSES, required=False)
 
 
 class ServiceIn(serializers.Serializer[object]):
     name = Text(max_length=255, trim=True, help_text="Unique in the tenant, capitals count.")
     description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
-    type = Text(max_length=LONGEST_TYPE, trim=True, help_text="A category of your choice, such as payment.")
+    type = Text(max_length=models.LONGEST_TYPE, trim=True, help_text="A category of your choice, such as payment.")
     base_url = HttpUrl(help_text="An international host name is stored in A-labels (`xn--…`).")
     api_version = Text(max_length=255, required=False, allow_blank=True)
-    status = Choice(STATUSES, required=False, default=ACTIVE)
+    status = Choice(models.STATUSES, required=False, default=models.ACTIVE)
     metadata = free_metadata()
 
 
 class ServiceChanges(serializers.Serializer[object]):
     name = Text(max_length=255, trim=True, required=False)
     description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
-    type = Text(max_length=LONGEST_TYPE, trim=True, required=False)
+    type = Text(max_length=models.LONGEST_TYPE, trim=True, required=False)
     base_url = HttpUrl(required=False)
     api_version = Text(max_length=255, required=False, allow_blank=True)
-    status = Choice(STATUSES, required=False)
+    status = Choice(models.STATUSES, required=False)
     metadata = free_metadata()
 
 
@@ -90,7 +80,7 @@ class ServiceOut(serializers.Serializer[object]):
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
     type = serializers.CharField()
-    status = serializers.ChoiceField(STATUSES)
+    status = serializers.ChoiceField(models.STATUSES)
     base_url = serializers.CharField()
     api_version = serializers.CharField(allow_blank=True)
     tenant_id = serializers.UUIDField()
@@ -110,12 +100,12 @@ class ServiceRemovedOut(serializers.Serializer[object]):
 
 
 class ServiceCredentialQuery(NamedTenant):
-    status = QueryChoice((ACTIVE, REVOKED, EXPIRED), required=False, default=ACTIVE)
+    status = QueryChoice((models.ACTIVE, models.REVOKED, models.EXPIRED), required=False, default=models.ACTIVE)
 
 
 class ServiceCredentialIn(serializers.Serializer[object]):
     name = Text(max_length=255, trim=True, help_text="Unique for the service, capitals count.")
-    type = Choice(CREDENTIAL_TYPES, required=False, default=API_KEY)
+    type = Choice(models.CREDENTIAL_TYPES, required=False, default=models.API_KEY)
     secret = Secret()
     metadata = free_metadata()
     expires_at = Timestamp(required=False, allow_null=True, help_text="null: it does not expire.")
@@ -123,7 +113,7 @@ class ServiceCredentialIn(serializers.Serializer[object]):
 
 class ServiceCredentialChanges(serializers.Serializer[object]):
     secret = Secret(required=False)
-    status = Choice((ACTIVE, REVOKED), required=False)
+    status = Choice((models.ACTIVE, models.REVOKED), required=False)
     metadata = free_metadata()
     expires_at = Timestamp(required=False, allow_null=True, help_text="null: it does not expire.")
 
@@ -132,8 +122,8 @@ class ServiceCredentialOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     service_id = serializers.UUIDField()
     name = serializers.CharField()
-    type = serializers.ChoiceField(CREDENTIAL_TYPES)
-    status = serializers.ChoiceField((ACTIVE, REVOKED, EXPIRED))
+    type = serializers.ChoiceField(models.CREDENTIAL_TYPES)
+    status = serializers.ChoiceField((models.ACTIVE, models.REVOKED, models.EXPIRED))
     metadata = serializers.DictField()
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()

@@ -1,17 +1,20 @@
-"""The signed-in admin user and their permissions, read from the database with every request."""
+"""The signed-in admin user, their permissions and what their session proves, read with every request."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Final
+from urllib.parse import urlencode
 from uuid import uuid4
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from identity_platform.api.handlers import note_rejection
 from identity_platform.audit.origin import set_actor
 from tenants.errors import TenantSuspended, UnknownTenant
 from userflow.accounts.models import AdminUser
@@ -20,6 +23,8 @@ from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS
 from userflow.accounts.session_policy import AAL2
 from userflow.admins.actions import grantable_roles
+from userflow.errors import InsufficientAuthentication
+from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.verify import SessionInactive, principal_of
 from userflow.signin.console import note_console_use
@@ -156,3 +161,25 @@ def needs(permission: str, *, operators_only: bool = False) -> Callable[[Page], 
         return guarded
 
     return decorate
+
+
+def step_up_first(request: HttpRequest, action: Action | None, *, back: str = "") -> HttpResponseRedirect | None:
+    """Return the way to the re-authentication page, or None if the session proves what the action needs.
+
+    None as the action means that the table has no row for it and it needs nothing more. `back` is the page
+    to return to, for an action whose own path only takes forms.
+    """
+    if action is None:
+        return None
+    try:
+        require_assurance(action, staff_at(request).principal)
+    except InsufficientAuthentication:
+        return to_step_up(request, back=back)
+    return None
+
+
+def to_step_up(request: HttpRequest, *, back: str = "") -> HttpResponseRedirect:
+    """Redirect to the re-authentication page, which returns to the page that was asked for, or to `back`."""
+    note_rejection(request, InsufficientAuthentication())
+    query = urlencode({"next": back or request.get_full_path()})
+    return HttpResponseRedirect(f"{reverse('admin:reauthenticate')}?{query}")

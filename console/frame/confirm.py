@@ -13,11 +13,10 @@ from django.utils.translation import gettext_lazy as _
 from django.views.generic import FormView
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from console.frame.access import Context, Page, Staff, require
+from console.frame.access import Context, Page, Staff, require, step_up_first, to_step_up
 from console.frame.forms import FormOptions
 from console.frame.records import Text, secret_page
 from console.frame.scope import tenant_at
-from console.frame.step_up import step_up_first, to_step_up
 from console.frame.tenant_pages import form_of_another_tenant, render_in_tenant
 from identity_platform.api.errors import ApiError
 from identity_platform.api.handlers import note_rejection
@@ -51,7 +50,6 @@ class TypedName(forms.Form):
         self.fields["typed"].label = _("Type %(wanted)s to confirm") % {"wanted": wanted}
 
     def clean_typed(self) -> str:
-        """Raise ValidationError unless the typed text is exactly the name."""
         typed = str(self.cleaned_data["typed"])
         if typed != self.wanted:
             raise forms.ValidationError(_("This is not %(wanted)s.") % {"wanted": self.wanted})
@@ -139,7 +137,6 @@ class ConfirmView(AnyFormView):
         """Keep what the response needs of the result of the action."""
 
     def get_success_url(self) -> str:
-        """Return the page to go to after success."""
         return self.get_back_url()
 
     def respond(self) -> HttpResponse:
@@ -233,11 +230,13 @@ class RowView(ConfirmView, Generic[Row]):
     page: ClassVar[str]
     # The name of the row's id, in the path and for the action.
     key: ClassVar[str]
+    # Takes the request and the id, and returns the row. Raises Http404 or a NotFound error.
+    lookup: ClassVar[Callable[..., Any]]
     row: Row
 
     def find(self) -> Row:
-        """Return the row that the path names; every page has its own. Raises Http404 or a NotFound error."""
-        raise NotImplementedError
+        """Return the row that the path names."""
+        return cast(Row, self.lookup(self.request, self.kwargs[self.key]))
 
     def arguments(self) -> Arguments:
         return {**super().arguments(), self.key: self.row.pk}
@@ -247,7 +246,8 @@ class RowView(ConfirmView, Generic[Row]):
         self.row = self.find()
 
     def names(self) -> Context:
-        return {**super().names(), "name": getattr(self.row, self.named_by)}
+        name = getattr(self.row, self.named_by)
+        return {**super().names(), "name": name, self.named_by: name}
 
     def get_back_url(self) -> str:
         return reverse(self.page, args=[self.row.pk])

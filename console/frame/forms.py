@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from datetime import datetime
 from typing import ClassVar, TypedDict
 
 from django import forms
@@ -11,17 +10,7 @@ from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 from django.utils.translation import gettext_lazy as _
 from rest_framework.serializers import Serializer
-from unfold.widgets import (
-    INPUT_CLASSES,
-    UnfoldAdminCheckboxSelectMultipleWidget,
-    UnfoldAdminEmailInputWidget,
-    UnfoldAdminExpandableTextareaWidget,
-    UnfoldAdminIntegerFieldWidget,
-    UnfoldAdminPasswordWidget,
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextInputWidget,
-    UnfoldBooleanWidget,
-)
+from unfold import widgets
 
 from console.frame.access import Context
 from console.frame.records import Text
@@ -33,8 +22,6 @@ LONGEST_REASON = 500
 
 
 class FormOptions(TypedDict, total=False):
-    """The options of a form that a view passes."""
-
     data: QueryDict | None
     files: "MultiValueDict[str, UploadedFile[bytes]] | None"
     initial: Context | None
@@ -78,38 +65,33 @@ def set_choices(form: forms.Form, name: str, choices: Iterable[tuple[str, Text]]
 
 
 class Line(forms.CharField):
-    """One line of text."""
-
-    widget = UnfoldAdminTextInputWidget
+    widget = widgets.UnfoldAdminTextInputWidget
 
 
 class Address(forms.CharField):
     """An e-mail address, validated by the serializer."""
 
-    widget = UnfoldAdminEmailInputWidget
+    widget = widgets.UnfoldAdminEmailInputWidget
 
 
 class NewPassword(forms.CharField):
     """A password that the browser does not fill in."""
 
-    widget = UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"})
+    widget = widgets.UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"})
 
 
 class Paragraph(forms.CharField):
     """Text of several lines. Browsers send CR LF, which is stored as LF."""
 
-    widget = UnfoldAdminExpandableTextareaWidget
+    widget = widgets.UnfoldAdminExpandableTextareaWidget
 
     def to_python(self, value: object) -> str | None:
-        """The text."""
         text = super().to_python(value)
         return text.replace("\r\n", "\n") if text else text
 
 
 class JsonObject(forms.Field):
-    """A JSON object."""
-
-    widget = UnfoldAdminExpandableTextareaWidget
+    widget = widgets.UnfoldAdminExpandableTextareaWidget
 
     def prepare_value(self, value: object) -> str:
         """Return the object as text, and entered text unchanged."""
@@ -127,14 +109,12 @@ class JsonObject(forms.Field):
 class Lines(forms.Field):
     """A list with one entry per line."""
 
-    widget = UnfoldAdminExpandableTextareaWidget
+    widget = widgets.UnfoldAdminExpandableTextareaWidget
 
     def prepare_value(self, value: object) -> object:
-        """Return one entry per line."""
         return "\n".join(value) if isinstance(value, list) else value
 
     def to_python(self, value: object) -> list[str]:
-        """Return the entries without empty ones."""
         return [line.strip() for line in str(value or "").splitlines() if line.strip()]
 
 
@@ -142,43 +122,30 @@ class Moment(forms.DateTimeField):
     """A time in UTC, with the date picker of the browser."""
 
     widget = forms.DateTimeInput(
-        attrs={"type": "datetime-local", "class": " ".join(INPUT_CLASSES)}, format="%Y-%m-%dT%H:%M"
+        attrs={"type": "datetime-local", "class": " ".join(widgets.INPUT_CLASSES)}, format="%Y-%m-%dT%H:%M"
     )
 
 
-def as_sent(value: datetime | None) -> str | None:
-    """Return a time as in a body of the API."""
-    return value.isoformat() if value is not None else None
-
-
 class Number(forms.IntegerField):
-    widget = UnfoldAdminIntegerFieldWidget
+    widget = widgets.UnfoldAdminIntegerFieldWidget
 
 
 class Pick(forms.ChoiceField):
-    """One of several choices."""
-
-    widget = UnfoldAdminSelectWidget
+    widget = widgets.UnfoldAdminSelectWidget
 
 
 class Boxes(forms.MultipleChoiceField):
-    """Any number of choices."""
-
-    widget = UnfoldAdminCheckboxSelectMultipleWidget
+    widget = widgets.UnfoldAdminCheckboxSelectMultipleWidget
 
 
 class Tick(forms.BooleanField):
-    """A checkbox."""
-
-    widget = UnfoldBooleanWidget
+    widget = widgets.UnfoldBooleanWidget
 
     def __init__(self, *, label: Text, help_text: Text = "", initial: bool = False) -> None:
         super().__init__(label=label, help_text=help_text, initial=initial, required=False)
 
 
 class Reason(forms.Form):
-    """The reason of an audited change."""
-
     reason = Line(
         label=_("Reason"),
         max_length=LONGEST_REASON,

@@ -1,7 +1,6 @@
 """Base classes of lists: the permissions of the API, no writes except through actions, bounded counts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
@@ -13,7 +12,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import URLPattern, path
+from django.urls import URLPattern
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
 from unfold.decorators import display
@@ -31,8 +30,6 @@ from tenants.target import TENANT_ALIAS
 COUNTED_AT_MOST: Final = 10_000
 
 if TYPE_CHECKING:
-    from django.db.models.options import Options
-
     RowsPaginator = Paginator[Model]
 else:
     # Generic for the type checker only.
@@ -89,25 +86,11 @@ class ActiveFilter(ChoiceFilter):
         return rows.filter(active=value == self.options[0][0])
 
 
-@dataclass(frozen=True, slots=True)
-class Pages:
-    """The pages behind a list, instead of Django's forms: each checks its permissions itself and calls actions.
-
-    Pages of one row take its id as `key`. `of_one` are those beside `show` and `delete`: the name of the URL, the path
-    after the id, and the page.
-    """
-
-    show: Page
-    key: str
-    add: Page | None = None
-    # The permissions that the link to it needs.
-    add_needs: tuple[str, ...] = ()
-    delete: Page | None = None
-    of_one: tuple[tuple[str, str, Page], ...] = ()
-
-
 class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no types
-    """A read-only list of a model; `own_pages` change rows.
+    """A read-only list of a model.
+
+    `add`, `show` and `delete` are pages in the place of Django's forms, as static methods: each checks its permissions
+    itself. Those of one row take its id as `key`. All others are in `console.urls`.
 
     `view_permission` is the permission of the API that opens it. Lists are for operators only, or limited to the tenant
     of a tenant admin by `of_tenant`.
@@ -119,7 +102,12 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     operators_only: ClassVar[bool] = False
     # The model's path to the tenant's id, such as `tenant_id`; tenant admins see rows of their own tenant only.
     of_tenant: ClassVar[str | None] = None
-    own_pages: ClassVar[Pages | None] = None
+    key: ClassVar[str]
+    add: ClassVar[Page | None] = None
+    # The permissions that the link to it needs.
+    add_needs: ClassVar[tuple[str, ...]] = ()
+    show: ClassVar[Page | None] = None
+    delete: ClassVar[Page | None] = None
 
     paginator = BoundedPaginator
     show_full_result_count = False
@@ -128,6 +116,7 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     list_per_page = 50
     list_max_show_all = 0
     list_filter_submit = True
+    sortable_by: ClassVar[Sequence[str] | None] = ()
     actions = None
     compressed_fields = True
     # The heading, and what an empty list shows: why it is empty and what to do next.
@@ -148,41 +137,26 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
     def get_urls(self) -> list[URLPattern]:
         # Django's own history is not kept: the audit log is. The path without a name is a legacy redirect.
         urls: list[URLPattern] = super().get_urls()
-        kept = [url for url in urls if url.name and not url.name.endswith("_history")]
-        pages = self.own_pages
-        if pages is None:
-            return kept
-        view = self.admin_site.admin_view
-        return [*(path(f"<uuid:{pages.key}>/{to}/", view(page), name=name) for name, to, page in pages.of_one), *kept]
+        return [url for url in urls if url.name and not url.name.endswith("_history")]
 
-    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Context | None = None) -> HttpResponse:
-        if self.own_pages is None or self.own_pages.add is None:
+    def add_view(self, request: HttpRequest, *args: object) -> HttpResponse:
+        if self.add is None:
             raise PermissionDenied
-        return self.own_pages.add(request)
+        return self.add(request)
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Context | None = None
-    ) -> HttpResponse:
-        if self.own_pages is None:
+    def change_view(self, request: HttpRequest, object_id: str, *args: object) -> HttpResponse:
+        return self._of_one(self.show, request, object_id)
+
+    def delete_view(self, request: HttpRequest, object_id: str, *args: object) -> HttpResponse:
+        return self._of_one(self.delete, request, object_id)
+
+    def _of_one(self, page: Page | None, request: HttpRequest, object_id: str) -> HttpResponse:
+        if page is None:
             raise PermissionDenied
-        return self.own_pages.show(request, **self._key(self.own_pages, object_id))
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Context | None = None) -> HttpResponse:
-        if self.own_pages is None or self.own_pages.delete is None:
-            raise PermissionDenied
-        return self.own_pages.delete(request, **self._key(self.own_pages, object_id))
-
-    def _key(self, pages: Pages, object_id: str) -> dict[str, UUID]:
-        """Return the id in the path as the argument that the pages of this list take. Raises Http404."""
         key = uuid_or_none(object_id)
         if key is None:
             raise Http404
-        return {pages.key: key}
-
-    def _get_obj_does_not_exist_redirect(
-        self, request: HttpRequest, opts: "Options[Model]", object_id: str
-    ) -> HttpResponse:
-        raise Http404
+        return page(request, **{self.key: key})
 
     def get_changelist(self, request: HttpRequest, **options: object) -> type[ChangeList]:
         return ConsoleChangeList
@@ -205,9 +179,7 @@ class ConsoleModelAdmin(ModelAdmin):  # type: ignore[misc]  # unfold has no type
 
     def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
         staff = staff_or_none(request)
-        if staff is None or self.own_pages is None or self.own_pages.add is None:
-            return False
-        return all(staff.may(permission) for permission in self.own_pages.add_needs)
+        return staff is not None and self.add is not None and all(map(staff.may, self.add_needs))
 
     def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
@@ -248,6 +220,7 @@ class TenantModelAdmin(ConsoleModelAdmin):
     audited_as: ClassVar[str]
     # The filters are links and act at once.
     list_filter_submit = False
+    list_display_links = None
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         # The database holds rows of this tenant only.
@@ -256,7 +229,8 @@ class TenantModelAdmin(ConsoleModelAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Context | None = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied(needed(self.view_permission))
-        filters = [name for name in self._filter_names() if request.GET.get(name)]
+        offered = [SEARCH_VAR, *(str(each.parameter_name) for each in self.list_filter)]
+        filters = [name for name in offered if request.GET.get(name)]
 
         def draw(tenant: Tenant) -> HttpResponse:
             # The names of the filters only: their values may be e-mail addresses.
@@ -264,9 +238,6 @@ class TenantModelAdmin(ConsoleModelAdmin):
             return super(TenantModelAdmin, self).changelist_view(request, extra_context)
 
         return render_in_tenant(request, draw)
-
-    def _filter_names(self) -> list[str]:
-        return [SEARCH_VAR, *(str(each.parameter_name) for each in self.list_filter)]
 
     def get_urls(self) -> list[URLPattern]:
         # Rows have pages of their own; Django's would query outside the tenant.

@@ -13,6 +13,4 @@ class PrefixedCookieStorage(CookieStorage):
 
 
 class MessageStorage(FallbackStorage):
-    """Django's default storage with that cookie."""
-
     storage_classes = (PrefixedCookieStorage, SessionStorage)

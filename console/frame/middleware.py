@@ -34,8 +34,6 @@ class ConsoleOnly(MiddlewareMixin):
 
 
 class ConsoleStaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise has no types
-    """Static files by whitenoise."""
-
     def __call__(self, request: HttpRequest) -> HttpResponse:
         answer: HttpResponse = (super().__call__ if request.path.startswith("/static/") else self.get_response)(request)
         return answer

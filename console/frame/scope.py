@@ -68,9 +68,3 @@ def choose_tenant(request: HttpRequest, tenant_id: UUID | None) -> None:
         request.session[CHOSEN], request.session[RECENT] = chosen, [chosen, *before][:MOST_RECENT]
     if hasattr(request, "console_tenant"):
         del request.console_tenant
-
-
-def may_see_tenant(request: HttpRequest, tenant_id: UUID | None) -> bool:
-    """Return whether rows of this tenant (None: of the platform) may be shown."""
-    own = staff_at(request).user.tenant_id
-    return own is None or own == tenant_id

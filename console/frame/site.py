@@ -1,13 +1,19 @@
-"""The admin site: access, the pages beside the lists, and the context of every page."""
+"""The admin site: access, error pages, the pages beside the lists, and the context of every page."""
 
-from django.http import HttpRequest, HttpResponse
+from functools import wraps
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver
+from django.utils.translation import gettext as _
 from unfold.sites import UnfoldAdminSite
 
-from console.frame import errors
-from console.frame.access import Context, Page, is_signed_in
-from console.frame.records import NOTHING
-from console.frame.scope import chosen_tenant
+from console.frame.access import Context, Page, is_signed_in, to_step_up
+from console.frame.records import NOTHING, render_page
+from console.frame.scope import NoTenantChosen, chosen_tenant, to_the_chooser
+from identity_platform.api.errors import ApiError
+from identity_platform.api.handlers import note_rejection
+from userflow.errors import InsufficientAuthentication
 
 
 class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
@@ -18,7 +24,6 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
     index_template = "console/dashboard.html"
 
     def has_permission(self, request: HttpRequest) -> bool:
-        """Return whether the sign-in is complete."""
         return is_signed_in(request)
 
     def login(self, request: HttpRequest, extra_context: Context | None = None) -> HttpResponse:
@@ -45,14 +50,13 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
         return [url for url in urls if getattr(url, "name", None) not in ("view_on_site", "autocomplete")]
 
     def extra_urls(self) -> list[URLPattern]:
-        """Return the pages beside the lists."""
         from console import urls
 
         return urls.pages(self)
 
     def admin_view(self, view: Page, cacheable: bool = False) -> Page:
         """Return a page that requires the sign-in, with error pages in the console's frame."""
-        return errors.with_error_pages(super().admin_view(view, cacheable))
+        return with_error_pages(super().admin_view(view, cacheable))
 
     def each_context(self, request: HttpRequest) -> Context:
         """Return the context of every page, with the chosen tenant for the header."""
@@ -60,3 +64,38 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
         if self.has_permission(request):
             context["console_tenant"] = chosen_tenant(request)
         return context
+
+
+def with_error_pages(page: Page) -> Page:
+    """Wrap a page so that 403, 404 and errors of actions become pages of the console.
+
+    Anonymous users are redirected to the sign-in before, so these pages disclose nothing to them.
+    """
+
+    @wraps(page)
+    def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        try:
+            return page(request, *args, **kwargs)
+        except NoTenantChosen:
+            return HttpResponseRedirect(to_the_chooser(request))
+        except PermissionDenied as error:
+            if isinstance(error.__cause__, ApiError):
+                note_rejection(request, error.__cause__)
+            text = str(error) or _(
+                "Your roles do not allow this. Ask an admin who manages admin users for a role that does."
+            )
+            return _error_page(request, 403, _("Not allowed"), text)
+        except Http404:
+            text = _("This page does not exist, was removed, or belongs to another tenant.")
+            return _error_page(request, 404, _("Not found"), text)
+        except InsufficientAuthentication:
+            return to_step_up(request)
+        except ApiError as error:
+            note_rejection(request, error)
+            return _error_page(request, error.status, error.phrase, error.text)
+
+    return guarded
+
+
+def _error_page(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
+    return render_page(request, "console/error.html", title, {"text": text}, status=status)

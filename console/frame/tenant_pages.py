@@ -89,11 +89,7 @@ def form_of_another_tenant(request: HttpRequest, tenant: Tenant) -> HttpResponse
         request,
         "console/people/another_tenant.html",
         _("Another tenant is chosen"),
-        {
-            "tenant": tenant,
-            "form_tenant": form_tenant,
-            "path": request.get_full_path(),
-        },
+        {"tenant": tenant, "form_tenant": form_tenant, "path": request.get_full_path()},
         status=409,
     )
 

@@ -19,6 +19,7 @@ from console.jobs.models import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Job
 from identity_platform import task_queue
 from identity_platform.api.errors import ApiError, Conflict, NotFound
 from identity_platform.audit.origin import Origin, current_origin, set_origin
+from identity_platform.postgresql.row_errors import first_or
 from tenants.errors import UpgradeFailed
 from tenants.schema import reason_of
 from userflow.accounts.models import AdminUser
@@ -66,9 +67,7 @@ def begin_job(*, kind: str, by: AdminUser, tenant_id: UUID | None = None, params
 def run_job_again(*, job_id: UUID, by: AdminUser) -> Job:
     """Run a failed or interrupted job again. Raises UnknownJob, JobNotRepeatable."""
     with transaction.atomic():
-        job = Job.objects.select_for_update().filter(pk=job_id).first()
-        if job is None:
-            raise UnknownJob
+        job = first_or(Job.objects.select_for_update().filter(pk=job_id), UnknownJob)
         if job.read_status() not in (FAILED, INTERRUPTED):
             raise JobNotRepeatable
         job.state, job.reason, job.begun_by, job.seen_at, job.ended_at = WAITING, "", by, now(), None

@@ -35,6 +35,8 @@ SETTLED_SECONDS: Final = 60
 RECENT_DAYS: Final = 3
 # Days that are always summed again, in case a run was killed before its sums.
 SUMMED_DAYS: Final = 31
+# The metrics that a collection replaces: fields of both.
+_CURRENT: Final = {field.name for field in TenantFigures._meta.fields} & set(queries.Collected.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,21 +154,10 @@ def _collected(known: TenantFigures, settled: int) -> Iterator[queries.Collected
 def _keep(known: TenantFigures, collected: queries.Collected) -> None:
     with transaction.atomic():
         moment = now()
+        current = {name: getattr(collected, name) for name in _CURRENT}
         unchanged = TenantFigures.objects.filter(pk=known.pk, last_event_id=known.last_event_id)
         if not unchanged.update(
-            users=collected.users,
-            active_users=collected.active_users,
-            protected_users=collected.protected_users,
-            factors=collected.factors,
-            database_bytes=collected.database_bytes,
-            pending_messages=collected.pending_messages,
-            overdue_endpoints=collected.overdue_endpoints,
-            unsealed_events=collected.unsealed_events,
-            check_ms=collected.check_ms,
-            last_event_id=collected.upto,
-            failure="",
-            checked_at=moment,
-            collected_at=moment,
+            **current, last_event_id=collected.upto, failure="", checked_at=moment, collected_at=moment
         ):
             # Another collection was faster, or the tenant was deleted: keep what it has written.
             return

@@ -1,6 +1,5 @@
 """The context of the dashboard: a fixed number of statements in the global database."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -11,7 +10,7 @@ from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
-from console.frame.access import Context, Staff, staff_at
+from console.frame.access import Context, staff_at
 from console.frame.labels import state as state_label
 from console.metrics import plots, queries, tables
 from console.metrics.models import PlatformDay, TenantDay, TenantFigures
@@ -23,40 +22,31 @@ from tenants.states import State
 STALE: Final = timedelta(minutes=30)
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Whose metrics: a tenant's, or without an id the platform's."""
-
-    staff: Staff
-    tenant_id: UUID | None
-
-    @property
-    def sees_metrics(self) -> bool:
-        """Return whether metrics are shown: operators need tenants:read, tenant admins endusers:read."""
-        return self.staff.may("tenants:read" if self.tenant_id is None else "endusers:read")
-
-
 def context(request: HttpRequest, context: Context) -> Context:
-    """Add the dashboard to the context of the page (unfold's DASHBOARD_CALLBACK)."""
+    """Add the dashboard to the context of the page (unfold's DASHBOARD_CALLBACK).
+
+    It shows the platform to operators, and to tenant admins their tenant.
+    """
     staff = staff_at(request)
-    scope = Scope(staff, staff.user.tenant_id)
-    context["title"] = _("Dashboard")
-    context["scope"] = scope
-    if scope.sees_metrics:
-        context |= _metrics(scope)
+    tenant_id = staff.user.tenant_id
+    sees_metrics = staff.may("tenants:read" if staff.is_operator else "endusers:read")
+    context |= {"title": _("Dashboard"), "is_operator": staff.is_operator, "sees_metrics": sees_metrics}
+    if sees_metrics:
+        context |= _metrics(tenant_id)
     if staff.may("services:read"):
-        context["registry_plot"] = _registry(scope)
+        context["registry_plot"] = _registry(tenant_id)
     if staff.may("audit:read"):
-        context["events"] = tables.recent_events(scope.tenant_id, reader=staff.user.tenant_id)
+        context["events"] = tables.recent_events(tenant_id, reader=tenant_id)
     if staff.may("invitations:read"):
-        context["invitations"] = tables.pending_invitations(scope.tenant_id)
+        context["invitations"] = tables.pending_invitations(tenant_id)
     if staff.may("directory:read"):
-        context["failed_runs"] = tables.failed_runs(scope.tenant_id)
+        context["failed_runs"] = tables.failed_runs(tenant_id)
     return context
 
 
-def _metrics(scope: Scope) -> Context:
-    mine = TenantFigures.objects.all() if scope.tenant_id is None else TenantFigures.objects.filter(pk=scope.tenant_id)
+def _metrics(tenant_id: UUID | None) -> Context:
+    """Return the metrics of a tenant, or of all for None."""
+    mine = TenantFigures.objects.all() if tenant_id is None else TenantFigures.objects.filter(pk=tenant_id)
     sums = mine.aggregate(
         users=Sum("users"),
         active=Sum("active_users"),
@@ -67,15 +57,15 @@ def _metrics(scope: Scope) -> Context:
     shown: Context = {
         "sums": {name: sums[name] or 0 for name in ("users", "active", "protected", "failing")},
         "freshness": _freshness(sums["newest"]),
-        "sign_in_plot": _sign_ins(scope),
-        "adoption": _adoption(scope, sums["active"] or 0, sums["protected"] or 0),
+        "sign_in_plot": _sign_ins(tenant_id),
+        "adoption": _adoption(tenant_id, sums["active"] or 0, sums["protected"] or 0),
     }
-    if scope.tenant_id is None:
+    if tenant_id is None:
         shown["states"] = _states()
         shown["failing"] = tables.failing(mine)
         shown["slowest"] = tables.slowest()
     else:
-        shown["own"] = TenantDatabase.objects.select_related("tenant").get(pk=scope.tenant_id)
+        shown["own"] = TenantDatabase.objects.select_related("tenant").get(pk=tenant_id)
     return shown
 
 
@@ -102,28 +92,28 @@ def _freshness(newest: datetime | None) -> Context:
     }
 
 
-def _days(scope: Scope) -> QuerySet[PlatformDay] | QuerySet[TenantDay]:
-    if scope.tenant_id is None:
+def _days(tenant_id: UUID | None) -> QuerySet[PlatformDay] | QuerySet[TenantDay]:
+    if tenant_id is None:
         return PlatformDay.objects.filter(day__gte=plots.first_day())
-    return TenantDay.objects.filter(tenant_id=scope.tenant_id, day__gte=plots.first_day())
+    return TenantDay.objects.filter(tenant_id=tenant_id, day__gte=plots.first_day())
 
 
-def _sign_ins(scope: Scope) -> plots.Plot:
-    found = {day: (good, bad) for day, good, bad in _days(scope).values_list("day", "sign_ins", "failures")}
+def _sign_ins(tenant_id: UUID | None) -> plots.Plot:
+    found = {day: (good, bad) for day, good, bad in _days(tenant_id).values_list("day", "sign_ins", "failures")}
     return plots.by_day(_("Sign-ins of end users"), found, good=_("Signed in"), bad=_("Rejected"))
 
 
-def _registry(scope: Scope) -> plots.Plot:
+def _registry(tenant_id: UUID | None) -> plots.Plot:
     columns = ["day", "registry_calls", "registry_refused"]
-    own = [] if scope.tenant_id else ["operator_calls", "operator_refused"]
+    own = [] if tenant_id else ["operator_calls", "operator_refused"]
     found = {}
-    for day, calls, refused, *operators in _days(scope).values_list(*columns, *own):
+    for day, calls, refused, *operators in _days(tenant_id).values_list(*columns, *own):
         every, limited = calls + sum(operators[:1]), refused + sum(operators[1:])
         found[day] = (max(0, every - limited), limited)
     return plots.by_day(_("Registry calls"), found, good=_("Served"), bad=_("Over the limit (429)"))
 
 
-def _adoption(scope: Scope, active: int, protected: int) -> list[Context]:
+def _adoption(tenant_id: UUID | None, active: int, protected: int) -> list[Context]:
     names = {
         "webauthn": _("Passkey"),
         "totp": _("Authenticator app"),
@@ -131,7 +121,7 @@ def _adoption(scope: Scope, active: int, protected: int) -> list[Context]:
         "backup_code": _("Backup codes"),
         "push": _("Push"),
     }
-    counted = queries.factors(scope.tenant_id)
+    counted = queries.factors(tenant_id)
     rows = [(_("Any factor"), protected)]
     rows += [(names.get(method, method), total) for method, total in sorted(counted.items(), key=lambda each: -each[1])]
     return [

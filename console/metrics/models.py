@@ -6,8 +6,6 @@ from tenants.models import Tenant
 
 
 class TenantFigures(models.Model):
-    """The current metrics of a tenant."""
-
     tenant = models.OneToOneField(Tenant, on_delete=models.CASCADE, primary_key=True, related_name="figures")
     users = models.BigIntegerField(default=0)
     active_users = models.BigIntegerField(default=0)
@@ -56,8 +54,6 @@ class DayCounts(models.Model):
 
 
 class TenantDay(DayCounts):
-    """A day of one tenant."""
-
     # The unique constraint's index begins with the tenant.
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="days", db_index=False)
 

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Final
+from typing import ClassVar, Final
 
 from django.utils.formats import date_format
 from django.utils.timezone import now
@@ -13,9 +13,7 @@ from django.utils.translation import gettext as _
 from console.frame.access import Context
 
 DAYS: Final = 30
-BLUE: Final = "var(--color-primary-500)"
-RED: Final = "var(--color-red-500)"
-
+_COLOURS: Final = ("var(--color-primary-500)", "var(--color-red-500)")
 # Readable in the light and the dark theme.
 _INK: Final = "#7c8595"
 _OPTIONS: Final = json.dumps(
@@ -52,23 +50,20 @@ class Plot:
     summary: str
     headers: Sequence[str]
     rows: Sequence[tuple[str, int, int]]
-    colours: Sequence[str] = field(default=(BLUE, RED))
-    options: str = _OPTIONS
+    options: ClassVar[str] = _OPTIONS
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to draw."""
         return not any(any(row[1:]) for row in self.rows)
 
     @property
     def data(self) -> str:
-        """Return `data` for chart.js."""
         return json.dumps(
             {
                 "labels": [row[0] for row in self.rows],
                 "datasets": [
                     {"label": header, "data": [row[place] for row in self.rows], "backgroundColor": colour}
-                    for place, (header, colour) in enumerate(zip(self.headers[1:], self.colours, strict=True), start=1)
+                    for place, (header, colour) in enumerate(zip(self.headers[1:], _COLOURS, strict=True), start=1)
                 ],
             }
         )

@@ -1,6 +1,6 @@
 """Short tables of the dashboard and of a tenant's page, each in one or two statements."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -92,10 +92,15 @@ def recent_events(tenant_id: UUID | None, *, reader: UUID | None, shown: int = S
 
 
 def _actor_names(events: Iterable[PlatformEvent], reader: UUID | None) -> dict[str, str]:
-    ids = {event.actor_id for event in events if event.actor_kind in ("operator", "admin") and event.actor_id}
-    if not ids:
-        return {}
-    found = AdminUser.objects.filter(pk__in=ids)
+    return admin_names({event.actor_id for event in events if event.actor_kind in ("operator", "admin")}, reader=reader)
+
+
+def admin_names(ids: Collection[UUID | str], *, reader: UUID | None) -> dict[str, str]:
+    """Return the names of admin users by id, in one statement. `reader` is the tenant of the reader, None for an operator.
+
+    Tenant admins do not see the names of operators.
+    """
+    found = AdminUser.objects.filter(pk__in=ids) if ids else AdminUser.objects.none()
     if reader is not None:
         found = found.filter(tenant_id=reader)
     return {str(key): name for key, name in found.values_list("pk", "username")}

@@ -1,7 +1,7 @@
 """One end user: the page, and the pages that change the user by the actions that the API calls too."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -18,16 +18,18 @@ from console.frame.access import Context, Staff, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView, TenantConfirmView, TypedDeleteView
 from console.frame.records import Text, render_page
 from console.frame.tenant_pages import reading_purpose, tenant_page
+from console.metrics.tables import admin_names
 from console.people import forms
 from console.signin.lost_factors import IssuePassView, ResetFactorsView
 from identity_platform.api.views import Arguments
 from identity_platform.audit.models import TenantEvent
 from identity_platform.audit.writer import record_for_tenant
+from identity_platform.postgresql.row_errors import first_or
 from mfa import factors
 from openid.account.applications import Connected, connected_applications, disconnect_user
 from tenants.models import Tenant
 from tenants.states import Purpose
-from userflow.accounts.models import AdminUser, Client, EndUser, Group, GroupMembership, RoleBinding
+from userflow.accounts.models import Client, EndUser, Group, GroupMembership, RoleBinding
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, FACTORS
 from userflow.accounts.principals import ADMIN, OPERATOR
 from userflow.accounts.realms import END_USERS
@@ -57,60 +59,32 @@ class HeldRole:
     groups: list[str] = field(default_factory=list)
 
 
-@dataclass
-class Record:
-    """Everything about one end user. A part that the reader may not see is None."""
-
-    user: EndUser
-    client: str
-    pending_email: str
-    factors: factors.FactorList
-    groups: list[GroupMembership] | None
-    roles: list[HeldRole] | None
-    # Each permission, the roles that give it, and whether it is a permission of the platform.
-    permissions: list[tuple[str, list[str], bool]] | None
-    sessions: list[EndUserSession] | None
-    applications: list[Connected] | None
-    events: list[Context] | None
-
-    @property
-    def language(self) -> str:
-        """Return the name of the language that the user has chosen, or ""."""
-        return dict(named_languages()).get(self.user.language, "")
-
-    @property
-    def metadata(self) -> str:
-        """Return the metadata as formatted JSON."""
-        return json.dumps(self.user.metadata, indent=2, ensure_ascii=False)
-
-
-def find_end_user(user_id: UUID) -> EndUser:
-    """Return the user of the entered tenant. Raises UnknownUser."""
-    user = EndUser.objects.filter(pk=user_id).first()
-    if user is None:
-        raise UnknownUser
-    return user
-
-
-def record_of(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) -> Record:
-    """Return all that the reader may see of a user of the entered tenant."""
+def _record(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) -> Context:
+    """Return everything about a user of the entered tenant. A part that the reader may not see is None."""
     client = Client.objects.filter(tenant_id=tenant.pk, pk__in=[user.client_id] if user.client_id else []).first()
     proof = EmailProof.objects.filter(user=user).exclude(email_key=user.email_key).first()
     memberships = GroupMembership.objects.filter(user=user).select_related("group").order_by("group__name")
     active = EndUserSession.objects.filter(user=user, ended_at=None, expires_at__gt=now()).order_by("-created_at")
     roles = held_roles(user) if staff.may("roles:read") else None
-    return Record(
-        user=user,
-        client=client.name if client is not None else "",
-        pending_email=proof.email if proof is not None else "",
-        factors=factors.list_factors(realm=END_USERS, tenant_id=tenant.pk, user_id=user.pk, purpose=purpose),
-        groups=list(memberships[:SHOWN_GROUPS]) if staff.may("groups:read") else None,
-        roles=roles,
-        permissions=None if roles is None else effective(roles),
-        sessions=list(active[:SHOWN_SESSIONS]) if staff.may("sessions:read") else None,
-        applications=connected_applications(user.pk) if staff.may("sessions:read") else None,
-        events=_events(user, staff) if staff.may("audit:read") else None,
-    )
+    return {
+        "client": client.name if client is not None else "",
+        "pending_email": proof.email if proof is not None else "",
+        "factors": factors.list_factors(realm=END_USERS, tenant_id=tenant.pk, user_id=user.pk, purpose=purpose),
+        "groups": list(memberships[:SHOWN_GROUPS]) if staff.may("groups:read") else None,
+        "roles": roles,
+        "permissions": None if roles is None else effective(roles),
+        "sessions": list(active[:SHOWN_SESSIONS]) if staff.may("sessions:read") else None,
+        "applications": _applications(user) if staff.may("sessions:read") else None,
+        "events": _events(user, staff) if staff.may("audit:read") else None,
+        "language": dict(named_languages()).get(user.language, ""),
+        "metadata": json.dumps(user.metadata, indent=2, ensure_ascii=False),
+    }
+
+
+def _applications(user: EndUser) -> list[tuple[Connected, list[str]]]:
+    """Return the connected applications, each with what it may have."""
+    found = connected_applications(user.pk)
+    return [(one, labels.grants([*one.scopes, *one.audiences, *one.claims])) for one in found]
 
 
 def held_roles(user: EndUser) -> list[HeldRole]:
@@ -128,7 +102,7 @@ def held_roles(user: EndUser) -> list[HeldRole]:
 
 
 def effective(roles: Iterable[HeldRole]) -> list[tuple[str, list[str], bool]]:
-    """Return every permission that the roles give, and which of them give it."""
+    """Return each permission that the roles give, which of them give it, and whether it is one of the platform."""
     given: dict[str, list[str]] = {}
     for role in roles:
         for permission in role.permissions:
@@ -139,40 +113,23 @@ def effective(roles: Iterable[HeldRole]) -> list[tuple[str, list[str], bool]]:
 def _events(user: EndUser, staff: Staff) -> list[Context]:
     key = str(user.pk)
     # Events about the user and by the user; each query has its own index.
-    columns = (
-        "id",
-        "at",
-        "action",
-        "outcome",
-        "actor_kind",
-        "actor_id",
-        "target_kind",
-        "target_id",
-        "address",
-        "details",
-    )
     # Views by staff would push all other events off the page; the trail lists them.
-    of = TenantEvent.objects.filter(target_id=key).exclude(action=LOOK).order_by("-id").values(*columns)[:SHOWN_EVENTS]
-    by = TenantEvent.objects.filter(actor_id=key).exclude(target_id=key).order_by("-id").values(*columns)[:SHOWN_EVENTS]
+    of = TenantEvent.objects.filter(target_id=key).exclude(action=LOOK).order_by("-id").values()[:SHOWN_EVENTS]
+    by = TenantEvent.objects.filter(actor_id=key).exclude(target_id=key).order_by("-id").values()[:SHOWN_EVENTS]
     rows = sorted([*of, *by], key=lambda event: -event["id"])[:SHOWN_EVENTS]
     return with_actors(rows, staff)
 
 
-def with_actors(rows: list[Context], staff: Staff) -> list[Context]:
+def with_actors(rows: Sequence[Mapping[str, object]], staff: Staff) -> list[Context]:
     """Return the events with the names of admin users as actors, as far as the reader may see them, in one statement."""
     wanted = {str(row["actor_id"]) for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
-    admins = AdminUser.objects.filter(pk__in={id_or(key, UnknownUser) for key in wanted})
-    own = staff.user.tenant_id
-    if own is not None:
-        # Tenant admins do not see the names of operators.
-        admins = admins.filter(tenant_id=own)
-    names = {str(key): name for key, name in admins.values_list("pk", "username")} if wanted else {}
+    names = admin_names({id_or(key, UnknownUser) for key in wanted}, reader=staff.user.tenant_id)
     return [{**row, "actor": names.get(str(row["actor_id"]), "")} for row in rows]
 
 
 def _load(request: HttpRequest, user_id: UUID) -> EndUser:
     """Return the end user and audit the view of the record. Raises UnknownUser."""
-    user = find_end_user(user_id)
+    user = first_or(EndUser.objects.filter(pk=user_id), UnknownUser)
     if request.method != "POST":
         record_for_tenant(LOOK, target=("end_user", user.pk), details={"console": True})
     return user
@@ -184,12 +141,7 @@ class EndUserConfirmView(RowView[EndUser], TenantConfirmView):
     list_page = "admin:userflow_enduser_changelist"
     key = "user_id"
     named_by = "email"
-
-    def find(self) -> EndUser:
-        return _load(self.request, self.kwargs["user_id"])
-
-    def names(self) -> Context:
-        return {**super().names(), "email": self.row.email}
+    lookup = staticmethod(_load)
 
     def get_back_url(self) -> str:
         return reverse("admin:person", args=[self.row.pk])
@@ -200,7 +152,7 @@ def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
     """Record, groups, roles and permissions, factors, sessions and events of an end user."""
     user = _load(request, user_id)
     staff = staff_at(request)
-    record = record_of(user, tenant=tenant, staff=staff, purpose=reading_purpose(request))
+    record = _record(user, tenant=tenant, staff=staff, purpose=reading_purpose(request))
     return render_page(
         request,
         "console/people/end_user.html",
@@ -212,9 +164,6 @@ def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
             "tenant": tenant,
             "may": _allowed(staff),
             "has_factors": bool(user.mfa_methods),
-            "applications": [
-                (one, labels.grants([*one.scopes, *one.audiences, *one.claims])) for one in record.applications or ()
-            ],
         },
     )
 
@@ -312,8 +261,6 @@ class ResetFactors(ResetFactorsView[EndUser], EndUserConfirmView):
 
 
 class IssuePass(IssuePassView[EndUser], EndUserConfirmView):
-    """Let an end user without a second factor add one."""
-
     permissions = ("endusers:read", FACTORS)
     realm = END_USERS
 

@@ -5,19 +5,9 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminTextareaWidget
 
+from console.frame import forms as fields
 from console.frame.access import Context
-from console.frame.forms import (
-    Address,
-    ApiForm,
-    Boxes,
-    FormOptions,
-    JsonObject,
-    Line,
-    Lines,
-    NewPassword,
-    Pick,
-    set_choices,
-)
+from console.frame.forms import ApiForm, FormOptions, set_choices
 from console.frame.records import Text
 from userflow.accounts.models import Client, Role
 from userflow.branding.texts import named_languages
@@ -34,7 +24,7 @@ _CODE: Final = {"rows": 6, "class": "people-code"}
 class ClientChoice(ApiForm):
     """The client through which the user signs in, one of the tenant's active clients."""
 
-    client_id = Pick(label=_("Client"))
+    client_id = fields.Pick(label=_("Client"))
 
     def __init__(self, *, tenant_id: UUID, **options: Unpack[FormOptions]) -> None:
         super().__init__(**options)
@@ -52,17 +42,15 @@ def role_names() -> list[tuple[str, str]]:
 
 
 class EndUserForm(ApiForm):
-    """Name, address, language and metadata of an end user."""
-
     serializer = EndUserChanges
-    name = Line(label=_("Name"), max_length=255, required=False)
-    email = Address(label=_("E-mail address"), max_length=254)
-    language = Pick(
+    name = fields.Line(label=_("Name"), max_length=255, required=False)
+    email = fields.Address(label=_("E-mail address"), max_length=254)
+    language = fields.Pick(
         label=_("Language of pages and mails"),
         required=False,
         choices=[("", _("None chosen")), *named_languages()],
     )
-    metadata = JsonObject(
+    metadata = fields.JsonObject(
         label=_("Metadata"),
         required=False,
         help_text=_("A JSON object for your applications. It is replaced as a whole."),
@@ -74,12 +62,10 @@ class EndUserForm(ApiForm):
 
 
 class RegisterForm(ClientChoice):
-    """A new end user with a first password."""
-
     serializer = RegisterIn
-    email = Address(label=_("E-mail address"), max_length=254)
-    name = Line(label=_("Name"), max_length=255, required=False)
-    password = NewPassword(
+    email = fields.Address(label=_("E-mail address"), max_length=254)
+    name = fields.Line(label=_("Name"), max_length=255, required=False)
+    password = fields.NewPassword(
         label=_("First password"),
         max_length=1024,
         strip=False,
@@ -92,11 +78,9 @@ class RegisterForm(ClientChoice):
 
 
 class InviteForm(ClientChoice):
-    """The invited address, client and roles."""
-
     serializer = InvitationIn
-    email = Address(label=_("E-mail address"), max_length=254)
-    roles = Boxes(
+    email = fields.Address(label=_("E-mail address"), max_length=254)
+    roles = fields.Boxes(
         label=_("Roles"),
         required=False,
         help_text=_("In addition to the role that all users have."),
@@ -111,7 +95,7 @@ class InviteForm(ClientChoice):
 class ChosenForm(forms.Form):
     """Checkboxes for the groups or roles of a user. Only what is changed in the form changes; concurrent changes stay."""
 
-    chosen = Boxes(required=False)
+    chosen = fields.Boxes(required=False)
     was = forms.CharField(required=False, widget=forms.HiddenInput())
 
     def __init__(
@@ -131,21 +115,17 @@ class ChosenForm(forms.Form):
 
 
 class GroupForm(ApiForm):
-    """A group: its name and its roles."""
-
     serializer = GroupIn
-    name = Line(label=_("Name"), max_length=255)
-    description = Line(label=_("Description"), max_length=1000, required=False)
-    roles = Boxes(label=_("Roles of members"), required=False, choices=role_names)
+    name = fields.Line(label=_("Name"), max_length=255)
+    description = fields.Line(label=_("Description"), max_length=1000, required=False)
+    roles = fields.Boxes(label=_("Roles of members"), required=False, choices=role_names)
 
 
 class RoleForm(ApiForm):
-    """A role: its name and its permissions, one per line."""
-
     serializer = RoleIn
-    name = Line(label=_("Name"), max_length=63)
-    description = Line(label=_("Description"), max_length=1000, required=False)
-    permissions = Lines(
+    name = fields.Line(label=_("Name"), max_length=63)
+    description = fields.Line(label=_("Description"), max_length=1000, required=False)
+    permissions = fields.Lines(
         label=_("Permissions"),
         required=False,
         help_text=_("One per line as resource:action, such as invoices:approve."),
@@ -154,9 +134,7 @@ class RoleForm(ApiForm):
 
 
 class ChosenUsersForm(forms.Form):
-    """Some of the users that a search has found."""
-
-    chosen = Boxes(label=_("Users"), error_messages={"required": _("Choose at least one user.")})
+    chosen = fields.Boxes(label=_("Users"), error_messages={"required": _("Choose at least one user.")})
 
     def __init__(self, *, choices: list[tuple[str, str]], **options: Unpack[FormOptions]) -> None:
         super().__init__(**options)

@@ -1,12 +1,12 @@
 """Groups and roles: their pages, and the pages that change them and add or remove members."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, TypeVar
 from uuid import UUID
 
 from django import forms as django_forms
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
@@ -23,6 +23,7 @@ from console.people.lists import matching
 from identity_platform.api.errors import NotFound
 from identity_platform.api.views import Arguments
 from identity_platform.audit.writer import record_for_tenant
+from identity_platform.postgresql.row_errors import first_or
 from tenants.context import tenant_atomic
 from tenants.models import Tenant
 from userflow.accounts.models import EndUser, Group, GroupMembership, Role, RoleBinding
@@ -53,34 +54,22 @@ class Kind(Generic[Row]):
 
     def find(self, key: UUID) -> Row:
         """Return the group or role of the entered tenant. Raises UnknownGroup, UnknownRoleId."""
-        row = self.rows.filter(pk=key).first()
-        if row is None:
-            raise self.unknown
-        return row
+        return first_or(self.rows.filter(pk=key), self.unknown)
 
 
 GroupsOrRoles = Kind[Group] | Kind[Role]
 
 
 class MemberSearch(django_forms.Form):
-    """Which members to show."""
-
     q = django_forms.CharField(max_length=254, required=False, strip=True)
     before = django_forms.IntegerField(required=False, min_value=1)
 
 
-@dataclass
-class MembersPage:
-    """One page of members, newest first."""
+def members_page(request: HttpRequest, memberships: Memberships) -> Context:
+    """Return the requested page of members, newest first. Its cost does not depend on their number.
 
-    rows: Sequence[Model]
-    q: str
-    # Where the next page begins; None on the last page.
-    next: int | None
-
-
-def members_page(request: HttpRequest, memberships: Memberships) -> MembersPage:
-    """Return the requested page. Its cost does not depend on the number of members."""
+    `next` is where the next page begins, None on the last page.
+    """
     search = MemberSearch(request.GET)
     search.is_valid()
     words, before = search.cleaned_data.get("q", ""), search.cleaned_data.get("before")
@@ -91,12 +80,11 @@ def members_page(request: HttpRequest, memberships: Memberships) -> MembersPage:
     if before:
         memberships = memberships.filter(pk__lt=before)
     rows = list(memberships.select_related("user").order_by("-pk")[: ON_A_PAGE + 1])
-    return MembersPage(rows[:ON_A_PAGE], words, rows[ON_A_PAGE - 1].pk if len(rows) > ON_A_PAGE else None)
+    following = rows[ON_A_PAGE - 1].pk if len(rows) > ON_A_PAGE else None
+    return {"rows": rows[:ON_A_PAGE], "q": words, "next": following}
 
 
 class KindView(RowView[Group | Role], TenantConfirmView):
-    """A page that changes a group or a role."""
-
     kind: ClassVar[GroupsOrRoles]
 
     def find(self) -> Group | Role:
@@ -221,8 +209,6 @@ def show_group(request: HttpRequest, tenant: Tenant, group_id: UUID) -> HttpResp
 
 
 class GroupView:
-    """What the pages that change a group share."""
-
     kind: ClassVar[GroupsOrRoles] = GROUPS
     permissions: ClassVar[tuple[str, ...]] = ("groups:read", "groups:write")
     page = "admin:group"
@@ -243,8 +229,6 @@ class CreateGroup(GroupView, CreateView[Group], TenantConfirmView):
 
 
 class EditGroup(GroupView, EditView[Group | Role], KindView):
-    """Change a group's name, description or roles."""
-
     action = Action.GRANT_ROLES
     call = staticmethod(group_actions.update_group)
     title = _("Edit group")
@@ -312,8 +296,6 @@ def show_role(request: HttpRequest, tenant: Tenant, role_id: UUID) -> HttpRespon
 
 
 class RoleView:
-    """What the pages that change a role share."""
-
     kind: ClassVar[GroupsOrRoles] = ROLES
     permissions: ClassVar[tuple[str, ...]] = ("roles:read", "roles:write")
     page = "admin:role"
@@ -335,8 +317,6 @@ class CreateRole(RoleView, CreateView[Role], TenantConfirmView):
 
 
 class EditRole(RoleView, EditView[Group | Role], KindView):
-    """Change a role's name, description or permissions."""
-
     action = Action.GRANT_ROLES
     call = staticmethod(role_actions.update_role)
     title = _("Edit role")

@@ -16,6 +16,7 @@ from console.frame.tenant_pages import reading_purpose, tenant_page
 from console.people import forms
 from console.platform import invitations as platform
 from identity_platform.audit.writer import record_for_tenant
+from identity_platform.postgresql.row_errors import first_or
 from tenants.models import Tenant
 from userflow.errors import UnknownInvitation
 from userflow.invitations import actions
@@ -29,8 +30,6 @@ STATES: Final = [(state, labels.STATES[state]) for state in (PENDING, ACCEPTED, 
 
 
 class Asked(Form):
-    """Which invitations to show."""
-
     status = ChoiceField(choices=STATES, required=False)
     page = IntegerField(required=False, min_value=1, max_value=1000)
 
@@ -94,8 +93,6 @@ class InvitationView(TenantConfirmView):
 
 
 class Resend(InvitationView, platform.Resend):
-    """Send an invitation again."""
-
     action = None
 
     def load(self) -> None:
@@ -110,10 +107,6 @@ class Cancel(InvitationView, platform.Cancel):
 
 def _find(tenant: Tenant, invitation_id: UUID) -> AdminInvitation | EndUserInvitation:
     """Return the tenant's invitation of either kind. Raises UnknownInvitation."""
-    row = (
-        EndUserInvitation.objects.filter(pk=invitation_id).first()
-        or AdminInvitation.objects.filter(pk=invitation_id, tenant_id=tenant.pk).first()
-    )
-    if row is None:
-        raise UnknownInvitation
-    return row
+    of_end_user = EndUserInvitation.objects.filter(pk=invitation_id).first()
+    of_admin = AdminInvitation.objects.filter(pk=invitation_id, tenant_id=tenant.pk)
+    return of_end_user or first_or(of_admin, UnknownInvitation)

@@ -107,8 +107,6 @@ class FactorFilter(ChoiceFilter):
 
 
 class SessionStateFilter(admin.SimpleListFilter):
-    """Active or ended sessions."""
-
     title = _("state")
     parameter_name = "state"
     horizontal = True
@@ -128,8 +126,6 @@ class SessionStateFilter(admin.SimpleListFilter):
 
 @admin.register(EndUser)
 class EndUserAdmin(TenantModelAdmin):
-    """End users, newest first."""
-
     view_permission = "endusers:read"
     audited_as = "end_user"
     list_title = _("End users")
@@ -138,8 +134,6 @@ class EndUserAdmin(TenantModelAdmin):
         (_("Add end user"), "admin:register_person", "endusers:write"),
     )
     list_display = ("person", "display_name", "state", "provider", "second_factors", "registered", "signed_in")
-    list_display_links = None
-    sortable_by = ()
     ordering = ("-created_at", "-id")
     list_filter = (EndUserActiveFilter, ProviderFilter, ClientFilter, FactorFilter)
     search_fields = ("email",)
@@ -177,8 +171,6 @@ class GroupAdmin(TenantModelAdmin):
     list_title = _("Groups")
     links = ((_("Add group"), "admin:new_group", "groups:write"),)
     list_display = ("group", "description", "role_names", "created")
-    list_display_links = None
-    sortable_by = ()
     search_fields = ("name",)
     search_help_text = _("Name of a group")
     empty_title = _("No groups")
@@ -204,8 +196,6 @@ class RoleAdmin(TenantModelAdmin):
     list_title = _("Roles")
     links = ((_("Add role"), "admin:new_role", "roles:write"),)
     list_display = ("role", "description", "grants", "origin", "created")
-    list_display_links = None
-    sortable_by = ()
     search_fields = ("name",)
     search_help_text = _("Name of a role")
     empty_title = _("No roles")
@@ -222,17 +212,13 @@ class RoleAdmin(TenantModelAdmin):
 
 @admin.register(EndUserSession)
 class EndUserSessionAdmin(TenantModelAdmin):
-    """Sessions of all end users, by expiry, latest first."""
-
     view_permission = "sessions:read"
     # The list names all users who are signed in, which the sessions of the API do not.
     also_needs = "endusers:read"
     audited_as = "session"
     list_title = _("Sessions")
     list_display = ("person", "address", "browser", "how", "began", "used", "expires", "ended")
-    list_display_links = None
     list_select_related = ("user",)
-    sortable_by = ()
     # The order of the index on the expiry.
     ordering = ("-expires_at", "-id")
     list_filter = (SessionStateFilter,)

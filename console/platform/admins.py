@@ -33,15 +33,15 @@ PAGE = "admin:userflow_adminuser_change"
 MOST_SESSIONS = 20
 
 
-def _find(staff: Staff, user_id: UUID) -> AdminUser:
+def _find(request: HttpRequest, user_id: UUID) -> AdminUser:
     """Return the admin user: any for an operator, one of the own tenant for a tenant admin. Raises UnknownUser."""
-    return find_admin_user(user_id=user_id, within=staff.user.tenant_id)
+    return find_admin_user(user_id=user_id, within=staff_at(request).user.tenant_id)
 
 
 @needs("admins:read")
 def show(request: HttpRequest, user_id: UUID) -> HttpResponse:
     staff = staff_at(request)
-    user = _find(staff, user_id)
+    user = _find(request, user_id)
     roles = sorted(role.name for role in user.roles.all())
     facts = (
         (_("State"), Cell(_("active"), tone=Tone.GOOD) if user.active else Cell(_("deactivated"), tone=Tone.BAD)),
@@ -108,15 +108,11 @@ class CreateAdmin(CreateView[AdminUser]):
 
 
 class AdminConfirmView(RowView[AdminUser]):
-    """A page that changes one admin user."""
-
     permissions = ("admins:write",)
     page = PAGE
     key = "user_id"
     named_by = "username"
-
-    def find(self) -> AdminUser:
-        return _find(self.staff, self.kwargs["user_id"])
+    lookup = staticmethod(_find)
 
 
 def edit(request: HttpRequest, user_id: UUID) -> HttpResponse:
@@ -139,8 +135,6 @@ class EditRecord(EmailEditView[AdminUser], AdminConfirmView):
 
 
 class EditAdmin(EditRecord):
-    """Change another admin user's record and roles."""
-
     action = Action.CHANGE_EMAIL_OF_OTHERS
     text = _("Roles apply from the next request on. You can give only permissions that you hold yourself.")
     form_class = AdminForm
@@ -156,8 +150,6 @@ class EditAdmin(EditRecord):
 
 
 class EditOwnRecord(ProofConfirmView, EditRecord):
-    """Change the own record."""
-
     action = Action.CHANGE_OWN_EMAIL
     text = _("A new e-mail address needs your password or another proof.")
     form_class = OwnRecordForm
@@ -195,8 +187,6 @@ class ResetFactors(ResetFactorsView[AdminUser], AdminConfirmView):
 
 
 class IssuePass(IssuePassView[AdminUser], AdminConfirmView):
-    """Let an admin user without a second factor add one."""
-
     realm = ADMINS
 
 

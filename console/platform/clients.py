@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 from console.frame import labels
 from console.frame.access import Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView, SecretView
-from console.frame.records import NOTHING, Button, Cell, Table, Text, Tone, buttons_to, moment, mono, record_page
+from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
 from console.frame.scope import tenant_at
 from console.frame.tenant_pages import reading_purpose
 from console.platform.client_configuration import configuration_of
@@ -48,26 +48,26 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
     client = _find(request, client_id)
     facts = (
         (_("State"), Cell(_("active"), tone=Tone.GOOD) if client.active else Cell(_("deactivated"), tone=Tone.BAD)),
-        (_("Client id"), Cell(client.pk, mono=True)),
-        (_("Type"), Cell(client.type)),
+        (_("Client id"), mono(client.pk)),
+        (_("Type"), client.type),
         (_("Default client"), client.is_default),
         (_("Self-registration"), client.self_registration),
-        (_("Scopes"), _list(client.scopes)),
-        (_("Redirect URIs"), _list(client.redirect_uris)),
-        (_("Redirect URIs after logout"), _list(client.post_logout_redirect_uris)),
-        (_("Grant types"), _list(_grants(client))),
-        (_("Authenticates by"), Cell(_method(client))),
-        (_("Keys"), Cell(client.jwks_uri or (len(client.jwks["keys"]) if client.jwks else NOTHING))),  # type: ignore[arg-type]  # checked when stored
-        (_("Audiences"), _list(client.audiences)),
-        (_("Allowed origins"), _list(client.allowed_origins)),
+        (_("Scopes"), client.scopes),
+        (_("Redirect URIs"), client.redirect_uris),
+        (_("Redirect URIs after logout"), client.post_logout_redirect_uris),
+        (_("Grant types"), _grants(client)),
+        (_("Authenticates by"), _method(client)),
+        (_("Keys"), client.jwks_uri or (len(client.jwks["keys"]) if client.jwks else None)),  # type: ignore[arg-type]  # checked when stored
+        (_("Audiences"), client.audiences),
+        (_("Allowed origins"), client.allowed_origins),
         (_("First-party"), client.first_party),
         (_("Requires pushed requests"), client.require_par),
         (_("Requires DPoP"), client.dpop_bound_access_tokens),
-        (_("Logout address"), Cell(client.backchannel_logout_uri or NOTHING)),
-        (_("Tags"), _list(client.tags)),
-        (_("Previous secret expires"), Cell(moment(client.previous_secret_until))),
-        (_("Last used"), Cell(moment(client.last_used_at))),
-        (_("Created"), Cell(moment(client.created_at))),
+        (_("Logout address"), client.backchannel_logout_uri),
+        (_("Tags"), client.tags),
+        (_("Previous secret expires"), client.previous_secret_until),
+        (_("Last used"), client.last_used_at),
+        (_("Created"), client.created_at),
     )
     return record_page(
         request,
@@ -108,10 +108,6 @@ def _logout_tokens(request: HttpRequest, client: Client) -> Table:
     )
 
 
-def _list(entries: Sequence[str]) -> Cell:
-    return Cell(", ".join(entries) or NOTHING)
-
-
 def _grants(client: Client) -> list[str]:
     held = grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes)
     return [str(LABELS[name]) for name in held]
@@ -135,16 +131,12 @@ def _buttons(staff: Staff, client: Client) -> list[Button]:
 
 
 class ClientView(ChosenTenantConfirmView):
-    """What the pages that change a client of the chosen tenant share."""
-
     permissions = ("clients:write",)
     page = PAGE
     list_page = LIST
 
 
 class CreateClient(CreateView[Client], SecretView[Client], ClientView):
-    """Create a client; the secret of a confidential one is shown once."""
-
     action = Action.WRITE_CLIENT_SECRET
     title = _("Add client")
     text = _("An application of %(tenant)s. The secret of a confidential client is shown once, on the next page.")
@@ -154,17 +146,11 @@ class CreateClient(CreateView[Client], SecretView[Client], ClientView):
 
 
 class ClientConfirmView(RowView[Client], ClientView):
-    """A page that changes one client."""
-
     key = "client_id"
-
-    def find(self) -> Client:
-        return _find(self.request, self.kwargs["client_id"])
+    lookup = staticmethod(_find)
 
 
 class EditClient(EditView[Client], ClientConfirmView):
-    """Change a client."""
-
     action = Action.GRANT_ROLES
     title = _("Edit %(name)s")
     text = _("The change applies from the next request of the application on.")
@@ -174,8 +160,6 @@ class EditClient(EditView[Client], ClientConfirmView):
 
 
 class Activate(ClientConfirmView):
-    """Activate a client."""
-
     title = _("Activate %(name)s")
     text = _("The application works again. Its users sign in again.")
     call = staticmethod(partial(actions.set_client_active, active=True))
@@ -183,8 +167,6 @@ class Activate(ClientConfirmView):
 
 
 class Deactivate(ClientConfirmView):
-    """Deactivate a client."""
-
     action = Action.END_SESSIONS_OF_OTHERS
     title = _("Deactivate %(name)s")
     text = _(
@@ -209,8 +191,6 @@ class RetryLogouts(ClientConfirmView):
 
 
 class RotateSecret(SecretView[Client], ClientConfirmView):
-    """Create a new secret and show it once."""
-
     action = Action.WRITE_CLIENT_SECRET
     title = _("Rotate the secret of %(name)s")
     text = _(
@@ -223,8 +203,6 @@ class RotateSecret(SecretView[Client], ClientConfirmView):
 
 
 class DeleteClient(DeleteView[Client], ClientConfirmView):
-    """Delete a client."""
-
     action = Action.END_SESSIONS_OF_OTHERS
     title = _("Delete %(name)s")
     text = _("The application stops working and its tokens are revoked. Its users stay.")

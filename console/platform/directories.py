@@ -6,39 +6,20 @@ from uuid import UUID
 
 from django.conf import settings
 from django.forms import Form
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from console.frame import labels
 from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, DeleteView, EditView, RowView
-from console.frame.records import (
-    Button,
-    Cell,
-    Table,
-    Text,
-    Tone,
-    buttons_to,
-    moment,
-    mono,
-    never_stored,
-    record_page,
-)
+from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, moment, mono, never_stored, record_page
 from console.frame.scope import tenant_at
 from console.platform.forms import ScheduleForm, SyncForm
 from identity_platform.api.views import Arguments
-from userflow.directory import actions, synchronising
-from userflow.directory.models import (
-    FAILED,
-    INCOMPLETE,
-    INTERRUPTED,
-    REFUSED,
-    RUNNING,
-    SUCCEEDED,
-    DirectoryConfig,
-    DirectoryRun,
-)
+from userflow.directory import actions, models, synchronising
+from userflow.directory.models import DirectoryConfig, DirectoryRun
 from userflow.sessions.assurance import Action
 
 LIST: Final = "admin:directories"
@@ -46,12 +27,12 @@ PAGE: Final = "admin:directory"
 MOST_SHOWN: Final = 100
 RUNS_SHOWN = 20
 _TONES = {
-    RUNNING: Tone.PLAIN,
-    SUCCEEDED: Tone.GOOD,
-    FAILED: Tone.BAD,
-    REFUSED: Tone.BAD,
-    INCOMPLETE: Tone.WARNING,
-    INTERRUPTED: Tone.WARNING,
+    models.RUNNING: Tone.PLAIN,
+    models.SUCCEEDED: Tone.GOOD,
+    models.FAILED: Tone.BAD,
+    models.REFUSED: Tone.BAD,
+    models.INCOMPLETE: Tone.WARNING,
+    models.INTERRUPTED: Tone.WARNING,
 }
 _KINDS = {"active_directory": "Active Directory", "entra_id": "Entra ID"}
 _TARGET: dict[str, Text] = {
@@ -67,8 +48,8 @@ _TARGET: dict[str, Text] = {
 }
 
 
-def _find(request: HttpRequest, config_id: UUID) -> actions.Shown:
-    return actions.find_directory(tenant_id=tenant_at(request).pk, config_id=config_id)
+def _find(request: HttpRequest, config_id: UUID) -> DirectoryConfig:
+    return actions.find_directory(tenant_id=tenant_at(request).pk, config_id=config_id).config
 
 
 def _run_state(run: DirectoryRun | None) -> Cell:
@@ -104,7 +85,7 @@ def listed(request: HttpRequest) -> HttpResponse:
 @needs("directory:read")
 def show(request: HttpRequest, config_id: UUID) -> HttpResponse:
     """One directory with its runs."""
-    config = _find(request, config_id).config
+    config = _find(request, config_id)
     every = config.sync_every_minutes
     facts: list[tuple[Text, object]] = [
         (_("Kind"), _KINDS[config.kind]),
@@ -160,10 +141,8 @@ def _buttons(staff: Staff, config_id: UUID) -> list[Button]:
 @needs("directory:read")
 def show_run(request: HttpRequest, config_id: UUID, run_id: UUID) -> HttpResponse:
     """One run: its counts, what it skipped and why, and what a dry run would have changed."""
-    config = _find(request, config_id).config
-    run = DirectoryRun.objects.filter(pk=run_id, config_id=config.pk, tenant_id=config.tenant_id).first()
-    if run is None:
-        raise Http404
+    config = _find(request, config_id)
+    run = get_object_or_404(DirectoryRun, pk=run_id, config_id=config.pk, tenant_id=config.tenant_id)
     return _run_page(request, run, config.name, run.preview_users)
 
 
@@ -199,7 +178,7 @@ def _preview(run: DirectoryRun, rows: Sequence[Mapping[str, object]]) -> Table:
         rows=[(mono(row["external_id"]), row["action"], row.get("email") or row.get("name")) for row in rows],
         note=_("Names are shown right after the run only; its record stores none."),
         empty=_("Nothing: the tenant matches the directory.")
-        if run.state == SUCCEEDED
+        if run.state == models.SUCCEEDED
         else _("Unknown: the run did not succeed. See the reason above."),
     )
 
@@ -208,9 +187,7 @@ class DirectoryConfirmView(RowView[DirectoryConfig], ChosenTenantConfirmView):
     page = PAGE
     list_page = LIST
     key = "config_id"
-
-    def find(self) -> DirectoryConfig:
-        return _find(self.request, self.kwargs["config_id"]).config
+    lookup = staticmethod(_find)
 
     def names(self) -> Context:
         return {**super().names(), "seconds": settings.DIRECTORY_REQUEST_SECONDS}

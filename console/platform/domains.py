@@ -102,8 +102,6 @@ def _buttons(staff: Staff, domain: Domain) -> dict[str, Text]:
 
 
 class DomainView(ChosenTenantConfirmView):
-    """What the pages that change a domain share."""
-
     permissions = ("domains:write",)
     page = PAGE
     list_page = LIST

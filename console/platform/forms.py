@@ -8,21 +8,9 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from rest_framework.serializers import Serializer
 
+from console.frame import forms as fields
 from console.frame.access import Context, Staff
-from console.frame.forms import (
-    Address,
-    ApiForm,
-    Boxes,
-    FormOptions,
-    JsonObject,
-    Line,
-    Lines,
-    NewPassword,
-    Number,
-    Pick,
-    Tick,
-    set_choices,
-)
+from console.frame.forms import ApiForm, FormOptions, set_choices
 from console.frame.records import Text
 from console.signin.forms import ProofForm
 from tenants.models import Tenant
@@ -59,8 +47,8 @@ def roles_for(staff: Staff, tenant_id: UUID | None, held: Sequence[str] = ()) ->
 class SidedForm(ApiForm):
     """A form about an admin user of the platform or of one tenant."""
 
-    side = Pick(label=_("Scope"))
-    roles = Boxes(label=_("Roles"), help_text=_("The number of permissions in brackets."))
+    side = fields.Pick(label=_("Scope"))
+    roles = fields.Boxes(label=_("Roles"), help_text=_("The number of permissions in brackets."))
 
     def __init__(self, *, staff: Staff, chosen: Tenant | None, **options: Unpack[FormOptions]) -> None:
         super().__init__(**options)
@@ -75,15 +63,13 @@ class SidedForm(ApiForm):
 
 
 class NewAdminForm(SidedForm):
-    """An admin user with a first password."""
-
     serializer = AdminUserIn
 
-    username = Line(label=_("Username"))
-    email = Address(label=_("E-mail address"))
-    first_name = Line(label=_("First name"))
-    last_name = Line(label=_("Last name"))
-    password = NewPassword(
+    username = fields.Line(label=_("Username"))
+    email = fields.Address(label=_("E-mail address"))
+    first_name = fields.Line(label=_("First name"))
+    last_name = fields.Line(label=_("Last name"))
+    password = fields.NewPassword(
         label=_("First password"),
         strip=False,
         help_text=_("Share it separately from the username. An invitation by mail needs no password."),
@@ -92,20 +78,16 @@ class NewAdminForm(SidedForm):
 
 
 class RecordForm(ApiForm):
-    """The record of an admin user."""
-
     serializer = AdminUserChanges
 
-    username = Line(label=_("Username"))
-    email = Address(label=_("E-mail address"), help_text=_("The old address is notified of a change."))
-    first_name = Line(label=_("First name"), required=False)
-    last_name = Line(label=_("Last name"), required=False)
+    username = fields.Line(label=_("Username"))
+    email = fields.Address(label=_("E-mail address"), help_text=_("The old address is notified of a change."))
+    first_name = fields.Line(label=_("First name"), required=False)
+    last_name = fields.Line(label=_("Last name"), required=False)
 
 
 class AdminForm(RecordForm):
-    """The record and the roles of another admin user."""
-
-    roles = Boxes(label=_("Roles"), required=False, help_text=_("The number of permissions in brackets."))
+    roles = fields.Boxes(label=_("Roles"), required=False, help_text=_("The number of permissions in brackets."))
 
     def __init__(self, *, choices: list[tuple[str, str]], **options: Unpack[FormOptions]) -> None:
         super().__init__(**options)
@@ -136,11 +118,9 @@ class OwnRecordForm(RecordForm, ProofForm):
 
 
 class InvitationForm(SidedForm):
-    """An invitation of an admin user by mail."""
-
     serializer = InvitationIn
 
-    email = Address(label=_("E-mail address"))
+    email = fields.Address(label=_("E-mail address"))
     field_order = ("side", "email", "roles")
 
     def body(self) -> Context:
@@ -148,12 +128,10 @@ class InvitationForm(SidedForm):
 
 
 class ClientForm(ApiForm):
-    """A new client of the tenant."""
-
     serializer: ClassVar[type[Serializer[object]]] = ClientIn
 
-    name = Line(label=_("Name"))
-    type = Pick(
+    name = fields.Line(label=_("Name"))
+    type = fields.Pick(
         label=_("Type"),
         choices=[
             (PUBLIC, _("public: signs in end users, has no secret (browsers, apps)")),
@@ -161,18 +139,18 @@ class ClientForm(ApiForm):
         ],
         initial=PUBLIC,
     )
-    redirect_uris = Lines(label=_("Redirect URIs"), required=False, help_text=_("One per line."))
-    scopes = Lines(label=_("Scopes"), required=False, help_text=_("One per line, such as services:read."))
-    tags = Lines(label=_("Tags"), required=False, help_text=_("One per line."))
-    self_registration = Tick(label=_("End users can register through it"))
-    first_party = Tick(label=_("First-party: users are not asked for consent"))
-    grant_types = Boxes(
+    redirect_uris = fields.Lines(label=_("Redirect URIs"), required=False, help_text=_("One per line."))
+    scopes = fields.Lines(label=_("Scopes"), required=False, help_text=_("One per line, such as services:read."))
+    tags = fields.Lines(label=_("Tags"), required=False, help_text=_("One per line."))
+    self_registration = fields.Tick(label=_("End users can register through it"))
+    first_party = fields.Tick(label=_("First-party: users are not asked for consent"))
+    grant_types = fields.Boxes(
         label=_("Grant types"),
         required=False,
         choices=list(LABELS.items()),
         help_text=format_lazy("{} {}.", _("None selected: the default of the type."), lazy(listed, str)()),
     )
-    token_endpoint_auth_method = Pick(
+    token_endpoint_auth_method = fields.Pick(
         label=_("Authenticates by"),
         required=False,
         choices=[
@@ -180,40 +158,42 @@ class ClientForm(ApiForm):
             *zip(METHODS, METHODS, strict=True),
         ],
     )
-    jwks = JsonObject(
+    jwks = fields.JsonObject(
         label=_("Public keys"),
         required=False,
         help_text=_('For private_key_jwt: {"keys": [...]}, or an address below.'),
     )
-    jwks_uri = Line(label=_("Address of the public keys"), required=False)
-    allowed_origins = Lines(
+    jwks_uri = fields.Line(label=_("Address of the public keys"), required=False)
+    allowed_origins = fields.Lines(
         label=_("Allowed origins"),
         required=False,
         help_text=_("One per line, such as https://app.example: web pages that call the OpenID endpoints."),
     )
-    post_logout_redirect_uris = Lines(
+    post_logout_redirect_uris = fields.Lines(
         label=_("Redirect URIs after logout"), required=False, help_text=_("One per line.")
     )
-    backchannel_logout_uri = Line(label=_("Logout address"), required=False, help_text=_("Gets logout tokens."))
-    audiences = Lines(label=_("Audiences"), required=False, help_text=_("One per line: resources that it may ask for."))
-    id_token_signed_response_alg = Pick(
+    backchannel_logout_uri = fields.Line(label=_("Logout address"), required=False, help_text=_("Gets logout tokens."))
+    audiences = fields.Lines(
+        label=_("Audiences"), required=False, help_text=_("One per line: resources that it may ask for.")
+    )
+    id_token_signed_response_alg = fields.Pick(
         label=_("Algorithm of ID tokens"),
         required=False,
         choices=[(name, name) for name in ID_TOKEN_ALGORITHMS],
         initial=ID_TOKEN_ALGORITHMS[0],
     )
-    require_par = Tick(label=_("Accept pushed authorization requests only"))
-    dpop_bound_access_tokens = Tick(label=_("Require DPoP"))
-    access_token_seconds = Number(
+    require_par = fields.Tick(label=_("Accept pushed authorization requests only"))
+    dpop_bound_access_tokens = fields.Tick(label=_("Require DPoP"))
+    access_token_seconds = fields.Number(
         label=_("Access token lifetime (seconds)"), required=False, help_text=_("Empty: the setting of the tenant.")
     )
-    default_max_age = Number(
+    default_max_age = fields.Number(
         label=_("Sign in again after (seconds)"), required=False, help_text=_("Empty: no limit of its own.")
     )
-    logo_uri = Line(label=_("Logo"), required=False, help_text=_("For applications; no page shows it."))
-    client_uri = Line(label=_("Home page"), required=False, help_text=_("The consent page links to it."))
-    policy_uri = Line(label=_("Privacy policy"), required=False)
-    tos_uri = Line(label=_("Terms of service"), required=False)
+    logo_uri = fields.Line(label=_("Logo"), required=False, help_text=_("For applications; no page shows it."))
+    client_uri = fields.Line(label=_("Home page"), required=False, help_text=_("The consent page links to it."))
+    policy_uri = fields.Line(label=_("Privacy policy"), required=False)
+    tos_uri = fields.Line(label=_("Terms of service"), required=False)
 
     def body(self) -> Context:
         return {name: None if value in ("", {}) else value for name, value in self.cleaned_data.items()}
@@ -226,9 +206,7 @@ class ClientChangesForm(ClientForm):
 
 
 class OverlapForm(forms.Form):
-    """How long the current secret stays valid."""
-
-    overlap_hours = Number(
+    overlap_hours = fields.Number(
         label=_("Hours that the current secret stays valid"),
         min_value=0,
         max_value=30 * 24,
@@ -242,24 +220,20 @@ class OverlapForm(forms.Form):
 
 
 class ServerForm(forms.Form):
-    """The capacity of a database server."""
-
-    capacity = Number(label=_("Maximum number of tenants"), min_value=0, max_value=1_000_000)
-    accepts = Tick(label=_("Accepts new tenants"))
+    capacity = fields.Number(label=_("Maximum number of tenants"), min_value=0, max_value=1_000_000)
+    accepts = fields.Tick(label=_("Accepts new tenants"))
     region = forms.RegexField(
         rf"\A(?:{REGION.pattern})\Z",
         label=_("Region"),
         required=False,
         help_text=_("Where its machines are, such as eu: tenants that are bound to it can be there."),
         error_messages={"invalid": _("Use a-z, 0-9 and dashes, no dash at either end.")},
-        widget=Line.widget,
+        widget=fields.Line.widget,
     )
 
 
 class AtOnceForm(forms.Form):
-    """Whether the new key signs before verifiers have it."""
-
-    at_once = Tick(
+    at_once = fields.Tick(
         label=_("Sign with the new key at once"),
         help_text=_("Verifiers that cache the JWKS may reject its tokens for some minutes."),
     )
@@ -270,20 +244,18 @@ class EndpointForm(ApiForm):
 
     serializer: ClassVar[type[Serializer[object]]] = WebhookEndpointIn
 
-    url = Line(label=_("Address"), help_text=_("An https address outside private networks."))
-    description = Line(label=_("Description"), required=False)
-    events = Boxes(
+    url = fields.Line(label=_("Address"), help_text=_("An https address outside private networks."))
+    description = fields.Line(label=_("Description"), required=False)
+    events = fields.Boxes(
         label=_("Events"),
         choices=[(name, name) for name in FILTERS],
         initial=["*"],
         help_text=_("* selects all events, end_user.* all events of end users."),
     )
-    enabled = Tick(label=_("Enabled"), initial=True)
+    enabled = fields.Tick(label=_("Enabled"), initial=True)
 
 
 class EndpointChangesForm(EndpointForm):
-    """Changes to an endpoint."""
-
     serializer = WebhookEndpointChanges
 
 
@@ -292,46 +264,40 @@ class DomainForm(ApiForm):
 
     serializer = DomainIn
 
-    domain = Line(label=_("Domain"), help_text=_("Such as login.example.com."))
+    domain = fields.Line(label=_("Domain"), help_text=_("Such as login.example.com."))
 
 
 class DisablePasskeysForm(forms.Form):
     """Whether the sign-in domain changes even if passkeys cannot be used with the new RP ID."""
 
-    disable_passkeys = Tick(
+    disable_passkeys = fields.Tick(
         label=_("Change it even if passkeys stop working"),
         help_text=_("They work again when their domain is the sign-in domain again."),
     )
 
 
 class MessageSearch(forms.Form):
-    """Which messages of an endpoint are shown."""
-
     status = forms.ChoiceField(required=False, choices=[(name, name) for name in STATUSES])
     before = forms.IntegerField(required=False, min_value=1, max_value=2**62)
 
 
 class ScheduleForm(ApiForm):
-    """Whether and how often a directory is read."""
-
     serializer = DirectoryChanges
 
-    name = Line(label=_("Name"))
-    enabled = Tick(label=_("Enabled"))
-    sync_every_minutes = Number(
+    name = fields.Line(label=_("Name"))
+    enabled = fields.Tick(label=_("Enabled"))
+    sync_every_minutes = fields.Number(
         label=_("Interval (minutes)"), required=False, help_text=_("Leave empty to run only on request.")
     )
-    max_deactivation_percent = Number(
+    max_deactivation_percent = fields.Number(
         label=_("Deactivation limit (percent)"),
         help_text=_("A run that would deactivate more users is rejected."),
     )
 
 
 class SyncForm(forms.Form):
-    """Options of a run."""
-
-    full = Tick(label=_("Full run: read all users instead of changes only"))
-    force = Tick(
+    full = fields.Tick(label=_("Full run: read all users instead of changes only"))
+    force = fields.Tick(
         label=_("Deactivate any number of missing users"),
         help_text=_("Only if you are sure that they were removed from the directory."),
     )

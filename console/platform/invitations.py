@@ -4,7 +4,8 @@ from functools import partial
 from typing import ClassVar
 from uuid import UUID
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
@@ -29,10 +30,7 @@ def _find(request: HttpRequest, invitation_id: UUID) -> AdminInvitation:
     own = staff_at(request).user.tenant_id
     if own is not None:
         rows = rows.filter(tenant_id=own)
-    row = rows.filter(pk=invitation_id).first()
-    if row is None:
-        raise Http404
-    return row
+    return get_object_or_404(rows, pk=invitation_id)
 
 
 @needs("invitations:read")
@@ -77,20 +75,13 @@ class InvitationView(RowView[AdminInvitation | EndUserInvitation]):
     key = "invitation_id"
     named_by = "email"
     dangerous = False
-
-    def find(self) -> AdminInvitation | EndUserInvitation:
-        return _find(self.request, self.kwargs["invitation_id"])
-
-    def names(self) -> Context:
-        return {"email": self.row.email}
+    lookup = staticmethod(_find)
 
     def arguments(self) -> Arguments:
         return {"tenant_id": getattr(self.row, "tenant_id", None), **super().arguments()}
 
 
 class Resend(InvitationView):
-    """Send the mail again with a new link."""
-
     action: Action | None = Action.GRANT_ROLES
     title = _("Send the invitation again")
     text = _("%(email)s receives a new link that is valid for seven days. The earlier link stops working.")

@@ -1,5 +1,7 @@
 """Signing keys of the platform and of the chosen tenant, and encryption keys. No page shows key material."""
 
+from datetime import datetime
+
 from django.core.exceptions import PermissionDenied
 from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
@@ -60,7 +62,7 @@ def _signing_keys_page(request: HttpRequest, found: list[signing.KeyStatus], pag
                 Cell(labels.state(key.state), tone=_TONES[key.state]),
                 key.created_at,
                 key.signs_from,
-                _days((now() - key.signs_from).days),
+                _age(key.signs_from),
                 key.verifies_until,
             )
             for key in found
@@ -76,8 +78,9 @@ def _signing_keys_page(request: HttpRequest, found: list[signing.KeyStatus], pag
     return record_page(request, _("Signing keys"), text=text, tables=[table])
 
 
-def _days(days: int) -> str:
-    return ngettext("%(days)d day", "%(days)d days", max(days, 0)) % {"days": max(days, 0)}
+def _age(since: datetime) -> str:
+    days = max((now() - since).days, 0)
+    return ngettext("%(days)d day", "%(days)d days", days) % {"days": days}
 
 
 class SigningKeyView(ConfirmView):

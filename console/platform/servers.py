@@ -1,12 +1,12 @@
 """Database servers: their capacity, open connections, and whether they accept tenants."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 import psycopg
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
@@ -26,16 +26,11 @@ ASKED_AT_MOST = 10
 _NEARLY_FULL = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class Connections:
-    """Open connections of a server, and its limit."""
+def connections_of(server: DatabaseServer) -> tuple[int, int] | None:
+    """Return the open connections and their limit, from the server itself, past any pooler.
 
-    used: int
-    most: int
-
-
-def connections_of(server: DatabaseServer) -> Connections | None:
-    """Ask the server itself, past any pooler; return None if it does not respond within seconds."""
+    None means that it did not respond within seconds.
+    """
     try:
         with servers.maintenance(server) as raw:
             row = raw.execute(
@@ -45,7 +40,8 @@ def connections_of(server: DatabaseServer) -> Connections | None:
     except psycopg.Error:
         return None
     assert row is not None
-    return Connections(*row)
+    used, most = row
+    return used, most
 
 
 class Counts(TypedDict):
@@ -79,11 +75,12 @@ def _room(server: "CountedServer") -> Cell:
     return Cell(text, tone=Tone.BAD if share >= 1 else Tone.WARNING if share >= _NEARLY_FULL else Tone.GOOD)
 
 
-def _use(connections: Connections | None) -> Cell:
+def _use(connections: tuple[int, int] | None) -> Cell:
     if connections is None:
         return Cell(_("does not respond"), tone=Tone.BAD)
-    text = _("%(used)d of %(most)d") % {"used": connections.used, "most": connections.most}
-    return Cell(text, tone=Tone.WARNING if connections.used >= connections.most * _NEARLY_FULL else Tone.GOOD)
+    used, most = connections
+    text = _("%(used)d of %(most)d") % {"used": used, "most": most}
+    return Cell(text, tone=Tone.WARNING if used >= most * _NEARLY_FULL else Tone.GOOD)
 
 
 @needs("tenants:read", operators_only=True)
@@ -119,10 +116,7 @@ def listed(request: HttpRequest) -> HttpResponse:
 
 
 def _server(server_id: int) -> "CountedServer":
-    found = _found().filter(pk=server_id).first()
-    if found is None:
-        raise Http404
-    return found
+    return get_object_or_404(_found(), pk=server_id)
 
 
 @needs("tenants:read", operators_only=True)

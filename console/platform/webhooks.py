@@ -129,8 +129,6 @@ def _buttons(staff: Staff, endpoint: WebhookEndpoint) -> list[Button]:
 
 
 class EndpointView(ChosenTenantConfirmView):
-    """What the pages that change an endpoint share."""
-
     permissions = ("webhooks:write",)
     page = PAGE
     list_page = LIST
@@ -139,14 +137,10 @@ class EndpointView(ChosenTenantConfirmView):
 
 class EndpointConfirmView(RowView[WebhookEndpoint], EndpointView):
     key = "endpoint_id"
-
-    def find(self) -> WebhookEndpoint:
-        return _find(self.request, self.kwargs["endpoint_id"])
+    lookup = staticmethod(_find)
 
 
 class CreateEndpoint(CreateView[WebhookEndpoint], SecretView[WebhookEndpoint], EndpointView):
-    """Create an endpoint; its secret is shown once."""
-
     action = Action.CHANGE_CONNECTIONS
     title = _("Add endpoint")
     text = _("Events of %(tenant)s are sent there, signed with a secret that the next page shows once.")

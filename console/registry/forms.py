@@ -6,7 +6,7 @@ from rest_framework.serializers import Serializer
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from console.frame.access import Context
-from console.frame.forms import ApiForm, JsonObject, Line, Moment, Paragraph, Pick, Tick, as_sent
+from console.frame.forms import ApiForm, JsonObject, Line, Moment, Paragraph, Pick, Tick
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import json_object
 from registry.models import ACTIVE, API_KEY, CREDENTIAL_TYPES, STATUSES
@@ -31,7 +31,6 @@ class SecretArea(UnfoldAdminTextareaWidget):  # type: ignore[misc]  # unfold has
     """A field for a secret that is never rendered: it is empty when the form is shown again after an error."""
 
     def format_value(self, value: object) -> str:
-        """Return nothing."""
         return ""
 
 
@@ -68,13 +67,11 @@ class CredentialForm(SecretForm):
 
     def body(self) -> Context:
         fields = self.cleaned_data
-        plain = {"name": fields["name"], "type": fields["type"], "expires_at": as_sent(fields["expires_at"])}
-        return {**super().body(), **plain}
+        expires_at = fields["expires_at"].isoformat() if fields["expires_at"] else None
+        return {**super().body(), "name": fields["name"], "type": fields["type"], "expires_at": expires_at}
 
 
 class ExpiryForm(forms.Form):
-    """When a credential expires."""
-
     expires_at = Moment(
         label=_("Expires (UTC)"), required=False, help_text=_("Leave empty for no expiry. A past time expires it now.")
     )

@@ -6,13 +6,11 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.labels import STATES, labelled
-from console.frame.lists import BoundedPaginator, ChoiceFilter, ChosenTenantModelAdmin, Pages, column
+from console.frame.lists import BoundedPaginator, ChoiceFilter, ChosenTenantModelAdmin, column
 from console.frame.records import Text
 from console.frame.scope import tenant_at
 from console.registry import pages
 from registry.models import STATUSES, Service, ServiceCount
-
-_CREDENTIAL = "credentials/<uuid:credential_id>"
 
 
 def asked_type(value: str | None) -> str | None:
@@ -47,7 +45,6 @@ class CountedPaginator(BoundedPaginator):
 
     @cached_property
     def count(self) -> int:
-        """Return the number of services that match the filters."""
         return self.counters.aggregate(total=Sum("services"))["total"] or 0
 
 
@@ -63,40 +60,21 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     search_help_text = _("Part of a name")
     sortable_by = ("name",)
     ordering = ("-created_at", "-id")
-    own_pages = Pages(
-        show=pages.show,
-        add=pages.CreateService.as_view(),
-        add_needs=("services:write",),
-        delete=pages.DeleteService.as_view(),
-        key="service_id",
-        of_one=(
-            ("service_edit", "edit", pages.EditService.as_view()),
-            ("credential_add", "credentials/add", pages.AddCredential.as_view()),
-            ("credential_rotate", f"{_CREDENTIAL}/rotate", pages.Rotate.as_view()),
-            ("credential_revoke", f"{_CREDENTIAL}/revoke", pages.Revoke.as_view()),
-            ("credential_activate", f"{_CREDENTIAL}/activate", pages.Activate.as_view()),
-            ("credential_expiry", f"{_CREDENTIAL}/expiry", pages.Expiry.as_view()),
-            ("credential_delete", f"{_CREDENTIAL}/delete", pages.DeleteCredential.as_view()),
-            ("credential_reveal", f"{_CREDENTIAL}/reveal", pages.Reveal.as_view()),
-        ),
-    )
+    key = "service_id"
+    add = staticmethod(pages.CreateService.as_view())
+    add_needs = ("services:write",)
+    show = staticmethod(pages.show)
+    delete = staticmethod(pages.DeleteService.as_view())
 
     shown_status = column(
         _("State"), lambda service: labelled(service.status), badges={"active": "success", "inactive": "info"}
     )
     address = column(_("Base URL"), lambda service: service.base_url)
 
-    def get_paginator(
-        self,
-        request: HttpRequest,
-        queryset: QuerySet[Service],
-        per_page: int,
-        orphans: int = 0,
-        allow_empty_first_page: bool = True,
-    ) -> BoundedPaginator:
+    def get_paginator(self, request: HttpRequest, queryset: QuerySet[Service], per_page: int) -> BoundedPaginator:
         if request.GET.get("q"):
-            return BoundedPaginator(queryset, per_page, orphans, allow_empty_first_page)
-        paginator = CountedPaginator(queryset, per_page, orphans, allow_empty_first_page)
+            return BoundedPaginator(queryset, per_page)
+        paginator = CountedPaginator(queryset, per_page)
         kinds = ServiceCount.objects.filter(tenant_id=tenant_at(request).pk)
         paginator.counters = kinds.filter(type=asked_type(request.GET.get("type")) or "")
         if (status := request.GET.get("status")) in STATUSES:

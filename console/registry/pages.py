@@ -85,13 +85,10 @@ def _buttons(service: Service, credential: ServiceCredential, at: datetime) -> l
 
 
 class ServiceConfirmView(RowView[Service]):
-    """A page that changes one service of the chosen tenant."""
-
     page = SERVICE
     list_page = LIST
-
-    def find(self) -> Service:
-        return find_service(self.request, self.kwargs["service_id"])
+    key = "service_id"
+    lookup = staticmethod(find_service)
 
     def arguments(self) -> Arguments:
         return {"tenant_id": self.row.tenant_id, "service_id": self.row.pk}

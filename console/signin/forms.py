@@ -48,8 +48,6 @@ class Code(forms.RegexField):
 
 
 class CodeForm(forms.Form):
-    """A code of an authenticator app."""
-
     code = Code(
         r"^[0-9]{6}$",
         label=_("Code from your authenticator app"),
@@ -121,14 +119,11 @@ class ProofForm(forms.Form):
 
 
 class NewPasswordForm(forms.Form):
-    """The current password, and the new one twice."""
-
     current_password = Password(label=_("Current password"), autocomplete="current-password", autofocus=True)
     new_password = Password(label=_("New password"), autocomplete="new-password")
     repeated = Password(label=_("Confirm new password"), autocomplete="new-password")
 
     def clean_repeated(self) -> str:
-        """Require the same password twice."""
         repeated = str(self.cleaned_data["repeated"])
         if self.cleaned_data.get("new_password") != repeated:
             raise forms.ValidationError(_("The passwords do not match."))
@@ -141,7 +136,6 @@ class PasskeyForm(forms.Form):
     credential = forms.CharField(widget=forms.HiddenInput)
 
     def clean_credential(self) -> Context:
-        """Return the JSON object. Raises ValidationError."""
         # The API's reader: Django's JSON field fails with an exception on deeply nested text.
         try:
             return json_object(str(self.cleaned_data["credential"]).encode("utf-8", "surrogatepass"))
@@ -150,8 +144,6 @@ class PasskeyForm(forms.Form):
 
 
 class NewPasskeyForm(PasskeyForm):
-    """A new passkey and its name."""
-
     name = forms.CharField(
         label=_("Name of the passkey"),
         help_text=_("Shown in your list, such as “Laptop” or “Security key”."),
@@ -162,8 +154,6 @@ class NewPasskeyForm(PasskeyForm):
 
 
 class ForgottenForm(forms.Form):
-    """The address that the link is mailed to."""
-
     email = forms.EmailField(
         label=_("E-mail address"),
         max_length=254,

@@ -19,15 +19,10 @@ from userflow.accounts.realms import Realm
 from userflow.sessions.assurance import Action
 
 User = TypeVar("User", AdminUser, EndUser)
-DELIVERY: Final = (
-    ("mail", _("Mail it to the user")),
-    ("show", _("Show it to me once")),
-)
+DELIVERY: Final = (("mail", _("Mail it to the user")), ("show", _("Show it to me once")))
 
 
 class PassForm(Reason):
-    """Why the pass is issued, and who receives it."""
-
     deliver = Pick(
         label=_("Delivery"),
         choices=DELIVERY,
@@ -37,8 +32,6 @@ class PassForm(Reason):
 
 
 class ResetFactorsView(RowView[User]):
-    """Remove all second factors of a user."""
-
     action = Action.RESET_FACTORS
     call: ClassVar[Callable[..., Any]] = staticmethod(reset_factors)
     form_class: type[Form] = Reason
@@ -49,8 +42,6 @@ class ResetFactorsView(RowView[User]):
 
 
 class IssuePassView(ResetFactorsView[User]):
-    """Ask for the reason, then issue the pass."""
-
     action = Action.ISSUE_ENROLLMENT_PASS
     call = staticmethod(issue_enrollment_pass)
     title = _("Issue an enrollment pass")

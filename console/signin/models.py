@@ -20,5 +20,4 @@ class BrowserSession(AbstractBaseSession):
 
     @classmethod
     def expired(cls, moment: datetime) -> Q:
-        """Expired."""
         return Q(expire_date__lt=moment)

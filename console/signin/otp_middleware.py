@@ -28,7 +28,6 @@ class EnrolledFactor:
 
     @property
     def persistent_id(self) -> str:
-        """Return its name in the session."""
         return f"{self.kind}/{self.user_id}"
 
 

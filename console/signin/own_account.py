@@ -9,9 +9,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from console.frame.access import Context, staff_at
+from console.frame.access import Context, staff_at, step_up_first, to_step_up
 from console.frame.lists import uuid_or_none
-from console.frame.step_up import step_up_first, to_step_up
 from console.signin import errors, forms, steps
 from console.signin.errors import page
 from console.signin.own_factors import enroller_at

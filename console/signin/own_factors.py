@@ -17,15 +17,15 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from console.frame.access import Context, Page, staff_or_none
+from console.frame.access import Context, Page, staff_or_none, step_up_first, to_step_up
 from console.frame.lists import uuid_or_none
 from console.frame.records import Text
-from console.frame.step_up import step_up_first, to_step_up
 from console.signin import errors, forms, steps
 from console.signin.errors import page
 from console.signin.proofs import ProofConfirmView, proof_in
 from console.signin.views import agent, only_forms
 from identity_platform.api.errors import ApiError
+from identity_platform.api.views import Arguments
 from mfa.caller import Caller
 from mfa.completion import SECOND_STEP_AMR
 from mfa.errors import SecretNotIssued
@@ -49,6 +49,11 @@ class Enroller:
     next: str
     # The sign-in that the first factor completes.
     mfa_token: str | None = None
+
+    @property
+    def arguments(self) -> Arguments:
+        """Return the arguments that all actions on the user's factors take."""
+        return {"realm": ADMINS, "tenant_id": None, "email": self.email, "caller": self.caller}
 
     @property
     def frame(self) -> str:
@@ -112,14 +117,9 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
     error: ApiError | None = None
     if request.method == "POST" and form.is_valid():
         try:
+            given = form.cleaned_data
             done = passkeys.finish_registration(
-                realm=ADMINS,
-                tenant_id=None,
-                email=who.email,
-                response=form.cleaned_data["credential"],
-                caller=who.caller,
-                name=form.cleaned_data["name"],
-                mfa_token=who.mfa_token,
+                **who.arguments, response=given["credential"], name=given["name"], mfa_token=who.mfa_token
             )
         except (NotSignedInByTicket, InsufficientAuthentication):
             raise
@@ -141,7 +141,7 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
 def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Return the options for `navigator.credentials.create()`."""
     try:
-        options = passkeys.begin_registration(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
+        options = passkeys.begin_registration(**who.arguments)
     except ApiError as error:
         return JsonResponse({"message": errors.in_words(error)}, status=errors.status_of(error))
     return JsonResponse(options)
@@ -164,14 +164,9 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
         return _same_secret(request, who, form)
     given = form.cleaned_data
     try:
+        who = _with_proof(request, who)
         done = totp.confirm_totp_setup(
-            realm=ADMINS,
-            tenant_id=None,
-            email=who.email,
-            secret=given["secret"],
-            code=given["code"],
-            caller=_with_proof(request, who.caller),
-            mfa_token=who.mfa_token,
+            **who.arguments, secret=given["secret"], code=given["code"], mfa_token=who.mfa_token
         )
     except SecretNotIssued:
         return _too_late(request, who)
@@ -190,13 +185,15 @@ def _replaces_app(caller: Caller) -> bool:
     return caller.principal is not None and TOTP in caller.principal.user["mfa_methods"]
 
 
-def _with_proof(request: HttpRequest, caller: Caller) -> Caller:
-    """Return the caller with the proof of the last step-up, which replacing an app needs."""
-    return replace(caller, proof={"proof_token": request.session.get(steps.PROOF)}) if _replaces_app(caller) else caller
+def _with_proof(request: HttpRequest, who: Enroller) -> Enroller:
+    """Return the user with the proof of the last step-up, which replacing an app needs."""
+    if not _replaces_app(who.caller):
+        return who
+    return replace(who, caller=replace(who.caller, proof={"proof_token": request.session.get(steps.PROOF)}))
 
 
 def _new_secret(request: HttpRequest, who: Enroller) -> HttpResponse:
-    setup = totp.begin_totp_setup(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
+    setup = totp.begin_totp_setup(**who.arguments)
     return _app_page(request, who, forms.NewAppForm(initial={"secret": setup.secret}), setup)
 
 
@@ -205,9 +202,7 @@ def _same_secret(
 ) -> HttpResponse:
     """Show the scanned secret again after a wrong code."""
     try:
-        setup = totp.show_totp_setup_again(
-            realm=ADMINS, tenant_id=None, email=who.email, secret=form.data.get("secret", ""), caller=who.caller
-        )
+        setup = totp.show_totp_setup_again(**who.arguments, secret=form.data.get("secret", ""))
     except SecretNotIssued:
         return _too_late(request, who)
     return _app_page(request, who, form, setup, error=error)
@@ -219,19 +214,9 @@ def _too_late(request: HttpRequest, who: Enroller) -> HttpResponse:
 
 
 def _app_page(
-    request: HttpRequest,
-    who: Enroller,
-    form: forms.NewAppForm,
-    setup: totp.Setup,
-    *,
-    error: ApiError | None = None,
+    request: HttpRequest, who: Enroller, form: forms.NewAppForm, setup: totp.Setup, *, error: ApiError | None = None
 ) -> HttpResponse:
-    context = {
-        "frame": who.frame,
-        "title": _("Set up an authenticator app"),
-        "form": form,
-        "setup": setup,
-    }
+    context = {"frame": who.frame, "title": _("Set up an authenticator app"), "form": form, "setup": setup}
     return page(request, "console/signin/set_up_app.html", context, status=400 if form.is_bound else 200, error=error)
 
 
@@ -239,12 +224,11 @@ def _app_page(
 @enrollment_page
 def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Create ten new backup codes; the old ones become invalid."""
-    codes = totp.regenerate_backup_codes(realm=ADMINS, tenant_id=None, email=who.email, caller=who.caller)
+    codes = totp.regenerate_backup_codes(**who.arguments)
     return _codes_page(request, who, codes, _("These codes are new. The earlier codes are invalid."))
 
 
 def _codes_page(request: HttpRequest, who: Enroller, codes: list[str], said: str) -> HttpResponse:
-    """Show the codes once."""
     text = "\n".join([_("Backup codes of %(email)s") % {"email": who.email}, "", *codes, ""])
     context = {
         "frame": who.frame,

@@ -34,11 +34,7 @@ FORMS: Final[dict[str, tuple[str, type[forms.Form]]]] = {
     PASSWORD: ("password", PasswordForm),
 }
 # RFC 8176 section 2.
-AMR: Final[dict[str, tuple[str, ...]]] = {
-    WEBAUTHN: SECOND_STEP_AMR,
-    TOTP: totp.AMR,
-    BACKUP_CODE: totp.AMR,
-}
+AMR: Final[dict[str, tuple[str, ...]]] = {WEBAUTHN: SECOND_STEP_AMR, TOTP: totp.AMR, BACKUP_CODE: totp.AMR}
 # Their fields in mfa.stepup.actions.
 STEP_UP_FIELDS: Final = {WEBAUTHN: "response", TOTP: "code", BACKUP_CODE: "backup_code", PASSWORD: "password"}
 
@@ -76,7 +72,6 @@ class Asked:
         errors.add_to(self.forms[self.sent], error)
 
     def context(self) -> dict[str, object]:
-        """Return the forms for the template."""
         return {
             "passkey_form": self.forms.get(WEBAUTHN),
             "code_form": self.forms.get(TOTP),

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class SessionStore(DatabaseStore):
-    """One browser's session."""
-
     @classmethod
     def get_model_class(cls) -> "type[BrowserSession]":
         from console.signin.models import BrowserSession
@@ -41,11 +39,9 @@ class SessionStore(DatabaseStore):
         return {}
 
     def exists(self, session_key: str | None = None) -> bool:
-        """Return whether a session has this key."""
         return bool(session_key and self.model.objects.filter(session_key=_hashed(session_key)).exists())
 
     def create_model_instance(self, data: "Context") -> AbstractBaseSession:
-        """Return the row to save."""
         stored = _hashed(self._get_or_create_session_key())  # type: ignore[attr-defined]  # left out of the stubs
         content = self.serializer().dumps(data)
         sealed = seal(content, data_key=keys.platform_key(), context=_place(stored))

@@ -86,12 +86,7 @@ def end_earlier(request: HttpRequest) -> None:
 def _sign_in_page(
     request: HttpRequest, form: forms.SignInForm, next_path: str, *, error: ApiError | None = None
 ) -> HttpResponse:
-    context = {
-        "title": _("Sign in"),
-        "form": form,
-        "next": next_path,
-        "passkeys": proofs.passkeys_possible(),
-    }
+    context = {"title": _("Sign in"), "form": form, "next": next_path, "passkeys": proofs.passkeys_possible()}
     return page(request, "console/signin/sign_in.html", context, error=error)
 
 
@@ -120,11 +115,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
             assert tokens is not None  # the ticket was good, so the sign-in is complete
             amr = (*steps.PASSWORD_AMR, *proofs.AMR[kind])
             return steps.enter(request, user, tokens, amr=amr, next_path=waiting.next)
-    context = {
-        **asked.context(),
-        "title": _("Second step"),
-        "email": waiting.email,
-    }
+    context = {**asked.context(), "title": _("Second step"), "email": waiting.email}
     return page(request, "console/signin/second_step.html", context, error=error)
 
 
@@ -145,11 +136,7 @@ def reauthenticate(request: HttpRequest) -> HttpResponse:
         else:
             steps.renew(request, raised)
             return HttpResponseRedirect(next_path)
-    context = {
-        **asked.context(),
-        "title": _("Confirm that it is you"),
-        "next": next_path,
-    }
+    context = {**asked.context(), "title": _("Confirm that it is you"), "next": next_path}
     return page(request, "console/signin/reauthenticate.html", context, error=error)
 
 

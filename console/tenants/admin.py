@@ -1,15 +1,12 @@
-"""The list of tenants, and the paths of the pages of a tenant (`pages.py`, `changes.py`)."""
-
 from django.contrib import admin
 from django.db.models import Model, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern, path
+from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from unfold.contrib.filters.admin import DropdownFilter
 from unfold.decorators import display
 
-from console.frame.access import Context, staff_at, staff_or_none
+from console.frame.access import staff_at, staff_or_none
 from console.frame.labels import STATES
 from console.frame.labels import state as state_label
 from console.frame.lists import ChoiceFilter, ConsoleModelAdmin, column, uuid_or_none
@@ -68,6 +65,10 @@ class TenantAdmin(ConsoleModelAdmin):
         "created_at",
     )
     list_display_links = ("shown_name",)
+    sortable_by = None
+    key = "tenant_id"
+    show = staticmethod(pages.tenant_page)
+    delete = staticmethod(changes.Delete.as_view())
     list_select_related = ("database__server", "figures")
     links = ((gettext_lazy("Provision a tenant"), "admin:tenants_tenant_provision", "tenants:write"),)
     search_fields = ("name", "slug")
@@ -94,19 +95,6 @@ class TenantAdmin(ConsoleModelAdmin):
             return queryset.filter(pk=tenant_id), False
         found: tuple[QuerySet[Model], bool] = super().get_search_results(request, queryset, search_term)
         return found
-
-    def get_urls(self) -> list[URLPattern]:
-        site = self.admin_site.admin_view
-        own = [path("provision/", site(changes.Provision.as_view()), name="tenants_tenant_provision")]
-        for name, view in changes.CHANGES.items():
-            own.append(path(f"<str:tenant_id>/{name}/", site(view.as_view()), name=f"tenants_tenant_{name}"))
-        return own + super().get_urls()
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Context | None = None
-    ) -> HttpResponse:
-        """The page of one tenant."""
-        return pages.tenant_page(request, object_id)
 
     @display(description=gettext_lazy("Tenant"), header=True, ordering="name")  # type: ignore[untyped-decorator]  # unfold has no types
     def shown_name(self, tenant: Tenant) -> list[str]:

@@ -19,10 +19,10 @@ from console.frame.access import Context
 from console.frame.confirm import TenantConfirmView
 from console.frame.forms import ApiForm, Line, Paragraph, Pick, Tick
 from console.frame.records import Text
+from console.frame.tenant_pages import reading_purpose
 from identity_platform.api.errors import ApiError
 from identity_platform.api.handlers import note_rejection
 from tenants import lookup
-from tenants.states import Purpose
 from userflow.branding.brand import brand_of
 from userflow.branding.colors import DARK, LIGHT
 from userflow.branding.models import Texts
@@ -105,7 +105,6 @@ class BrandingForm(ApiForm):
         self.fields["preview_language"] = preview
 
     def body(self) -> Context:
-        """Return the fields as the API takes them."""
         data = self.cleaned_data
         texts = {one: {name: data.get(_text_field(one, name)) or None for name in _LABELS} for one in LANGUAGES}
         body: Context = {**{name: data.get(name) or None for name in _PLAIN}, "texts": texts}
@@ -141,8 +140,7 @@ class BrandingPage(TenantConfirmView):
         return super().run()
 
     def load(self) -> None:
-        purpose = Purpose.INSPECT if self.staff.is_operator else Purpose.READ
-        self.branding = read_branding(tenant_id=self.tenant.pk, purpose=purpose)
+        self.branding = read_branding(tenant_id=self.tenant.pk, purpose=reading_purpose(self.request))
 
     def get_back_url(self) -> str:
         return reverse("admin:tenants_tenant_change", args=[self.tenant.pk])

@@ -1,6 +1,6 @@
 """Pages that change a tenant: each asks, then calls the action that the command of the same name calls."""
 
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from django.conf import settings
 from django.forms import Form
@@ -31,9 +31,7 @@ class OneTenantView(RowView[Tenant]):
     operators_only = True
     page = "admin:tenants_tenant_change"
     key = "tenant_id"
-
-    def find(self) -> Tenant:
-        return tenant_at(self.request, self.kwargs["tenant_id"])
+    lookup = staticmethod(tenant_at)
 
     def names(self) -> Context:
         return {"tenant": self.row.name}
@@ -123,8 +121,6 @@ class Provision(JobView):
 
 
 class OneTenantJobView(JobView, OneTenantView):
-    """A page that starts a job about the tenant in the path."""
-
     def about(self) -> Tenant:
         return self.row
 
@@ -162,8 +158,6 @@ class BackUp(OneTenantJobView):
 
 
 class Delete(OneTenantJobView):
-    """Delete the tenant; its slug must be typed."""
-
     kind = job_kinds.DELETE
     action = Action.CHANGE_TENANT_STATE
     title = _("Delete %(tenant)s")
@@ -188,14 +182,3 @@ class Delete(OneTenantJobView):
 
     def get_form_kwargs(self) -> Context:
         return {**super().get_form_kwargs(), "wanted": self.row.slug}
-
-
-CHANGES: Final[dict[str, type[OneTenantView]]] = {
-    "settings": Settings,
-    "suspend": Suspend,
-    "resume": Resume,
-    "finish": Finish,
-    "migrate": Migrate,
-    "backup": BackUp,
-    "delete": Delete,
-}

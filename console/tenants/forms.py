@@ -17,8 +17,6 @@ _NO_CHOICE: Final = ("", _("Platform default"))
 
 
 class DeletionForm(TypedName):
-    """The name of the tenant, and whether to skip the final backup."""
-
     without_backup = Tick(label=_("Without a final backup: the tenant cannot be restored"))
 
 
@@ -70,8 +68,6 @@ def _servers() -> list[tuple[str, Text]]:
 
 
 class ProvisionForm(forms.Form):
-    """A new tenant and its first admin."""
-
     name = Line(max_length=255, label=_("Name"), help_text=_("The display name of the customer."))
     slug = forms.RegexField(
         r"\A[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?\Z",
@@ -89,9 +85,7 @@ class ProvisionForm(forms.Form):
         choices=_servers,
     )
     username = Line(
-        max_length=LONGEST_NAME,
-        label=_("First admin: username"),
-        widget=Line.widget({"autocomplete": "off"}),
+        max_length=LONGEST_NAME, label=_("First admin: username"), widget=Line.widget({"autocomplete": "off"})
     )
     email = forms.EmailField(
         max_length=254,

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy
 
 from console.jobs.actions import Report, kind_of_job
 from console.jobs.models import Job
+from identity_platform.postgresql.row_errors import first_or
 from tenants import fleet, provisioning, steps
 from tenants.errors import SlugTaken, UnknownTenant, UpgradeFailed
 from tenants.models import Tenant, TenantDatabase
@@ -126,7 +127,4 @@ def delete(job: Job, report: Report) -> None:
 
 def _tenant_of(job: Job) -> Tenant:
     mapping = TenantDatabase.objects.select_related("tenant").filter(pk=job.tenant_id)
-    found = mapping.exclude(status=State.DELETED).first()
-    if found is None:
-        raise UnknownTenant
-    return found.tenant
+    return first_or(mapping.exclude(status=State.DELETED), UnknownTenant).tenant

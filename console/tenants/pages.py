@@ -1,18 +1,19 @@
 """The page of a tenant: its facts, metrics, settings, admins, clients, services, jobs and events."""
 
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from console.frame.access import Context, Staff, staff_at
 from console.frame.labels import state as state_label
-from console.frame.lists import uuid_or_none
 from console.frame.records import Button, render_page
-from console.frame.scope import chosen_tenant, may_see_tenant
+from console.frame.scope import chosen_tenant
 from console.jobs.models import Job
 from console.metrics.tables import linked, recent_events, when
 from console.tenants.job_kinds import KIND_NAMES
@@ -32,26 +33,23 @@ def may_look(staff: Staff) -> bool:
     return not staff.is_operator or staff.may("tenants:read")
 
 
-def tenant_at(request: HttpRequest, text: str) -> Tenant:
+def tenant_at(request: HttpRequest, tenant_id: UUID) -> Tenant:
     """Return the tenant in the path with its database and metrics.
 
     Raises PermissionDenied, or Http404 for a tenant that does not exist, was deleted or may not be seen.
     """
-    if not may_look(staff_at(request)):
+    staff = staff_at(request)
+    if not may_look(staff):
         raise PermissionDenied
-    tenant_id = uuid_or_none(text)
-    if tenant_id is None or not may_see_tenant(request, tenant_id):
+    if staff.user.tenant_id not in (None, tenant_id):
         raise Http404
-    found = Tenant.objects.select_related("database__server", "figures").filter(pk=tenant_id)
-    tenant = found.exclude(database__status=State.DELETED).first()
-    if tenant is None:
-        raise Http404
-    return tenant
+    found = Tenant.objects.select_related("database__server", "figures").exclude(database__status=State.DELETED)
+    return get_object_or_404(found, pk=tenant_id)
 
 
-def tenant_page(request: HttpRequest, text: str) -> HttpResponse:
+def tenant_page(request: HttpRequest, tenant_id: UUID) -> HttpResponse:
     """One tenant."""
-    tenant = tenant_at(request, text)
+    tenant = tenant_at(request, tenant_id)
     staff = staff_at(request)
     context: Context = {
         "tenant": tenant,
@@ -158,12 +156,8 @@ def _admins(tenant: Tenant) -> Context:
         ]
         for each in found[:SHOWN]
     ]
-    return {
-        "headers": [_("Admin"), _("Address"), _("Factors"), _("State")],
-        "rows": rows,
-        "count": found.count(),
-        "more": reverse("admin:userflow_adminuser_changelist"),
-    }
+    headers = [_("Admin"), _("Address"), _("Factors"), _("State")]
+    return _newest(headers, rows, of=found.count(), more=reverse("admin:userflow_adminuser_changelist"))
 
 
 def _clients(request: HttpRequest, tenant: Tenant) -> Context:
@@ -177,12 +171,9 @@ def _clients(request: HttpRequest, tenant: Tenant) -> Context:
         ]
         for each in found[:SHOWN]
     ]
-    return {
-        "headers": [_("Client"), _("Type"), _("Default"), _("State")],
-        "rows": rows,
-        "count": found.count(),
-        "more": _tenant_path(request, tenant, reverse("admin:userflow_client_changelist")),
-    }
+    headers = [_("Client"), _("Type"), _("Default"), _("State")]
+    more = _tenant_path(request, tenant, reverse("admin:userflow_client_changelist"))
+    return _newest(headers, rows, of=found.count(), more=more)
 
 
 def _services(request: HttpRequest, tenant: Tenant) -> Context:
@@ -193,12 +184,12 @@ def _services(request: HttpRequest, tenant: Tenant) -> Context:
     ]
     # A counter that triggers maintain: a tenant may have a hundred thousand services.
     counts = ServiceCount.objects.filter(tenant_id=tenant.pk, type="").values_list("services", flat=True)
-    return {
-        "headers": [_("Service"), _("Type"), _("State")],
-        "rows": rows,
-        "count": sum(counts),
-        "more": _tenant_path(request, tenant, reverse("admin:registry_service_changelist")),
-    }
+    more = _tenant_path(request, tenant, reverse("admin:registry_service_changelist"))
+    return _newest([_("Service"), _("Type"), _("State")], rows, of=sum(counts), more=more)
+
+
+def _newest(headers: list[str], rows: list[list[str]], *, of: int, more: str) -> Context:
+    return {"headers": headers, "rows": rows, "count": of, "more": more}
 
 
 def _tenant_path(request: HttpRequest, tenant: Tenant, path: str) -> str:

@@ -19,19 +19,8 @@ from identity_platform.transfer import runs, schema
 from identity_platform.transfer.report import Report, Tally
 from identity_platform.transfer.rows import CSV, Row, RowError, digest_of, rows_of
 from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options
-from registry import actions
-from registry.models import (
-    ACTIVE,
-    API_KEY,
-    CREDENTIAL_TYPES,
-    LONGEST_TYPE,
-    REVOKED,
-    STATUSES,
-    Service,
-    ServiceCredential,
-    ServiceImport,
-    seal_secret,
-)
+from registry import actions, models
+from registry.models import Service, ServiceCredential, ServiceImport, seal_secret
 from registry.serializers import Secret, free_metadata
 
 SERVICE, CREDENTIAL = "service", "credential"
@@ -42,8 +31,8 @@ SERVICES = schema.RowSchema(
         "id": Identifier(),
         "name": Text(max_length=255, trim=True),
         "description": Text(max_length=10_000, allow_blank=True, single_line=False),
-        "type": Text(max_length=LONGEST_TYPE, trim=True),
-        "status": Choice(STATUSES),
+        "type": Text(max_length=models.LONGEST_TYPE, trim=True),
+        "status": Choice(models.STATUSES),
         "base_url": HttpUrl(),
         "api_version": Text(max_length=255, allow_blank=True),
         "metadata": free_metadata(),
@@ -57,8 +46,8 @@ CREDENTIALS = schema.RowSchema(
         "kind": Choice((CREDENTIAL,)),
         "service": Text(max_length=255, trim=True),
         "name": Text(max_length=255, trim=True),
-        "type": Choice(CREDENTIAL_TYPES),
-        "status": Choice((ACTIVE, REVOKED)),
+        "type": Choice(models.CREDENTIAL_TYPES),
+        "status": Choice((models.ACTIVE, models.REVOKED)),
         "secret": Secret(),
         "metadata": free_metadata(),
         "expires_at": Timestamp(),
@@ -86,7 +75,7 @@ _ROWS = (
 _INSERT = f"""
 INSERT INTO registry_service
     (id, tenant_id, name, description, type, status, base_url, api_version, metadata, created_at, updated_at)
-SELECT id, %s, name, coalesce(description, ''), type, coalesce(status, '{ACTIVE}'), base_url, coalesce(api_version, ''),
+SELECT id, %s, name, coalesce(description, ''), type, coalesce(status, '{models.ACTIVE}'), base_url, coalesce(api_version, ''),
     coalesce(metadata, '{{}}'), coalesce(created_at, now()), now()
 FROM {_ROWS} ORDER BY name, line ON CONFLICT DO NOTHING RETURNING id
 """
@@ -319,24 +308,12 @@ def _services(rows: list[Values], rules: _Rules) -> dict[str, UUID]:
 
 
 def _create_credentials(rows: list[Values], rules: _Rules) -> set[UUID]:
-    moment = now()
-    sealed = [
-        {
-            "line": row["line"],
-            "id": row["id"],
-            "service_id": row["service_id"],
-            "name": row["name"],
-            "type": row.get("type", API_KEY),
-            "status": row.get("status", ACTIVE),
-            "secret": seal_secret(
-                row["secret"], tenant_id=rules.tenant_id, service_id=row["service_id"], credential_id=row["id"]
-            ).hex(),
-            "metadata": row.get("metadata", {}),
-            "created_at": row.get("created_at", moment),
-            "expires_at": row.get("expires_at"),
-        }
-        for row in rows
-    ]
+    defaults = {"type": models.API_KEY, "status": models.ACTIVE, "metadata": {}, "created_at": now()}
+    sealed = []
+    for row in rows:
+        ids = {"service_id": row["service_id"], "credential_id": row["id"]}
+        secret = seal_secret(row["secret"], tenant_id=rules.tenant_id, **ids)
+        sealed.append({**defaults, **row, "secret": secret.hex()})
     with connection.cursor() as cursor:
         cursor.execute(_BIND, [rules.tenant_id, orjson.dumps(sealed).decode()])
         made = {pk for (pk,) in cursor.fetchall()}
