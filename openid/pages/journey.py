@@ -105,7 +105,7 @@ class JourneyPage(Page):
         """Return the user agent, for the list of sessions."""
         return str(self.request.META.get("HTTP_USER_AGENT", ""))
 
-    @property
+    @cached_property
     def registration_client(self) -> Client | None:
         """Return the client that a new user registers with, None if users cannot register themselves."""
         if not self.tenant.effective["self_registration"]:
@@ -117,6 +117,9 @@ class JourneyPage(Page):
             tenant_id=self.tenant.tenant_id, is_default=True, active=True, self_registration=True
         )
         return found.first()
+
+    def context(self) -> Context:
+        return self.application()
 
     def application(self) -> Context:
         """Return what pages show of the application."""

@@ -2,12 +2,12 @@
 
 import secrets
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlencode
 
 from django import forms
 from django.db import DatabaseError
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import translation
@@ -21,6 +21,7 @@ from identity_platform.audit.origin import set_language
 from openid import browser
 from openid.errors import TenantMoved
 from openid.pages import errors
+from openid.pages.forms import PageForm
 from openid.pages.languages import language_of
 from openid.pages.notices import NOTICES
 from openid.pages.steps import Steps, read_steps, write_steps
@@ -34,6 +35,9 @@ from userflow.branding.models import Branding
 from userflow.branding.reading import find_branding
 from userflow.branding.texts import known_language
 from userflow.errors import TooManyFromAddress
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 FORM_TOKEN: Final = "form_token"
 Context = Mapping[str, object]
@@ -181,10 +185,14 @@ class Page(View):
 
     # --- responses ---------------------------------------------------------------------------------------------------
 
+    def context(self) -> Context:
+        """Return what the templates of this page show."""
+        return {}
+
     def page(
         self,
         template: str,
-        title: str,
+        title: "StrOrPromise",
         context: Context | None = None,
         *,
         form: forms.Form | None = None,
@@ -207,7 +215,7 @@ class Page(View):
         if self.steps.notice:
             notice, self.steps = str(NOTICES.get(self.steps.notice, "")), self.steps.with_notice("")
         values = {
-            **self._frame(title),
+            **self._frame(str(title)),
             "notice": notice,
             "problem": problem,
             "form_token": browser.form_token(self.tenant.tenant_id, self.browser, self.session_cookie),
@@ -275,3 +283,56 @@ class Page(View):
         )
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Robots-Tag"] = "noindex"
+
+
+class FormPage(Page):
+    """A page with one form. It is shown again with what is wrong, also with an error that `submit` raises."""
+
+    template: ClassVar[str]
+    title: ClassVar["StrOrPromise"]
+    form_class: ClassVar[type[PageForm]]
+    focuses: ClassVar[bool] = True
+    # Errors that the form shows, and those among them that are not its own.
+    shown: ClassVar[tuple[type[ApiError], ...]] = (ApiError,)
+    not_shown: ClassVar[tuple[type[ApiError], ...]] = ()
+
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        """Show the form."""
+        return self.show(self.new_form())
+
+    def post(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        """Submit the form."""
+        return self.process(self.new_form(request.POST))
+
+    def new_form(self, data: QueryDict | None = None) -> PageForm:
+        """Return the form, empty or with what was sent."""
+        return self.form_class(data, **self.form_options())
+
+    def form_options(self) -> dict[str, Any]:
+        """Return further arguments of the form."""
+        return {}
+
+    def process(self, form: PageForm) -> HttpResponse:
+        """Submit a form that was sent, if it is valid."""
+        if not form.is_valid():
+            return self.show(form)
+        try:
+            return self.submit(form)
+        except self.not_shown:
+            raise
+        except self.shown as error:
+            self.add_error(form, error)
+            return self.show(form, error)
+
+    def submit(self, form: PageForm) -> HttpResponse:
+        """Do what the valid form is for, and return the next page."""
+        raise NotImplementedError
+
+    def add_error(self, form: PageForm, error: ApiError) -> None:
+        """Show an error of `submit` in the form."""
+        errors.add_to(form, error)
+
+    def show(self, form: PageForm, error: ApiError | None = None) -> HttpResponse:
+        """Return the page with this form."""
+        form = form.focus() if self.focuses else form
+        return self.page(self.template, self.title, self.context(), form=form, error=error)
