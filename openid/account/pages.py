@@ -16,26 +16,25 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotFound
 from mfa.caller import Caller
 from mfa.closing.actions import close_account
-from mfa.factors import TOTP, WEBAUTHN, remove_factor, rename_passkey
+from mfa.factors import TOTP, WEBAUTHN, FactorList, list_factors, remove_factor, rename_passkey
 from mfa.remembered_devices import forget_device, remembered_devices
 from mfa.totp.actions import regenerate_backup_codes
 from mfa.webauthn.authenticators import UNNAMED
 from openid.account.applications import (
-    Connected,
     applications_of_browsers,
     connected_applications,
     disconnect,
     names_of_applications,
 )
 from openid.account.devices import device_in_words
-from openid.account.factors import factors_of, shown_factor
-from openid.account.forms import NewEmailForm, PasskeyNameForm, ProfileForm
 from openid.pages import errors, forms
 from openid.pages.consent import IN_WORDS, in_words
 from openid.pages.enrollment import codes_page
 from openid.pages.journey import SignedInPage
 from openid.pages.page import Context, FormPage
+from openid.pages.proofs import WAYS
 from tenants.context import in_tenant
+from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, ProofTokenInvalid
 from userflow.ids import id_or
@@ -45,6 +44,18 @@ from userflow.sessions.actions import end_one_session, end_others, list_sessions
 from userflow.sessions.ending import sign_out
 
 MOST_SESSIONS: Final = 100
+
+
+def factors_of(principal: Principal) -> FactorList:
+    """Return the factors of the signed-in user."""
+    return list_factors(realm=END_USERS, tenant_id=principal.tenant_id, user_id=principal.id)
+
+
+def shown_factor(factor: dict[str, object]) -> dict[str, object]:
+    """Return a listed factor with its kind as `label` and with its `name`, in the user's language."""
+    label = WAYS[str(factor["kind"])].label
+    unnamed = factor["kind"] == TOTP or factor["name"] == UNNAMED
+    return {**factor, "label": label, "name": label if unnamed else factor["name"]}
 
 
 class AccountPage(SignedInPage):
@@ -70,10 +81,6 @@ class AccountPage(SignedInPage):
         """Return the page of the account that a step-up returns to."""
         return self.back
 
-    def require_proof(self) -> dict[str, object]:
-        """Return the proof of the last step-up. Raises InsufficientAuthentication."""
-        return {"proof_token": self.held_proof()}
-
     def proof_used(self, notice: str) -> None:
         """Forget the proof, and show a message on the next page."""
         self.steps = replace(self.steps, proof="", notice=notice)
@@ -91,7 +98,7 @@ class ProfilePage(FormPage, AccountPage):
 
     template = "account/profile"
     title = gettext_lazy("Your profile")
-    form_class = ProfileForm
+    form_class = forms.ProfileForm
     focuses = False
 
     def form_options(self) -> dict[str, Any]:
@@ -101,8 +108,7 @@ class ProfilePage(FormPage, AccountPage):
         """Store what has changed."""
         changes = {name: form.cleaned_data[name] for name in form.changed_data}
         update_profile(of=self.me, changes=changes, user_agent=self.agent)
-        self.steps = self.steps.with_notice("saved")
-        return self.to("account")
+        return self.to_with("saved", "account")
 
     def context(self) -> Context:
         return {**super().context(), "may_delete": self.tenant.effective["account_deletion"] == "on"}
@@ -125,7 +131,7 @@ class EmailPage(ProvenFormPage):
     back = "email"
     template = "account/email"
     title = gettext_lazy("Change your e-mail address")
-    form_class = NewEmailForm
+    form_class = forms.NewEmailForm
 
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Change the address; a mail goes to the new one. The present address cancels a change that waits."""
@@ -220,7 +226,7 @@ class RenamePasskeyPage(FormPage, AccountPage):
     section = "security"
     template = "account/rename"
     title = gettext_lazy("Name your passkey")
-    form_class = PasskeyNameForm
+    form_class = forms.PasskeyNameForm
     # That the passkey is unknown is no error of the form.
     shown = ()
 
@@ -230,13 +236,12 @@ class RenamePasskeyPage(FormPage, AccountPage):
         passkey = next((factor for factor in passkeys if factor["id"] == kwargs["factor_id"]), None)
         if passkey is None:
             raise NotFound
-        return self.show(PasskeyNameForm(initial={"name": "" if passkey["name"] == UNNAMED else passkey["name"]}))
+        return self.show(forms.PasskeyNameForm(initial={"name": "" if passkey["name"] == UNNAMED else passkey["name"]}))
 
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Store it."""
         rename_passkey(principal=self.me, factor_id=self.kwargs["factor_id"], name=form.cleaned_data["name"])
-        self.steps = self.steps.with_notice("saved")
-        return self.to("account/security")
+        return self.to_with("saved", "account/security")
 
 
 class BackupCodesPage(AccountPage):
@@ -285,19 +290,12 @@ class DevicesPage(AccountPage):
         if "remembered" in request.POST:
             with in_tenant(self.tenant.tenant_id):
                 forget_device(user_id=self.user.pk, device_id=request.POST["remembered"])
-            self.steps = self.steps.with_notice("device_forgotten")
-            return self.to("account/devices")
+            return self.to_with("device_forgotten", "account/devices")
         if "others" in request.POST:
             end_others(principal=self.me)
         else:
             end_one_session(by=self.me, session_id=id_or(request.POST.get("session", ""), NotFound))
-        self.steps = self.steps.with_notice("device_signed_out")
-        return self.to("account/devices")
-
-
-def further_of(one: Connected) -> list[str]:
-    """Return the scopes and audiences of an application that have no words of the platform's."""
-    return sorted({*one.scopes, *one.audiences}.difference(IN_WORDS))
+        return self.to_with("device_signed_out", "account/devices")
 
 
 class ApplicationsPage(AccountPage):
@@ -309,7 +307,9 @@ class ApplicationsPage(AccountPage):
         """List them with what they may do."""
         with in_tenant(self.tenant.tenant_id):
             found = connected_applications(self.user.pk)
-        rows = [(one, in_words((*one.scopes, *one.audiences), one.claims), further_of(one)) for one in found]
+        granted = [(one, {*one.scopes, *one.audiences}) for one in found]
+        # Those that have no words of the platform's come last, as they are.
+        rows = [(one, in_words(names, one.claims), sorted(names.difference(IN_WORDS))) for one, names in granted]
         return self.account_page("applications", _("Connected applications"), {"rows": rows})
 
     def post(self, request: HttpRequest) -> HttpResponse:
@@ -317,8 +317,7 @@ class ApplicationsPage(AccountPage):
         client_id = id_or(request.POST.get("client", ""), NotFound)
         with in_tenant(self.tenant.tenant_id):
             disconnect(self.user.pk, client_id)
-        self.steps = self.steps.with_notice("disconnected")
-        return self.to("account/applications")
+        return self.to_with("disconnected", "account/applications")
 
 
 class DeletePage(AccountPage):
@@ -336,8 +335,7 @@ class DeletePage(AccountPage):
     def post(self, request: HttpRequest) -> HttpResponse:
         """Erase the user."""
         close_account(principal=self.me, proof=self.require_proof(), user_agent=self.agent)
-        self.steps = replace(self.steps.only_email(""), notice="account_deleted")
-        return self.leave_session(self.to("signin"))
+        return self.signed_out("account_deleted")
 
 
 class SignOutPage(SignedInPage):
@@ -350,5 +348,4 @@ class SignOutPage(SignedInPage):
     def post(self, request: HttpRequest) -> HttpResponse:
         """End the session."""
         sign_out(principal=self.me)
-        self.steps = replace(self.steps.only_email(""), notice="signed_out")
-        return self.leave_session(self.to("signin"))
+        return self.signed_out("signed_out")

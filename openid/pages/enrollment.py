@@ -79,8 +79,7 @@ class EnrollmentPage(JourneyPage):
         if self.who.caller.principal is not None:
             require_assurance(Action.ADD_FACTOR, self.who.caller.principal)
         if self.kind in self.replaced:
-            proof = {"proof_token": self.held_proof()}
-            self.who = replace(self.who, caller=replace(self.who.caller, proof=proof))
+            self.who = replace(self.who, caller=replace(self.who.caller, proof=self.require_proof()))
 
     @property
     def replaced(self) -> list[str]:

@@ -64,18 +64,8 @@ class ProofPage(FormPage, JourneyPage):
         """Return the methods of the user that can be used at this address."""
         raise NotImplementedError
 
-    @property
-    def who(self) -> tuple[str, Sequence[str]]:
-        """Return the address and the methods of the user."""
-        raise NotImplementedError
-
     def href_of(self, kind: str) -> str:
         """Return the address of this page for another way."""
-        raise NotImplementedError
-
-    @property
-    def phone(self) -> str:
-        """Return the phone that a code was sent to, as it may be shown."""
         raise NotImplementedError
 
     def send_code(self) -> Steps:
@@ -90,16 +80,14 @@ class ProofPage(FormPage, JourneyPage):
         return self.again()
 
     def context(self) -> Context:
-        (email, methods), kinds = self.who, self.kinds
+        """Return what all these pages show. Each adds `who`, `phone` and whether methods work at another address only."""
+        kinds = self.kinds
         others = [(name, way) for name, way in WAYS.items() if name in kinds and name != self.kind]
         return {
             **self.application(),
             "kind": self.kind,
             "others": [(self.href_of(name), way.label) for name, way in others],
-            "who": email,
             "action": self.href_of(self.kind),
-            "phone": self.phone,
             "can_send": self.kind == SMS,
-            "elsewhere": self.usable != list(methods),
             "stage": self.stage,
         }

@@ -170,13 +170,9 @@ class VerifyEmailPage(NewPasswordPage):
             # The link is another user's than the one who is signed in here; it stays valid.
             return self.page("other_user", self.title, {"signed_in": self.session.user.email}, status=403)
         assert isinstance(user, EndUser)  # a token of this tenant's
-        return self._verified(user)
-
-    def _verified(self, user: EndUser) -> HttpResponse:
         self.__dict__.pop("session", None)
         if self.session is not None:
-            self.steps = self.steps.with_notice("email_verified")
-            return self.to("continue")
+            return self.to_with("email_verified", "continue")
         self.steps = self.steps.only_email(user.email).with_notice("email_verified")
         return self.to("signin/password")
 

@@ -1,6 +1,5 @@
 """The second step of a sign-in: a passkey, a code of an app, a text message, or a backup code."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from django.http import HttpRequest, HttpResponse
@@ -63,7 +62,7 @@ class SecondStepPage(ProofPage):
         with in_tenant(self.tenant.tenant_id):
             device = remember_device(
                 session_id=opened.session_id,
-                replaced=browser.device_cookie(self.request, self.tenant.tenant_id),
+                replaced=browser.read_cookie(self.request, browser.DEVICE, self.tenant.tenant_id),
             )
         return response if device is None else self.keep_device(response, device)
 
@@ -71,10 +70,6 @@ class SecondStepPage(ProofPage):
     def usable(self) -> list[str]:
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
             return usable_methods(self.steps.methods, EndUser.objects.filter(email_key=email_key(self.steps.email)))
-
-    @property
-    def who(self) -> tuple[str, Sequence[str]]:
-        return self.steps.email, self.steps.methods
 
     def href_of(self, kind: str) -> str:
         return self.href("signin/verify", method=kind)
@@ -106,18 +101,8 @@ class SecondStepPage(ProofPage):
         elif self.kind == SMS:
             verify_sms_code(tenant_id=tenant_id, client_id=None, email=email, code=sent, caller=caller, mfa_token=token)
         else:
-            verify_totp(
-                realm=END_USERS,
-                tenant_id=tenant_id,
-                email=email,
-                caller=caller,
-                mfa_token=token,
-                **{way.field: sent},
-            )
-
-    @property
-    def phone(self) -> str:
-        return self.steps.phone
+            proof = {way.field: sent}
+            verify_totp(realm=END_USERS, tenant_id=tenant_id, email=email, caller=caller, mfa_token=token, **proof)
 
     def send_code(self) -> Steps:
         sent = request_sms_code(
@@ -130,5 +115,11 @@ class SecondStepPage(ProofPage):
         return replace(self.steps, phone=sent.phone_display)
 
     def context(self) -> Context:
-        remember = "remember" in self.request.POST
-        return {**super().context(), "remember_days": lifetime(self.tenant).days, "remember": remember}
+        return {
+            **super().context(),
+            "who": self.steps.email,
+            "phone": self.steps.phone,
+            "elsewhere": self.usable != list(self.steps.methods),
+            "remember_days": lifetime(self.tenant).days,
+            "remember": "remember" in self.request.POST,
+        }

@@ -63,7 +63,7 @@ class PasswordSignIn(JourneyPage):
 
     def _by_device(self, mfa_token: str) -> HttpResponse | None:
         """Go on without the second step in a browser that is remembered; return None in any other."""
-        device = browser.device_cookie(self.request, self.tenant.tenant_id)
+        device = browser.read_cookie(self.request, browser.DEVICE, self.tenant.tenant_id)
         if device is None:
             return None
         try:

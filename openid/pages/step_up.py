@@ -18,6 +18,7 @@ from mfa.webauthn.relying_party import usable_methods
 from openid import browser
 from openid.pages import forms
 from openid.pages.journey import SignedInPage
+from openid.pages.page import Context
 from openid.pages.proofs import PASSWORD, WAYS, ProofPage
 from openid.pages.sign_in import STEP_UP
 from openid.pages.steps import Steps
@@ -53,7 +54,10 @@ class StepUpPage(SignedInPage, ProofPage):
             proof = proof_token_for(principal=self.me, verified=raised.verified)
             self.steps = replace(self.steps, proof=proof, proof_until=time.time() + PROOF_TOKEN_SECONDS)
         self.steps = replace(self.steps, own_phone="")
-        response = self._next()
+        if self.back.partition("/")[0] == "enroll":
+            response = self.to(self.back, own="1")
+        else:
+            response = self.to(f"account/{self.back}" if self.back else "continue")
         with in_tenant(self.tenant.tenant_id):
             browser.set_session_cookie(response, self.tenant.tenant_id, rotate_cookie(self.own))
         return response
@@ -67,10 +71,6 @@ class StepUpPage(SignedInPage, ProofPage):
     def kinds(self) -> Sequence[str]:
         return super().kinds if self.user.mfa_methods else [PASSWORD]
 
-    @property
-    def who(self) -> tuple[str, Sequence[str]]:
-        return self.user.email, self.user.mfa_methods
-
     def href_of(self, kind: str) -> str:
         return self.href("step-up", method=kind, next=self.back)
 
@@ -80,16 +80,11 @@ class StepUpPage(SignedInPage, ProofPage):
         stated = self.request.GET.get("next", "")
         return stated if RETURNS.fullmatch(stated) else ""
 
-    def _next(self) -> HttpResponse:
-        if self.back.partition("/")[0] == "enroll":
-            return self.to(self.back, own="1")
-        return self.to(f"account/{self.back}" if self.back else "continue")
-
-    @property
-    def phone(self) -> str:
-        return self.steps.own_phone
-
     def send_code(self) -> Steps:
         caller = Caller(principal=self.me, user_agent=self.agent)
         sent = request_sms_code(tenant_id=self.tenant.tenant_id, client_id=None, email=self.user.email, caller=caller)
         return replace(self.steps, own_phone=sent.phone_display)
+
+    def context(self) -> Context:
+        elsewhere = self.usable != list(self.user.mfa_methods)
+        return {**super().context(), "who": self.user.email, "phone": self.steps.own_phone, "elsewhere": elsewhere}
