@@ -122,7 +122,7 @@ class JobAdmin(ConsoleModelAdmin):
             "state": state,
             "is_over": state not in Job.LIVING,
             "state_name": state_label(state),
-            "has_workers": task_queue.has_workers(),
+            "has_workers": task_queue.living_workers().exists(),
             "begun": ago(job.created_at),
             "colour": STATE_COLOURS[state],
             "tenant": tenant,
