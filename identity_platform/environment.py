@@ -235,6 +235,13 @@ def mail(url: str) -> dict[str, object]:
     }
 
 
+def existing_file(name: str) -> str | None:
+    path = text(name)
+    if path and not Path(path).is_file():
+        raise ImproperlyConfigured(f"{name} names no file.")
+    return path
+
+
 def security_txt(name: str) -> str | None:
     """Return the content of /.well-known/security.txt: at least one `Contact`, and `Expires` once (RFC 9116 section 2.5)."""
     value = text(name)

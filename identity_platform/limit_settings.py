@@ -2,15 +2,6 @@
 
 from identity_platform.environment import integer
 
-__all__ = [
-    "DIRECTORIES_PER_TENANT",
-    "DIRECTORY_COMMAND_SECONDS",
-    "DIRECTORY_REQUEST_SECONDS",
-    "DOMAINS_PER_TENANT",
-    "LIMITS",
-    "SMS_LIMITS",
-]
-
 # How many, and in how many seconds. The specification sets the registry's 100.
 LIMITS: dict[str, tuple[int, int]] = {
     "signin": (integer("LIMIT_SIGNIN_PER_MINUTE", 120, least=1), 60),

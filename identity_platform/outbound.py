@@ -354,14 +354,38 @@ def post(session: GuardedSession, url: str, *, body: bytes, headers: Mapping[str
 
     Raises TargetRejected and `requests.RequestException`, of which TooSlow is one.
     """
+    return _exchange(session, "POST", url, body=body, headers=headers, seconds=seconds, most=ANSWER_BYTES)
+
+
+def get(session: GuardedSession, url: str, *, headers: Mapping[str, str], seconds: float, most: int) -> Answer:
+    """GET a document of at most `most` bytes within `seconds`.
+
+    Raises TargetRejected and `requests.RequestException`, also for a longer document.
+    """
+    plain = {**headers, "Accept-Encoding": "identity"}
+    answer = _exchange(session, "GET", url, body=None, headers=plain, seconds=seconds, most=most + 1)
+    if len(answer.beginning) > most:
+        raise requests.exceptions.ContentDecodingError("The answer is too long.")
+    return answer
+
+
+def _exchange(
+    session: GuardedSession,
+    method: str,
+    url: str,
+    *,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    seconds: float,
+    most: int,
+) -> Answer:
     limits = (min(CONNECT_SECONDS, seconds), seconds)
     try:
         with (
             session.within(seconds),
-            session.post(url, data=body, headers=dict(headers), timeout=limits, stream=True) as answer,
+            session.request(method, url, data=body, headers=dict(headers), timeout=limits, stream=True) as answer,
         ):
-            beginning = answer.raw.read(ANSWER_BYTES, decode_content=False)
-            return Answer(answer.status_code, answer.headers, beginning)
+            return Answer(answer.status_code, answer.headers, answer.raw.read(most, decode_content=False))
     except HTTPError as problem:
         # What urllib3 raises while the body is read.
         raise requests.ConnectionError(type(problem).__name__) from problem
@@ -373,20 +397,3 @@ def retry_after_seconds(stated: str | None) -> float | None:
         return None if stated is None else float(min(Retry().parse_retry_after(stated), 999_999_999))
     except (InvalidHeader, ValueError, OverflowError):
         return None
-
-
-def get(session: GuardedSession, url: str, *, headers: Mapping[str, str], seconds: float, most: int) -> Answer:
-    """GET a document of at most `most` bytes within `seconds`.
-
-    Raises TargetRejected and `requests.RequestException`, also for a longer document.
-    """
-    limits = (min(CONNECT_SECONDS, seconds), seconds)
-    plain = {**headers, "Accept-Encoding": "identity"}
-    try:
-        with session.within(seconds), session.get(url, headers=plain, timeout=limits, stream=True) as answer:
-            body = answer.raw.read(most + 1, decode_content=False)
-    except HTTPError as problem:
-        raise requests.ConnectionError(type(problem).__name__) from problem
-    if len(body) > most:
-        raise requests.exceptions.ContentDecodingError("The answer is too long.")
-    return Answer(answer.status_code, answer.headers, body)

@@ -4,14 +4,13 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from django.core.exceptions import ImproperlyConfigured
-
 from identity_platform.environment import (
     boolean,
     database,
     directory_clouds,
     domain,
     ensure_writable,
+    existing_file,
     http_url,
     integer,
     mail,
@@ -277,13 +276,9 @@ HASHES_WAITED_FOR = integer("HASHES_WAITED_FOR", max(HASHES_AT_ONCE, WEB_THREADS
 PASSWORD_HASH_WAIT_SECONDS = 2.0
 NEW_HASH_WAIT_SECONDS = 10.0
 # A file of further forbidden passwords, one per line (userflow/credentials/blocklist.py).
-PASSWORD_BLOCKLIST = text("PASSWORD_BLOCKLIST")
-if PASSWORD_BLOCKLIST and not Path(PASSWORD_BLOCKLIST).is_file():
-    raise ImproperlyConfigured("PASSWORD_BLOCKLIST names no file.")
+PASSWORD_BLOCKLIST = existing_file("PASSWORD_BLOCKLIST")
 # A file of cities in MaxMind's format, for the places of sessions (identity_platform/places.py).
-GEOIP_DATABASE = text("GEOIP_DATABASE")
-if GEOIP_DATABASE and not Path(GEOIP_DATABASE).is_file():
-    raise ImproperlyConfigured("GEOIP_DATABASE names no file.")
+GEOIP_DATABASE = existing_file("GEOIP_DATABASE")
 # Where the link in a password reset mail leads. The token follows the `#`.
 PASSWORD_RESET_URL = text("PASSWORD_RESET_URL", f"{BASE_URL}/password/reset")
 # The same for mails that verify an address and for invitations.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import wraps
+from functools import partial, wraps
 from typing import Final, ParamSpec, TypeAlias
 
 import structlog
@@ -64,7 +64,7 @@ def task(name: str, *, queue: str) -> Callable[[Callable[P, None]], Callable[P, 
     """Register a function that workers run when `start` has queued it. Its arguments are JSON values."""
 
     def register(work: Callable[P, None]) -> Callable[P, None]:
-        app.task(name=name, queue=queue)(_with_own_connections(name)(work))
+        app.task(name=name, queue=queue)(_with_own_connections(name, work))
         return work
 
     return register
@@ -77,28 +77,24 @@ def periodic_task(name: str) -> Callable[[PeriodicTask], PeriodicTask]:
         def run(context: TaskContext, timestamp: int = 0) -> None:
             work(context)
 
-        app.task(name=name, queue=PERIODIC, lock=name, queueing_lock=name, pass_context=True)(
-            _with_own_connections(name)(run)
-        )
+        registered = app.task(name=name, queue=PERIODIC, lock=name, queueing_lock=name, pass_context=True)
+        registered(_with_own_connections(name, run))
         return work
 
     return register
 
 
-def _with_own_connections(name: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    def wrap(work: Callable[P, None]) -> Callable[P, None]:
-        @wraps(work)
-        def run(*args: P.args, **kwargs: P.kwargs) -> None:
-            try:
-                with root_span(name), Timed(TASK_SECONDS, name):
-                    work(*args, **kwargs)
-            finally:
-                # The thread may get no other task for long.
-                connections.close_all()
+def _with_own_connections(name: str, work: Callable[P, None]) -> Callable[P, None]:
+    @wraps(work)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            with root_span(name), Timed(TASK_SECONDS, name):
+                work(*args, **kwargs)
+        finally:
+            # The thread may get no other task for long.
+            connections.close_all()
 
-        return run
-
-    return wrap
+    return run
 
 
 def run_soon(name: str) -> None:
@@ -120,7 +116,7 @@ def start_again(name: str, *, lock: str, **arguments: JSONValue) -> None:
 
 def is_queued(lock: str) -> bool:
     """Return whether a task with this lock waits, or runs in a worker that is alive."""
-    runs = Q(status="doing", worker__in=_living_workers())
+    runs = Q(status="doing", worker__in=living_workers())
     return ProcrastinateJob.objects.filter(Q(status="todo") | runs, lock=lock).exists()
 
 
@@ -144,14 +140,9 @@ def backlogs() -> list[Backlog]:
     return [Backlog(*row) for row in rows.values_list("queue_name", "waiting", "running")]
 
 
-def living_workers() -> int:
-    """Return how many worker processes are alive, of all hosts."""
-    return _living_workers().count()
-
-
-def has_workers() -> bool:
-    """Return whether any worker process is alive."""
-    return _living_workers().exists()
+def living_workers() -> QuerySet[ProcrastinateWorker]:
+    """Return the worker processes that are alive, of all hosts."""
+    return ProcrastinateWorker.objects.filter(last_heartbeat__gte=Now() - SILENT_AFTER)
 
 
 def cron(seconds: float) -> str:
@@ -229,13 +220,9 @@ async def _serve(workers: list[WorkerOptions], ready: Callable[[], None]) -> boo
     return stopping
 
 
-def _living_workers() -> QuerySet[ProcrastinateWorker]:
-    return ProcrastinateWorker.objects.filter(last_heartbeat__gte=Now() - SILENT_AFTER)
-
-
 def _abandoned() -> QuerySet[ProcrastinateJob]:
     # The base manager, because the library's own is read-only.
-    return ProcrastinateJob._base_manager.filter(status="doing").exclude(worker__in=_living_workers())
+    return ProcrastinateJob._base_manager.filter(status="doing").exclude(worker__in=living_workers())
 
 
 def _queue_again(entries: QuerySet[ProcrastinateJob], **changes: object) -> int:
@@ -246,7 +233,7 @@ def _queue_again(entries: QuerySet[ProcrastinateJob], **changes: object) -> int:
 
 # Without a lock: one that a killed worker holds would keep all others from taking it back.
 @app.task(name=_RECOVERY, queue=PERIODIC, queueing_lock=_RECOVERY)
-@_with_own_connections(_RECOVERY)
+@partial(_with_own_connections, _RECOVERY)
 def recover_abandoned_tasks(timestamp: int = 0) -> None:
     """Queue the tasks of ended workers again, but no periodic task whose next run already waits."""
     waiting = ProcrastinateJob.objects.filter(status="todo", queueing_lock=OuterRef("queueing_lock"))

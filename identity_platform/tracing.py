@@ -8,7 +8,7 @@ traces are on, as it is not installed everywhere (requirements-tracing.txt).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -55,19 +55,13 @@ def set_up() -> None:
     _tracer = _provider.get_tracer("identity_platform")
 
 
-@contextmanager
-def span(name: str, **attributes: str) -> Iterator[None]:
+def span(name: str, **attributes: str) -> AbstractContextManager[object]:
     """Run an operation in a span, inside the current one. Without one, and when traces are off, there is none."""
     if _tracer is None:
-        yield
-        return
+        return nullcontext()
     from opentelemetry.trace import get_current_span
 
-    if not get_current_span().is_recording():
-        yield
-        return
-    with _span(_tracer, name, attributes=attributes):
-        yield
+    return _span(_tracer, name, attributes=attributes) if get_current_span().is_recording() else nullcontext()
 
 
 @contextmanager
@@ -141,7 +135,6 @@ def _mark_failed(own: Span, kind: str) -> None:
 
 @contextmanager
 def _statements() -> Iterator[None]:
-    """Make each statement of this thread a span."""
     with ExitStack() as wrappers:
         for alias in connections:
             wrappers.enter_context(connections[alias].execute_wrapper(_run_statement))

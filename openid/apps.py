@@ -7,8 +7,7 @@ class OpenidConfig(AppConfig):
     name = "openid"
 
     def ready(self) -> None:
-        from openid.authorization.codes import delete_codes_of_client
-        from openid.authorization.consents import end_sessions_without_consent
+        from openid.authorization.consents import delete_codes_of_client, end_sessions_without_consent
         from openid.device.codes import delete_approved_codes
         from openid.device.codes import delete_codes_of_client as delete_device_codes_of_client
         from userflow.signals import client_needs_consent, client_sessions_ended, other_sessions_ended

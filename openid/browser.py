@@ -5,18 +5,16 @@ host, not even a subdomain, can set them (RFC 6265bis section 4.1.3.2).
 """
 
 import re
-from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from django.utils.timezone import now
 
-from identity_platform.crypto import derive_key, hash_token, keyed_digest, new_token, same
+from identity_platform.crypto import derive_key, hash_token, keyed_digest
 
-# The session of the browser; a random value that binds forms and authorization requests to the browser; the steps of a
-# sign-in that is not complete; a browser that skips the second step.
+# The session of the browser; a random value that binds forms and authorization requests to the browser, until it is closed;
+# the steps of a sign-in that is not complete; a browser that skips the second step.
 SESSION: Final = "sid"
 BROWSER: Final = "br"
 STEPS: Final = "steps"
@@ -29,40 +27,15 @@ def cookie_name(kind: str, tenant_id: UUID) -> str:
     return f"{settings.COOKIE_PREFIX}{kind}-{tenant_id.hex}"
 
 
-def session_cookie(request: HttpRequest, tenant_id: UUID) -> str | None:
-    """Return the value of the browser's session cookie, or None without one."""
-    return _token_in(request, SESSION, tenant_id)
-
-
-def browser_cookie(request: HttpRequest, tenant_id: UUID) -> str | None:
-    """Return the random value that stands for the browser, or None before the first page."""
-    return _token_in(request, BROWSER, tenant_id)
-
-
-def device_cookie(request: HttpRequest, tenant_id: UUID) -> str | None:
-    """Return the value by which the browser skips the second step, or None without one."""
-    return _token_in(request, DEVICE, tenant_id)
-
-
-def new_browser() -> str:
-    """Return a value for the cookie that stands for a browser."""
-    return new_token()
+def read_cookie(request: HttpRequest, kind: str, tenant_id: UUID) -> str | None:
+    """Return the value of the browser's cookie of this kind, or None without one."""
+    value = request.COOKIES.get(cookie_name(kind, tenant_id), "")
+    return value if _TOKEN.fullmatch(value) else None
 
 
 def set_session_cookie(response: HttpResponse, tenant_id: UUID, value: str) -> None:
     """Send the cookie of a session. The server decides how long the session lasts; the cookie is never shorter."""
     set_cookie(response, SESSION, tenant_id, value, max_age=int(settings.SESSION_SECONDS))
-
-
-def set_device_cookie(response: HttpResponse, tenant_id: UUID, value: str, *, expires_at: datetime) -> None:
-    """Send the cookie of a browser that skips the second step until then."""
-    seconds = max(1, round((expires_at - now()).total_seconds()))
-    set_cookie(response, DEVICE, tenant_id, value, max_age=seconds)
-
-
-def set_browser_cookie(response: HttpResponse, tenant_id: UUID, value: str) -> None:
-    """Send the cookie that stands for the browser, until the browser is closed."""
-    set_cookie(response, BROWSER, tenant_id, value)
 
 
 def set_cookie(response: HttpResponse, kind: str, tenant_id: UUID, value: str, *, max_age: int | None = None) -> None:
@@ -92,11 +65,6 @@ def form_token(tenant_id: UUID, browser: str, session: str | None) -> str:
     return keyed_digest(bound, key=_key(), purpose="form of a hosted page").hex()
 
 
-def is_form_token(sent: str, tenant_id: UUID, browser: str, session: str | None) -> bool:
-    """Return whether the form was rendered for this browser in its present session."""
-    return same(sent, form_token(tenant_id, browser, session))
-
-
 def steps_key() -> bytes:
     """Return the key that seals the cookie of a sign-in that is not complete."""
     return derive_key(_key(), "steps of a sign-in")
@@ -104,8 +72,3 @@ def steps_key() -> bytes:
 
 def _key() -> bytes:
     return hash_token(str(settings.SECRET_KEY))
-
-
-def _token_in(request: HttpRequest, kind: str, tenant_id: UUID) -> str | None:
-    value = request.COOKIES.get(cookie_name(kind, tenant_id), "")
-    return value if _TOKEN.fullmatch(value) else None

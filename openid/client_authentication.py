@@ -1,10 +1,25 @@
-"""Authentication of clients at the OpenID endpoints of their tenant: one function for all of them (RFC 6749 section 2.3)."""
+"""Endpoints of a tenant's issuer for its clients, which authenticate themselves (RFC 6749 section 2.3)."""
 
+from typing import Final
+
+from identity_platform.api.errors import TooManyRequests
+from identity_platform.api.parsers import OAuthFormParser
 from identity_platform.api.views import ApiViewSet, Arguments, Shape
 from openid.tenant_of_request import address_first, is_address_of
-from userflow.oauth_errors import InvalidClient
+from tenants.errors import TenantBusy, UnknownTenant
+from userflow.oauth_errors import InvalidClient, InvalidRequest
 from userflow.sessions.client_authentication import KnownClient, authenticate_client
+from userflow.sessions.permissions import Anyone
 from userflow.sessions.views import stated_client
+
+# Of every endpoint here.
+CLIENT_ERRORS: Final = (InvalidRequest, InvalidClient, UnknownTenant, TenantBusy, TooManyRequests)
+
+
+class ClientEndpoint(ApiViewSet):
+    permission_classes = [Anyone]
+    authentication_classes = []
+    parser_classes = [OAuthFormParser]
 
 
 def authenticate_at(view: ApiViewSet, shape: Shape) -> tuple[KnownClient, Arguments]:

@@ -95,27 +95,27 @@ class DeviceCodeExpired(OAuthError):
     message = "The device code has expired. Start a new device authorization request."
 
 
-class DeviceRequestRejected(OAuthError):
-    """400: a device authorization request with a scope or resource that the client may not have (RFC 8628 section 3.1)."""
-
-    message = "The device authorization request is invalid. `error` is that of the authorization endpoint."
+class RejectedByAuthorization(OAuthError):
+    """400 of another endpoint: the request is rejected with the error that the authorization endpoint has for it."""
 
     def __init__(self, problem: RequestRejected) -> None:
         super().__init__(problem.description)
         self.error = problem.error  # type: ignore[misc]  # a class variable of errors with one code
+
+
+class DeviceRequestRejected(RejectedByAuthorization):
+    """400: a device authorization request with a scope or resource that the client may not have (RFC 8628 section 3.1)."""
+
+    message = "The device authorization request is invalid. `error` is that of the authorization endpoint."
+
+
+class PushedRequestRejected(RejectedByAuthorization):
+    """400: a pushed request is rejected (RFC 9126 section 2.3)."""
+
+    message = "The authorization request is invalid. `error` is that of the authorization endpoint."
 
 
 class UserCodeUnknown(ApiError):
     """400 of a page: no device waits with this code."""
 
     message = "This code is not valid. Check it, or get a new one on your device."
-
-
-class PushedRequestRejected(OAuthError):
-    """400: a pushed request is rejected with the error that the authorization endpoint has for it (RFC 9126 section 2.3)."""
-
-    message = "The authorization request is invalid. `error` is that of the authorization endpoint."
-
-    def __init__(self, problem: RequestRejected) -> None:
-        super().__init__(problem.description)
-        self.error = problem.error  # type: ignore[misc]  # a class variable of errors with one code

@@ -9,18 +9,40 @@ from tenants.models import TenantModel
 from userflow.accounts.models import EndUser
 from userflow.accounts.session_models import EndUserSession
 
-# Reuse of a code within this time ends the session that the code has opened.
-USED_CODE_KEPT = timedelta(days=1)
-# For how long a device that polls too late learns that its code has expired.
-EXPIRED_DEVICE_CODE_KEPT = timedelta(hours=1)
 
+class ShortLived(TenantModel):
+    """What a client waits for. It does not survive a restore."""
 
-class AuthorizationRequest(TenantModel):
-    """An authorization request that was pushed (RFC 9126), or waits until the user has signed in and consented."""
+    # How long after its expiry it is still kept.
+    KEPT: ClassVar[timedelta] = timedelta(0)
 
-    # SHA-256 of the handle: the part of a `request_uri` after its prefix, or the value in the address of a hosted page.
+    # SHA-256 of the handle of a request, of a code, or of what a device polls with.
     digest = models.BinaryField(primary_key=True)
     client_id = models.UUIDField()
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return bytes(self.digest).hex()[:8]
+
+    @classmethod
+    def expired(cls, moment: datetime) -> models.Q:
+        """Expired so long ago that nothing asks for it any more."""
+        return models.Q(expires_at__lt=moment - cls.KEPT)
+
+    @classmethod
+    def close_all(cls, moment: datetime) -> None:
+        """After a restore nothing that waited continues."""
+        cls._default_manager.all().delete()
+
+
+class AuthorizationRequest(ShortLived):
+    """An authorization request that was pushed (RFC 9126), or waits until the user has signed in and consented."""
+
+    # Its handle is the part of a `request_uri` after its prefix, or the value in the address of a hosted page.
     # As validated: the fields of `openid.authorization.parameters.Parameters`.
     parameters: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField()
     # A pushed request that no browser has brought yet; it then gets a new handle.
@@ -30,34 +52,20 @@ class AuthorizationRequest(TenantModel):
     # Set when the user chose this account or gave consent because the request asked for it (`prompt`).
     account_chosen_at = models.DateTimeField(null=True)
     consented_at = models.DateTimeField(null=True)
-    created_at = models.DateTimeField(auto_now_add=True)
-    expires_at = models.DateTimeField()
 
     class Meta:
         indexes = [models.Index(fields=["expires_at"], name="authorization_request_expiry")]
 
-    def __str__(self) -> str:
-        return str(self.client_id)
 
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Expired."""
-        return models.Q(expires_at__lt=moment)
-
-    @classmethod
-    def close_all(cls, moment: datetime) -> None:
-        """After a restore no pending request continues."""
-        cls._default_manager.all().delete()
-
-
-class AuthorizationCode(TenantModel):
+class AuthorizationCode(ShortLived):
     """A code (RFC 6749 section 4.1.2): 256 bits, stored hashed, used once within a minute.
 
     A used one is kept for a while, so that its reuse ends the session that was opened with it.
     """
 
-    digest = models.BinaryField(primary_key=True)
-    client_id = models.UUIDField()
+    # Reuse within this time, by a reader of a log or a history, ends the session that the code has opened.
+    KEPT: ClassVar[timedelta] = timedelta(days=1)
+
     # The browser's session that the user signed in with, and the application's session that the code has opened.
     session = models.ForeignKey(EndUserSession, on_delete=models.CASCADE, related_name="codes")
     opened = models.ForeignKey(EndUserSession, null=True, on_delete=models.CASCADE, related_name="opened_by")
@@ -70,28 +78,13 @@ class AuthorizationCode(TenantModel):
     id_token_claims: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     userinfo_claims: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     nonce = models.CharField(max_length=1024, blank=True, default="")
-    created_at = models.DateTimeField(auto_now_add=True)
-    expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True)
 
     class Meta:
         indexes = [models.Index(fields=["expires_at"], name="authorization_code_expiry")]
 
-    def __str__(self) -> str:
-        return bytes(self.digest).hex()[:8]
 
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Expired so long ago that its reuse, by a reader of a log or a history, need not be noticed any more."""
-        return models.Q(expires_at__lt=moment - USED_CODE_KEPT)
-
-    @classmethod
-    def close_all(cls, moment: datetime) -> None:
-        """After a restore no code is valid."""
-        cls._default_manager.all().delete()
-
-
-class DeviceCode(TenantModel):
+class DeviceCode(ShortLived):
     """A device that waits until its user has signed it in with a browser (RFC 8628 section 3.2)."""
 
     class Status(models.TextChoices):
@@ -102,11 +95,11 @@ class DeviceCode(TenantModel):
         DENIED = "denied"
         USED = "used"
 
-    # SHA-256 of the code that the device polls with, and a keyed digest of the code that its user types: eight letters could be
-    # found out from a hash.
-    digest = models.BinaryField(primary_key=True)
+    # For how long a device that polls too late learns that its code has expired.
+    KEPT: ClassVar[timedelta] = timedelta(hours=1)
+
+    # A keyed digest of the code that its user types: eight letters could be found out from a hash.
     user_code_digest = models.BinaryField(unique=True)
-    client_id = models.UUIDField()
     scopes: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     audiences: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     status = models.CharField(max_length=8, choices=Status.choices, default=Status.PENDING)
@@ -118,24 +111,9 @@ class DeviceCode(TenantModel):
     # Seconds between two polls; polling too fast raises it.
     interval = models.PositiveSmallIntegerField()
     last_polled_at = models.DateTimeField(null=True)
-    created_at = models.DateTimeField(auto_now_add=True)
-    expires_at = models.DateTimeField()
 
     class Meta:
         indexes = [models.Index(fields=["expires_at"], name="device_code_expiry")]
-
-    def __str__(self) -> str:
-        return bytes(self.digest).hex()[:8]
-
-    @classmethod
-    def expired(cls, moment: datetime) -> models.Q:
-        """Expired so long ago that its device has stopped polling."""
-        return models.Q(expires_at__lt=moment - EXPIRED_DEVICE_CODE_KEPT)
-
-    @classmethod
-    def close_all(cls, moment: datetime) -> None:
-        """After a restore no code is valid."""
-        cls._default_manager.all().delete()
 
 
 class Consent(TenantModel):

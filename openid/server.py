@@ -7,17 +7,18 @@ allow, client authentication with its limits, and a code that is consumed by one
 
 import re
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc6749 import AuthorizationServer, InvalidRequestError, OAuth2Request
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant
-from authlib.oauth2.rfc6749.requests import OAuth2Payload
+from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from authlib.oauth2.rfc7636 import CodeChallenge
 
 from identity_platform.api.errors import OAuthError
 from openid.clients import ProtocolClient
 from openid.errors import RequestRejected
+from openid.models import AuthorizationCode
 from userflow.accounts.grant_types import AUTHORIZATION_CODE
 from userflow.accounts.models import Client
 from userflow.oauth_errors import InvalidGrant, InvalidRequest, UnauthorizedClient
@@ -28,41 +29,18 @@ _ERRORS = {error.error: error for error in (InvalidGrant, InvalidRequest, Unauth
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
-class _Payload(OAuth2Payload):  # type: ignore[misc]  # Authlib is not typed
-    """Parameters that were sent once each."""
-
-    def __init__(self, parameters: dict[str, str]) -> None:
-        self._parameters = parameters
-
-    @property
-    def data(self) -> dict[str, str]:
-        return self._parameters
-
-    @property
-    def datalist(self) -> dict[str, list[str]]:
-        return {name: [value] for name, value in self._parameters.items()}
-
-
 class _Request(OAuth2Request):  # type: ignore[misc]  # Authlib is not typed
-    """A request as Authlib reads it.
-
-    Authlib would reject plain http by a variable of its own; whether it is allowed is this platform's setting.
-    """
+    """A request with parameters that were sent once each."""
 
     def __init__(self, method: str, parameters: dict[str, str]) -> None:
-        self.method = method
-        self.headers: dict[str, str] = {}
-        self.payload = _Payload(parameters)
-        self.client: ProtocolClient | None = None
-        self.auth_method: str | None = None
-        self.user: Any = None
-        self.authorization_code = self.refresh_token = self.credential = None
-        self._scope = None
-        self._parameters = parameters
+        # Authlib rejects plain http by a variable of its own; whether it is allowed is this platform's setting.
+        super().__init__(method, "https://checked.invalid/")
+        self.payload = BasicOAuth2Payload(parameters)
 
     @property
     def form(self) -> dict[str, str]:
-        return self._parameters
+        data: dict[str, str] = self.payload.data
+        return data
 
 
 class _S256(CodeChallenge):  # type: ignore[misc]  # Authlib is not typed
@@ -81,23 +59,13 @@ class _S256(CodeChallenge):  # type: ignore[misc]  # Authlib is not typed
         return "S256"
 
 
-class StoredCode(Protocol):
-    """What Authlib compares of a stored code."""
-
-    redirect_uri: str
-    code_challenge: str
-
-
-Code = TypeVar("Code", bound=StoredCode)
-
-
-class CodeExchange(Protocol[Code]):
+class CodeExchange(Protocol):
     """What the code grant calls to use a code and to issue its tokens."""
 
-    def use_code(self, code: str) -> Code | None:
+    def use_code(self, code: str) -> AuthorizationCode | None:
         """Return the code if its client may use it now."""
 
-    def issue_tokens(self, code: Code) -> dict[str, object]:
+    def issue_tokens(self, code: AuthorizationCode) -> dict[str, object]:
         """Return the response."""
 
 
@@ -105,14 +73,14 @@ class CodeExchange(Protocol[Code]):
 class _CodeInHand:
     """A stored code in the form that Authlib asks for."""
 
-    row: Any
+    row: AuthorizationCode
 
     @property
     def code_challenge(self) -> str:
-        return str(self.row.code_challenge)
+        return self.row.code_challenge
 
     def get_redirect_uri(self) -> str:
-        return str(self.row.redirect_uri)
+        return self.row.redirect_uri
 
     def get_scope(self) -> str:
         return ""
@@ -147,7 +115,7 @@ class _CodeGrant(AuthorizationCodeGrant):  # type: ignore[misc]  # Authlib is no
 class TenantServer(AuthorizationServer):  # type: ignore[misc]  # Authlib is not typed
     """The server for one request of a client that is known already."""
 
-    def __init__(self, client: Client | KnownClient, exchange: CodeExchange[Any] | None = None) -> None:
+    def __init__(self, client: Client | KnownClient, exchange: CodeExchange | None = None) -> None:
         super().__init__()
         self.client = ProtocolClient(client)
         self.exchange = exchange
@@ -175,7 +143,7 @@ def check_authorization_request(client: Client, parameters: dict[str, str]) -> N
 
 
 def run_code_grant(
-    client: KnownClient, parameters: dict[str, str], exchange: CodeExchange[Any]
+    client: KnownClient, parameters: dict[str, str], exchange: CodeExchange
 ) -> dict[str, object] | OAuthError:
     """Return the response to a token request with a code, or the error: invalid_grant, invalid_request, unauthorized_client.
 

@@ -73,7 +73,7 @@ def _tasks() -> Iterator[Metric]:
     queues = task_queue.backlogs()
     yield gauge("identity_tasks_waiting", "Due tasks that wait.", ["queue"], (([q.queue], q.waiting) for q in queues))
     yield gauge("identity_tasks_running", "Tasks that run.", ["queue"], (([q.queue], q.running) for q in queues))
-    yield gauge("identity_workers", "Worker processes alive.", [], [([], task_queue.living_workers())])
+    yield gauge("identity_workers", "Worker processes alive.", [], [([], task_queue.living_workers().count())])
 
 
 def _backup() -> Iterator[Metric]:

@@ -53,7 +53,7 @@ def show(request: HttpRequest, job_id: UUID, template: str = "console/tenants/jo
         "state": state,
         "is_over": state not in Job.LIVING,
         "state_name": state_label(state),
-        "has_workers": task_queue.has_workers(),
+        "has_workers": task_queue.living_workers().exists(),
         "begun": ago(job.created_at),
         "colour": STATE_COLOURS[state],
         "tenant": tenant,

@@ -5,8 +5,6 @@ django-ratelimit 4.1 counts with `add(key, 1, ttl)` and then `incr(key)`, and re
 follows sends everything in one pipeline. Django gives each thread a cache object of its own, so the note cannot mix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -39,15 +37,10 @@ class RateLimitCache(BaseCache):
         super().__init__(params)
         url = server if isinstance(server, str) else server[0]
         self._client = redis.Redis(connection_pool=valkey.pool(url))
-        self._breaker = valkey.breaker(url)
+        self.breaker = valkey.breaker(url)
         # A full table drops the counter that was used least recently, one at a time.
         self._local = LocMemCache(url, {"max_entries": MOST_LOCAL_KEYS, "cull_frequency": MOST_LOCAL_KEYS})
         self._window: tuple[str, int] | None = None
-
-    @property
-    def degraded(self) -> bool:
-        """Whether counts are taken in this process because the server does not answer."""
-        return self._breaker.is_open
 
     def add(self, key: str, value: object, timeout: float | None = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
         """Note the window for the `incr` that follows. Always False: nothing is stored yet."""
@@ -89,13 +82,13 @@ class RateLimitCache(BaseCache):
 
     def _ask(self, send: Callable[[], Replies]) -> Replies | None:
         """Return the server's replies, or None while it cannot be asked."""
-        recovering = self._breaker.is_open
-        if not self._breaker.allows_request():
+        recovering = self.breaker.is_open
+        if not self.breaker.allows_request():
             return None
         try:
             replies = send()
         except (redis.RedisError, OSError) as problem:
-            first = self._breaker.record_failure()
+            first = self.breaker.record_failure()
             DEGRADED.set(1)
             if first:
                 # The type only: messages of the driver name hosts.
@@ -103,7 +96,7 @@ class RateLimitCache(BaseCache):
             return None
         # A reply that was sent before another thread's failure says nothing about the server after it.
         if recovering:
-            self._breaker.record_success()
+            self.breaker.record_success()
             DEGRADED.set(0)
             log.info("valkey_available")
         return replies
@@ -123,7 +116,7 @@ class RateLimitCache(BaseCache):
 
 def degraded() -> bool:
     """Whether rate limits are counted in this process because the server does not answer."""
-    return ratelimit_cache().degraded
+    return ratelimit_cache().breaker.is_open
 
 
 def ratelimit_cache() -> RateLimitCache:

@@ -7,6 +7,7 @@ that loses its data loses the counts since then.
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, cast
 
@@ -57,11 +58,9 @@ def read(name: str, days: int) -> dict[date, Mapping[str, int]]:
     """Return the counters of today and the days before; days without counters and unreachable ones are left out."""
     today = datetime.now(UTC).date()
     found: dict[date, Mapping[str, int]] = {}
-    try:
+    with suppress(redis.RedisError, OSError):
         for day in (today - timedelta(days=back) for back in range(days)):
             fields = cast("dict[bytes, bytes]", valkey.client().hgetall(key_of(name, day)))
             if fields:
                 found[day] = {field.decode(): int(total) for field, total in fields.items()}
-    except (redis.RedisError, OSError):
-        return found
     return found

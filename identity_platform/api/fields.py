@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
 
 # C0 and C1 controls, DEL, the separators that Unicode calls line breaks, and surrogates, which PostgreSQL cannot store.
-_NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NOT_IN_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 # The same two as ECMA 262 writes them, for the API document.
 _LINE_CONTROLS = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
@@ -132,7 +132,7 @@ class Text(StrictField, serializers.CharField):
     def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str):
             self.fail("invalid")
-        if self.single_line and _NOT_IN_A_LINE.search(data):
+        if self.single_line and NOT_IN_A_LINE.search(data):
             self.fail("line")
         if not self.single_line and _NOT_IN_TEXT.search(data):
             self.fail("control")

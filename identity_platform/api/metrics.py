@@ -179,10 +179,8 @@ def _folder() -> Path:
 def _lives(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as problem:
+        return isinstance(problem, PermissionError)
     return True
 
 

@@ -4,8 +4,6 @@ Two parsers that read one text differently (the first or the last of two equal f
 them) let requests pass checks that should stop them. So ambiguous input is rejected here, once.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -43,43 +41,44 @@ class QueryInvalid(ApiError):
     message = "The query string is not valid."
 
 
-class StrictJSONParser(BaseParser):
-    """One JSON object (RFC 8259) in UTF-8, without anything ambiguous."""
+class StrictParser(BaseParser):
+    """A parser of one media type in UTF-8, for bodies within the limit."""
+
+    def parse(
+        self,
+        stream: IO[bytes],
+        media_type: str | None = None,
+        parser_context: Mapping[str, object] | None = None,
+    ) -> dict[str, Any]:
+        """Read the body. Raises UnsupportedMediaType (another type or charset), BodyTooLarge, and MalformedBody."""
+        _require_type(media_type, self.media_type or "")
+        return self.read(_read(stream, parser_context))
+
+    def read(self, raw: bytes) -> dict[str, Any]:
+        """Return the fields of the body. Raises MalformedBody."""
+        raise NotImplementedError
+
+
+class StrictJSONParser(StrictParser):
+    """One JSON object (RFC 8259) in UTF-8, without anything ambiguous. An empty body is an empty object."""
 
     media_type = "application/json"
 
-    def parse(
-        self,
-        stream: IO[bytes],
-        media_type: str | None = None,
-        parser_context: Mapping[str, object] | None = None,
-    ) -> dict[str, object]:
-        """Read the body as an object; an empty body is an empty object.
-
-        Raises UnsupportedMediaType (another type or charset), BodyTooLarge, and MalformedBody for anything else.
-        """
-        _require_type(media_type, self.media_type)
-        return json_object(_read(stream, parser_context))
+    def read(self, raw: bytes) -> dict[str, Any]:
+        return json_object(raw)
 
 
-class StrictFormParser(BaseParser):
-    """The form bodies of OAuth 2.0 (RFC 6749 section 3.2 and appendix B)."""
+class StrictFormParser(StrictParser):
+    """The form bodies of OAuth 2.0 (RFC 6749 section 3.2 and appendix B), without repeated parameters and broken encodings.
+
+    A parameter without a value counts as not sent (RFC 6749 section 3.2).
+    """
 
     media_type = "application/x-www-form-urlencoded"
 
-    def parse(
-        self,
-        stream: IO[bytes],
-        media_type: str | None = None,
-        parser_context: Mapping[str, object] | None = None,
-    ) -> dict[str, str]:
-        """Read the parameters; one without a value counts as not sent (RFC 6749 section 3.2).
-
-        Raises UnsupportedMediaType, BodyTooLarge, and MalformedBody for repeated parameters and broken encodings.
-        """
-        _require_type(media_type, self.media_type)
+    def read(self, raw: bytes) -> dict[str, Any]:
         try:
-            parameters = self._read_parameters(_read(stream, parser_context))
+            parameters = self._read_parameters(raw)
         except Ambiguous as problem:
             raise MalformedBody(problem.text, details=problem.details) from None
         return {name: value for name, value in parameters.items() if value}

@@ -158,8 +158,15 @@ class ContractSchema(AutoSchema):
 
     @property
     def contract(self) -> Contract:
-        action = getattr(self.view, getattr(self.view, "action", None) or self.method.lower(), None)
-        return getattr(action, "contract", None) or Contract()
+        return getattr(self._action, "contract", None) or Contract()
+
+    @property
+    def _action(self) -> object:
+        return getattr(self.view, getattr(self.view, "action", None) or self.method.lower(), None)
+
+    @property
+    def _doc(self) -> list[str]:
+        return (self._action.__doc__ or "").strip().split("\n")
 
     def get_tags(self) -> list[str]:
         """Return the tag of the longest matching path prefix."""
@@ -171,13 +178,10 @@ class ContractSchema(AutoSchema):
         return "_".join([*words, getattr(self.view, "action", None) or self.method.lower()])
 
     def get_summary(self) -> str | None:
-        action = getattr(self.view, getattr(self.view, "action", None) or "", None)
-        return (action.__doc__ or "").strip().split("\n")[0] or None if action else None
+        return self._doc[0] or None
 
     def get_description(self) -> str:  # type: ignore[override]  # as drf-spectacular calls it
-        action = getattr(self.view, getattr(self.view, "action", None) or "", None)
-        lines = (action.__doc__ or "").strip().split("\n")[1:] if action else []
-        return "\n".join(line.strip() for line in lines).strip()
+        return "\n".join(line.strip() for line in self._doc[1:]).strip()
 
     def map_parsers(self) -> list[str]:
         """Return the first media type only: with two, generators send the model as the wrong one."""
@@ -206,7 +210,10 @@ class ContractSchema(AutoSchema):
         return [
             *([contract.query] if contract.query else []),
             *(_header(name, meaning) for name, meaning in contract.headers.items()),
-            *(_header(name, meaning, self._successes()) for name, meaning in contract.answer_headers.items()),
+            *(
+                _header(name, meaning, list(map(str, contract.returns)))
+                for name, meaning in contract.answer_headers.items()
+            ),
             *(_header(name, meaning, counted, kind=int) for name, meaning in contract.limit_headers.items()),
             _header("WWW-Authenticate", CHALLENGE, [status for status in statuses if status in ("401", "403")]),
             _header("Retry-After", "Seconds until a call can pass.", ["429", "503"], kind=int),
@@ -221,9 +228,6 @@ class ContractSchema(AutoSchema):
     def _is_list_view(self, serializer: object = None) -> bool:
         """Return False: lists are objects with rows and totals, never bare arrays."""
         return False
-
-    def _successes(self) -> list[str]:
-        return [str(status) for status in self.contract.returns]
 
     def get_response_serializers(self) -> Any:
         contract = self.contract

@@ -4,8 +4,6 @@ Valkey holds nothing that the platform cannot do without, so a long wait is wors
 5 s for a reply and tries ten times more.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 import time

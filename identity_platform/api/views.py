@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 from django.http.response import HttpResponseBase
@@ -99,17 +100,13 @@ class ApiViewSet(ViewSet):
             raise ValidationFailed(details=_messages(problem.detail)) from None
 
 
-_shapes: dict[Shape, serializers.BaseSerializer[object]] = {}
-
-
+@cache
 def _kept(shape: Shape) -> serializers.BaseSerializer[object]:
     """Return one serializer per class for all requests and threads, because creating one copies all its fields.
 
     So a serializer keeps nothing of a request: it has no context, no initial data and no instance.
     """
-    if shape not in _shapes:
-        _shapes[shape] = shape()
-    return _shapes[shape]
+    return shape()
 
 
 def _messages(found: object, path: str = "") -> dict[str, list[str]]:

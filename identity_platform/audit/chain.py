@@ -3,7 +3,7 @@
 A link covers all events of a range of ids and carries SHA-256 over them, the MAC of the link before, and its own MAC
 under the owner's data key. The owner of a database, without the key ring, can change rows and hashes as they like and
 still not make a link that fits. Ranges join without a gap, so an event that is added later to a sealed range is found
-as surely as one that is missing. `sealing` makes links, `verifying` checks them, `purging` lets go of old ones.
+as surely as one that is missing. `sealing` makes links, `verification` checks and `purge` drops them.
 """
 
 import hashlib

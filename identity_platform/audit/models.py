@@ -25,6 +25,9 @@ class AuditEvent(models.Model):
         abstract = True
         ordering = ["-id"]
 
+    def __str__(self) -> str:
+        return self.action
+
 
 class TenantEvent(AuditEvent):
     """An event of one tenant, in that tenant's database."""
@@ -38,9 +41,6 @@ class TenantEvent(AuditEvent):
             models.Index(fields=["actor_id", "-id"], name="tenant_event_actor"),
             models.Index(fields=["target_id", "-id"], name="tenant_event_target"),
         ]
-
-    def __str__(self) -> str:
-        return self.action
 
 
 class PlatformEvent(AuditEvent):
@@ -57,12 +57,9 @@ class PlatformEvent(AuditEvent):
             models.Index(fields=["target_id", "-id"], name="platform_event_target"),
         ]
 
-    def __str__(self) -> str:
-        return self.action
-
 
 class Seal(models.Model):
-    """One link of a trail's hash chain; `sealing` makes, `verifying` checks and `purging` removes them.
+    """One link of a trail's hash chain; `sealing` makes, `verification` checks and `purge` drops them.
 
     A link of kind `rows` covers every event with an id from `from_id` to `to_id`. A link of kind `anchor` says that the
     events up to `to_id` and the links up to `purged_number` are gone because their time had come.

@@ -5,8 +5,6 @@ that is stored only wrapped. Rotation puts a new key in front of the ring and re
 tenant, while the sealed values themselves stay as they are.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import os

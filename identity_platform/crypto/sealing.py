@@ -1,7 +1,5 @@
 """Seals: secrets at rest that open only in the place they were written for (AES-256-GCM, NIST SP 800-38D)."""
 
-from __future__ import annotations
-
 import hmac
 import os
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Bearer secrets: made of 256 random bits, stored only as their hash, compared in constant time."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

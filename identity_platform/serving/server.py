@@ -4,8 +4,6 @@ Makes the databases ready, then serves WSGI with granian: one process that liste
 that answer. SIGTERM and Ctrl-C let requests in flight finish (10 s) and end with status 0.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import io

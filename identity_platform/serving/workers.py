@@ -3,8 +3,6 @@
 In production a service manager runs these commands.
 """
 
-from __future__ import annotations
-
 import ctypes
 import io
 import mmap

@@ -133,9 +133,6 @@ class _Lines:
                 return
 
 
-# --- JSON lines ------------------------------------------------------------------------------------------------------
-
-
 def _json_rows(lines: _Lines, known: frozenset[str]) -> Iterator[Row]:
     while (line := lines.next()) is not None:
         number = lines.number
@@ -170,9 +167,6 @@ def row_of(line: int, end: int, members: dict[str, object], known: frozenset[str
 
 def _shown(name: str) -> str:
     return name[:64] if name.isprintable() else "?"
-
-
-# --- CSV -------------------------------------------------------------------------------------------------------------
 
 
 def _csv_rows(lines: _Lines, known: frozenset[str], after: tuple[int, int]) -> Iterator[Row]:

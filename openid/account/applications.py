@@ -9,6 +9,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_tenant
+from identity_platform.postgresql.row_errors import first_or
 from openid.device.codes import delete_device_codes
 from openid.models import AuthorizationCode, Consent
 from tenants.context import current_tenant, in_tenant, tenant_atomic
@@ -106,7 +107,8 @@ def disconnect(user_id: UUID, client_id: UUID) -> int:
         AuthorizationCode.objects.filter(user_id=user_id, client_id=client_id, used_at=None).delete()
         delete_device_codes(client_id=client_id, user_id=user_id)
         Consent.objects.filter(user_id=user_id, client_id=client_id).delete()
-        ended = end_found(END_USERS, _sessions(user_id).filter(client_id=client_id), reason="consent_revoked")
+        active = _opened(user_id).filter(client_id=client_id, ended_at=None, expires_at__gt=now())
+        ended = end_found(END_USERS, active, reason="consent_revoked")
         details = {"user_id": str(user_id), "sessions": ended}
         record_for_tenant("consent.revoked", target=("client", client_id), details=details)
     return ended
@@ -121,15 +123,9 @@ def disconnect_user(*, by: Principal, tenant_id: UUID, user_id: UUID, client_id:
     require(by, "sessions:write")
     require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     with in_tenant(tenant_id, editing_users(by)), tenant_atomic():
-        user = EndUser.objects.select_for_update(no_key=True).filter(pk=user_id).first()
-        if user is None:
-            raise UnknownUser
+        user = first_or(EndUser.objects.select_for_update(no_key=True).filter(pk=user_id), UnknownUser)
         must_outrank(by, user)
         return disconnect(user.pk, client_id)
-
-
-def _sessions(user_id: UUID) -> "QuerySet[EndUserSession]":
-    return _opened(user_id).filter(ended_at=None, expires_at__gt=now())
 
 
 def _opened(user_id: UUID) -> "QuerySet[EndUserSession]":

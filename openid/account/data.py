@@ -72,12 +72,7 @@ def data_about(user: EndUser) -> dict[str, object]:
         "former_emails": list(EndUserEmailUndo.objects.filter(user=user).values("email", "created_at", "expires_at")),
         "sessions": list(sessions.values(*_SESSION)),
         "remembered_browsers": [
-            {
-                "used_at": one.used_at,
-                "expires_at": one.expires_at,
-                "address": one.address,
-                "user_agent": one.user_agent,
-            }
+            {name: getattr(one, name) for name in ("used_at", "expires_at", "address", "user_agent")}
             for one in remembered_devices(user.pk)
         ],
         "applications": connected_applications(user.pk),

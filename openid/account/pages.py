@@ -5,36 +5,36 @@ proof token is kept in the sealed cookie and used once.
 """
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotFound
 from mfa.caller import Caller
 from mfa.closing.actions import close_account
-from mfa.factors import TOTP, WEBAUTHN, remove_factor, rename_passkey
+from mfa.factors import TOTP, WEBAUTHN, FactorList, list_factors, remove_factor, rename_passkey
 from mfa.remembered_devices import forget_device, remembered_devices
 from mfa.totp.actions import regenerate_backup_codes
 from mfa.webauthn.models import UNNAMED
 from openid.account.applications import (
-    Connected,
     applications_of_browsers,
     connected_applications,
     disconnect,
     names_of_applications,
 )
 from openid.account.devices import device_in_words
-from openid.account.factors import factors_of, shown_factor
-from openid.account.forms import NewEmailForm, PasskeyNameForm, ProfileForm
 from openid.pages import errors, forms
 from openid.pages.consent import IN_WORDS, in_words
 from openid.pages.enrollment import codes_page
 from openid.pages.journey import SignedInPage
-from openid.pages.page import Context
+from openid.pages.page import Context, FormPage
+from openid.pages.proofs import WAYS
 from tenants.context import in_tenant
+from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, ProofTokenInvalid
 from userflow.ids import id_or
@@ -44,6 +44,18 @@ from userflow.sessions.actions import end_one_session, end_others, list_sessions
 from userflow.sessions.ending import sign_out
 
 MOST_SESSIONS: Final = 100
+
+
+def factors_of(principal: Principal) -> FactorList:
+    """Return the factors of the signed-in user."""
+    return list_factors(realm=END_USERS, tenant_id=principal.tenant_id, user_id=principal.id)
+
+
+def shown_factor(factor: dict[str, object]) -> dict[str, object]:
+    """Return a listed factor with its kind as `label` and with its `name`, in the user's language."""
+    label = WAYS[str(factor["kind"])].label
+    unnamed = factor["kind"] == TOTP or factor["name"] == UNNAMED
+    return {**factor, "label": label, "name": label if unnamed else factor["name"]}
 
 
 class AccountPage(SignedInPage):
@@ -69,86 +81,68 @@ class AccountPage(SignedInPage):
         """Return the page of the account that a step-up returns to."""
         return self.back
 
-    def require_proof(self) -> dict[str, object]:
-        """Return the proof of the last step-up. Raises InsufficientAuthentication."""
-        return {"proof_token": self.held_proof()}
-
     def proof_used(self, notice: str) -> None:
         """Forget the proof, and show a message on the next page."""
         self.steps = replace(self.steps, proof="", notice=notice)
 
-    def account_page(
-        self,
-        template: str,
-        title: str,
-        context: Context,
-        *,
-        form: forms.PageForm | None = None,
-        error: ApiError | None = None,
-    ) -> HttpResponse:
+    def context(self) -> Context:
+        return {"section": self.section, "user": self.user}
+
+    def account_page(self, template: str, title: str, context: Context) -> HttpResponse:
         """Return a page with the navigation of the account."""
-        values = {"section": self.section, "user": self.user, **context}
-        return self.page(f"account/{template}", title, values, form=form, error=error)
+        return self.page(f"account/{template}", title, {**self.context(), **context})
 
 
-class ProfilePage(AccountPage):
+class ProfilePage(FormPage, AccountPage):
     """Name and language, and where everything else is."""
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Show the profile."""
-        return self._page(ProfileForm(initial={"name": self.user.name, "language": self.user.language}))
+    template = "account/profile"
+    title = gettext_lazy("Your profile")
+    form_class = forms.ProfileForm
+    focuses = False
 
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def form_options(self) -> dict[str, Any]:
+        return {"initial": {"name": self.user.name, "language": self.user.language}}
+
+    def submit(self, form: forms.PageForm) -> HttpResponse:
         """Store what has changed."""
-        form = ProfileForm(request.POST, initial={"name": self.user.name, "language": self.user.language})
-        if not form.is_valid():
-            return self._page(form)
-        try:
-            changes = {name: form.cleaned_data[name] for name in form.changed_data}
-            update_profile(of=self.me, changes=changes, user_agent=self.agent)
-        except ApiError as error:
-            errors.add_to(form, error)
-            return self._page(form, error)
-        self.steps = self.steps.with_notice("saved")
-        return self.to("account")
+        changes = {name: form.cleaned_data[name] for name in form.changed_data}
+        update_profile(of=self.me, changes=changes, user_agent=self.agent)
+        return self.to_with("saved", "account")
 
-    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        context = {"may_delete": self.tenant.effective["account_deletion"] == "on"}
-        return self.account_page("profile", _("Your profile"), context, form=form, error=error)
+    def context(self) -> Context:
+        return {**super().context(), "may_delete": self.tenant.effective["account_deletion"] == "on"}
 
 
-class EmailPage(AccountPage):
+class ProvenFormPage(FormPage, AccountPage):
+    """A form that needs the proof of a step-up."""
+
+    not_shown = (InsufficientAuthentication, ProofTokenInvalid)
+
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        """Show the form, after a step-up."""
+        self.require_proof()
+        return super().get(request)
+
+
+class EmailPage(ProvenFormPage):
     """A new e-mail address."""
 
     back = "email"
+    template = "account/email"
+    title = gettext_lazy("Change your e-mail address")
+    form_class = forms.NewEmailForm
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Ask for the new address, after a step-up."""
-        self.require_proof()
-        return self._page(NewEmailForm())
-
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def submit(self, form: forms.PageForm) -> HttpResponse:
         """Change the address; a mail goes to the new one. The present address cancels a change that waits."""
-        form = NewEmailForm(request.POST)
-        if not form.is_valid():
-            return self._page(form)
         present, changes = self.user.email, {"email": form.cleaned_data["email"]}
-        try:
-            update_profile(of=self.me, changes=changes, proof=self.require_proof(), user_agent=self.agent)
-        except (InsufficientAuthentication, ProofTokenInvalid):
-            raise
-        except ApiError as error:
-            errors.add_to(form, error)
-            return self._page(form, error)
+        update_profile(of=self.me, changes=changes, proof=self.require_proof(), user_agent=self.agent)
         if changes["email"] == present:
             # Nothing has used the proof up.
             self.steps = self.steps.with_notice("email_kept")
         else:
             self.proof_used("saved" if email_key(changes["email"]) == email_key(present) else "email_asked")
         return self.to("account")
-
-    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        return self.account_page("email", _("Change your e-mail address"), {}, form=form.focus(), error=error)
 
 
 class SecurityPage(AccountPage):
@@ -169,42 +163,35 @@ class SecurityPage(AccountPage):
         return self.account_page("security", _("Sign-in and security"), context)
 
 
-class PasswordChangePage(AccountPage):
+class PasswordChangePage(ProvenFormPage):
     """A new password."""
 
     section = "security"
     back = "password"
+    template = "account/password"
+    title = gettext_lazy("Change your password")
+    form_class = forms.NewPasswordForm
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Ask for the new password, after a step-up."""
-        self.require_proof()
-        return self._page(forms.NewPasswordForm(least=self.tenant.effective["password_min_length"]))
+    def form_options(self) -> dict[str, Any]:
+        return {"least": self.tenant.effective["password_min_length"]}
 
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def submit(self, form: forms.PageForm) -> HttpResponse:
         """Change the password; every other session ends."""
-        form = forms.NewPasswordForm(request.POST, least=self.tenant.effective["password_min_length"])
-        if not form.is_valid():
-            return self._page(form)
-        try:
-            change_password(
-                principal=self.me,
-                proof=self.require_proof(),
-                new_password=form.cleaned_data["password"],
-                user_agent=self.agent,
-            )
-        except (InsufficientAuthentication, ProofTokenInvalid):
-            raise
-        except ApiError as error:
-            for text in (text for texts in error.messages.values() for text in texts):
-                form.add_error("password", errors.in_language(text))
-            if not error.messages:
-                errors.add_to(form, error)
-            return self._page(form, error)
+        change_password(
+            principal=self.me,
+            proof=self.require_proof(),
+            new_password=form.cleaned_data["password"],
+            user_agent=self.agent,
+        )
         self.proof_used("password_saved")
         return self.to("account/security")
 
-    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        return self.account_page("password", _("Change your password"), {}, form=form.focus(), error=error)
+    def add_error(self, form: forms.PageForm, error: ApiError) -> None:
+        """Show what is wrong with the password at its field, which has another name in the API."""
+        for text in (text for texts in error.messages.values() for text in texts):
+            form.add_error("password", errors.in_language(text))
+        if not error.messages:
+            super().add_error(form, error)
 
 
 class RemoveFactorPage(AccountPage):
@@ -233,30 +220,28 @@ class RemoveFactorPage(AccountPage):
         return self.to("account/security")
 
 
-class RenamePasskeyPage(AccountPage):
+class RenamePasskeyPage(FormPage, AccountPage):
     """The name of a passkey."""
 
     section = "security"
+    template = "account/rename"
+    title = gettext_lazy("Name your passkey")
+    form_class = forms.PasskeyNameForm
+    # That the passkey is unknown is no error of the form.
+    shown = ()
 
-    def get(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Ask for the name."""
         passkeys = (factor for factor in factors_of(self.me)["factors"] if factor["kind"] == WEBAUTHN)
-        passkey = next((factor for factor in passkeys if factor["id"] == factor_id), None)
+        passkey = next((factor for factor in passkeys if factor["id"] == kwargs["factor_id"]), None)
         if passkey is None:
             raise NotFound
-        return self._page(PasskeyNameForm(initial={"name": "" if passkey["name"] == UNNAMED else passkey["name"]}))
+        return self.show(forms.PasskeyNameForm(initial={"name": "" if passkey["name"] == UNNAMED else passkey["name"]}))
 
-    def post(self, request: HttpRequest, factor_id: UUID) -> HttpResponse:
+    def submit(self, form: forms.PageForm) -> HttpResponse:
         """Store it."""
-        form = PasskeyNameForm(request.POST)
-        if not form.is_valid():
-            return self._page(form)
-        rename_passkey(principal=self.me, factor_id=factor_id, name=form.cleaned_data["name"])
-        self.steps = self.steps.with_notice("saved")
-        return self.to("account/security")
-
-    def _page(self, form: forms.PageForm) -> HttpResponse:
-        return self.account_page("rename", _("Name your passkey"), {}, form=form.focus())
+        rename_passkey(principal=self.me, factor_id=self.kwargs["factor_id"], name=form.cleaned_data["name"])
+        return self.to_with("saved", "account/security")
 
 
 class BackupCodesPage(AccountPage):
@@ -305,19 +290,12 @@ class DevicesPage(AccountPage):
         if "remembered" in request.POST:
             with in_tenant(self.tenant.tenant_id):
                 forget_device(user_id=self.user.pk, device_id=request.POST["remembered"])
-            self.steps = self.steps.with_notice("device_forgotten")
-            return self.to("account/devices")
+            return self.to_with("device_forgotten", "account/devices")
         if "others" in request.POST:
             end_others(principal=self.me)
         else:
             end_one_session(by=self.me, session_id=id_or(request.POST.get("session", ""), NotFound))
-        self.steps = self.steps.with_notice("device_signed_out")
-        return self.to("account/devices")
-
-
-def further_of(one: Connected) -> list[str]:
-    """Return the scopes and audiences of an application that have no words of the platform's."""
-    return sorted({*one.scopes, *one.audiences}.difference(IN_WORDS))
+        return self.to_with("device_signed_out", "account/devices")
 
 
 class ApplicationsPage(AccountPage):
@@ -329,7 +307,9 @@ class ApplicationsPage(AccountPage):
         """List them with what they may do."""
         with in_tenant(self.tenant.tenant_id):
             found = connected_applications(self.user.pk)
-        rows = [(one, in_words((*one.scopes, *one.audiences), one.claims), further_of(one)) for one in found]
+        granted = [(one, {*one.scopes, *one.audiences}) for one in found]
+        # Those that have no words of the platform's come last, as they are.
+        rows = [(one, in_words(names, one.claims), sorted(names.difference(IN_WORDS))) for one, names in granted]
         return self.account_page("applications", _("Connected applications"), {"rows": rows})
 
     def post(self, request: HttpRequest) -> HttpResponse:
@@ -337,8 +317,7 @@ class ApplicationsPage(AccountPage):
         client_id = id_or(request.POST.get("client", ""), NotFound)
         with in_tenant(self.tenant.tenant_id):
             disconnect(self.user.pk, client_id)
-        self.steps = self.steps.with_notice("disconnected")
-        return self.to("account/applications")
+        return self.to_with("disconnected", "account/applications")
 
 
 class DeletePage(AccountPage):
@@ -356,8 +335,7 @@ class DeletePage(AccountPage):
     def post(self, request: HttpRequest) -> HttpResponse:
         """Erase the user."""
         close_account(principal=self.me, proof=self.require_proof(), user_agent=self.agent)
-        self.steps = replace(self.steps.only_email(""), notice="account_deleted")
-        return self.leave_session(self.to("signin"))
+        return self.signed_out("account_deleted")
 
 
 class SignOutPage(SignedInPage):
@@ -370,5 +348,4 @@ class SignOutPage(SignedInPage):
     def post(self, request: HttpRequest) -> HttpResponse:
         """End the session."""
         sign_out(principal=self.me)
-        self.steps = replace(self.steps.only_email(""), notice="signed_out")
-        return self.leave_session(self.to("signin"))
+        return self.signed_out("signed_out")

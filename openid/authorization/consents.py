@@ -7,12 +7,17 @@ from django.db.models import Exists, OuterRef
 
 from identity_platform.audit.writer import record_for_tenant
 from openid.authorization.parameters import OFFLINE_ACCESS, metadata_to_consent, scopes_to_consent
-from openid.models import Consent
+from openid.models import AuthorizationCode, Consent
 from tenants.context import current_tenant, tenant_atomic
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserRefreshToken, EndUserSession
 from userflow.sessions.ending import end_found
 from userflow.sessions.userinfo_audience import is_userinfo
+
+
+def delete_codes_of_client(sender: object, *, client_id: UUID, **_: object) -> None:
+    """Delete the unused codes of a client that is deactivated: none is valid after it is activated again."""
+    AuthorizationCode.objects.filter(client_id=client_id, used_at=None).delete()
 
 
 def grant_consent(

@@ -10,10 +10,9 @@ from enum import StrEnum
 
 from django.utils.timezone import now
 
-from openid.authorization.codes import new_code
 from openid.authorization.consents import grant_consent
 from openid.authorization.parameters import CONSENT, LOGIN, NONE, SELECT_ACCOUNT
-from openid.authorization.queries import covers
+from openid.authorization.queries import covers, new_code
 from openid.authorization.requests import Pending
 from openid.device.codes import approve, reject
 from openid.errors import CONSENT_REQUIRED, LOGIN_REQUIRED, RequestExpired, StepRequired

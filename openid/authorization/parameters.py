@@ -5,7 +5,7 @@ Response type and code challenge are checked by Authlib (`openid.server`), every
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -117,13 +117,9 @@ class Parameters:
     device: str = ""
     user_code: str = ""
 
-    def to_json(self) -> dict[str, object]:
-        """Return the parameters as they are stored."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Parameters":
-        """Return stored parameters."""
+        """Return parameters that were stored with `asdict`."""
         fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in stored.items()}
         return cls(**fields)
 
@@ -158,7 +154,8 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
             raise RequestRejected("invalid_request", f"{name} is too long or contains control characters.")
     if sent.get("response_mode") not in (None, "query"):
         raise RequestRejected("invalid_request", "response_mode must be query.")
-    max_age = _max_age(sent.get("max_age"))
+    max_age = _matching(sent.get("max_age"), _SECONDS, "max_age must be a number of seconds.")
+    by_key = "dpop_jkt must be a SHA-256 thumbprint in base64url."
     claims = _Claims.read(sent.get("claims"), tenant)
     acr = _acr((sent.get("acr_values") or "").split(" "))
     scopes = granted_scopes(sent.get("scope"), client.scopes)
@@ -171,9 +168,9 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
         nonce=sent.get("nonce") or "",
         scopes=scopes,
         audiences=granted_audiences(sent.all("resource"), client.audiences),
-        dpop_jkt=_dpop_jkt(sent.get("dpop_jkt")),
+        dpop_jkt=_matching(sent.get("dpop_jkt"), _THUMBPRINT, by_key) or "",
         prompts=_prompts(sent.get("prompt"), hint),
-        max_age=client.default_max_age if max_age is None else max_age,
+        max_age=client.default_max_age if max_age is None else int(max_age),
         acr=max(acr, claims.acr),
         login_hint=sent.get("login_hint") or "",
         ui_locales=tuple((sent.get("ui_locales") or "").split()),
@@ -216,12 +213,10 @@ def granted_audiences(resources: list[str], of_client: Collection[str]) -> tuple
     return tuple(dict.fromkeys(resources)) or tuple(islice(others, 1))
 
 
-def _max_age(stated: str | None) -> int | None:
-    if stated is None:
-        return None
-    if not _SECONDS.fullmatch(stated):
-        raise RequestRejected("invalid_request", "max_age must be a number of seconds.")
-    return int(stated)
+def _matching(value: str | None, form: re.Pattern[str], problem: str) -> str | None:
+    if value is not None and not form.fullmatch(value):
+        raise RequestRejected("invalid_request", problem)
+    return value
 
 
 def _prompts(stated: str | None, hint: Hint | UnverifiedHint | None) -> tuple[str, ...]:
@@ -260,12 +255,6 @@ def _subject(hint: Hint | UnverifiedHint | None, claimed: str) -> str:
     if claimed not in ("", str(hint.user_id)):
         raise RequestRejected("invalid_request", "id_token_hint and the claim sub name different users.")
     return str(hint.user_id)
-
-
-def _dpop_jkt(stated: str | None) -> str:
-    if stated is not None and not _THUMBPRINT.fullmatch(stated):
-        raise RequestRejected("invalid_request", "dpop_jkt must be a SHA-256 thumbprint in base64url.")
-    return stated or ""
 
 
 @dataclass(frozen=True, slots=True)

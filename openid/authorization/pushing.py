@@ -4,18 +4,15 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.fields import Text
-from identity_platform.api.parsers import OAuthFormParser
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.views import endpoint
 from openid.authorization.parameters import Sent
 from openid.authorization.requests import PUSHED_SECONDS, push_request
-from openid.client_authentication import authenticate_at
-from openid.dpop import check_proof
+from openid.client_authentication import CLIENT_ERRORS, ClientEndpoint, authenticate_at
 from openid.errors import PushedRequestRejected, RequestRejected
-from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
-from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid, InvalidClient, InvalidRequest
-from userflow.sessions.permissions import Anyone
+from tenants.errors import TenantSuspended
+from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid
+from userflow.sessions.dpop import check_proof
 from userflow.sessions.serializers import ClientProof
 from userflow.sessions.views import BASIC_HEADER, NO_STORE
 
@@ -50,25 +47,11 @@ class PushedRequestOut(serializers.Serializer[object]):
     expires_in = serializers.IntegerField()
 
 
-class PushedRequestViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-    parser_classes = [OAuthFormParser]
-
+class PushedRequestViewSet(ClientEndpoint):
     @endpoint(
         PushedRequestIn,
         returns={201: PushedRequestOut},
-        errors=[
-            InvalidRequest,
-            InvalidClient,
-            PushedRequestRejected,
-            DpopProofInvalid,
-            DpopNonceRequired,
-            UnknownTenant,
-            TenantSuspended,
-            TenantBusy,
-            TooManyRequests,
-        ],
+        errors=[*CLIENT_ERRORS, PushedRequestRejected, DpopProofInvalid, DpopNonceRequired, TenantSuspended],
         token="none",
         headers={
             **BASIC_HEADER,

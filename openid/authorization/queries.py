@@ -4,11 +4,13 @@ Call everything here inside the tenant.
 """
 
 from collections.abc import Collection
+from typing import Final
 from uuid import UUID
 
 import orjson
 from django.db import connections
 
+from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.model_columns import ModelColumns
 from identity_platform.postgresql.values import SqlValue
 from openid.authorization.parameters import Parameters
@@ -17,6 +19,7 @@ from tenants.target import TENANT_ALIAS
 from userflow.accounts.session_models import EndUserSession
 from userflow.sessions.queries import SESSION, USER, session_with_user
 
+CODE_SECONDS: Final = 60
 _STORE_CODE = """
 INSERT INTO openid_authorizationcode (digest, client_id, session_id, user_id, redirect_uri, code_challenge, dpop_jkt, scopes,
   audiences, id_token_claims, userinfo_claims, nonce, created_at, expires_at)
@@ -43,12 +46,14 @@ WHERE user_id = %s AND client_id = %s AND scopes @> %s::jsonb AND audiences @> %
 _LOCK_CONSENT = f"{_CONSENT} FOR NO KEY UPDATE"
 
 
-def store_code(
-    digest: bytes, session: EndUserSession, *, client_id: UUID, parameters: Parameters, seconds: int
-) -> None:
-    """Store a new code for the user of this browser session, for so many seconds."""
+def new_code(session: EndUserSession, *, client_id: UUID, parameters: Parameters) -> str:
+    """Store a code for the user of this browser session and return it: 256 bits, used once within a minute.
+
+    RFC 6749 section 4.1.2, RFC 9700 section 2.1.1.
+    """
+    code = new_token()
     values: dict[str, SqlValue] = {
-        "digest": digest,
+        "digest": hash_token(code),
         "client_id": client_id,
         "session_id": session.pk,
         "user_id": session.user_id,
@@ -60,10 +65,11 @@ def store_code(
         "id_token_claims": _as_json(parameters.id_token_claims),
         "userinfo_claims": _as_json(parameters.userinfo_claims),
         "nonce": parameters.nonce,
-        "seconds": seconds,
+        "seconds": CODE_SECONDS,
     }
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(_STORE_CODE, values)
+    return code
 
 
 def use_code(digest: bytes, client_id: UUID, *, opened_id: UUID) -> AuthorizationCode | None:

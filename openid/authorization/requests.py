@@ -4,9 +4,9 @@ A request is stored under the digest of its handle and belongs to one browser: t
 sends to a victim, continues nothing in another browser.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, urlencode
 from uuid import UUID
 
@@ -170,7 +170,7 @@ def _store(
         AuthorizationRequest.objects.create(
             digest=hash_token(handle),
             client_id=pending.client.pk,
-            parameters=pending.parameters.to_json(),
+            parameters=asdict(pending.parameters),
             pushed=pushed,
             browser_digest=cookie_digest(browser) if browser is not None else None,
             expires_at=now() + lasts,
@@ -179,20 +179,14 @@ def _store(
 
 def _pushed(tenant: TenantContext, client: Client, handle: str) -> Pending:
     """Return a pushed request of this client; it cannot be used again. Raises RequestRejected."""
-    with in_tenant(tenant.tenant_id):
-        stored = _consume_pushed(client, handle)
-    parameters = Parameters.from_json(stored) if stored else None
+    with in_tenant(tenant.tenant_id), connections[TENANT_ALIAS].cursor() as cursor:
+        # One statement: of two browsers only one gets it.
+        cursor.execute(_CONSUME_PUSHED, [hash_token(handle), client.pk])
+        row = cursor.fetchone()
+    parameters = Parameters.from_json(orjson.loads(row[0])) if row else None
     if parameters is None or not matches(client.redirect_uris, parameters.redirect_uri):
         raise RequestRejected("invalid_request_uri", "request_uri is unknown, expired, used, or of another client.")
     return Pending(tenant, client, parameters, created_at=now())
-
-
-def _consume_pushed(client: Client, handle: str) -> dict[str, Any] | None:
-    """Delete the request and return its parameters, in one statement: of two browsers only one gets it."""
-    with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(_CONSUME_PUSHED, [hash_token(handle), client.pk])
-        row = cursor.fetchone()
-    return None if row is None else dict(orjson.loads(row[0]))
 
 
 def pending_request(handle: str, browser: str) -> Pending:

@@ -9,16 +9,17 @@ Call everything here inside the tenant.
 
 import secrets
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.crypto import SealContext, hash_token, keyed_digest, new_token, seal, unseal
+from identity_platform.postgresql.row_errors import first_or
 from openid.authorization.parameters import Parameters
 from openid.errors import RequestExpired
 from openid.models import DeviceCode
@@ -32,18 +33,10 @@ ALPHABET: Final = "BCDFGHJKLMNPQRSTVWXZ"
 USER_CODE_LETTERS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class NewDeviceCode:
-    """The codes of a device that begins to wait. Neither is stored."""
-
-    device_code: str
-    user_code: str
-
-
 def new_device_code(
     *, client_id: UUID, scopes: tuple[str, ...], audiences: tuple[str, ...], user_agent: str
-) -> NewDeviceCode:
-    """Store a device that waits for its user and return its codes."""
+) -> tuple[str, str]:
+    """Store a device that waits for its user; return its device code and its user code, neither of which is stored."""
     device_code, created = new_token(), False
     while not created:
         user_code = "".join(secrets.choice(ALPHABET) for _ in range(USER_CODE_LETTERS))
@@ -60,7 +53,7 @@ def new_device_code(
                 "expires_at": now() + LASTS,
             },
         )
-    return NewDeviceCode(device_code, in_groups(user_code))
+    return device_code, in_groups(user_code)
 
 
 def normalized(typed: str) -> str | None:
@@ -76,18 +69,12 @@ def in_groups(user_code: str) -> str:
 
 def find_waiting(user_code: str) -> DeviceCode | None:
     """Return the device that waits with this user code, as `normalized` returns it."""
-    waiting = DeviceCode.objects.filter(status=DeviceCode.Status.PENDING, expires_at__gt=now())
-    return waiting.filter(user_code_digest=_digest(user_code)).first()
+    return _waiting(user_code_digest=_digest(user_code)).first()
 
 
 def find_device(device: str) -> DeviceCode:
     """Return the device of a request of a browser (`Parameters.device`). Raises RequestExpired."""
-    found = DeviceCode.objects.filter(
-        digest=bytes.fromhex(device), status=DeviceCode.Status.PENDING, expires_at__gt=now()
-    ).first()
-    if found is None:
-        raise RequestExpired
-    return found
+    return first_or(_waiting(digest=bytes.fromhex(device)), RequestExpired)
 
 
 def approve(asked: Parameters, session: EndUserSession) -> None:
@@ -113,18 +100,17 @@ def reject(device: str) -> None:
 def _decide(
     device: str, status: DeviceCode.Status, *, session: EndUserSession | None = None, **granted: list[str]
 ) -> None:
-    waiting = DeviceCode.objects.filter(
-        digest=bytes.fromhex(device), status=DeviceCode.Status.PENDING, expires_at__gt=now()
-    )
-    row = waiting.select_for_update().first()
-    if row is None:
-        raise RequestExpired
+    row = first_or(_waiting(digest=bytes.fromhex(device)).select_for_update(), RequestExpired)
     DeviceCode.objects.filter(pk=row.pk).update(status=status, session=session, **granted)
     record_for_tenant(
         f"device.{status}",
         target=("client", row.client_id),
         details={"user_id": str(session.user_id) if session else "", "device_address": row.address},
     )
+
+
+def _waiting(**digest: bytes) -> "QuerySet[DeviceCode]":
+    return DeviceCode.objects.filter(**digest, status=DeviceCode.Status.PENDING, expires_at__gt=now())
 
 
 def keep_approved_codes(earlier: EndUserSession, session: EndUserSession) -> None:

@@ -10,9 +10,9 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from identity_platform.api import ratelimit
-from identity_platform.api.errors import ApiError
 from openid.authorization.parameters import CONSENT, Parameters
 from openid.authorization.requests import DEVICE_DECIDED, Pending, begin_request
 from openid.claims import metadata_claims_of
@@ -20,9 +20,9 @@ from openid.clients import find_client
 from openid.device.codes import find_waiting, in_groups, sealed
 from openid.errors import UserCodeUnknown
 from openid.models import DeviceCode
-from openid.pages import errors
-from openid.pages.forms import UserCodeForm
+from openid.pages.forms import PageForm, UserCodeForm
 from openid.pages.journey import JourneyPage
+from openid.pages.page import FormPage
 from tenants.context import in_tenant
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
@@ -36,38 +36,32 @@ from userflow.sessions.verify import audiences_still_allowed, scopes_still_allow
 MOST_WRONG_CODES: Final = 10
 
 
-class DevicePage(JourneyPage):
+class DevicePage(FormPage, JourneyPage):
     """Ask for the code of a device, or go on with the one of a link."""
 
     # The code of a link begins a request.
     changes_by_get = True
     # The page begins a request; it has none.
     handle = ""
+    template = "device"
+    title = gettext_lazy("Sign in on another device")
+    form_class = UserCodeForm
+    shown = (UserCodeUnknown, TooManyFromAddress)
 
-    def get(self, request: HttpRequest) -> HttpResponse:
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Show the form, use the code of a link, or say what became of a request."""
         decided = request.GET.get("decided")
         if decided in DEVICE_DECIDED:
             title = _("Your device is signed in") if decided == "approved" else _("Access denied")
             return self.page("device_decided", title, {"approved": decided == "approved"})
         if request.GET.get("user_code"):
-            return self._begin(UserCodeForm({"user_code": request.GET["user_code"]}))
-        return self._page(UserCodeForm())
+            return self.process(UserCodeForm({"user_code": request.GET["user_code"]}))
+        return super().get(request)
 
-    def post(self, request: HttpRequest) -> HttpResponse:
-        """Use the code of the form."""
-        return self._begin(UserCodeForm(request.POST))
-
-    def _begin(self, form: UserCodeForm) -> HttpResponse:
-        if not form.is_valid():
-            return self._page(form)
-        user_code = form.cleaned_data["user_code"]
-        try:
-            with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
-                handle = self._request_of(user_code)
-        except (UserCodeUnknown, TooManyFromAddress) as error:
-            errors.add_to(form, error)
-            return self._page(form, error)
+    def submit(self, form: PageForm) -> HttpResponse:
+        """Begin a request of this browser for the device."""
+        with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
+            handle = self._request_of(form.cleaned_data["user_code"])
         return HttpResponse(status=303, headers={"Location": f"{self.root}/continue?request={handle}"})
 
     def _request_of(self, user_code: str) -> str:
@@ -95,9 +89,6 @@ class DevicePage(JourneyPage):
             ratelimit.Limit("user_code", caller_network() or "local", most, seconds),
             ratelimit.Limit("user_code_of_browser", own, min(most, MOST_WRONG_CODES), seconds),
         )
-
-    def _page(self, form: UserCodeForm, error: ApiError | None = None) -> HttpResponse:
-        return self.page("device", _("Sign in on another device"), form=form.focus(), error=error)
 
 
 def _parameters(found: DeviceCode, user_code: str, client: Client, tenant: TenantContext) -> Parameters:

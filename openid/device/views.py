@@ -6,21 +6,18 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.fields import Text
-from identity_platform.api.parsers import OAuthFormParser
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.views import endpoint
 from openid.authorization.parameters import granted_audiences, granted_scopes
-from openid.client_authentication import authenticate_at
+from openid.client_authentication import CLIENT_ERRORS, ClientEndpoint, authenticate_at
 from openid.device.codes import INTERVAL_SECONDS, LASTS, new_device_code
 from openid.errors import DeviceRequestRejected, RequestRejected
 from tenants.context import in_tenant
-from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from tenants.errors import TenantSuspended
 from tenants.states import Purpose
 from userflow.accounts.grant_types import DEVICE_CODE
 from userflow.credentials import attempts
-from userflow.oauth_errors import InvalidClient, InvalidRequest, UnauthorizedClient
-from userflow.sessions.permissions import Anyone
+from userflow.oauth_errors import UnauthorizedClient
 from userflow.sessions.serializers import ClientProof
 from userflow.sessions.views import BASIC_HEADER, NO_STORE
 
@@ -45,24 +42,11 @@ class DeviceAuthorizationOut(serializers.Serializer[object]):
     interval = serializers.IntegerField(help_text="Seconds between two polls of the token endpoint.")
 
 
-class DeviceAuthorizationViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-    parser_classes = [OAuthFormParser]
-
+class DeviceAuthorizationViewSet(ClientEndpoint):
     @endpoint(
         DeviceAuthorizationIn,
         returns={200: DeviceAuthorizationOut},
-        errors=[
-            InvalidRequest,
-            InvalidClient,
-            DeviceRequestRejected,
-            UnauthorizedClient,
-            UnknownTenant,
-            TenantSuspended,
-            TenantBusy,
-            TooManyRequests,
-        ],
+        errors=[*CLIENT_ERRORS, DeviceRequestRejected, UnauthorizedClient, TenantSuspended],
         token="none",
         headers=BASIC_HEADER,
     )
@@ -78,7 +62,7 @@ class DeviceAuthorizationViewSet(ApiViewSet):
         except RequestRejected as problem:
             raise DeviceRequestRejected(problem) from problem
         with in_tenant(tenant.tenant_id, Purpose.SIGN_IN):
-            codes = new_device_code(
+            device_code, user_code = new_device_code(
                 client_id=client.id,
                 scopes=scopes,
                 audiences=audiences,
@@ -86,10 +70,10 @@ class DeviceAuthorizationViewSet(ApiViewSet):
             )
         page = f"{tenant.root}/device"
         body = {
-            "device_code": codes.device_code,
-            "user_code": codes.user_code,
+            "device_code": device_code,
+            "user_code": user_code,
             "verification_uri": page,
-            "verification_uri_complete": f"{page}?{urlencode({'user_code': codes.user_code})}",
+            "verification_uri_complete": f"{page}?{urlencode({'user_code': user_code})}",
             "expires_in": int(LASTS.total_seconds()),
             "interval": INTERVAL_SECONDS,
         }

@@ -1,6 +1,6 @@
 """Logout that an application asks for (OpenID Connect RP-Initiated Logout 1.0)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
 from django.http import HttpRequest, HttpResponse
@@ -127,8 +127,7 @@ class LogoutPage(JourneyPage):
                 self._end(held)
         if asked.redirect:
             return self.leave_session(self.to_application(asked.redirect))
-        self.steps = replace(self.steps.only_email(""), notice="signed_out")
-        return self.leave_session(self.to("signin"))
+        return self.signed_out("signed_out")
 
     def _end_hinted(self, hint: Hint) -> None:
         own = EndUserSession._default_manager.filter(pk=hint.session_id, user_id=hint.user_id)

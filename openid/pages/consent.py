@@ -79,18 +79,14 @@ class RequestPage(SignedInPage):
 
     def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         try:
-            self.asked = self.require_request()
+            if self.pending is None:
+                raise errors.RequestMissing
+            self.asked = self.pending
         except ApiError as error:
             return self._error_page(error)
         if self.session is not None and self.next_step() is not self.step:
             return self.to("continue")
         return super()._answer(request, **kwargs)
-
-    def require_request(self) -> Pending:
-        """Return the application's request. Raises RequestMissing, RequestExpired."""
-        if self.pending is None:
-            raise errors.RequestMissing
-        return self.pending
 
 
 class SelectAccountPage(RequestPage):

@@ -6,11 +6,10 @@ It is on the platform's own host, also for tenants with a sign-in domain: who ha
 from dataclasses import replace
 
 from django.http import HttpRequest, HttpResponse
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 
-from identity_platform.api.errors import ApiError
-from openid.pages import errors, forms
-from openid.pages.page import Page
+from openid.pages import forms
+from openid.pages.page import FormPage
 from tenants import lookup
 from tenants.lookup import TenantContext
 from userflow.branding.brand import Brand
@@ -19,8 +18,13 @@ from userflow.errors import EmailUndoInvalid
 from userflow.mailed_tokens import is_of_tenant
 
 
-class EmailUndoPage(Page):
-    """Restore the address that the mail was sent to."""
+class EmailUndoPage(FormPage):
+    """Restore the address that the mail was sent to. The script takes the token of the link from the page's address."""
+
+    template = "email_undo"
+    title = _("Keep your e-mail address")
+    form_class = forms.VerifyLinkForm
+    focuses = False
 
     def find_tenant(self, request: HttpRequest) -> TenantContext:
         """Return the tenant of the slug, also one with a sign-in domain. Raises UnknownTenant."""
@@ -36,28 +40,14 @@ class EmailUndoPage(Page):
         """Return the language of the mail."""
         return tuple(self.request.GET.get("ui_locales", "").split())
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Show the form. The script takes the token from the address, which browsers do not send."""
-        return self._page(forms.VerifyLinkForm())
-
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def submit(self, form: forms.PageForm) -> HttpResponse:
         """Restore the address; every session of the user ends."""
-        form = forms.VerifyLinkForm(request.POST)
-        if not form.is_valid():
-            return self._page(form)
         token = form.cleaned_data["token"]
-        try:
-            if not is_of_tenant(token, self.tenant.tenant_id):
-                raise EmailUndoInvalid
-            user = undo_email_change(token=token)
-        except ApiError as error:
-            errors.add_to(form, error)
-            return self._page(form, error)
+        if not is_of_tenant(token, self.tenant.tenant_id):
+            raise EmailUndoInvalid
+        user = undo_email_change(token=token)
         context = {"email": user.email, "forgot": f"{self.tenant.root}/forgot"}
         return self.page("email_undone", _("Your e-mail address is restored"), context)
-
-    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        return self.page("email_undo", _("Keep your e-mail address"), form=form, error=error)
 
     def _frame(self, title: str) -> dict[str, object]:
         frame = super()._frame(title)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 from urllib.parse import quote, urlencode
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.utils.translation import gettext as _
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.utils.translation import gettext_lazy as _
 
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import set_actor
@@ -18,8 +18,9 @@ from mfa.sms.actions import begin_sms_setup, confirm_sms_setup
 from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
 from openid import browser
-from openid.pages import errors, forms
+from openid.pages import forms
 from openid.pages.journey import JourneyPage
+from openid.pages.page import Context, FormPage
 from tenants.context import in_tenant
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket, ProofTokenInvalid
@@ -78,8 +79,7 @@ class EnrollmentPage(JourneyPage):
         if self.who.caller.principal is not None:
             require_assurance(Action.ADD_FACTOR, self.who.caller.principal)
         if self.kind in self.replaced:
-            proof = {"proof_token": self.held_proof()}
-            self.who = replace(self.who, caller=replace(self.who.caller, proof=proof))
+            self.who = replace(self.who, caller=replace(self.who.caller, proof=self.require_proof()))
 
     @property
     def replaced(self) -> list[str]:
@@ -168,23 +168,29 @@ class ChooseFactorPage(EnrollmentPage):
         return self.page("enroll", _("Protect your account"), context)
 
 
-class NewAppPage(EnrollmentPage):
+class EnrollmentFormPage(FormPage, EnrollmentPage):
+    """A page that adds a factor by a form."""
+
+    not_shown = _PROOF_LOST
+
+
+class NewAppPage(EnrollmentFormPage):
     """Set up an authenticator app. Only a button creates a secret: few may be pending."""
 
     back = "enroll/app"
     kind = TOTP
+    form_class = forms.NewTotpForm
 
-    def get(self, request: HttpRequest) -> HttpResponse:
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Return to the choice: a page view must not use up a pending secret."""
         return self.to("enroll")
 
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def post(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Show a new secret, or enroll it with its first code."""
-        if "code" not in request.POST:
-            return self._new_secret()
-        form = forms.NewTotpForm(request.POST)
-        if not form.is_valid():
-            return self._same_secret(form)
+        return super().post(request) if "code" in request.POST else self._new_secret()
+
+    def submit(self, form: forms.PageForm) -> HttpResponse:
+        """Enroll the secret."""
         try:
             with opening_browser_session() as opened:
                 done = totp.confirm_totp_setup(
@@ -198,11 +204,6 @@ class NewAppPage(EnrollmentPage):
                 )
         except SecretNotIssued as problem:
             return self._new_secret(problem)
-        except _PROOF_LOST:
-            raise
-        except ApiError as problem:
-            errors.add_to(form, problem)
-            return self._same_secret(form, problem)
         self._forget_proof()
         response = codes_page(self, done.backup_codes, self.who.email)
         if opened.cookie is not None:
@@ -215,7 +216,7 @@ class NewAppPage(EnrollmentPage):
         )
         return self._page(forms.NewTotpForm(initial={"secret": setup.secret}), setup, error)
 
-    def _same_secret(self, form: forms.NewTotpForm, error: ApiError | None = None) -> HttpResponse:
+    def show(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
         """Show the scanned secret again after a wrong code."""
         try:
             setup = totp.show_totp_setup_again(
@@ -229,25 +230,21 @@ class NewAppPage(EnrollmentPage):
             return self._new_secret(problem)
         return self._page(form, setup, error)
 
-    def _page(self, form: forms.NewTotpForm, setup: totp.Setup, error: ApiError | None = None) -> HttpResponse:
+    def _page(self, form: forms.PageForm, setup: totp.Setup, error: ApiError | None) -> HttpResponse:
         context = {**self.application(), "setup": setup}
         return self.page("enroll_app", _("Set up your authenticator app"), context, form=form.focus(), error=error)
 
 
-class NewPasskeyPage(EnrollmentPage):
-    """Add a passkey."""
+class NewPasskeyPage(EnrollmentFormPage):
+    """Add a passkey: the page's button asks the browser for one."""
 
     back = "enroll/passkey"
+    template = "enroll_passkey"
+    title = _("Create a passkey")
+    form_class = forms.PasskeyForm
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Show the page whose button asks the browser for a passkey."""
-        return self._page(forms.PasskeyForm())
-
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def submit(self, form: forms.PageForm) -> HttpResponse:
         """Store the passkey."""
-        form = forms.PasskeyForm(request.POST)
-        if not form.is_valid():
-            return self._page(form)
         try:
             with opening_browser_session() as opened:
                 passkeys.finish_registration(
@@ -261,12 +258,11 @@ class NewPasskeyPage(EnrollmentPage):
         except _PROOF_LOST:
             raise
         except ApiError as error:
-            return self._page(forms.PasskeyForm(), error)
+            return self.show(forms.PasskeyForm(), error)
         return self.done(opened, "factor_added", SECOND_STEP_AMR)
 
-    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        context = {**self.application(), "who": self.who.email}
-        return self.page("enroll_passkey", _("Create a passkey"), context, form=form, error=error)
+    def context(self) -> Context:
+        return {**self.application(), "who": self.who.email}
 
 
 class CreationOptions(EnrollmentPage):
@@ -283,65 +279,46 @@ class CreationOptions(EnrollmentPage):
         )
 
 
-class NewPhonePage(EnrollmentPage):
+class NewPhonePage(EnrollmentFormPage):
     """Add a phone that receives codes: the number first, then the code."""
 
     back = "enroll/phone"
     kind = SMS
+    template = "enroll_phone"
+    title = _("Add your mobile number")
+    # That waits for its code.
+    number = ""
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Ask for the number."""
-        return self._page(forms.PhoneForm())
+    def new_form(self, data: QueryDict | None = None) -> forms.PageForm:
+        if data is None or "sms_code" not in data:
+            return forms.PhoneForm(data)
+        self.number = str(data.get("phone_number", ""))[:32]
+        return forms.NewPhoneForm(data)
 
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def submit(self, form: forms.PageForm) -> HttpResponse:
         """Send a code to the number, or enroll it with the code."""
-        if "sms_code" in request.POST:
-            return self._confirm(request)
-        form = forms.PhoneForm(request.POST)
-        if not form.is_valid():
-            return self._page(form)
-        number = form.cleaned_data["phone_number"]
-        try:
+        who, tenant_id = self.who, self.tenant.tenant_id
+        if isinstance(form, forms.PhoneForm):
+            number = form.cleaned_data["phone_number"]
             begin_sms_setup(
-                tenant_id=self.tenant.tenant_id,
-                client_id=None,
-                email=self.who.email,
-                phone_number=number,
-                caller=self.who.caller,
+                tenant_id=tenant_id, client_id=None, email=who.email, phone_number=number, caller=who.caller
             )
-        except _PROOF_LOST:
-            raise
-        except ApiError as error:
-            errors.add_to(form, error)
-            return self._page(form, error)
-        return self._page(forms.NewPhoneForm(initial={"phone_number": number}), number=number)
-
-    def _confirm(self, request: HttpRequest) -> HttpResponse:
-        form = forms.NewPhoneForm(request.POST)
-        number = str(request.POST.get("phone_number", ""))[:32]
-        if not form.is_valid():
-            return self._page(form, number=number)
-        try:
-            with opening_browser_session() as opened:
-                confirm_sms_setup(
-                    tenant_id=self.tenant.tenant_id,
-                    client_id=None,
-                    email=self.who.email,
-                    phone_number=number,
-                    code=form.cleaned_data["sms_code"],
-                    caller=self.who.caller,
-                    mfa_token=self.who.mfa_token,
-                )
-        except _PROOF_LOST:
-            raise
-        except ApiError as error:
-            errors.add_to(form, error)
-            return self._page(form, error, number=number)
+            self.number = number
+            return self.show(forms.NewPhoneForm(initial={"phone_number": number}))
+        with opening_browser_session() as opened:
+            confirm_sms_setup(
+                tenant_id=tenant_id,
+                client_id=None,
+                email=who.email,
+                phone_number=self.number,
+                code=form.cleaned_data["sms_code"],
+                caller=who.caller,
+                mfa_token=who.mfa_token,
+            )
         return self.done(opened, "factor_added", SMS_AMR)
 
-    def _page(self, form: forms.PageForm, error: ApiError | None = None, *, number: str = "") -> HttpResponse:
-        context = {**self.application(), "number": number}
-        return self.page("enroll_phone", _("Add your mobile number"), context, form=form.focus(), error=error)
+    def context(self) -> Context:
+        return {**self.application(), "number": self.number}
 
 
 def codes_page(page: JourneyPage, codes: list[str], email: str) -> HttpResponse:

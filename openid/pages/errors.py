@@ -1,11 +1,11 @@
 """Errors of the hosted pages, and the texts of the actions' errors for end users."""
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from django import forms
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from identity_platform.api.errors import ApiError, NotAllowed, NotFound, ServerFault, TooManyRequests, Unavailable
 from mfa.errors import (
@@ -41,6 +41,9 @@ from userflow.errors import (
     WrongCurrentPassword,
 )
 
+if TYPE_CHECKING:
+    from django_stubs_ext import StrPromise
+
 _NUMBER: Final = re.compile("[0-9]+")
 
 
@@ -60,94 +63,77 @@ class WrongOrUnverified(WrongCredentials):
     """401: the text where the tenant requires verified addresses. A right password of an unverified one gets it too."""
 
 
+# The first one whose class the error has.
+_TEXTS: Final[tuple[tuple[type[ApiError] | tuple[type[ApiError], ...], "StrPromise"], ...]] = (
+    (
+        WrongOrUnverified,
+        _(
+            "The e-mail address or password is incorrect, or the address is not verified yet. Check both, or use the"
+            " newest mail that we have sent you."
+        ),
+    ),
+    (WrongCredentials, _("The e-mail address or password is incorrect. Check both and try again.")),
+    (WrongCurrentPassword, _("This is not your current password.")),
+    (EmailNotVerified, _("Verify your e-mail address first. We have sent you a mail with a link and a code.")),
+    ((NotSignedInByTicket, NoProof), _("The sign-in took too long or had too many wrong codes. Sign in again.")),
+    (InsufficientAuthentication, _("Confirm again that it is you: open the page again.")),
+    ((InvalidCode, AttemptsExceeded), _("The code is incorrect or was already used. Enter the newest code.")),
+    (CodeExpired, _("The code has expired. Request a new one.")),
+    (
+        PasskeyNeedsPassword,
+        _("Sign in once with your password and this passkey. After that the passkey alone is enough."),
+    ),
+    (
+        PasskeysElsewhere,
+        _("Your passkeys were created at another address of this service and do not work here at the moment."),
+    ),
+    ((PasskeyNotVerified, NoPasskey), _("The passkey was not accepted. Try again, or use another method.")),
+    (PasskeyRejected, _("The passkey could not be added. Try again.")),
+    (NoRelyingParty, _("Passkeys are not available here. Use another method.")),
+    (SecretNotIssued, _("The setup expired after ten minutes. Scan the new code.")),
+    (LastFactor, _("You need a second factor here. Add another one before you remove this one.")),
+    (PhoneTaken, _("This number belongs to another account.")),
+    (
+        PhoneRejected,
+        _("This number cannot receive codes. Enter a mobile number that begins with + and the country code."),
+    ),
+    (EmailTaken, _("There is already an account with this e-mail address. Sign in instead.")),
+    (RegistrationClosed, _("You cannot create an account yourself here. Ask for an invitation.")),
+    ((ResetTokenInvalid, EmailProofInvalid), _("This link or code is invalid or has expired. Request a new one.")),
+    (EmailUndoInvalid, _("This link is invalid or has expired, or it was used before.")),
+    (InvitationInvalid, _("This invitation is invalid or has expired. Ask for a new one.")),
+    (NoPasswordHere, _("Your account has no password here. Sign in the way you did before.")),
+    (FormExpired, _("This page was open for too long, or your browser does not accept cookies. Open it again.")),
+    (RequestMissing, _("This sign-in has expired. Go back to the application and sign in again.")),
+    (TenantSuspended, _("Signing in is paused here at the moment. Ask the people who run this service.")),
+    (TenantMoved, _("The sign-in has moved to another address. Go back to the application and sign in again.")),
+    (UnknownTenant, _("There is no sign-in page at this address. Check the address.")),
+    ((TenantBusy, Unavailable), _("The service is busy at the moment. Try again in a minute.")),
+    (ServerFault, _("Something went wrong on our side. Try again in a minute.")),
+    (NotFound, _("There is no page at this address.")),
+)
+
+
 def in_words(error: ApiError) -> str:
     """Return the error as a text that says what to do next."""
-    match error:
-        case TooManyRequests():
-            minutes = max(1, -(-int(error.headers.get("Retry-After", "60")) // 60))
-            return ngettext(
-                "Too many attempts. Wait %(minutes)s minute, then try again.",
-                "Too many attempts. Wait %(minutes)s minutes, then try again.",
-                minutes,
-            ) % {"minutes": minutes}
-        case WrongOrUnverified():
-            return _(
-                "The e-mail address or password is incorrect, or the address is not verified yet. Check both, or use the"
-                " newest mail that we have sent you."
-            )
-        case WrongCredentials():
-            return _("The e-mail address or password is incorrect. Check both and try again.")
-        case WrongCurrentPassword():
-            return _("This is not your current password.")
-        case EmailNotVerified():
-            return _("Verify your e-mail address first. We have sent you a mail with a link and a code.")
-        case NotSignedInByTicket() | NoProof():
-            return _("The sign-in took too long or had too many wrong codes. Sign in again.")
-        case InsufficientAuthentication():
-            return _("Confirm again that it is you: open the page again.")
-        case InvalidCode() | AttemptsExceeded():
-            return _("The code is incorrect or was already used. Enter the newest code.")
-        case CodeExpired():
-            return _("The code has expired. Request a new one.")
-        case PasskeyNeedsPassword():
-            return _("Sign in once with your password and this passkey. After that the passkey alone is enough.")
-        case PasskeysElsewhere():
-            return _(
-                "Your passkeys were created at another address of this service and do not work here at the moment."
-            )
-        case PasskeyNotVerified() | NoPasskey():
-            return _("The passkey was not accepted. Try again, or use another method.")
-        case PasskeyRejected():
-            return _("The passkey could not be added. Try again.")
-        case NoRelyingParty():
-            return _("Passkeys are not available here. Use another method.")
-        case SecretNotIssued():
-            return _("The setup expired after ten minutes. Scan the new code.")
-        case LastFactor():
-            return _("You need a second factor here. Add another one before you remove this one.")
-        case PhoneTaken():
-            return _("This number belongs to another account.")
-        case PhoneRejected():
-            return _("This number cannot receive codes. Enter a mobile number that begins with + and the country code.")
-        case EmailTaken():
-            return _("There is already an account with this e-mail address. Sign in instead.")
-        case RegistrationClosed():
-            return _("You cannot create an account yourself here. Ask for an invitation.")
-        case ResetTokenInvalid() | EmailProofInvalid():
-            return _("This link or code is invalid or has expired. Request a new one.")
-        case EmailUndoInvalid():
-            return _("This link is invalid or has expired, or it was used before.")
-        case InvitationInvalid():
-            return _("This invitation is invalid or has expired. Ask for a new one.")
-        case NoPasswordHere():
-            return _("Your account has no password here. Sign in the way you did before.")
-        case FormExpired():
-            return _("This page was open for too long, or your browser does not accept cookies. Open it again.")
-        case RequestMissing():
-            return _("This sign-in has expired. Go back to the application and sign in again.")
-        case TenantSuspended():
-            return _("Signing in is paused here at the moment. Ask the people who run this service.")
-        case TenantMoved():
-            return _("The sign-in has moved to another address. Go back to the application and sign in again.")
-        case UnknownTenant():
-            return _("There is no sign-in page at this address. Check the address.")
-        case TenantBusy() | Unavailable():
-            return _("The service is busy at the moment. Try again in a minute.")
-        case ServerFault():
-            return _("Something went wrong on our side. Try again in a minute.")
-        case NotFound():
-            return _("There is no page at this address.")
-        case _:
-            return in_language(error.text)
+    if isinstance(error, TooManyRequests):
+        minutes = max(1, -(-int(error.headers.get("Retry-After", "60")) // 60))
+        return ngettext(
+            "Too many attempts. Wait %(minutes)s minute, then try again.",
+            "Too many attempts. Wait %(minutes)s minutes, then try again.",
+            minutes,
+        ) % {"minutes": minutes}
+    text = next((text for kinds, text in _TEXTS if isinstance(error, kinds)), None)
+    return in_language(error.text) if text is None else str(text)
 
 
 def in_language(message: str) -> str:
     """Return a message of the API in the language of the page. In the catalogues `%s` stands for a number that varies."""
-    translated = _(message)
+    translated = gettext(message)
     if translated != message:
         return translated
     general = _NUMBER.sub("%s", message)
-    translated = _(general)
+    translated = gettext(general)
     return message if translated == general else translated % tuple(_NUMBER.findall(message))
 
 

@@ -5,21 +5,20 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from django import forms
-from django.core.validators import ProhibitNullCharactersValidator
+from django.core.validators import ProhibitNullCharactersValidator, RegexValidator
 from django.utils.translation import gettext_lazy as _
 
 from identity_platform.api.email_addresses import LONGEST_ADDRESS, AddressInvalid, email_address
 from identity_platform.api.errors import MalformedBody
+from identity_platform.api.fields import NOT_IN_A_LINE
 from identity_platform.api.parsers import json_object
 from mfa.totp.backup_codes import normalised
 from openid.device.codes import normalized as normalized_user_code
+from userflow.branding.texts import named_languages
 
 LONGEST_PASSWORD = 1024
-# As the API: no control characters, no separators that Unicode calls line breaks, no surrogates.
-_NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
 # Half a character, which has no encoding.
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_NO_SURROGATES = RegexValidator("[\ud800-\udfff]", _("Enter one line without control characters."), inverse_match=True)
 
 
 def attributes(autocomplete: str, **more: str | bool) -> dict[str, str | bool]:
@@ -44,7 +43,7 @@ class Line(forms.CharField):
 
     def validate(self, value: str) -> None:
         super().validate(value)
-        if _NOT_IN_A_LINE.search(value):
+        if NOT_IN_A_LINE.search(value):
             raise forms.ValidationError(_("Enter one line without control characters."))
 
 
@@ -63,11 +62,6 @@ class EmailField(forms.CharField):
             raise forms.ValidationError(_("Enter an e-mail address such as name@example.com.")) from problem
 
 
-def _no_surrogates(value: str) -> None:
-    if _SURROGATE.search(value):
-        raise forms.ValidationError(_("Enter one line without control characters."))
-
-
 class PasswordField(forms.CharField):
     """A password, exactly as typed."""
 
@@ -82,7 +76,7 @@ class PasswordField(forms.CharField):
             widget=widget,
         )
         # Control characters are for the rules of passwords to judge, but PostgreSQL takes no NUL.
-        self.validators = [*self.validators, ProhibitNullCharactersValidator(), _no_surrogates]
+        self.validators = [*self.validators, ProhibitNullCharactersValidator(), _NO_SURROGATES]
 
 
 class EmailForm(PageForm):
@@ -280,3 +274,26 @@ class NewPhoneForm(SmsForm):
     """The code that a new number has received; the number is a hidden field."""
 
     phone_number = forms.CharField(max_length=32, widget=forms.HiddenInput)
+
+
+class ProfileForm(PageForm):
+    """Name and language of the user."""
+
+    name = Line(label=_("Name"), required=False, max_length=255, widget=forms.TextInput({"autocomplete": "name"}))
+    language = forms.ChoiceField(
+        label=_("Language of pages and mails"),
+        required=False,
+        choices=[("", _("As set in the browser")), *named_languages()],
+    )
+
+
+class NewEmailForm(PageForm):
+    """A new address."""
+
+    email = EmailField(autocomplete="email")
+
+
+class PasskeyNameForm(PageForm):
+    """The name of a passkey."""
+
+    name = Line(label=_("Name of the passkey"), required=False, max_length=60)

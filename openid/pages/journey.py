@@ -3,11 +3,13 @@
 import re
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
+from django.utils.timezone import now
 
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import set_actor
@@ -105,7 +107,7 @@ class JourneyPage(Page):
         """Return the user agent, for the list of sessions."""
         return str(self.request.META.get("HTTP_USER_AGENT", ""))
 
-    @property
+    @cached_property
     def registration_client(self) -> Client | None:
         """Return the client that a new user registers with, None if users cannot register themselves."""
         if not self.tenant.effective["self_registration"]:
@@ -117,6 +119,14 @@ class JourneyPage(Page):
             tenant_id=self.tenant.tenant_id, is_default=True, active=True, self_registration=True
         )
         return found.first()
+
+    def context(self) -> Context:
+        return self.application()
+
+    def to_with(self, notice: str, name: str) -> HttpResponse:
+        """Redirect to another page, which shows a message."""
+        self.steps = self.steps.with_notice(notice)
+        return self.to(name)
 
     def application(self) -> Context:
         """Return what pages show of the application."""
@@ -142,8 +152,8 @@ class JourneyPage(Page):
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
             return next_step(self.pending, self.session)
 
-    def held_proof(self) -> str:
-        """Return the token of the last step-up of this session while it can be used. Raises InsufficientAuthentication.
+    def require_proof(self) -> dict[str, object]:
+        """Return the proof of the last step-up of this session while it can be used. Raises InsufficientAuthentication.
 
         A used one is not tried: it would count as a wrong secret.
         """
@@ -151,10 +161,8 @@ class JourneyPage(Page):
         if held and own is not None and self.steps.proof_until >= time.time():
             with suppress(NotSignedInByTicket), in_tenant(self.tenant.tenant_id):
                 if tickets.find_ticket(END_USERS, held, tickets.PROOF).session_id == own.pk:
-                    return held
+                    return {"proof_token": held}
         raise InsufficientAuthentication
-
-    # --- sessions ----------------------------------------------------------------------------------------------------
 
     def enter(self, opened: BrowserSignIn, response: HttpResponse | None = None) -> HttpResponse:
         """Begin the session that a sign-in has opened, in place of the browser's earlier one, and go on."""
@@ -170,7 +178,8 @@ class JourneyPage(Page):
 
     def keep_device(self, response: HttpResponse, device: Cookie) -> HttpResponse:
         """Send the cookie of a browser that skips the second step."""
-        browser.set_device_cookie(response, self.tenant.tenant_id, device.value, expires_at=device.expires_at)
+        seconds = max(1, round((device.expires_at - now()).total_seconds()))
+        browser.set_cookie(response, browser.DEVICE, self.tenant.tenant_id, device.value, max_age=seconds)
         return response
 
     def _replace_earlier(self, session: EndUserSession) -> None:
@@ -189,13 +198,16 @@ class JourneyPage(Page):
                 keep_approved_codes(earlier, session)
             end_sessions(END_USERS, user_id=earlier.user_id, session_id=earlier.pk, reason="signed_in_again")
 
+    def signed_out(self, notice: str) -> HttpResponse:
+        """Go to the sign-in page after the browser's session has ended."""
+        self.steps = replace(self.steps.only_email(""), notice=notice)
+        return self.leave_session(self.to("signin"))
+
     def leave_session(self, response: HttpResponse) -> HttpResponse:
         """Delete the cookie of a session that has ended."""
         if self.session_cookie is not None:
             browser.delete_cookie(response, browser.SESSION, self.tenant.tenant_id)
         return response
-
-    # --- ways back to the application --------------------------------------------------------------------------------
 
     def to_application(self, url: str) -> HttpResponse:
         """Redirect to an address that the request's checks have found right; applications may have schemes of their own."""

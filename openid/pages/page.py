@@ -1,28 +1,29 @@
 """The base of the hosted pages: tenant, language, cookies, forms that only this browser can send, headers and errors."""
 
 import secrets
-from collections.abc import Mapping
-from typing import ClassVar, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlencode
 
 from django import forms
 from django.db import DatabaseError
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import translation
 from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views import View
 
 from identity_platform.api.errors import ApiError, MethodNotAllowed
 from identity_platform.api.handlers import as_api_error, note_rejection
 from identity_platform.audit.origin import set_language
+from identity_platform.crypto import new_token, same
 from openid import browser
 from openid.errors import TenantMoved
 from openid.pages import errors
-from openid.pages.languages import language_of
-from openid.pages.notices import NOTICES
+from openid.pages.forms import PageForm
 from openid.pages.steps import Steps, read_steps, write_steps
 from openid.tenant_of_request import tenant_of_request
 from tenants.context import in_tenant
@@ -32,11 +33,42 @@ from tenants.states import Purpose
 from userflow.branding.brand import brand_of
 from userflow.branding.models import Branding
 from userflow.branding.reading import find_branding
-from userflow.branding.texts import known_language
+from userflow.branding.texts import LANGUAGES, accepted_codes, known_language
 from userflow.errors import TooManyFromAddress
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 FORM_TOKEN: Final = "form_token"
 Context = Mapping[str, object]
+# Messages that the next page shows once.
+NOTICES: Final = {
+    "password_changed": gettext_lazy("Your new password is saved. Sign in with it."),
+    "saved": gettext_lazy("Your changes are saved."),
+    "email_asked": gettext_lazy("We have sent a mail to the new address. Open the link in it."),
+    "email_kept": gettext_lazy("Your e-mail address stays as it is. A change that was not verified yet is cancelled."),
+    "password_saved": gettext_lazy("Your new password is saved. All your other devices are signed out."),
+    "factor_removed": gettext_lazy("You no longer sign in this way."),
+    "device_signed_out": gettext_lazy("Signed out there."),
+    "device_forgotten": gettext_lazy("That browser asks for your second step again."),
+    "disconnected": gettext_lazy("The application no longer has access to your account."),
+    "account_deleted": gettext_lazy("Your account is deleted."),
+    "signed_out": gettext_lazy("You are signed out."),
+    "expired": gettext_lazy("The sign-in took too long or had too many wrong codes. Sign in again."),
+    "email_verified": gettext_lazy("Your e-mail address is verified."),
+    "code_sent": gettext_lazy("We have sent you a new code."),
+    "mail_sent": gettext_lazy("If this address needs verification, a new mail is on its way."),
+    "factor_added": gettext_lazy("Your new way to sign in is ready."),
+}
+
+
+def language_of(request: HttpRequest, *, ui_locales: Sequence[str] = (), own: str = "") -> str:
+    """Return the language of the first preference for which there is a catalogue (OpenID Connect Core section 3.1.2.1).
+
+    What the application asks for, else what the user has chosen (`own`, or ""), else the browser's, else English.
+    """
+    accepted = accepted_codes(request.META.get("HTTP_ACCEPT_LANGUAGE", ""))
+    return known_language((*ui_locales, own, *accepted)) or LANGUAGES[0]
 
 
 class Page(View):
@@ -88,9 +120,9 @@ class Page(View):
         return HttpResponse(status=302, headers={"Location": f"{moved.root}/{rest}"})
 
     def _respond(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
-        held = browser.browser_cookie(request, self.tenant.tenant_id)
-        self.browser = held or browser.new_browser()
-        self.session_cookie = browser.session_cookie(request, self.tenant.tenant_id)
+        held = browser.read_cookie(request, browser.BROWSER, self.tenant.tenant_id)
+        self.browser = held or new_token()
+        self.session_cookie = browser.read_cookie(request, browser.SESSION, self.tenant.tenant_id)
         is_foreign_form = self.from_applications and request.method == "POST"
         self.lacks_cookies = is_foreign_form and held is None and self.session_cookie is None
         self._read = self.steps = read_steps(request, self.tenant)
@@ -102,7 +134,7 @@ class Page(View):
             # They may only be withheld: another site must not replace them. And a look at an address shows no notice.
             return response
         if held is None:
-            browser.set_browser_cookie(response, self.tenant.tenant_id, self.browser)
+            browser.set_cookie(response, browser.BROWSER, self.tenant.tenant_id, self.browser)
         if self.steps != self._read:
             write_steps(response, self.tenant, self.steps)
         return response
@@ -142,12 +174,11 @@ class Page(View):
         # Sent by browsers of the last years; a page of another site that knows no token is rejected without it too.
         site = request.headers.get("Sec-Fetch-Site", "same-origin")
         sent = request.POST.get(FORM_TOKEN, "")
-        if site not in ("same-origin", "none") or not browser.is_form_token(
-            sent, self.tenant.tenant_id, self.browser, self.session_cookie
-        ):
+        if site not in ("same-origin", "none") or not same(sent, self._form_token()):
             raise errors.FormExpired
 
-    # --- addresses ---------------------------------------------------------------------------------------------------
+    def _form_token(self) -> str:
+        return browser.form_token(self.tenant.tenant_id, self.browser, self.session_cookie)
 
     @property
     def root(self) -> str:
@@ -179,12 +210,14 @@ class Page(View):
         """Redirect to this page, so that a reload sends nothing."""
         return HttpResponse(status=303, headers={"Location": self.request.get_full_path()})
 
-    # --- responses ---------------------------------------------------------------------------------------------------
+    def context(self) -> Context:
+        """Return what the templates of this page show."""
+        return {}
 
     def page(
         self,
         template: str,
-        title: str,
+        title: "StrOrPromise",
         context: Context | None = None,
         *,
         form: forms.Form | None = None,
@@ -207,10 +240,10 @@ class Page(View):
         if self.steps.notice:
             notice, self.steps = str(NOTICES.get(self.steps.notice, "")), self.steps.with_notice("")
         values = {
-            **self._frame(title),
+            **self._frame(str(title)),
             "notice": notice,
             "problem": problem,
-            "form_token": browser.form_token(self.tenant.tenant_id, self.browser, self.session_cookie),
+            "form_token": self._form_token(),
             "steps": self.steps,
             "form": form,
             **(context or {}),
@@ -275,3 +308,56 @@ class Page(View):
         )
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Robots-Tag"] = "noindex"
+
+
+class FormPage(Page):
+    """A page with one form. It is shown again with what is wrong, also with an error that `submit` raises."""
+
+    template: ClassVar[str]
+    title: ClassVar["StrOrPromise"]
+    form_class: ClassVar[type[PageForm]]
+    focuses: ClassVar[bool] = True
+    # Errors that the form shows, and those among them that are not its own.
+    shown: ClassVar[tuple[type[ApiError], ...]] = (ApiError,)
+    not_shown: ClassVar[tuple[type[ApiError], ...]] = ()
+
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        """Show the form."""
+        return self.show(self.new_form())
+
+    def post(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        """Submit the form."""
+        return self.process(self.new_form(request.POST))
+
+    def new_form(self, data: QueryDict | None = None) -> PageForm:
+        """Return the form, empty or with what was sent."""
+        return self.form_class(data, **self.form_options())
+
+    def form_options(self) -> dict[str, Any]:
+        """Return further arguments of the form."""
+        return {}
+
+    def process(self, form: PageForm) -> HttpResponse:
+        """Submit a form that was sent, if it is valid."""
+        if not form.is_valid():
+            return self.show(form)
+        try:
+            return self.submit(form)
+        except self.not_shown:
+            raise
+        except self.shown as error:
+            self.add_error(form, error)
+            return self.show(form, error)
+
+    def submit(self, form: PageForm) -> HttpResponse:
+        """Do what the valid form is for, and return the next page."""
+        raise NotImplementedError
+
+    def add_error(self, form: PageForm, error: ApiError) -> None:
+        """Show an error of `submit` in the form."""
+        errors.add_to(form, error)
+
+    def show(self, form: PageForm, error: ApiError | None = None) -> HttpResponse:
+        """Return the page with this form."""
+        form = form.focus() if self.focuses else form
+        return self.page(self.template, self.title, self.context(), form=form, error=error)

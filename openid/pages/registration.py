@@ -2,15 +2,17 @@
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
-from django.utils.translation import gettext as _
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.utils.translation import gettext_lazy as _
 
 from identity_platform.api.errors import ApiError, NotAllowed
-from openid.pages import errors, forms
+from openid.pages import forms
+from openid.pages.journey import JourneyPage
+from openid.pages.page import FormPage
 from openid.pages.sign_in import PasswordSignIn
 from tenants.context import in_tenant
 from tenants.states import Purpose
-from userflow.accounts.models import Client, EndUser
+from userflow.accounts.models import EndUser
 from userflow.credentials import email_verification
 from userflow.email.actions import Registrant, resend_email_proof, verify_email_by_code, verify_email_by_token
 from userflow.endusers.actions import register_end_user
@@ -21,13 +23,11 @@ from userflow.mailed_tokens import is_of_tenant
 from userflow.passwords.actions import ask_for_end_user_reset, reset_end_user_password
 
 
-class NewPasswordPage(PasswordSignIn):
+class NewPasswordPage(FormPage, PasswordSignIn):
     """A page with a new password."""
 
-    @property
-    def least(self) -> int:
-        """Return the minimum number of characters."""
-        return self.tenant.effective["password_min_length"]
+    def form_options(self) -> dict[str, Any]:
+        return {"least": self.tenant.effective["password_min_length"]}
 
     def is_ours(self, token: str) -> bool:
         """Return whether a mailed token is one of this tenant: the form of another tenant's page takes no other."""
@@ -37,94 +37,77 @@ class NewPasswordPage(PasswordSignIn):
 class RegisterPage(NewPasswordPage):
     """Create an account and sign in with it."""
 
-    def get(self, request: HttpRequest) -> HttpResponse:
+    template = "register"
+    title = _("Create your account")
+    form_class = forms.RegisterForm
+
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Show the form."""
+        options = self.form_options()
+        self.remember_request()
+        return self.show(forms.RegisterForm(initial={"email": self.expected_email}, **options))
+
+    def form_options(self) -> dict[str, Any]:
+        """Return the arguments of the form. Raises RegistrationClosed."""
         if self.registration_client is None:
             raise RegistrationClosed
-        self.remember_request()
-        return self._page(forms.RegisterForm(least=self.least, initial={"email": self.expected_email}))
+        return super().form_options()
 
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def submit(self, form: forms.PageForm) -> HttpResponse:
         """Register the user, and sign in."""
-        client = self.registration_client
-        if client is None:
-            raise RegistrationClosed
-        form = forms.RegisterForm(request.POST, least=self.least)
-        if not form.is_valid():
-            return self._page(form)
         given = form.cleaned_data
-        try:
-            self._register(client, given)
-            if email_verification.is_required(self.tenant):
-                self.steps = self.steps.only_email(given["email"])
-                return self.to("verify-email")
-            return self.sign_in(given["email"], given["password"])
-        except ApiError as error:
-            errors.add_to(form, error)
-            return self._page(form, error)
+        self._register(given)
+        if email_verification.is_required(self.tenant):
+            self.steps = self.steps.only_email(given["email"])
+            return self.to("verify-email")
+        return self.sign_in(given["email"], given["password"])
 
-    def _register(self, client: Client, given: dict[str, Any]) -> None:
+    def _register(self, given: dict[str, Any]) -> None:
         """Store the user, or tell the owner of a taken address: the next page is the same.
 
         Raises EmailTaken where no address needs verification: there a new user is signed in at once, which tells as much.
         """
+        assert self.registration_client is not None  # otherwise there is no form
         try:
-            register_end_user(tenant_id=self.tenant.tenant_id, client_id=client.pk, **given)
+            register_end_user(tenant_id=self.tenant.tenant_id, client_id=self.registration_client.pk, **given)
         except EmailTaken:
             if not email_verification.is_required(self.tenant):
                 raise
             tell_owner(tenant_id=self.tenant.tenant_id, email=given["email"], password=given["password"])
 
-    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        return self.page("register", _("Create your account"), self.application(), form=form.focus(), error=error)
 
-
-class ForgotPage(PasswordSignIn):
+class ForgotPage(FormPage, JourneyPage):
     """Ask for a mail with a link that sets a new password."""
 
-    def get(self, request: HttpRequest) -> HttpResponse:
+    template = "forgot"
+    title = _("Reset your password")
+    form_class = forms.AddressForm
+
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Show the form."""
         self.remember_request()
-        return self._page(forms.AddressForm(initial={"email": self.expected_email}))
+        return self.show(forms.AddressForm(initial={"email": self.expected_email}))
 
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def submit(self, form: forms.PageForm) -> HttpResponse:
         """Send the mail. The response is the same whether or not the address is known."""
-        form = forms.AddressForm(request.POST)
-        if not form.is_valid():
-            return self._page(form)
         email = form.cleaned_data["email"]
-        try:
-            ask_for_end_user_reset(email=email, tenant_id=self.tenant.tenant_id)
-        except ApiError as error:
-            errors.add_to(form, error)
-            return self._page(form, error)
+        ask_for_end_user_reset(email=email, tenant_id=self.tenant.tenant_id)
         self.steps = self.steps.only_email(email)
         return self.page("forgot_sent", _("Check your mail"), {**self.application(), "who": email})
 
-    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        return self.page("forgot", _("Reset your password"), self.application(), form=form.focus(), error=error)
-
 
 class ResetPage(NewPasswordPage):
-    """Set a new password with the link of a mail."""
+    """Set a new password with the link of a mail. The script takes the token from the address, which browsers do not send."""
 
     from_mail = True
+    template = "reset"
+    title = _("Set a new password")
+    form_class = forms.ResetForm
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Show the form. The script takes the token from the address, which browsers do not send."""
-        return self._page(forms.ResetForm(least=self.least))
-
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def submit(self, form: forms.PageForm) -> HttpResponse:
         """Set the password; the user signs in with it then, with the second factor if there is one."""
-        form = forms.ResetForm(request.POST, least=self.least)
-        if not form.is_valid():
-            return self._page(form)
         given = form.cleaned_data
-        try:
-            reset_end_user_password(token=given["token"], password=given["password"], tenant_id=self.tenant.tenant_id)
-        except ApiError as error:
-            errors.add_to(form, error)
-            return self._page(form, error)
+        reset_end_user_password(token=given["token"], password=given["password"], tenant_id=self.tenant.tenant_id)
         self.steps = self.steps.only_email(self.steps.email).with_notice("password_changed")
         response = self.to("signin/password" if self.steps.email else "signin")
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
@@ -132,107 +115,85 @@ class ResetPage(NewPasswordPage):
         # The link may be another user's than the one who is signed in here.
         return self.leave_session(response) if ended else response
 
-    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        return self.page("reset", _("Set a new password"), self.application(), form=form.focus(), error=error)
-
 
 class InvitationPage(NewPasswordPage):
     """Accept an invitation: the link of its mail creates the user."""
 
     from_mail = True
+    template = "invitation"
+    title = _("Accept your invitation")
+    form_class = forms.InvitationForm
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Show the form."""
-        return self._page(forms.InvitationForm(least=self.least))
-
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def submit(self, form: forms.PageForm) -> HttpResponse:
         """Create the user, and sign in."""
-        form = forms.InvitationForm(request.POST, least=self.least)
-        if not form.is_valid():
-            return self._page(form)
         given = form.cleaned_data
-        try:
-            if not self.is_ours(given["token"]):
-                raise InvitationInvalid
-            accepted = accept_invitation(**given)
-            return self.sign_in(accepted.user.email, given["password"])
-        except ApiError as error:
-            errors.add_to(form, error)
-            return self._page(form, error)
-
-    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        return self.page("invitation", _("Accept your invitation"), self.application(), form=form.focus(), error=error)
+        if not self.is_ours(given["token"]):
+            raise InvitationInvalid
+        accepted = accept_invitation(**given)
+        return self.sign_in(accepted.user.email, given["password"])
 
 
 class VerifyEmailPage(NewPasswordPage):
-    """Verify an address with the link of its mail, or with the code in it."""
+    """Verify an address with the link of its mail, or with the code in it.
+
+    It has a form for each: the script hides that of the code if the address has a token.
+    """
 
     from_mail = True
+    template = "verify_email"
+    title = _("Verify your e-mail address")
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Show both forms: the script hides that of the code if the address has a token."""
-        return self._page(None)
-
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def post(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Verify the address, or send another mail."""
-        if "again" in request.POST:
-            return self._send_again(request)
-        by_link = "token" in request.POST
-        form: forms.PageForm = forms.VerifyLinkForm(request.POST) if by_link else forms.VerifyCodeForm(request.POST)
-        if not form.is_valid():
-            return self._page(form)
+        return self._send_again(request) if "again" in request.POST else super().post(request)
+
+    def new_form(self, data: QueryDict | None = None) -> forms.PageForm:
+        if data is None:
+            return forms.VerifyCodeForm(initial={"email": self.expected_email})
+        return forms.VerifyLinkForm(data) if "token" in data else forms.VerifyCodeForm(data)
+
+    def submit(self, form: forms.PageForm) -> HttpResponse:
+        """Verify the address."""
         given = form.cleaned_data
         # Who is signed in with this address has set it up: nothing from before the verification ends.
         registrant = Registrant(principal=self.principal)
         try:
-            if by_link:
+            if isinstance(form, forms.VerifyLinkForm):
                 if not self.is_ours(given["token"]):
                     raise EmailProofInvalid
                 user = verify_email_by_token(token=given["token"], registrant=registrant)
             else:
                 user = verify_email_by_code(tenant_id=self.tenant.tenant_id, registrant=registrant, **given)
         except NotAllowed as error:
+            if self.session is None:
+                return self.show(self.new_form(), error)
             # The link is another user's than the one who is signed in here; it stays valid.
-            return self._page(None, error, signed_in=self.session.user.email if self.session is not None else "")
-        except ApiError as error:
-            errors.add_to(form, error)
-            return self._page(form, error)
+            return self.page("other_user", self.title, {"signed_in": self.session.user.email}, status=403)
         assert isinstance(user, EndUser)  # a token of this tenant's
-        return self._verified(user)
-
-    def _verified(self, user: EndUser) -> HttpResponse:
         self.__dict__.pop("session", None)
         if self.session is not None:
-            self.steps = self.steps.with_notice("email_verified")
-            return self.to("continue")
+            return self.to_with("email_verified", "continue")
         self.steps = self.steps.only_email(user.email).with_notice("email_verified")
         return self.to("signin/password")
 
     def _send_again(self, request: HttpRequest) -> HttpResponse:
         form = forms.AddressForm(request.POST)
         if not form.is_valid():
-            return self._page(form)
+            return self.show(form)
         email = form.cleaned_data["email"]
         try:
             resend_email_proof(tenant_id=self.tenant.tenant_id, email=email)
         except ApiError as error:
-            return self._page(None, error)
+            return self.show(self.new_form(), error)
         self.steps = self.steps.only_email(email).with_notice("mail_sent")
         return self.to("verify-email")
 
-    def _page(self, form: forms.PageForm | None, error: ApiError | None = None, *, signed_in: str = "") -> HttpResponse:
-        if signed_in:
-            return self.page("other_user", _("Verify your e-mail address"), {"signed_in": signed_in}, status=403)
-        by_link = form if isinstance(form, forms.VerifyLinkForm) else forms.VerifyLinkForm()
-        known = {"email": self.expected_email}
-        by_code = form if isinstance(form, forms.VerifyCodeForm) else forms.VerifyCodeForm(initial=known)
-        if form is None:
-            form = by_code
+    def show(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
         context = {
             **self.application(),
-            "by_link": by_link,
-            "by_code": by_code,
+            "by_link": form if isinstance(form, forms.VerifyLinkForm) else forms.VerifyLinkForm(),
+            "by_code": form if isinstance(form, forms.VerifyCodeForm) else self.new_form(),
             "who": self.expected_email,
             "another_mail": forms.AddressForm(auto_id="another_mail_%s"),
         }
-        return self.page("verify_email", _("Verify your e-mail address"), context, form=form, error=error)
+        return self.page(self.template, self.title, context, form=form, error=error)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
-from django.utils.translation import gettext as _
 
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError
@@ -16,10 +15,11 @@ from mfa.totp.actions import verify_totp
 from mfa.webauthn.authentication import finish_authentication
 from mfa.webauthn.relying_party import usable_methods
 from openid import browser
-from openid.pages import errors, forms
-from openid.pages.journey import JourneyPage
-from openid.pages.proofs import WAYS, chosen_way, other_ways
+from openid.pages import forms
+from openid.pages.page import Context
+from openid.pages.proofs import WAYS, ProofPage
 from openid.pages.sign_in import SECOND_STEP
+from openid.pages.steps import Steps
 from tenants.context import in_tenant
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
@@ -30,32 +30,28 @@ from userflow.sessions.browser import opening_browser_session
 from userflow.sessions.issue import BrowserSignIn
 
 
-class SecondStepPage(JourneyPage):
+class SecondStepPage(ProofPage):
     """Ask for a second factor after a right password."""
 
-    def get(self, request: HttpRequest) -> HttpResponse:
-        """Show the form of one method and links to the others."""
-        if not self._may_try():
-            return self._start_again()
-        return self._page(WAYS[self.kind].form())
+    stage = SECOND_STEP
 
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        """Show the form of one method and links to the others."""
+        return super().get(request) if self._may_try() else self._start_again()
+
+    def post(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Check the factor, or send a text message."""
-        if not self._may_try():
-            return self._start_again()
-        if self.kind == SMS and "send" in request.POST:
-            return self._send()
-        form = WAYS[self.kind].form(request.POST)
-        if not form.is_valid():
-            return self._page(form)
+        return super().post(request) if self._may_try() else self._start_again()
+
+    def submit(self, form: forms.PageForm) -> HttpResponse:
+        """Check the factor and begin the session."""
         try:
             with opening_browser_session() as opened:
                 self._verify(form)
-        except ApiError as error:
+        except ApiError:
             if not self._may_try():
                 return self._start_again()
-            errors.add_to(form, error)
-            return self._page(form, error)
+            raise
         return self._enter(opened)
 
     def _enter(self, opened: BrowserSignIn) -> HttpResponse:
@@ -66,25 +62,17 @@ class SecondStepPage(JourneyPage):
         with in_tenant(self.tenant.tenant_id):
             device = remember_device(
                 session_id=opened.session_id,
-                replaced=browser.device_cookie(self.request, self.tenant.tenant_id),
+                replaced=browser.read_cookie(self.request, browser.DEVICE, self.tenant.tenant_id),
             )
         return response if device is None else self.keep_device(response, device)
 
-    @property
-    def kind(self) -> str:
-        """Return the method of this page."""
-        return chosen_way(self.request.GET.get("method"), self.methods)
-
     @cached_property
     def usable(self) -> list[str]:
-        """Return the methods of the user that can be used at this address."""
         with in_tenant(self.tenant.tenant_id, Purpose.SIGN_IN):
             return usable_methods(self.steps.methods, EndUser.objects.filter(email_key=email_key(self.steps.email)))
 
-    @property
-    def methods(self) -> list[str]:
-        """Return the methods of this page; passkeys if no other is left, for the page that says so."""
-        return self.usable or [WEBAUTHN]
+    def href_of(self, kind: str) -> str:
+        return self.href("signin/verify", method=kind)
 
     def _may_try(self) -> bool:
         """Return whether a sign-in waits and allows another attempt."""
@@ -113,42 +101,25 @@ class SecondStepPage(JourneyPage):
         elif self.kind == SMS:
             verify_sms_code(tenant_id=tenant_id, client_id=None, email=email, code=sent, caller=caller, mfa_token=token)
         else:
-            verify_totp(
-                realm=END_USERS,
-                tenant_id=tenant_id,
-                email=email,
-                caller=caller,
-                mfa_token=token,
-                **{way.field: sent},
-            )
+            proof = {way.field: sent}
+            verify_totp(realm=END_USERS, tenant_id=tenant_id, email=email, caller=caller, mfa_token=token, **proof)
 
-    def _send(self) -> HttpResponse:
-        try:
-            sent = request_sms_code(
-                tenant_id=self.tenant.tenant_id,
-                client_id=None,
-                email=self.steps.email,
-                caller=Caller(user_agent=self.agent),
-                mfa_token=self.steps.mfa_token,
-            )
-        except ApiError as error:
-            return self._page(forms.SmsForm(), error)
-        self.steps = replace(self.steps, phone=sent.phone_display, notice="code_sent")
-        return self.again()
+    def send_code(self) -> Steps:
+        sent = request_sms_code(
+            tenant_id=self.tenant.tenant_id,
+            client_id=None,
+            email=self.steps.email,
+            caller=Caller(user_agent=self.agent),
+            mfa_token=self.steps.mfa_token,
+        )
+        return replace(self.steps, phone=sent.phone_display)
 
-    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        others = other_ways(self.kind, self.methods)
-        context = {
-            **self.application(),
-            "kind": self.kind,
-            "others": [(self.href("signin/verify", method=way), label) for way, label in others],
+    def context(self) -> Context:
+        return {
+            **super().context(),
             "who": self.steps.email,
-            "action": self.href("signin/verify", method=self.kind),
             "phone": self.steps.phone,
-            "can_send": self.kind == SMS,
             "elsewhere": self.usable != list(self.steps.methods),
-            "stage": SECOND_STEP,
             "remember_days": lifetime(self.tenant).days,
             "remember": "remember" in self.request.POST,
         }
-        return self.page("proof", _("Confirm that it is you"), context, form=form.focus(), error=error)

@@ -1,10 +1,9 @@
 """Sign in: the address first, then the password or a passkey. Unknown addresses get the same pages."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 
 from identity_platform.api.errors import ApiError
 from mfa.caller import Caller
@@ -15,6 +14,7 @@ from openid import browser
 from openid.authorization.flow import Step
 from openid.pages import errors, forms
 from openid.pages.journey import JourneyPage
+from openid.pages.page import Context, FormPage
 from userflow.accounts.models import EndUser
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import email_verification
@@ -63,7 +63,7 @@ class PasswordSignIn(JourneyPage):
 
     def _by_device(self, mfa_token: str) -> HttpResponse | None:
         """Go on without the second step in a browser that is remembered; return None in any other."""
-        device = browser.device_cookie(self.request, self.tenant.tenant_id)
+        device = browser.read_cookie(self.request, browser.DEVICE, self.tenant.tenant_id)
         if device is None:
             return None
         try:
@@ -77,14 +77,16 @@ class PasswordSignIn(JourneyPage):
         return self.keep_device(self.enter(opened), kept) if kept is not None else None
 
 
-class PasskeySignIn(JourneyPage):
-    """A page that signs a user in with a passkey, whichever user it belongs to."""
+class PasskeySignIn(FormPage, JourneyPage):
+    """A page whose form can also sign a user in with a passkey, whichever user it belongs to."""
 
-    def by_passkey(self, request: HttpRequest, show: Callable[[ApiError], HttpResponse]) -> HttpResponse:
-        """Check the passkey that was sent and go on; `show` returns the page with an error."""
+    def post(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        """Check the passkey, or submit the form."""
+        if "credential" not in request.POST:
+            return super().post(request)
         sent = forms.PasskeyForm(request.POST)
         if not sent.is_valid():
-            return show(PasskeyNotVerified())
+            return self.show(self.form_class(), PasskeyNotVerified())
         try:
             with opening_browser_session() as opened:
                 passkeys.finish_authentication(
@@ -99,70 +101,61 @@ class PasskeySignIn(JourneyPage):
             self.steps = self.steps.only_email("")
             return self.to("verify-email")
         except ApiError as error:
-            return show(error)
+            return self.show(self.form_class(), error)
         return self.enter(opened)
 
 
 class SignInPage(PasskeySignIn):
     """Ask for the address, and accept a passkey that the browser offers."""
 
-    def get(self, request: HttpRequest) -> HttpResponse:
+    template = "sign_in"
+    title = _("Sign in")
+    form_class = forms.EmailForm
+
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Show the page, unless the browser's session is enough."""
         if self.next_step() is not Step.SIGN_IN and "another" not in request.GET:
             return self.to("continue")
         self.remember_request()
         email = "" if "another" in request.GET else self.expected_email
-        return self._page(forms.EmailForm(initial={"email": email}))
+        return self.show(forms.EmailForm(initial={"email": email}))
 
-    def post(self, request: HttpRequest) -> HttpResponse:
-        """Go on to the password of the address, or sign in by passkey."""
-        if "credential" in request.POST:
-            return self.by_passkey(request, lambda error: self._page(forms.EmailForm(), error))
-        form = forms.EmailForm(request.POST)
-        if not form.is_valid():
-            return self._page(form)
+    def submit(self, form: forms.PageForm) -> HttpResponse:
+        """Go on to the password of the address."""
         self.steps = self.steps.only_email(form.cleaned_data["email"])
         return self.to("signin/password")
 
-    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        context = {
-            **self.application(),
-            "may_register": self.registration_client is not None,
-            "stage": SIGN_IN,
-        }
-        return self.page("sign_in", _("Sign in"), context, form=form.focus(), error=error)
+    def context(self) -> Context:
+        return {**self.application(), "may_register": self.registration_client is not None, "stage": SIGN_IN}
 
 
 class PasswordPage(PasswordSignIn, PasskeySignIn):
     """Ask for the password of the address that was entered before, or for a passkey."""
 
-    def get(self, request: HttpRequest) -> HttpResponse:
+    template = "password"
+    title = _("Enter your password")
+    form_class = forms.PasswordForm
+
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Show the page."""
-        if not self.steps.email:
-            return self.to("signin")
-        return self._page(forms.PasswordForm())
+        return super().get(request) if self.steps.email else self.to("signin")
 
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def post(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
         """Check the password or the passkey. Unknown users, wrong passwords and inactive users get the same response."""
-        email = self.steps.email
-        if not email:
-            return self.to("signin")
-        if "credential" in request.POST:
-            return self.by_passkey(request, lambda error: self._page(forms.PasswordForm(), error))
-        form = forms.PasswordForm(request.POST)
-        if not form.is_valid():
-            return self._page(form)
-        try:
-            return self.sign_in(email, form.cleaned_data["password"])
-        except ApiError as error:
-            if isinstance(error, WrongCredentials) and email_verification.is_required(self.tenant):
-                error = errors.WrongOrUnverified()
-            errors.add_to(form, error)
-            return self._page(form, error)
+        return super().post(request) if self.steps.email else self.to("signin")
 
-    def _page(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:
-        context = {**self.application(), "stage": SIGN_IN, "verifies": email_verification.is_required(self.tenant)}
-        return self.page("password", _("Enter your password"), context, form=form.focus(), error=error)
+    def submit(self, form: forms.PageForm) -> HttpResponse:
+        """Sign in with the password."""
+        try:
+            return self.sign_in(self.steps.email, form.cleaned_data["password"])
+        except WrongCredentials as problem:
+            if email_verification.is_required(self.tenant):
+                raise errors.WrongOrUnverified from problem
+            raise
+
+    def context(self) -> Context:
+        required = email_verification.is_required(self.tenant)
+        return {**self.application(), "stage": SIGN_IN, "verifies": required}
 
 
 class PasskeyOptions(JourneyPage):

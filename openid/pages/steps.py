@@ -40,7 +40,7 @@ class Steps:
     # The token of the last step-up, which proves one change of the account, and until when.
     proof: str = ""
     proof_until: float = 0
-    # A message for the next page (openid.pages.notices).
+    # A message for the next page (`openid.pages.page.NOTICES`).
     notice: str = ""
 
     def only_email(self, email: str) -> "Steps":

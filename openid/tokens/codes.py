@@ -1,7 +1,8 @@
 """Exchange authorization codes for tokens (RFC 6749 section 4.1.3, OpenID Connect Core section 3.1.3)."""
 
 from collections.abc import Mapping, Sequence
-from uuid import uuid4
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
 
 from identity_platform.api.errors import OAuthError
 from identity_platform.audit.origin import set_actor
@@ -50,48 +51,48 @@ def exchange_code(
         return result
 
 
+@dataclass
 class _Exchange:
     """What Authlib calls to use a code and to issue its tokens."""
 
-    def __init__(self, tenant: TenantContext, client: KnownClient, resources: Sequence[str], dpop_jkt: str) -> None:
-        self._tenant = tenant
-        self._client = client
-        self._resources = resources
-        self._dpop_jkt = dpop_jkt
-        self._session_id = uuid4()
-        self._used: AuthorizationCode | None = None
+    tenant: TenantContext
+    client: KnownClient
+    resources: Sequence[str]
+    dpop_jkt: str
+    session_id: UUID = field(default_factory=uuid4)
+    used: AuthorizationCode | None = None
 
     def give_up(self) -> None:
         """Open no session after all: a code that was used up stays used, without one."""
-        if self._used is not None:
-            AuthorizationCode.objects.filter(pk=self._used.pk).update(opened_id=None)
+        if self.used is not None:
+            AuthorizationCode.objects.filter(pk=self.used.pk).update(opened_id=None)
 
     def use_code(self, code: str) -> AuthorizationCode | None:
         """Return the code if this client may use it now and it was not used before."""
         digest = hash_token(code)
-        self._used = use_code(digest, self._client.id, opened_id=self._session_id)
-        if self._used is None:
-            own = AuthorizationCode.objects.filter(digest=digest, client_id=self._client.id)
+        self.used = use_code(digest, self.client.id, opened_id=self.session_id)
+        if self.used is None:
+            own = AuthorizationCode.objects.filter(digest=digest, client_id=self.client.id)
             self._end_what_was_issued(own.exclude(used_at=None).first())
-        return self._used
+        return self.used
 
     def _end_what_was_issued(self, reused: AuthorizationCode | None) -> None:
         """End the session that a used code has opened (RFC 6749 section 4.1.2): one of its two holders has stolen it."""
         if reused is None:
             return
-        set_actor(principals.CLIENT, str(self._client.id), self._client.id)
+        set_actor(principals.CLIENT, str(self.client.id), self.client.id)
         if reused.opened_id is not None:
             end_sessions(END_USERS, user_id=reused.user_id, session_id=reused.opened_id, reason="code_reused")
         record_for_tenant(
             "authorization_code.reused",
             target=("session", reused.opened_id or ""),
             outcome="refused",
-            details={"client_id": str(self._client.id), "user_id": str(reused.user_id)},
+            details={"client_id": str(self.client.id), "user_id": str(reused.user_id)},
         )
 
     def issue_tokens(self, code: AuthorizationCode) -> dict[str, object]:
         """Open the session of the application and return its tokens. Raises InvalidGrant, InvalidTarget."""
-        if code.dpop_jkt not in ("", self._dpop_jkt):
+        if code.dpop_jkt not in ("", self.dpop_jkt):
             raise InvalidGrant("The code is bound to a key. Send a DPoP proof by that key.")
         granted = Granted(
             session=code.session,
@@ -103,9 +104,9 @@ class _Exchange:
         )
         opened = open_application(
             granted,
-            client=self._client,
-            resources=self._resources,
-            dpop_jkt=self._dpop_jkt,
-            session_id=self._session_id,
+            client=self.client,
+            resources=self.resources,
+            dpop_jkt=self.dpop_jkt,
+            session_id=self.session_id,
         )
-        return token_response(granted, opened, tenant=self._tenant, client=self._client)
+        return token_response(granted, opened, tenant=self.tenant, client=self.client)

@@ -1,7 +1,7 @@
 """Devices that poll for their tokens (RFC 8628 sections 3.4 and 3.5)."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
@@ -74,13 +74,9 @@ def _poll(digest: bytes, client_id: UUID) -> OAuthError:
             return AccessDenied()
         if row.expires_at <= moment:
             return DeviceCodeExpired()
-        error = SlowDown() if _is_too_fast(row, moment) else AuthorizationPending()
-        if isinstance(error, SlowDown):
-            row.interval = min(row.interval + SLOWER_BY, SLOWEST)
+        error: OAuthError = AuthorizationPending()
+        if row.last_polled_at and moment - row.last_polled_at + ROOM < timedelta(seconds=row.interval):
+            error, row.interval = SlowDown(), min(row.interval + SLOWER_BY, SLOWEST)
         row.last_polled_at = moment
         row.save(update_fields=["interval", "last_polled_at"])
         return error
-
-
-def _is_too_fast(row: DeviceCode, moment: datetime) -> bool:
-    return row.last_polled_at is not None and moment - row.last_polled_at + ROOM < timedelta(seconds=row.interval)

@@ -57,7 +57,7 @@ def open_application(
         audiences=granted.audiences,
         userinfo_claims=granted.userinfo_claims,
         dpop_jkt=dpop_jkt,
-        offline=_is_offline(granted, client),
+        offline=may_use(client, REFRESH_TOKEN) and (client.first_party or OFFLINE_ACCESS in granted.scopes),
         device=granted.device,
         backchannel_logout=bool(client.backchannel_logout_uri),
         session_id=session_id,
@@ -108,12 +108,6 @@ def _narrowed(granted: Granted, client: KnownClient, tenant: TenantContext) -> G
     if granted.audiences and not audiences:
         raise InvalidTarget
     return replace(granted, scopes=scopes_still_allowed(granted.scopes, client.scopes), audiences=audiences)
-
-
-def _is_offline(granted: Granted, client: KnownClient) -> bool:
-    if not may_use(client, REFRESH_TOKEN):
-        return False
-    return client.first_party or OFFLINE_ACCESS in granted.scopes
 
 
 def _is_consented(granted: Granted, client: KnownClient) -> bool:

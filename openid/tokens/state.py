@@ -3,27 +3,22 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.errors import TooManyRequests
 from identity_platform.api.parsers import StrictFormParser
-from identity_platform.api.views import ApiViewSet, endpoint
-from openid.client_authentication import authenticate_at
-from tenants.errors import TenantBusy, UnknownTenant
-from userflow.oauth_errors import InvalidClient, InvalidRequest, UnauthorizedClient
-from userflow.sessions.permissions import Anyone
+from identity_platform.api.views import endpoint
+from openid.client_authentication import CLIENT_ERRORS, ClientEndpoint, authenticate_at
+from userflow.oauth_errors import InvalidClient, UnauthorizedClient
 from userflow.sessions.serializers import IntrospectionOut, RevokedOut, TokenNamed
 from userflow.sessions.token_actions import introspect_token, revoke_token
 from userflow.sessions.views import BASIC_HEADER, NO_STORE
 
 
-class TokenStateViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
+class TokenStateViewSet(ClientEndpoint):
     parser_classes = [StrictFormParser]
 
     @endpoint(
         TokenNamed,
         returns={200: IntrospectionOut},
-        errors=[InvalidRequest, InvalidClient, UnknownTenant, TenantBusy, TooManyRequests],
+        errors=CLIENT_ERRORS,
         token="none",
         headers=BASIC_HEADER,
     )
@@ -38,7 +33,7 @@ class TokenStateViewSet(ApiViewSet):
     @endpoint(
         TokenNamed,
         returns={200: RevokedOut},
-        errors=[InvalidRequest, InvalidClient, UnauthorizedClient, UnknownTenant, TenantBusy, TooManyRequests],
+        errors=[*CLIENT_ERRORS, UnauthorizedClient],
         token="none",
         headers=BASIC_HEADER,
     )

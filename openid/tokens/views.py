@@ -3,15 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.errors import TooManyRequests
-from identity_platform.api.parsers import OAuthFormParser
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.fields import Text
+from identity_platform.api.views import endpoint
 from openid.authorization.parameters import granted_audiences
-from openid.client_authentication import authenticate_at
-from openid.dpop import check_proof
+from openid.client_authentication import CLIENT_ERRORS, ClientEndpoint, authenticate_at
 from openid.errors import (
     AccessDenied,
     AuthorizationPending,
@@ -23,13 +22,10 @@ from openid.errors import (
 from openid.tokens.codes import exchange_code
 from openid.tokens.devices import exchange_device_code
 from openid.tokens.refreshing import refresh
-from openid.tokens.serializers import OpenIDTokenIn, OpenIDTokenOut
-from tenants.errors import TenantBusy, UnknownTenant
 from userflow.accounts import grant_types
 from userflow.oauth_errors import (
     DpopNonceRequired,
     DpopProofInvalid,
-    InvalidClient,
     InvalidGrant,
     InvalidRequest,
     InvalidScope,
@@ -37,22 +33,46 @@ from userflow.oauth_errors import (
     UnauthorizedClient,
 )
 from userflow.sessions.client_authentication import KnownClient
-from userflow.sessions.permissions import Anyone
+from userflow.sessions.dpop import check_proof
+from userflow.sessions.serializers import ClientProof
 from userflow.sessions.token_actions import issue_client_token
 from userflow.sessions.views import BASIC_HEADER, NO_STORE
 
 
-class OpenIDTokenViewSet(ApiViewSet):
-    permission_classes = [Anyone]
-    authentication_classes = []
-    parser_classes = [OAuthFormParser]
+class OpenIDTokenIn(ClientProof):
+    """RFC 6749 sections 4.1.3, 4.4.2 and 6, RFC 7636 section 4.5, RFC 8628 section 3.4, RFC 8707 section 2.2."""
 
+    grant_type = Text(max_length=64, help_text="One of `grant_types_supported` of the issuer's metadata.")
+    code = Text(max_length=4096, required=False)
+    redirect_uri = Text(max_length=2048, required=False, help_text="That of the authorization request.")
+    code_verifier = Text(max_length=128, required=False, help_text="The secret of code_challenge (PKCE).")
+    refresh_token = Text(max_length=4096, required=False)
+    device_code = Text(max_length=4096, required=False, help_text="That of the device authorization response.")
+    scope = Text(max_length=4096, required=False, help_text="Separated by blanks; no more than was granted.")
+    resource = serializers.ListField(
+        child=Text(max_length=2048), required=False, help_text="Audiences of the access token; may be repeated."
+    )
+
+
+class OpenIDTokenOut(serializers.Serializer[object]):
+    """RFC 6749 section 5.1, OpenID Connect Core section 3.1.3.3."""
+
+    access_token = serializers.CharField()
+    token_type = serializers.CharField(help_text="Bearer, or DPoP for tokens that are bound to a key (RFC 9449).")
+    expires_in = serializers.IntegerField()
+    refresh_token = serializers.CharField(required=False)
+    id_token = serializers.CharField(
+        required=False, help_text="With the scope `openid`; at a refresh without claims about the user."
+    )
+    scope = serializers.CharField(required=False)
+
+
+class OpenIDTokenViewSet(ClientEndpoint):
     @endpoint(
         OpenIDTokenIn,
         returns={200: OpenIDTokenOut},
         errors=[
-            InvalidRequest,
-            InvalidClient,
+            *CLIENT_ERRORS,
             InvalidGrant,
             InvalidScope,
             InvalidTarget,
@@ -64,9 +84,6 @@ class OpenIDTokenViewSet(ApiViewSet):
             DeviceCodeExpired,
             DpopProofInvalid,
             DpopNonceRequired,
-            UnknownTenant,
-            TenantBusy,
-            TooManyRequests,
         ],
         token="none",
         headers={**BASIC_HEADER, "DPoP": "A proof of possession that binds the tokens to its key (RFC 9449)."},

@@ -1,15 +1,17 @@
 """The userinfo endpoint of a tenant (OpenID Connect Core section 5.3)."""
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import AccessTokenInvalid, InsufficientScope, NotSignedIn
+from identity_platform.api.fields import Text
 from identity_platform.api.parsers import StrictFormParser
 from identity_platform.api.views import ApiViewSet, endpoint
 from openid.tenant_of_request import address_first
 from openid.userinfo.actions import claims_of_token
-from openid.userinfo.serializers import UserinfoIn, UserinfoOut
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from userflow.branding.texts import LANGUAGES
 from userflow.oauth_errors import DpopRejected, InvalidRequest
 from userflow.sessions.authentication import presented_token
 from userflow.sessions.permissions import Anyone
@@ -17,6 +19,27 @@ from userflow.sessions.views import NO_STORE
 
 ERRORS = [AccessTokenInvalid, DpopRejected, InsufficientScope, UnknownTenant, TenantSuspended, TenantBusy]
 AUTHORIZATION = {"Authorization": "`Bearer`, or `DPoP` with a proof, and an access token with the scope `openid`."}
+
+
+class UserinfoIn(serializers.Serializer[object]):
+    """RFC 6750 section 2.2."""
+
+    access_token = Text(max_length=16384, required=False, help_text="Instead of the Authorization header.")
+
+
+class UserinfoOut(serializers.Serializer[object]):
+    """OpenID Connect Core section 5.3.2. Claims without a value are absent."""
+
+    sub = serializers.UUIDField()
+    name = serializers.CharField(required=False)
+    locale = serializers.ChoiceField(LANGUAGES, required=False, help_text="The language that the user has chosen.")
+    updated_at = serializers.IntegerField(required=False)
+    email = serializers.CharField(required=False)
+    email_verified = serializers.BooleanField(required=False)
+    phone_number = serializers.CharField(required=False)
+    phone_number_verified = serializers.BooleanField(required=False)
+    groups = serializers.ListField(child=serializers.CharField(), required=False)
+    roles = serializers.ListField(child=serializers.CharField(), required=False)
 
 
 class UserinfoViewSet(ApiViewSet):

@@ -40,9 +40,10 @@ def problem_of(color: str, theme: Theme) -> str:
         return ""
     # Rounded down: 4.499 must not read 4.50.
     shown = int(ratio * 100) / 100
+    other = "darker" if theme is LIGHT else "lighter"
     return (
-        f"The contrast with the {theme.name} surface {surface} is {shown:.2f}:1. Choose a {_other(theme)} color with at"
-        f" least {LEAST_CONTRAST}:1."
+        f"The contrast with the {theme.name} surface {surface} is {shown:.2f}:1. Choose a {other} color with at least"
+        f" {LEAST_CONTRAST}:1."
     )
 
 
@@ -63,10 +64,6 @@ def mixed(color: str, other: str, share: float) -> str:
     """Return a color with this share of another one."""
     pairs = zip(_channels(color), _channels(other), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
-
-
-def _other(theme: Theme) -> str:
-    return "darker" if theme is LIGHT else "lighter"
 
 
 def _channels(color: str) -> tuple[int, int, int]:

@@ -13,9 +13,10 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.utils.timezone import now
 
 from identity_platform.api.errors import NotAllowed, Unavailable, ValidationFailed
-from identity_platform.api.pagination import Page, page_of
+from identity_platform.api.pagination import Page, filtered, page_of
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, new_token
+from identity_platform.postgresql.row_errors import first_or
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantSuspended
@@ -49,18 +50,14 @@ def list_clients(
     *, tenant_id: UUID, page: int, limit: int, active: bool | None = None, name: str = "", tags: Sequence[str] = ()
 ) -> Page:
     """Return one page of a tenant's clients, newest first, with `name` in their name and all of the `tags`."""
-    found = Client.objects.filter(tenant_id=tenant_id, name__icontains=name, tags__contains=tags)
-    if active is not None:
-        found = found.filter(active=active)
+    named = Client.objects.filter(tenant_id=tenant_id, name__icontains=name, tags__contains=tags)
+    found = filtered(named, active=active)
     return page_of(found.order_by("-created_at", "id"), page, limit)
 
 
 def find_client(*, tenant_id: UUID, client_id: UUID) -> Client:
     """Return one client of the tenant. Raises UnknownClient."""
-    client = Client.objects.filter(pk=client_id, tenant_id=tenant_id).first()
-    if client is None:
-        raise UnknownClient
-    return client
+    return first_or(Client.objects.filter(pk=client_id, tenant_id=tenant_id), UnknownClient)
 
 
 def create_client(
@@ -255,10 +252,7 @@ def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
 
 
 def _locked(tenant_id: UUID, client_id: UUID) -> Client:
-    client = Client.objects.select_for_update().filter(pk=client_id, tenant_id=tenant_id).first()
-    if client is None:
-        raise UnknownClient
-    return client
+    return first_or(Client.objects.select_for_update().filter(pk=client_id, tenant_id=tenant_id), UnknownClient)
 
 
 def _record(action: str, client: Client, details: dict[str, object] | None = None) -> None:

@@ -125,16 +125,13 @@ def _of_credentials(client: Client) -> Problems:
 
 
 def _of_pages(client: Client) -> Problems:
-    pages = ("logo_uri", "client_uri", "policy_uri", "tos_uri")
-    return {
-        name: ["Send an absolute https:// address."]
-        for name in pages
-        if (uri := getattr(client, name)) and not _web(uri)
-    }
-
-
-def _web(uri: str) -> bool:
-    return uri.startswith("https://") and "@" not in urlsplit(uri).netloc and problem_of_redirect_uri(uri) is None
+    problems: Problems = {}
+    for name in ("logo_uri", "client_uri", "policy_uri", "tos_uri"):
+        uri = getattr(client, name)
+        is_web = uri.startswith("https://") and "@" not in urlsplit(uri).netloc and problem_of_redirect_uri(uri) is None
+        if uri and not is_web:
+            problems[name] = ["Send an absolute https:// address."]
+    return problems
 
 
 def _problem_of_audience(audience: str) -> str | None:

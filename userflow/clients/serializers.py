@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, Choice, Integer, Items, QueryBoolean, Text
+from identity_platform.api.fields import Boolean, Choice, Integer, Items, QueryBoolean, Text, fields_of
 from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PageQuery, PaginationOut
 from userflow.accounts.grant_types import GRANT_TYPES, grant_types_in_force, listed
@@ -28,41 +28,20 @@ _NULL_IF_EMPTY = (
 
 def record(client: Client) -> dict[str, object]:
     """Return a client as responses show it, without its secret."""
-    return {
-        "id": client.pk,
-        "client_id": client.pk,
-        "tenant_id": client.tenant_id,
-        "name": client.name,
-        "type": client.type,
-        "active": client.active,
-        "status": "Active" if client.active else "Inactive",
-        "tags": client.tags,
-        "scopes": client.scopes,
-        "project_id": client.project_id,
-        "owner_id": client.owner_id,
-        "self_registration": client.self_registration,
-        "redirect_uris": client.redirect_uris,
-        "post_logout_redirect_uris": client.post_logout_redirect_uris,
-        "grant_types": grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes),
-        "id_token_signed_response_alg": client.id_token_signed_response_alg,
-        "audiences": client.audiences,
-        "allowed_origins": client.allowed_origins,
-        "require_par": client.require_par,
-        "dpop_bound_access_tokens": client.dpop_bound_access_tokens,
-        "first_party": client.first_party,
-        "access_token_seconds": client.access_token_seconds,
-        "default_max_age": client.default_max_age,
-        **{name: getattr(client, name) or None for name in _NULL_IF_EMPTY},
-        "token_endpoint_auth_method": NONE if client.type == PUBLIC else client.token_endpoint_auth_method or None,
-        "is_default": client.is_default,
-        "created_at": client.created_at,
-        "updated_at": client.updated_at,
-        "last_used_at": client.last_used_at,
-    }
+    null_if_empty = {name: getattr(client, name) or None for name in _NULL_IF_EMPTY}
+    method = NONE if client.type == PUBLIC else client.token_endpoint_auth_method or None
+    return fields_of(
+        ClientOut,
+        client,
+        client_id=client.pk,
+        status="Active" if client.active else "Inactive",
+        grant_types=grant_types_in_force(client.grant_types, type_=client.type, scopes=client.scopes),
+        **{**null_if_empty, "token_endpoint_auth_method": method},
+    )
 
 
-def _entries(longest: int) -> Items:
-    return Items(Text(max_length=longest), most=MOST_ENTRIES, required=False)
+def _entries(longest: int, help_text: str = "") -> Items:
+    return Items(Text(max_length=longest), most=MOST_ENTRIES, required=False, help_text=help_text)
 
 
 def _page(help_text: str) -> Text:
@@ -101,18 +80,8 @@ class ClientChanges(serializers.Serializer[object]):
     )
     jwks_uri = _page("Address of the public keys, instead of jwks; null: none.")
     id_token_signed_response_alg = Choice(ID_TOKEN_ALGORITHMS, required=False)
-    audiences = Items(
-        Text(max_length=LONGEST_URI),
-        most=MOST_ENTRIES,
-        required=False,
-        help_text="Resource identifiers that the client may ask for (RFC 8707).",
-    )
-    allowed_origins = Items(
-        Text(max_length=255),
-        most=MOST_ENTRIES,
-        required=False,
-        help_text="Origins of web pages that may call the tenant's OpenID endpoints from a browser.",
-    )
+    audiences = _entries(LONGEST_URI, "Resource identifiers that the client may ask for (RFC 8707).")
+    allowed_origins = _entries(255, "Origins of web pages that may call the tenant's OpenID endpoints from a browser.")
     require_par = Boolean(required=False, help_text="Accept pushed authorization requests only (RFC 9126).")
     dpop_bound_access_tokens = Boolean(required=False, help_text="Require DPoP at the token endpoint (RFC 9449).")
     first_party = Boolean(required=False, help_text="Users are not asked for consent.")

@@ -1,13 +1,11 @@
 """Clients over HTTP."""
 
-from uuid import UUID
-
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.errors import ValidationFailed
-from identity_platform.api.views import ApiViewSet, endpoint
+from identity_platform.api.views import ApiViewSet, Arguments, endpoint
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.clients import actions, serializers
 from userflow.errors import (
@@ -25,6 +23,12 @@ from userflow.signin.views import NO_STORE
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
 ACTIVATING = [UnknownClient, GrantsMoreThanHeld, ValidationFailed, *TENANCY]
 CHANGING = [InsufficientAuthentication, *ACTIVATING]
+CHANGES = endpoint(
+    serializers.ClientChanges,
+    returns={200: serializers.ClientOut},
+    errors=CHANGING,
+    assurance=(Action.WRITE_CLIENT_SECRET, Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
+)
 
 
 class ClientViewSet(ApiViewSet):
@@ -34,11 +38,16 @@ class ClientViewSet(ApiViewSet):
         reading = self.action in ("list", "retrieve")
         return [needs("clients:read" if reading else "clients:write")()]
 
+    def named(self) -> Arguments:
+        """Return the tenant and the client of the path. Raises what `tenant_at` raises, and UnknownClient."""
+        tenant_id = tenant_at(self.request, tenant_id_in_path(self.kwargs["tenant_id"]))
+        own = {"client_id": id_or(self.kwargs["client_id"], UnknownClient)} if "client_id" in self.kwargs else {}
+        return {"tenant_id": tenant_id, **own}
+
     @endpoint(query=serializers.ClientListQuery, returns={200: serializers.ClientListOut}, errors=TENANCY)
     def list(self, request: Request, tenant_id: str) -> Response:
         """Clients of a tenant, newest first."""
-        tenant = _tenant(request, tenant_id)
-        found = actions.list_clients(tenant_id=tenant, **self.valid_query(serializers.ClientListQuery))
+        found = actions.list_clients(**self.named(), **self.valid_query(serializers.ClientListQuery))
         clients = [serializers.record(client) for client in found.rows]
         return Response({"clients": clients, "pagination": found.totals()})
 
@@ -50,37 +59,24 @@ class ClientViewSet(ApiViewSet):
     )
     def create(self, request: Request, tenant_id: str) -> Response:
         """Create a client. The secret of a confidential client is shown only once."""
-        tenant = _tenant(request, tenant_id)
-        fields = self.valid(serializers.ClientIn)
-        client, secret = actions.create_client(tenant_id=tenant, by=principal_at(request), **fields)
+        named, fields = self.named(), self.valid(serializers.ClientIn)
+        client, secret = actions.create_client(by=principal_at(request), **named, **fields)
         shown = {"client_secret": secret} if secret else {}
         return Response({**serializers.record(client), **shown}, status=201, headers=NO_STORE)
 
     @endpoint(returns={200: serializers.ClientOut}, errors=[UnknownClient, *TENANCY])
     def retrieve(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """One client."""
-        tenant, client = _named(request, tenant_id, client_id)
-        return Response(serializers.record(actions.find_client(tenant_id=tenant, client_id=client)))
+        return Response(serializers.record(actions.find_client(**self.named())))
 
-    @endpoint(
-        serializers.ClientChanges,
-        returns={200: serializers.ClientOut},
-        errors=CHANGING,
-        assurance=(Action.WRITE_CLIENT_SECRET, Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
-    )
+    @CHANGES
     def update(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Change the given fields."""
-        tenant, client = _named(request, tenant_id, client_id)
-        changes = self.valid(serializers.ClientChanges)
-        changed = actions.update_client(tenant_id=tenant, client_id=client, by=principal_at(request), changes=changes)
+        named, changes = self.named(), self.valid(serializers.ClientChanges)
+        changed = actions.update_client(**named, by=principal_at(request), changes=changes)
         return Response(serializers.record(changed))
 
-    @endpoint(
-        serializers.ClientChanges,
-        returns={200: serializers.ClientOut},
-        errors=CHANGING,
-        assurance=(Action.WRITE_CLIENT_SECRET, Action.GRANT_ROLES, Action.END_SESSIONS_OF_OTHERS),
-    )
+    @CHANGES
     def partial_update(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """The same as PUT."""
         return self.update(request, tenant_id, client_id)
@@ -92,23 +88,22 @@ class ClientViewSet(ApiViewSet):
     )
     def destroy(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Delete a client and its tokens; its users stay."""
-        tenant, client = _named(request, tenant_id, client_id)
-        actions.delete_client(tenant_id=tenant, client_id=client, by=principal_at(request))
-        return Response({"message": "The client is deleted.", "id": client})
+        named = self.named()
+        actions.delete_client(**named, by=principal_at(request))
+        return Response({"message": "The client is deleted.", "id": named["client_id"]})
 
     @endpoint(returns={200: serializers.ClientOut}, errors=ACTIVATING)
     def activate(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Activate a client."""
-        return self._activity(request, tenant_id, client_id, active=True)
+        return self._activity(active=True)
 
     @endpoint(returns={200: serializers.ClientOut}, errors=CHANGING, assurance=Action.END_SESSIONS_OF_OTHERS)
     def deactivate(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Deactivate a client: sign-in through it is rejected and its tokens end for good."""
-        return self._activity(request, tenant_id, client_id, active=False)
+        return self._activity(active=False)
 
-    def _activity(self, request: Request, tenant_id: str, client_id: str, *, active: bool) -> Response:
-        tenant, client = _named(request, tenant_id, client_id)
-        changed = actions.set_client_active(tenant_id=tenant, client_id=client, by=principal_at(request), active=active)
+    def _activity(self, *, active: bool) -> Response:
+        changed = actions.set_client_active(**self.named(), by=principal_at(self.request), active=active)
         return Response(serializers.record(changed))
 
     @endpoint(
@@ -119,22 +114,11 @@ class ClientViewSet(ApiViewSet):
     )
     def secret(self, request: Request, tenant_id: str, client_id: str) -> Response:
         """Create a new secret, shown only once; the previous one stays valid for a while."""
-        tenant, client = _named(request, tenant_id, client_id)
-        overlap = self.valid(serializers.SecretIn).get("overlap_seconds")
-        rotated, secret = actions.rotate_client_secret(
-            tenant_id=tenant, client_id=client, by=principal_at(request), overlap_seconds=overlap
-        )
+        named, asked = self.named(), self.valid(serializers.SecretIn)
+        rotated, secret = actions.rotate_client_secret(**named, by=principal_at(request), **asked)
         body = {
             **serializers.record(rotated),
             "client_secret": secret,
             "previous_secret_expires_at": rotated.previous_secret_until,
         }
         return Response(body, headers=NO_STORE)
-
-
-def _tenant(request: Request, tenant_id: str) -> UUID:
-    return tenant_at(request, tenant_id_in_path(tenant_id))
-
-
-def _named(request: Request, tenant_id: str, client_id: str) -> tuple[UUID, UUID]:
-    return _tenant(request, tenant_id), id_or(client_id, UnknownClient)

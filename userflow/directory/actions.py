@@ -53,6 +53,8 @@ RETARGETS: Final = frozenset(
 )
 # Fields that may change during a run.
 WHILE_RUNNING: Final = frozenset({"name", "enabled", "sync_every_minutes", "max_deactivation_percent"})
+# Fields that are stored as they are sent.
+OPTIONS: Final = WHILE_RUNNING | {"user_filter", "mapping", "groups", "client_id"}
 
 
 class DirectoryFields(TypedDict, total=False):
@@ -85,9 +87,6 @@ class Shown:
 
     config: DirectoryConfig
     last_run: DirectoryRun | None
-
-
-# --- configurations --------------------------------------------------------------------------------------------------
 
 
 def list_directories(*, tenant_id: UUID, page: int, limit: int) -> Page:
@@ -123,7 +122,8 @@ def create_directory(*, tenant_id: UUID, by: Principal, **fields: Unpack[Directo
             details={name: [f"This field is required for a directory of kind {kind}."] for name in missing}
         )
     config = DirectoryConfig(tenant_id=tenant_id, kind=kind, name=fields["name"], target=_target(kind, {}, fields))
-    _set_options(config, fields, by)
+    _set_options(config, fields)
+    _reject_groups(tenant_id, by, config.groups)
     reject_beyond(by, tenant_id=tenant_id, config_id=config.pk, groups=())
     config.mapping = DEFAULT_MAPPING | config.mapping
     config.next_run_at = now() if config.sync_every_minutes is not None else None
@@ -148,7 +148,7 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, **chang
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
     seen = config_of(tenant_id, config_id)  # 404 before any other check
-    groups_known = _known_groups(tenant_id, by, changes["groups"]) if changes.get("groups") else None
+    _reject_groups(tenant_id, by, changes.get("groups", {}))
     retargets = bool(RETARGETS & set(changes))
     if retargets:
         mapped = changes.get("groups", seen.groups)
@@ -163,9 +163,7 @@ def update_directory(*, tenant_id: UUID, config_id: UUID, by: Principal, **chang
             # The delta link belongs to the old mapping and target.
             config.cursor = ""
         _set_target(config, changes)
-        _set_options(config, changes, by, groups_known=groups_known)
-        if "name" in changes:
-            config.name = changes["name"]
+        _set_options(config, changes)
         if "secret" in changes:
             _seal(config, changes["secret"])
         if "sync_every_minutes" in changes:
@@ -197,9 +195,6 @@ def list_runs(*, tenant_id: UUID, config_id: UUID, page: int, limit: int) -> Pag
     if not DirectoryConfig.objects.filter(pk=config_id, tenant_id=tenant_id).exists():
         raise UnknownDirectory
     return page_of(DirectoryRun.objects.filter(config_id=config_id).order_by("-started_at", "-id"), page, limit)
-
-
-# --- helpers ----------------------------------------------------------------------------------------------------------
 
 
 def _with_last_runs(found: QuerySet[DirectoryConfig]) -> list[Shown]:
@@ -257,25 +252,18 @@ def _set_target(config: DirectoryConfig, changes: DirectoryFields) -> None:
     config.target = target
 
 
-def _set_options(
-    config: DirectoryConfig, stated: DirectoryFields, by: Principal, groups_known: dict[str, str] | None = None
-) -> None:
-    """Set the fields that are not part of the target."""
-    for field in ("enabled", "user_filter", "mapping", "max_deactivation_percent", "sync_every_minutes", "client_id"):
-        if field in stated:
-            setattr(config, field, stated[field])
+def _set_options(config: DirectoryConfig, stated: DirectoryFields) -> None:
+    for field in OPTIONS & stated.keys():
+        setattr(config, field, stated.get(field))
     config.mapping = DEFAULT_MAPPING | config.mapping
     if stated.get("client_id") is not None:
         client_of(config.tenant_id, stated["client_id"])
-    if "groups" in stated:
-        known = groups_known if groups_known is not None else _known_groups(config.tenant_id, by, stated["groups"])
-        config.groups = known
 
 
-def _known_groups(tenant_id: UUID, by: Principal, stated: dict[str, str]) -> dict[str, str]:
-    """Return the group mapping if every tenant group exists and grants nothing that the caller does not hold."""
+def _reject_groups(tenant_id: UUID, by: Principal, stated: dict[str, str]) -> None:
+    """Raise if a tenant group of the mapping does not exist, or grants what the caller does not hold."""
     if not stated:
-        return {}
+        return
     wanted = {name.lower() for name in stated.values()}
     with in_tenant(tenant_id, Purpose.READ):
         found = dict(Group.objects.annotate(key=Lower("name")).filter(key__in=wanted).values_list("pk", "key"))
@@ -285,7 +273,6 @@ def _known_groups(tenant_id: UUID, by: Principal, stated: dict[str, str]) -> dic
             raise ValidationFailed(details={"groups": says})
         carried = Role.objects.filter(groups__in=list(found)).values_list("permissions", flat=True)
         require_grantable(by, {permission for permissions in carried for permission in permissions})
-    return stated
 
 
 def _seal(config: DirectoryConfig, secret: str) -> None:

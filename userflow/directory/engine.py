@@ -142,7 +142,6 @@ class Synchronisation:
         self.progress(self.tally.found)
 
     def _apply(self, entries: list[Entry], *, last: bool) -> None:
-        """Decide about a page and write the changes in one transaction."""
         beat(self.run)
         with in_tenant(self.config.tenant_id):
             for attempt in range(TRIES):

@@ -45,8 +45,10 @@ def clouds() -> dict[str, tuple[str, str]]:
 Json = dict[str, object]
 
 
-class _LinkTooOld(Exception):
-    """410: the directory no longer accepts the delta link."""
+class _LinkTooOld(DirectoryFailed):
+    """410 of the directory: it no longer accepts its own link. A read of changes begins again with a full one."""
+
+    message = "The directory rejects its own links during the read. Try again."
 
 
 class GraphReading:
@@ -82,24 +84,16 @@ class GraphReading:
             yield from self._following(self.cursor or self._everything())
         except _LinkTooOld:
             if self.full:
-                raise DirectoryFailed("The directory rejects its own links during the read. Try again.") from None
+                raise
             self.full = True
-            try:
-                yield from self._following(self._everything())
-            except _LinkTooOld:
-                raise DirectoryFailed("The directory rejects its own links during the read. Try again.") from None
+            yield from self._following(self._everything())
 
-    def members(self) -> Iterator[tuple[str, set[str]]] | None:
-        """Return each mapped group with its transitive members, a page at a time."""
-        return ((group, page) for group in self.groups for page in self._ids_in(group))
-
-    def _ids_in(self, group: str) -> Iterator[set[str]]:
-        members = f"{self.graph}/v1.0/groups/{quote(group, safe='')}/transitiveMembers?$select=id&$top={PAGE}"
-        try:
+    def members(self) -> Iterator[tuple[str, set[str]]]:
+        """Yield each mapped group with its transitive members, a page at a time."""
+        for group in self.groups:
+            members = f"{self.graph}/v1.0/groups/{quote(group, safe='')}/transitiveMembers?$select=id&$top={PAGE}"
             for rows, _ in self._lists(members):
-                yield {_identity(row) for row in rows}
-        except _LinkTooOld:
-            raise DirectoryFailed("The directory rejects its own links during the read. Try again.") from None
+                yield group, {_identity(row) for row in rows}
 
     def _everything(self) -> str:
         return f"{self.graph}/v1.0/users/delta?$select={quote(self.select, safe=',')}"

@@ -46,11 +46,6 @@ NOWHERE: Final = "ldap://directory.invalid"
 _START_TLS: Final = b"\x30\x1d\x02\x01\x01\x77\x18\x80\x161.3.6.1.4.1.1466.20037"
 
 
-def is_installed() -> bool:
-    """Return whether this installation can read LDAP directories."""
-    return ldap is not None
-
-
 def must_be_installed() -> None:
     """Raise LdapNotInstalled (501) if the optional package is missing."""
     if ldap is None:

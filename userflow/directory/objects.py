@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypedDict
 
 from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
+from identity_platform.api.fields import NOT_IN_A_LINE
 
 
 class AttributeMapping(TypedDict):
@@ -49,7 +50,6 @@ SECRET_ATTRIBUTES: Final = frozenset(
 DEFAULT_MAPPING: Final[AttributeMapping] = {"email": "mail", "name": "displayName", "metadata": {}}
 _SEPARATORS = re.compile(r"([,=+])")
 LONGEST_GROUP: Final = 1000
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 NO_EMAIL, BAD_EMAIL, TAKEN = "no_email", "email_invalid", "email_taken"
 BAD_STATUS, NO_GROUP = "status_unreadable", "group_unknown"
@@ -163,4 +163,4 @@ def group_key(name: str) -> str:
 
 
 def _line(text: str, longest: int) -> str:
-    return _CONTROLS.sub(" ", text).strip()[:longest].rstrip()
+    return NOT_IN_A_LINE.sub(" ", text).strip()[:longest].rstrip()

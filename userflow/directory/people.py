@@ -228,7 +228,6 @@ def set_members(group: Group, external_ids: Collection[str], config: DirectoryCo
 
 
 def _about(person: Person, config: DirectoryConfig) -> dict[str, object]:
-    """Return the event data about a linked user."""
     return {
         "user_id": person.user_id,
         "email": person.email,

@@ -24,6 +24,9 @@ from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant, TenantP
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import needs, principal_at
 
+CHANGING = (GrantsMoreThanHeld, DataKeyLocked, InsufficientAuthentication, *TENANCY)
+READING = (LdapNotInstalled, DataKeyLocked, DirectorySecretLocked)
+
 
 class DirectoryViewSet(InTenantViewSet):
     area = "directory"
@@ -43,16 +46,7 @@ class DirectoryViewSet(InTenantViewSet):
     @endpoint(
         serializers.DirectoryIn,
         returns={201: serializers.DirectoryOut},
-        errors=[
-            DirectoryNameTaken,
-            TooManyDirectories,
-            LdapNotInstalled,
-            UnknownClient,
-            GrantsMoreThanHeld,
-            DataKeyLocked,
-            InsufficientAuthentication,
-            *TENANCY,
-        ],
+        errors=[DirectoryNameTaken, TooManyDirectories, LdapNotInstalled, UnknownClient, *CHANGING],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def create(self, request: Request) -> Response:
@@ -68,16 +62,7 @@ class DirectoryViewSet(InTenantViewSet):
     @endpoint(
         serializers.DirectoryChanges,
         returns={200: serializers.DirectoryOut},
-        errors=[
-            UnknownDirectory,
-            DirectoryNameTaken,
-            DirectoryBusy,
-            UnknownClient,
-            GrantsMoreThanHeld,
-            DataKeyLocked,
-            InsufficientAuthentication,
-            *TENANCY,
-        ],
+        errors=[UnknownDirectory, DirectoryNameTaken, DirectoryBusy, UnknownClient, *CHANGING],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def update(self, request: Request, config_id: str) -> Response:
@@ -100,7 +85,7 @@ class DirectoryViewSet(InTenantViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.TriedOut},
-        errors=[UnknownDirectory, LdapNotInstalled, DataKeyLocked, DirectorySecretLocked, *TENANCY],
+        errors=[UnknownDirectory, *READING, *TENANCY],
     )
     def test(self, request: Request, config_id: str) -> Response:
         """Connect and read the first few users without changes; the response names the problem, if any."""
@@ -114,9 +99,7 @@ class DirectoryViewSet(InTenantViewSet):
             UnknownDirectory,
             DirectoryBusy,
             DirectoryFailed,
-            LdapNotInstalled,
-            DataKeyLocked,
-            DirectorySecretLocked,
+            *READING,
             UnknownClient,
             GrantsMoreThanHeld,
             *TENANCY,

@@ -11,15 +11,22 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
+from django.db.models import BinaryField, F, Func
+from django.utils.timezone import now
+
 from identity_platform.audit.writer import record_for_tenant
 from tenants import domain_claims
 from tenants.context import in_tenant, tenant_atomic
 from tenants.domain_claims import GRACE
 from tenants.models import DomainClaim
 from tenants.states import Purpose
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
+from userflow.credentials.models import EmailProof
+from userflow.credentials.tickets import OF_ADDRESS, REMEMBERED
 from userflow.domains.models import TenantDomain
-from userflow.domains.revocation import revoke_browsers, revoke_links
 from userflow.events import outbox
+from userflow.invitations.models import EndUserInvitation
 from userflow.signals import sign_in_domain_lost
 
 
@@ -51,7 +58,7 @@ def record(tenant_id: UUID) -> None:
             give_up(change.row)
         if change.details.get("sign_in") and change.row.sign_in is None:
             # Its last owner may have received cookies from when it was this tenant's before.
-            revoke_browsers()
+            _revoke_browsers()
     for change in changes:
         record_event(change.verb, change.row, **change.details)
         data = {**data_of(change.row), **change.details}
@@ -63,9 +70,37 @@ def record(tenant_id: UUID) -> None:
 def give_up(row: TenantDomain) -> None:
     """End what the next owner of a domain would receive. Call it likewise."""
     if row.sign_in is not None:
-        revoke_links()
+        _revoke_links()
     if row.sign_in:
         sign_in_domain_lost.send(sender=TenantDomain, domain=row.domain)
+
+
+def _revoke_links() -> None:
+    """End the links of mails to the tenant's end users, and the sign-ins under way. Call it in the tenant's transaction.
+
+    The links may lead to a domain that the tenant gives up: its next owner could read their tokens from the address.
+    Users ask for another mail. The code in a mail about an address still works, because it is typed by hand. Invitations can
+    be sent again. Accepted race: a mail that is written at the same moment.
+    """
+    END_USERS.tickets._default_manager.filter(purpose__in=OF_ADDRESS).delete()
+    EmailProof.objects.update(token_digest=_of_no_token("token_digest"))
+    EndUserInvitation.close_all(now())
+
+
+def _revoke_browsers() -> None:
+    """Sign the tenant's end users out of the hosted pages; their applications stay signed in. Call it as `_revoke_links`.
+
+    A cookie belongs to a domain by its name. When a tenant has a domain again, its last owner may have received old cookies.
+    """
+    sessions = EndUserSession._default_manager.exclude(browser_digest=None)
+    sessions.update(browser_digest=_of_no_token("browser_digest"))
+    END_USERS.tickets._default_manager.filter(purpose=REMEMBERED).delete()
+
+
+def _of_no_token(column: str) -> Func:
+    """Return a digest, different in each row, that no value is known for."""
+    template = "sha256(%(expressions)s || uuid_send(gen_random_uuid()))"
+    return Func(F(column), template=template, output_field=BinaryField())
 
 
 def record_event(verb: str, row: TenantDomain, **details: object) -> None:

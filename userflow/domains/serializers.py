@@ -1,6 +1,6 @@
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, Text
+from identity_platform.api.fields import Boolean, Text, fields_of
 from userflow.domains.actions import LOST, PENDING, TAKEN, VERIFIED, Domain
 from userflow.domains.records import record_name, record_value
 from userflow.named_tenant import NamedTenant
@@ -54,15 +54,11 @@ class DomainDeletedOut(serializers.Serializer[object]):
 def domain(shown: Domain) -> dict[str, object]:
     """Return the fields of DomainOut."""
     row = shown.row
-    return {
-        "id": row.pk,
-        "domain": row.domain,
-        "status": shown.status,
-        "record": {"type": "TXT", "name": record_name(row.domain), "value": record_value(row.token)},
-        "sign_in": shown.sign_in,
-        "verified_at": shown.claim.claimed_at if shown.claim else None,
-        "checked_at": shown.checked_at,
-        "lost_since": shown.lost_since,
-        "withdrawn_after": shown.withdrawn_after,
-        "created_at": row.created_at,
-    }
+    return fields_of(
+        DomainOut,
+        shown,
+        id=row.pk,
+        record={"type": "TXT", "name": record_name(row.domain), "value": record_value(row.token)},
+        verified_at=shown.claim.claimed_at if shown.claim else None,
+        created_at=row.created_at,
+    )

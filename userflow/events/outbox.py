@@ -21,19 +21,16 @@ from userflow.events.catalogue import filters_for
 
 AT_ONCE = 500
 _LISTENING = "e.enabled AND e.events ?| %s::text[]"
+_INTO = "INSERT INTO userflow_webhookmessage (endpoint_id, message_id, event, subject_id, body)"
 _INSERT = (
-    "INSERT INTO userflow_webhookmessage (endpoint_id, message_id, event, subject_id, body)"
-    f" SELECT e.id, %s::text, %s::text, %s::uuid, %s::text FROM userflow_webhookendpoint e WHERE {_LISTENING}"
+    f"{_INTO} SELECT e.id, %s::text, %s::text, %s::uuid, %s::text FROM userflow_webhookendpoint e WHERE {_LISTENING}"
 )
 _INSERT_EACH = (
-    "INSERT INTO userflow_webhookmessage (endpoint_id, message_id, event, subject_id, body)"
-    " SELECT e.id, r.message_id, %s::text, r.subject_id, r.body"
+    f"{_INTO} SELECT e.id, r.message_id, %s::text, r.subject_id, r.body"
     " FROM unnest(%s::text[], %s::uuid[], %s::text[]) WITH ORDINALITY AS r(message_id, subject_id, body, place),"
     f" userflow_webhookendpoint e WHERE {_LISTENING} ORDER BY r.place"
 )
-_INSERT_ONE = (
-    "INSERT INTO userflow_webhookmessage (endpoint_id, message_id, event, subject_id, body) VALUES (%s, %s, %s, %s, %s)"
-)
+_INSERT_ONE = f"{_INTO} VALUES (%s, %s, %s, %s, %s)"
 _HAS_SUBSCRIBERS = f"SELECT EXISTS (SELECT FROM userflow_webhookendpoint e WHERE {_LISTENING})"
 
 
@@ -103,16 +100,12 @@ def new_message_id() -> str:
     return f"msg_{secrets.token_urlsafe(16)}"
 
 
-def body_of(event: str, data: Mapping[str, object]) -> str:
-    """Return the payload (Standard Webhooks, "Payload structure"): type, timestamp, data."""
-    moment = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    shown = {"tenant_id": current_tenant().tenant_id, **data}
-    return as_json({"type": event, "timestamp": moment, "data": shown}).decode()
-
-
 def _message(event: str, data: Mapping[str, object]) -> tuple[str, str, UUID | None, str]:
     subject = data.get("user_id") or data.get("invitation_id")
-    return new_message_id(), event, UUID(str(subject)) if subject else None, body_of(event, data)
+    moment = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    # Standard Webhooks, "Payload structure".
+    payload = {"type": event, "timestamp": moment, "data": {"tenant_id": current_tenant().tenant_id, **data}}
+    return new_message_id(), event, UUID(str(subject)) if subject else None, as_json(payload).decode()
 
 
 def _write_each(event: str, batch: list[tuple[str, str, UUID | None, str]], wanted: list[str]) -> None:

@@ -29,6 +29,7 @@ from userflow.sessions.permissions import Anyone, principal_at, tenant_or_platfo
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
+INVITING = [EmailTaken, AdminNameTaken, UnknownRole, GrantsMoreThanHeld, InsufficientAuthentication]
 
 
 class InvitationViewSet(InTenantViewSet):
@@ -47,17 +48,7 @@ class InvitationViewSet(InTenantViewSet):
     @endpoint(
         serializers.InvitationIn,
         returns={201: serializers.InvitationOut},
-        errors=[
-            EmailTaken,
-            AdminNameTaken,
-            AlreadyInvited,
-            UnknownRole,
-            UnknownClient,
-            GrantsMoreThanHeld,
-            InsufficientAuthentication,
-            TenantRequired,
-            *TENANCY,
-        ],
+        errors=[*INVITING, AlreadyInvited, UnknownClient, TenantRequired, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:
@@ -68,16 +59,7 @@ class InvitationViewSet(InTenantViewSet):
     @endpoint(
         query=NamedTenant,
         returns={200: serializers.InvitationOut},
-        errors=[
-            UnknownInvitation,
-            InvitationClosed,
-            EmailTaken,
-            AdminNameTaken,
-            UnknownRole,
-            GrantsMoreThanHeld,
-            InsufficientAuthentication,
-            *TENANCY,
-        ],
+        errors=[UnknownInvitation, InvitationClosed, *INVITING, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def resend(self, request: Request, invitation_id: str) -> Response:

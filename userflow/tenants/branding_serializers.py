@@ -30,11 +30,11 @@ class HttpsUrl(HttpUrl):
         return {**found, "pattern": str(found["pattern"]).replace("[Hh][Tt][Tt][Pp][Ss]?", "[Hh][Tt][Tt][Pp][Ss]")}
 
 
-def _text(name: str, help_text: str) -> Text:
+def _text(most: int, help_text: str, *, single_line: bool = True) -> Text:
     return Text(
-        max_length=LONGEST[name],
+        max_length=most,
         trim=True,
-        single_line=name == HEADING,
+        single_line=single_line,
         required=False,
         allow_null=True,
         help_text=help_text,
@@ -42,9 +42,9 @@ def _text(name: str, help_text: str) -> Text:
 
 
 class LanguageTextsIn(serializers.Serializer[object]):
-    signin_heading = _text(HEADING, "Heading of the sign-in page.")
-    signin_intro = _text(INTRO, "Text below that heading.")
-    mail_footer = _text(FOOTER, "End of every mail.")
+    signin_heading = _text(LONGEST[HEADING], "Heading of the sign-in page.")
+    signin_intro = _text(LONGEST[INTRO], "Text below that heading.", single_line=False)
+    mail_footer = _text(LONGEST[FOOTER], "End of every mail.", single_line=False)
 
 
 class TextsIn(serializers.Serializer[object]):
@@ -52,10 +52,6 @@ class TextsIn(serializers.Serializer[object]):
     de = LanguageTextsIn(required=False, allow_null=True)
     fr = LanguageTextsIn(required=False, allow_null=True)
     es = LanguageTextsIn(required=False, allow_null=True)
-
-
-def _line(most: int, help_text: str) -> Text:
-    return Text(max_length=most, trim=True, required=False, allow_null=True, help_text=help_text)
 
 
 def _shown_name(help_text: str) -> DisplayName:
@@ -81,10 +77,10 @@ class BrandingChanges(serializers.Serializer[object]):
         allow_null=True,
         help_text="A PNG, JPEG or WebP image of at most 200 KB and 2000 x 2000 pixels in base64; null: no logo.",
     )
-    color_light = _line(
+    color_light = _text(
         7, f"Accent color on light surfaces, `{COLOR}`, with a contrast of at least 4.5:1; null: default."
     )
-    color_dark = _line(
+    color_dark = _text(
         7, f"Accent color on dark surfaces, `{COLOR}`, with a contrast of at least 4.5:1; null: default."
     )
     terms_url = _link("Terms of service; null: no link.")

@@ -5,17 +5,16 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.errors import NotAllowed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants import lookup
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.branding.models import Branding
 from userflow.errors import InsufficientAuthentication
-from userflow.ids import tenant_id_in_path
 from userflow.sessions.assurance import Action
-from userflow.sessions.permissions import ADMIN, OPERATOR, SignedIn, principal_at, reading, require, tenant_at
+from userflow.sessions.permissions import SignedIn, reading
 from userflow.tenants import branding
 from userflow.tenants import branding_serializers as serializers
+from userflow.tenants.views import reader_at, writer_at
 
 STATES = [UnknownTenant, TenantMismatch, TenantSuspended, TenantBusy]
 
@@ -28,11 +27,7 @@ class BrandingViewSet(ApiViewSet):
     @endpoint(returns={200: serializers.BrandingOut}, errors=STATES)
     def retrieve(self, request: Request, tenant_id: str) -> Response:
         """The branding of a tenant, for operators (`tenants:read`) and the tenant's own admins; null is the default."""
-        tenant, caller = tenant_at(request, tenant_id_in_path(tenant_id)), principal_at(request)
-        if caller.kind == OPERATOR:
-            require(caller, "tenants:read", OPERATOR)
-        elif caller.kind != ADMIN:
-            raise NotAllowed("Only operators and admins of the tenant can read its branding.")
+        tenant, caller = reader_at(request, tenant_id, "branding")
         return _response(tenant, branding.read_branding(tenant_id=tenant, purpose=reading(caller)))
 
     @endpoint(
@@ -47,11 +42,7 @@ class BrandingViewSet(ApiViewSet):
         Fields that are not sent stay as they are. Needs a sign-in that is at most 15 minutes old, with the second factor if
         the caller has one.
         """
-        tenant, caller = tenant_at(request, tenant_id_in_path(tenant_id)), principal_at(request)
-        if caller.kind == OPERATOR:
-            require(caller, "tenants:write", OPERATOR)
-        else:
-            require(caller, "admins:write", ADMIN)
+        tenant, caller = writer_at(request, tenant_id)
         changes = self.valid(serializers.BrandingChanges)
         return _response(tenant, branding.update_branding(tenant_id=tenant, by=caller, changes=changes))
 

@@ -20,6 +20,7 @@ from tenants.errors import (
     WrongState,
 )
 from tenants.models import Tenant
+from userflow.accounts.principals import Principal
 from userflow.errors import InsufficientAuthentication
 from userflow.ids import id_or, tenant_id_in_path
 from userflow.sessions.assurance import Action
@@ -27,6 +28,28 @@ from userflow.sessions.permissions import ADMIN, OPERATOR, SignedIn, needs, prin
 from userflow.tenants import actions, serializers
 
 TENANCY = [UnknownTenant, TenantMismatch]
+
+
+def reader_at(request: Request, tenant_id: str, what: str) -> tuple[UUID, Principal]:
+    """Return the tenant in the path and a caller who may read it: an operator or an admin of the tenant."""
+    tenant, caller = tenant_at(request, tenant_id_in_path(tenant_id)), principal_at(request)
+    if caller.kind == OPERATOR:
+        require(caller, "tenants:read", OPERATOR)
+    elif caller.kind != ADMIN:
+        raise NotAllowed(f"Only operators and admins of the tenant can read its {what}.")
+    return tenant, caller
+
+
+def writer_at(request: Request, tenant_id: str) -> tuple[UUID, Principal]:
+    """Return the tenant in the path and a caller who may change it, likewise."""
+    tenant, caller = tenant_at(request, tenant_id_in_path(tenant_id)), principal_at(request)
+    if caller.kind == OPERATOR:
+        require(caller, "tenants:write", OPERATOR)
+    else:
+        require(caller, "admins:write", ADMIN)
+    return tenant, caller
+
+
 Reads = needs("tenants:read", OPERATOR)
 Writes = needs("tenants:write", OPERATOR)
 
@@ -102,11 +125,7 @@ class TenantSettingsViewSet(ApiViewSet):
 
         `settings` is what the tenant has set, `effective` every setting with the value that applies.
         """
-        tenant, caller = tenant_at(request, tenant_id_in_path(tenant_id)), principal_at(request)
-        if caller.kind == OPERATOR:
-            require(caller, "tenants:read", OPERATOR)
-        elif caller.kind != ADMIN:
-            raise NotAllowed("Only operators and admins of the tenant can read its settings.")
+        tenant, _ = reader_at(request, tenant_id, "settings")
         return _settings(tenant)
 
     @endpoint(
@@ -120,11 +139,7 @@ class TenantSettingsViewSet(ApiViewSet):
 
         Needs a sign-in that is at most 15 minutes old, with the second factor if the caller has one.
         """
-        tenant, caller = tenant_at(request, tenant_id_in_path(tenant_id)), principal_at(request)
-        if caller.kind == OPERATOR:
-            require(caller, "tenants:write", OPERATOR)
-        else:
-            require(caller, "admins:write", ADMIN)
+        tenant, caller = writer_at(request, tenant_id)
         actions.update_tenant(tenant_id=tenant, by=caller, changes=self.valid(serializers.SettingsChanges))
         return _settings(tenant)
 

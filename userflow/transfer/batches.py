@@ -14,7 +14,7 @@ from identity_platform.transfer.report import Tally
 from identity_platform.transfer.rows import Row, RowError
 from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options
 from tenants.context import tenant_atomic
-from userflow.accounts.models import Client, GroupMembership, RoleBinding
+from userflow.accounts.models import DEFAULT_ROLE, Client, GroupMembership, Role, RoleBinding
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import lacking_for_user
 from userflow.transfer import name_resolution, staging
@@ -70,12 +70,11 @@ def apply_batch(judged: Judged, rules: Rules, *, before_commit: Callable[[Batch]
     """
     batch = Batch()
     batch.fail(judged.faults)
-    creation = name_resolution.Creation(rules.options.create_missing, rules.options.dry_run, rules.by)
     people = _with_clients(judged.people, rules, batch)
     with tenant_atomic():
         staging.raise_timeouts()
-        name_resolution.create_defined(judged.definitions, creation, batch)
-        people, names = name_resolution.resolve_names(people, creation, batch)
+        name_resolution.create_defined(judged.definitions, rules.options, rules.by, batch)
+        people, names = name_resolution.resolve_names(people, rules.options, rules.by, batch)
         made, changed = _write(people, rules, batch, judged.moment)
         if not rules.options.dry_run:
             staging.publish_created(people, made, judged.moment)
@@ -83,9 +82,6 @@ def apply_batch(judged: Judged, rules: Rules, *, before_commit: Callable[[Batch]
             _bind(people, names, made, changed)
         before_commit(batch)
     return batch
-
-
-# --- one by one ------------------------------------------------------------------------------------------------------
 
 
 def judge(rows: list[Row], rules: Rules) -> Judged:
@@ -100,10 +96,10 @@ def judge(rows: list[Row], rules: Rules) -> Judged:
         elif not row.faults:
             values = spec.read(row, from_text=rules.from_text)
             _reject_future(row, values, found.moment)
+            values.pop("kind", None)
             if not row.faults and spec is KINDS[USER]:
                 found.people.append(_staged(row.line, values, ids, found.moment))
             elif not row.faults:
-                values.pop("kind", None)
                 found.definitions.append(Definition(row.line, str(kind), **values))
         found.faults += row.faults
     return found
@@ -120,27 +116,8 @@ def _staged(line: int, values: dict[str, Any], ids: set[UUID], moment: datetime)
     if stated is None or stated in ids:
         stated = uuid4()
     ids.add(stated)
-    return Staged(
-        line=line,
-        id=stated,
-        email=values["email"],
-        email_key=email_key(values["email"]),
-        name=values.get("name"),
-        active=values.get("active", True),
-        provider=values.get("provider", "local"),
-        client_id=values.get("client_id"),
-        password=values.get("password_hash", ""),
-        language=values.get("language"),
-        metadata=values.get("metadata"),
-        verified=values.get("email_verified", False),
-        created_at=values.get("created_at", moment),
-        last_login=values.get("last_login"),
-        groups=values.get("groups", []),
-        roles=values.get("roles"),
-    )
-
-
-# --- whole sets ------------------------------------------------------------------------------------------------------
+    own = {"line": line, "id": stated, "email_key": email_key(values["email"])}
+    return Staged(**{"created_at": moment, **values, **own})
 
 
 def _with_clients(people: list[Staged], rules: Rules, batch: Batch) -> list[Staged]:
@@ -189,7 +166,7 @@ def _write(
 
 
 def _bind(people: list[Staged], names: Names, made: dict[int, UUID], changed: dict[int, UUID]) -> None:
-    default = staging.default_role()
+    default = Role.objects.filter(name=DEFAULT_ROLE).values_list("pk", flat=True).first()
     roles: list[tuple[UUID, UUID]] = []
     groups: list[tuple[UUID, UUID]] = []
     for person in people:

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 from identity_platform.audit.writer import record_for_each_in_tenant
 from identity_platform.transfer.rows import RowError
-from identity_platform.transfer.runs import Batch
+from identity_platform.transfer.runs import Batch, Options
 from userflow.accounts.event_payloads import group_payload, role_payload
 from userflow.accounts.models import Group, Role
 from userflow.accounts.principals import Principal
@@ -38,29 +38,24 @@ class Names:
     groups: dict[str, Named]
 
 
-@dataclass(frozen=True, slots=True)
-class Creation:
-    """Whether missing roles and groups are created, and whether anything is written at all."""
+def resolve_names(
+    people: list[Staged], options: Options, by: Principal | None, batch: Batch
+) -> tuple[list[Staged], Names]:
+    """Find the roles and groups that rows name; reject rows with missing names or permissions beyond the caller's.
 
-    create_missing: bool
-    dry_run: bool
-    # The caller over REST; None for a command, which an operator runs.
-    by: Principal | None
-
-
-def resolve_names(people: list[Staged], creation: Creation, batch: Batch) -> tuple[list[Staged], Names]:
-    """Find the roles and groups that rows name; reject rows with missing names or permissions beyond the caller's."""
+    `by` is the caller over REST; None for a command, which an operator runs.
+    """
     wanted_roles = {name for person in people for name in person.roles or ()}
     wanted_groups = {name for person in people for name in person.groups}
-    if creation.create_missing and not creation.dry_run:
-        _create_roles(Definition(0, ROLE, name) for name in _permitted(wanted_roles, "roles", creation.by))
-        _create_groups(Definition(0, GROUP, name) for name in _permitted(wanted_groups, "groups", creation.by))
+    if options.create_missing and not options.dry_run:
+        _create_roles(Definition(0, ROLE, name) for name in _permitted(wanted_roles, "roles", by))
+        _create_groups(Definition(0, GROUP, name) for name in _permitted(wanted_groups, "groups", by))
     names = Names(staging.roles(wanted_roles), staging.groups(wanted_groups))
     fine = []
     for person in people:
         faults = [
-            *_faults_of(person.line, "roles", person.roles or (), names.roles, creation),
-            *_faults_of(person.line, "groups", person.groups, names.groups, creation),
+            *_faults_of(person.line, "roles", person.roles or (), names.roles, options, by),
+            *_faults_of(person.line, "groups", person.groups, names.groups, options, by),
         ]
         if faults:
             batch.fail(faults)
@@ -74,16 +69,16 @@ def _permitted(names: set[str], field: str, by: Principal | None) -> set[str]:
 
 
 def _faults_of(
-    line: int, field: str, wanted: Iterable[str], found: dict[str, Named], creation: Creation
+    line: int, field: str, wanted: Iterable[str], found: dict[str, Named], options: Options, by: Principal | None
 ) -> list[RowError]:
     faults = []
     for name in wanted:
-        if creation.by is not None and not creation.by.may(f"{field}:write"):
+        if by is not None and not by.may(f"{field}:write"):
             return [RowError(line, field, f"This needs the permission {field}:write.")]
         if name not in found:
-            if not (creation.create_missing and creation.dry_run):
+            if not (options.create_missing and options.dry_run):
                 faults.append(RowError(line, field, f"There is none with the name {name!r}."))
-        elif creation.by is not None and (reason := _beyond(creation.by, found[name].permissions)):
+        elif by is not None and (reason := _beyond(by, found[name].permissions)):
             faults.append(RowError(line, field, reason))
     return faults
 
@@ -96,9 +91,9 @@ def _beyond(by: Principal, permissions: Iterable[str]) -> str:
     return ""
 
 
-def create_defined(definitions: list[Definition], creation: Creation, batch: Batch) -> None:
+def create_defined(definitions: list[Definition], options: Options, by: Principal | None, batch: Batch) -> None:
     """Create the roles and groups that have rows of their own, with `create_missing`; existing ones stay unchanged."""
-    if creation.by is not None:
+    if by is not None:
         batch.fail([RowError(one.line, "kind", "Only end users can be imported over REST.") for one in definitions])
         return
     for kind, there, make in ((ROLE, staging.roles, _create_roles), (GROUP, staging.groups, _create_groups)):
@@ -108,18 +103,13 @@ def create_defined(definitions: list[Definition], creation: Creation, batch: Bat
         for one in rows:
             if one.name in exist or one.name.lower() in new:
                 batch.tally.skipped += 1
-            elif creation.create_missing:
+            elif options.create_missing:
                 new[one.name.lower()] = one
                 batch.tally.created += 1
             else:
-                batch.fail(
-                    [
-                        RowError(
-                            one.line, "name", f"There is no {kind} {one.name!r}. Create it, or use --create-missing."
-                        )
-                    ]
-                )
-        if not creation.dry_run:
+                reason = f"There is no {kind} {one.name!r}. Create it, or use --create-missing."
+                batch.fail([RowError(one.line, "name", reason)])
+        if not options.dry_run:
             make(new.values())
 
 
@@ -130,7 +120,6 @@ def _missing(stated: Iterable[Definition], exist: Callable[[Iterable[str]], dict
 
 
 def _create_roles(stated: Iterable[Definition]) -> None:
-    """Create the missing roles, with the stated permissions, if any."""
     new = [
         Role(id=uuid4(), name=one.name, description=one.description, permissions=sorted(set(one.permissions)))
         for one in _missing(stated, staging.roles)
@@ -143,7 +132,6 @@ def _create_roles(stated: Iterable[Definition]) -> None:
 
 
 def _create_groups(stated: Iterable[Definition]) -> None:
-    """Create the missing groups, and the missing roles that they carry."""
     missing = _missing(stated, staging.groups)
     new = [Group(id=uuid4(), name=one.name, description=one.description) for one in missing]
     if not new:

@@ -6,8 +6,9 @@ An import of 100,000 users must take at least 5,000 rows a second, which the ORM
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from django.db import connections
 from identity_platform.transfer.report import Tally
 from tenants.target import TENANT_ALIAS
 from userflow.accounts.event_payloads import person
-from userflow.accounts.models import DEFAULT_ROLE, EndUser, Group, GroupMembership, Role, RoleBinding
+from userflow.accounts.models import EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.credentials import unused_registrations as yielding
 from userflow.events.outbox import publish, publish_for_each
 
@@ -30,19 +31,19 @@ class Staged:
     id: UUID
     email: str
     email_key: str
-    name: str | None
-    active: bool
-    provider: str
-    client_id: UUID | None
-    password: str
-    language: str | None
-    metadata: dict[str, object] | None
-    verified: bool
     created_at: datetime
-    last_login: datetime | None
-    groups: list[str]
+    name: str | None = None
+    active: bool = True
+    provider: str = "local"
+    client_id: UUID | None = None
+    password_hash: str = ""
+    language: str | None = None
+    metadata: dict[str, object] | None = None
+    email_verified: bool = False
+    last_login: datetime | None = None
+    groups: Sequence[str] = ()
     # None: the default role.
-    roles: list[str] | None
+    roles: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +56,17 @@ class Named:
     permissions: frozenset[str]
 
 
-_COLUMNS: Final = (
-    "line, id, email, email_key, name, active, provider, client_id, password, language, metadata, verified,"
-    " created_at, last_login"
-)
+# Columns of the temporary table.
+_COLUMNS: Final = [field.name for field in fields(Staged) if field.name not in ("groups", "roles")]
+_columns_of = attrgetter(*_COLUMNS)
 # Dropped at the end of the transaction, so nothing stays in the connection or behind a pooler.
 _MAKE = """
 CREATE TEMPORARY TABLE importing (
     line bigint, id uuid, email text, email_key text, name text, active boolean, provider text, client_id uuid,
-    password text, language text, metadata jsonb, verified boolean, created_at timestamptz, last_login timestamptz
+    password_hash text, language text, metadata jsonb, email_verified boolean, created_at timestamptz, last_login timestamptz
 ) ON COMMIT DROP
 """
-_COPY = f"COPY importing ({_COLUMNS}) FROM STDIN"
+_COPY = f"COPY importing ({', '.join(_COLUMNS)}) FROM STDIN"
 # A stated id is kept if it is free.
 _FREE_IDS = """
 UPDATE importing s SET id = gen_random_uuid() FROM userflow_enduser u WHERE u.id = s.id
@@ -76,8 +76,8 @@ _INSERT = """
 WITH taken AS (
     INSERT INTO userflow_enduser (id, email, email_key, name, active, provider, client_id, password, language,
         metadata, mfa_methods, email_verified_at, created_at, updated_at, last_login)
-    SELECT id, email, email_key, coalesce(name, ''), active, provider, client_id, password, coalesce(language, ''),
-        coalesce(metadata, '{}'), '[]', CASE WHEN verified THEN %(moment)s END, created_at, %(moment)s, last_login
+    SELECT id, email, email_key, coalesce(name, ''), active, provider, client_id, password_hash, coalesce(language, ''),
+        coalesce(metadata, '{}'), '[]', CASE WHEN email_verified THEN %(moment)s END, created_at, %(moment)s, last_login
     FROM importing ORDER BY email_key, line ON CONFLICT DO NOTHING RETURNING id
 )
 SELECT s.line, s.id FROM importing s JOIN taken t ON t.id = s.id
@@ -117,11 +117,11 @@ ORDER BY n.id FOR KEY SHARE OF n
 """
 
 
-def raise_timeouts(milliseconds: int = 60_000) -> None:
+def raise_timeouts() -> None:
     """Raise the timeouts for this transaction: a batch may take longer than a request's statements."""
     with connections[TENANT_ALIAS].cursor() as cursor:
-        cursor.execute(f"SET LOCAL statement_timeout = {milliseconds:d}")
-        cursor.execute(f"SET LOCAL lock_timeout = {milliseconds:d}")
+        cursor.execute("SET LOCAL statement_timeout = 60000")
+        cursor.execute("SET LOCAL lock_timeout = 60000")
 
 
 def stage(users: Iterable[Staged]) -> None:
@@ -130,24 +130,8 @@ def stage(users: Iterable[Staged]) -> None:
         cursor.execute(_MAKE)
         with cursor.copy(_COPY) as copy:
             for user in users:
-                copy.write_row(
-                    (
-                        user.line,
-                        user.id,
-                        user.email,
-                        user.email_key,
-                        user.name,
-                        user.active,
-                        user.provider,
-                        user.client_id,
-                        user.password,
-                        user.language,
-                        None if user.metadata is None else orjson.dumps(user.metadata).decode(),
-                        user.verified,
-                        user.created_at,
-                        user.last_login,
-                    )
-                )
+                values = _columns_of(user)
+                copy.write_row([orjson.dumps(one).decode() if isinstance(one, dict) else one for one in values])
         cursor.execute(_FREE_IDS)
 
 
@@ -228,11 +212,6 @@ def _named(table: str, names: Iterable[str], permissions: str) -> dict[str, Name
 def _json(value: str | list[str]) -> list[str]:
     # Django's adapters leave jsonb as text on plain cursors.
     return list(orjson.loads(value)) if isinstance(value, str) else list(value)
-
-
-def default_role() -> UUID | None:
-    """Return the id of the default role."""
-    return Role.objects.filter(name=DEFAULT_ROLE).values_list("pk", flat=True).first()
 
 
 # The limit of one API call, so that no message is larger than those of other changes.

@@ -223,11 +223,7 @@ def replay(
             .values_list("pk", flat=True)[: REPLAYED_AT_ONCE + 1]
         )
         more = len(chosen) > REPLAYED_AT_ONCE
-        moment = now()
-        number = WebhookMessage.objects.filter(pk__in=chosen[:REPLAYED_AT_ONCE]).update(
-            status=PENDING, attempts=0, queued_at=moment, next_attempt_at=moment, settled_at=None
-        )
-        outbox.wake_after_commit()
+        number = queue.queue_again(WebhookMessage.objects.filter(pk__in=chosen[:REPLAYED_AT_ONCE]))
         _record("replayed", endpoint, messages=number)
     return number, more
 

@@ -9,7 +9,6 @@ from urllib.parse import urlencode, urlsplit
 from uuid import UUID
 
 import orjson
-from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_tenant
 from tenants.context import in_tenant, tenant_atomic
@@ -19,11 +18,10 @@ from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.clients.models import PendingClientChange
-from userflow.events import outbox
 from userflow.events.models import DEAD, PENDING, WebhookEndpoint, WebhookMessage
 from userflow.sessions import id_tokens
 from userflow.sessions.ending import end_found
-from userflow.webhooks.queue import Message, Waiting
+from userflow.webhooks.queue import Message, Waiting, queue_again
 
 FORM: Final = "application/x-www-form-urlencoded"
 # The application has read the request and rejects it (section 2.8), or is gone. A retry would not end otherwise.
@@ -115,10 +113,6 @@ def retry_deliveries(*, tenant_id: UUID, client_id: UUID) -> int:
         endpoints = WebhookEndpoint.objects.filter(pk=client_id, client_id=client_id)
         # The address may be another by now: the failures belong to the old one.
         endpoints.update(paused_until=None, failing_since=None)
-        moment = now()
-        number = WebhookMessage.objects.filter(endpoint_id=client_id, status__in=[DEAD, PENDING]).update(
-            status=PENDING, attempts=0, queued_at=moment, next_attempt_at=moment, settled_at=None
-        )
-        outbox.wake_after_commit()
+        number = queue_again(WebhookMessage.objects.filter(endpoint_id=client_id, status__in=[DEAD, PENDING]))
         record_for_tenant("client.logouts_retried", target=("client", client_id), details={"messages": number})
     return number

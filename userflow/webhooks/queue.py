@@ -24,13 +24,15 @@ from uuid import UUID, uuid4, uuid5
 
 from django.conf import settings
 from django.db import connections
-from django.db.models import Case, F, OuterRef, Q, Subquery, When
+from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Now
+from django.utils.timezone import now
 
 from tenants.context import current_tenant, tenant_atomic
 from tenants.states import Purpose
 from tenants.target import TENANT_ALIAS
+from userflow.events import outbox
 from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint, WebhookMessage
 
 BATCH = 20
@@ -95,10 +97,10 @@ def waiting() -> tuple[bool, Sequence[Waiting]]:
         Waiting(
             endpoint_id,
             url,
-            max(0.0, _seconds(max(at, paused_until or at) - now)),
-            max(0.0, _seconds(leased_until - now)) if leased_until else 0.0,
+            max(0.0, (max(at, paused_until or at) - read_at).total_seconds()),
+            max(0.0, (leased_until - read_at).total_seconds()) if leased_until else 0.0,
         )
-        for endpoint_id, url, leased_until, paused_until, at, now in rows
+        for endpoint_id, url, leased_until, paused_until, at, read_at in rows
         if at is not None
     ]
     return bool(rows), found
@@ -108,10 +110,6 @@ def _served() -> Q:
     """Return the condition of endpoints that get messages now: of a suspended tenant applications, which get logout tokens."""
     enabled = Q(enabled=True)
     return enabled if current_tenant().allows(Purpose.WRITE) else enabled & Q(client_id__isnull=False)
-
-
-def _seconds(span: timedelta) -> float:
-    return span.total_seconds()
 
 
 def acquire(endpoint_id: UUID) -> Lease | None:
@@ -149,8 +147,15 @@ def next_messages(lease: Lease, highest: int) -> Sequence[Message]:
     pending = pending.filter(pk__lte=highest) if lease.client_id is None else pending.filter(next_attempt_at__lte=Now())
     rows = pending.values_list("pk", "message_id", "body", "attempts", "queued_at", "next_attempt_at", Now())
     return [
-        Message(pk, message_id, body.encode(), attempts, _seconds(now - queued_at), _seconds(next_attempt_at - now))
-        for pk, message_id, body, attempts, queued_at, next_attempt_at, now in rows[:BATCH]
+        Message(
+            pk,
+            message_id,
+            body.encode(),
+            tries,
+            (at - queued_at).total_seconds(),
+            (next_attempt_at - at).total_seconds(),
+        )
+        for pk, message_id, body, tries, queued_at, next_attempt_at, at in rows[:BATCH]
     ]
 
 
@@ -194,6 +199,14 @@ def _record_attempt(message: Message, *, last_error: str = "", **changes: Combin
     return bool(rows.update(attempts=F("attempts") + 1, last_error=last_error, **changes))
 
 
+def queue_again(messages: "QuerySet[WebhookMessage]") -> int:
+    """Let messages be sent at once, and be retried for as long as new ones; return how many."""
+    moment = now()
+    number = messages.update(status=PENDING, attempts=0, queued_at=moment, next_attempt_at=moment, settled_at=None)
+    outbox.wake_after_commit()
+    return number
+
+
 def disable(endpoint_id: UUID, reason: str) -> bool:
     """Disable the endpoint; return False if it was disabled already. Pending messages wait until it is enabled again."""
     rows = WebhookEndpoint.objects.filter(pk=endpoint_id, enabled=True)
@@ -201,24 +214,17 @@ def disable(endpoint_id: UUID, reason: str) -> bool:
 
 
 ENDPOINTS_LOCK = 7_215_020
-_HIGHEST_ID_AND_WRITERS = """
-SELECT coalesce(max(id), 0), ARRAY(
-    SELECT virtualtransaction FROM pg_locks
+_WRITERS = """
+    FROM pg_locks
     WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted
         AND relation = 'userflow_webhookmessage'::regclass AND pid IS DISTINCT FROM pg_backend_pid()
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-)
+"""
+_HIGHEST_ID_AND_WRITERS = f"""
+SELECT coalesce(max(id), 0), ARRAY(SELECT virtualtransaction {_WRITERS})
 FROM userflow_webhookmessage WHERE endpoint_id = %s AND status = 'pending'
 """
-_STILL_WRITING = """
-SELECT EXISTS (
-    SELECT FROM pg_locks
-    WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted
-        AND relation = 'userflow_webhookmessage'::regclass AND pid IS DISTINCT FROM pg_backend_pid()
-        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND virtualtransaction = ANY(%s)
-)
-"""
+_STILL_WRITING = f"SELECT EXISTS (SELECT {_WRITERS} AND virtualtransaction = ANY(%s))"
 
 
 def lock_endpoints() -> None:

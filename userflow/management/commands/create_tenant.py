@@ -57,7 +57,7 @@ class Command(BaseCommand):
             own = {"region": region} if region else None
             created = open_tenant(name=name, slug=slug, tenant_settings=own, server=server, admin=admin)
         except ApiError as error:
-            fields = [f"{name}: {_joined(about)}" for name, about in (error.details or {}).items()]
+            fields = [f"{name}: {' '.join(texts)}" for name, texts in error.messages.items()]
             said = " ".join(fields) or error.text
             # An invalid argument creates nothing; after other errors, running the command again finishes the creation.
             raise CommandError(said, returncode=NOT_TRIED if error.status < 500 else 1) from error
@@ -88,7 +88,3 @@ def _validated(argument: str, field: "Field[object, object, object, object]", te
         return str(field.run_validation(text))
     except ValidationError as problem:
         raise CommandError(f"{argument}: {' '.join(map(str, problem.detail))}", returncode=NOT_TRIED) from None
-
-
-def _joined(about: object) -> str:
-    return " ".join(map(str, about)) if isinstance(about, list) else str(about)
