@@ -99,6 +99,7 @@ def create_tenant(
     chosen = server_with_room(server, region_of(own))
     with ExitStack() as job:
         with transaction.atomic():
+            _lock_region(chosen, region_of(own))
             tenant = _reserve(chosen, name, slug, own)
             claim(tenant.pk, before={}, after=own)
             mapping = tenant.database
@@ -131,6 +132,13 @@ def _reserve(server: DatabaseServer, name: str, slug: str | None, own: dict[str,
     raise SlugTaken
 
 
+def _lock_region(server: DatabaseServer, region: str | None) -> None:
+    """Keep the server's region until the transaction ends, for a tenant that is bound to it. Raises WrongRegion."""
+    if region is not None:
+        # Its region can have changed since it was chosen: that locks the row, and rejects where it finds a bound tenant.
+        check_region(DatabaseServer.objects.select_for_update(no_key=True).get(pk=server.pk), region)
+
+
 def _interrupted(slug: str) -> TenantDatabase | None:
     found = TenantDatabase.objects.select_related("tenant", "server").filter(tenant__slug__iexact=slug)
     return found.filter(status=State.PROVISIONING).first()
@@ -140,7 +148,6 @@ def _finish_interrupted(
     mapping: TenantDatabase, name: str, own: dict[str, object], initialize: Initialize | None
 ) -> Tenant:
     tenant = mapping.tenant
-    check_region(mapping.server, region_of(own))
     try:
         with databases.job_lock(mapping.server, mapping.pk) as raw:
             mapping.refresh_from_db(fields=["status"])
@@ -148,6 +155,7 @@ def _finish_interrupted(
             if mapping.status != State.PROVISIONING:
                 raise SlugTaken
             with transaction.atomic():
+                _lock_region(mapping.server, region_of(own))
                 claim(mapping.pk, before=tenant.settings, after=own)
                 tenant.name, tenant.settings = name, own
                 tenant.save(update_fields=["name", "settings", "updated_at"])

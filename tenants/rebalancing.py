@@ -19,12 +19,13 @@ _MOVED = (State.ACTIVE, State.SUSPENDED)
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One move of a plan. `target` is empty for a tenant for which no server of the region has room."""
+    """One move of a plan. `target` is empty for a tenant that stays, and `obstacle` says why."""
 
     tenant_id: UUID
     slug: str
     source: str
     target: str
+    obstacle: str = ""
 
 
 @dataclass(slots=True)
@@ -48,15 +49,17 @@ def plan(*, drain: Iterable[str] = ()) -> list[Move]:
     """Return the moves that empty the drained servers and make the others of each region equally full, as far as possible.
 
     Equally full in relation to their capacity. Servers that accept no tenants get none, and keep theirs unless they are
-    drained. Five statements for any number of tenants. Raises UnknownServer.
+    drained. Tenants that must stay on a drained server are named too. Five statements for any number of tenants. Raises
+    UnknownServer.
     """
     of_region, drained = _servers(set(drain))
-    tenants = _tenants()
+    tenants, fixed = _tenants()
     moves: list[Move] = []
     for servers in of_region.values():
         for server in servers:
             if server.name in drained:
                 moves += [_moved(tenant, server, _emptiest(servers)) for tenant in tenants[server.name]]
+                moves += [_fixed(tenant, server) for tenant in fixed[server.name]]
         moves += _evened_out([server for server in servers if server.takes], tenants)
     return moves
 
@@ -77,12 +80,14 @@ def _servers(drain: set[str]) -> tuple[dict[str, list[_Server]], set[str]]:
     return of_region, drain
 
 
-def _tenants() -> dict[str, list[TenantDatabase]]:
-    """Return the tenants that can be moved, by server."""
+def _tenants() -> tuple[dict[str, list[TenantDatabase]], dict[str, list[TenantDatabase]]]:
+    """Return the tenants that can be moved and those that cannot, by server."""
     found: dict[str, list[TenantDatabase]] = defaultdict(list)
-    for mapping in TenantDatabase.objects.select_related("tenant", "server").filter(status__in=_MOVED).order_by("pk"):
-        found[mapping.server.name].append(mapping)
-    return found
+    fixed: dict[str, list[TenantDatabase]] = defaultdict(list)
+    rows = TenantDatabase.objects.select_related("tenant", "server").exclude(status=State.DELETED)
+    for mapping in rows.order_by("pk"):
+        (found if mapping.status in _MOVED else fixed)[mapping.server.name].append(mapping)
+    return found, fixed
 
 
 def _emptiest(servers: list[_Server]) -> _Server | None:
@@ -93,7 +98,12 @@ def _moved(mapping: TenantDatabase, source: _Server, target: _Server | None) -> 
     if target is not None:
         source.held -= 1
         target.held += 1
-    return Move(mapping.pk, mapping.tenant.slug, source.name, target.name if target else "")
+    obstacle = "" if target else "no server of its region has room"
+    return Move(mapping.pk, mapping.tenant.slug, source.name, target.name if target else "", obstacle)
+
+
+def _fixed(mapping: TenantDatabase, source: _Server) -> Move:
+    return Move(mapping.pk, mapping.tenant.slug, source.name, "", f"it is {mapping.status}, not active or suspended")
 
 
 def _evened_out(servers: list[_Server], tenants: dict[str, list[TenantDatabase]]) -> list[Move]:
@@ -112,7 +122,7 @@ def apply(moves: Iterable[Move], progress: Callable[[Move, str], None]) -> int:
     """Make the moves, one at a time; return how many failed. `progress` gets each with the reason if it failed."""
     failed = 0
     for move in moves:
-        reason = "no server of its region has room"
+        reason = move.obstacle
         if move.target:
             try:
                 move_tenant(tenant_id=move.tenant_id, server=move.target)

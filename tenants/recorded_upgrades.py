@@ -1,7 +1,8 @@
 """Upgrade many tenant databases with the statements of one, because planning them takes longer than running them.
 
 The same migrations, begun from the same applied ones, make the same statements, with two exceptions. A migration that runs code
-of its own is never recorded. And databases may differ: so the rows of queries (of the catalogue, for the name of a constraint)
+of its own is never recorded, nor one whose default is a function: it would give all databases one value, such as one time or
+one random key. And databases may differ: so the rows of queries (of the catalogue, for the name of a constraint)
 are recorded as well, and a database that returns others is upgraded by planning.
 """
 
@@ -13,8 +14,9 @@ from typing import Any
 from django.db import router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations import Migration
-from django.db.migrations.operations import RunPython, SeparateDatabaseAndState
+from django.db.migrations.operations import AddField, AlterField, RunPython, RunSQL, SeparateDatabaseAndState
 from django.db.migrations.operations.base import Operation
+from django.db.models import Field
 
 from tenants.target import TENANT_ALIAS
 
@@ -75,16 +77,31 @@ class Recording:
 
 
 def is_repeatable(migration: Migration) -> bool:
-    """Return whether the migration runs no code of its own in the entered tenant database."""
-    return all(_makes_statements(operation, migration.app_label) for operation in migration.operations)
+    """Return whether the migration makes the same statements in every tenant database, and no others than `repeat` executes.
+
+    Django writes a row for each migration that a squashed one replaces.
+    """
+    return not migration.replaces and all(
+        _makes_statements(operation, migration.app_label) for operation in migration.operations
+    )
 
 
 def _makes_statements(operation: Operation, label: str) -> bool:
     if isinstance(operation, SeparateDatabaseAndState):
         return all(_makes_statements(inner, label) for inner in operation.database_operations)
+    if isinstance(operation, RunSQL) and _MIGRATIONS.strip('"') in str(operation.sql):
+        return False
+    if isinstance(operation, AddField | AlterField) and _has_own_values(operation.field):
+        return False
     # As RunPython itself decides whether to run here.
     elsewhere = isinstance(operation, RunPython) and not router.allow_migrate(TENANT_ALIAS, label, **operation.hints)
     return operation.reduces_to_sql or elsewhere
+
+
+def _has_own_values(column: "Field[Any, Any]") -> bool:
+    """Return whether the value for existing rows is computed for each database."""
+    is_made = column.has_default() and callable(column.default) and column.default not in (dict, list)
+    return is_made or getattr(column, "auto_now", False) or getattr(column, "auto_now_add", False)
 
 
 def _rows(cursor: Any) -> tuple[tuple[object, ...], ...] | None:

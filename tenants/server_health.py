@@ -6,11 +6,15 @@ from time import perf_counter
 from typing import Final
 
 import psycopg
+import structlog
 from django.db import connections
 from django.utils.timezone import now
 
 from tenants import servers
 from tenants.models import DatabaseServer, ServerHealth
+from tenants.schema import why
+
+log = structlog.get_logger("identity.tenants")
 
 # A server that is away takes five seconds to say so, and must not delay the others.
 _AT_ONCE: Final = 8
@@ -42,6 +46,9 @@ def _check(server: DatabaseServer) -> ServerHealth:
             health.responds = True
     except psycopg.Error:
         pass
+    except Exception as problem:
+        # For example, its URL cannot be decrypted. The other servers are checked all the same.
+        log.warning("database_server_not_checked", server=server.name, cause=why(problem))
     try:
         _save(health)
     finally:

@@ -3,6 +3,8 @@
 import threading
 from argparse import ArgumentParser
 from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -13,6 +15,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from identity_platform.api import metrics
 
 PATH = "/metrics"
+SILENT_SECONDS: Final = 5
 
 
 def add_argument(parser: ArgumentParser) -> None:
@@ -44,6 +47,14 @@ def start(address: str) -> None:
 
 
 class _Silent(WSGIRequestHandler):
+    # Of a connection that sends nothing, which would otherwise hold a thread for good.
+    timeout = SILENT_SECONDS
+
+    def handle(self) -> None:
+        """Respond; close a connection that sends nothing or is reset, which would otherwise print a traceback."""
+        with suppress(OSError):
+            super().handle()
+
     def log_message(self, format: str, *args: object) -> None:
         """Scrapes are not logged."""
 

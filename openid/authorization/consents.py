@@ -1,6 +1,7 @@
 """Consents: what users let applications have. Call everything here inside the tenant."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef
@@ -11,7 +12,7 @@ from openid.models import AuthorizationCode, Consent
 from tenants.context import current_tenant, tenant_atomic
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserRefreshToken, EndUserSession
-from userflow.sessions.ending import end_found
+from userflow.sessions.ending import AT_ONCE, end_found
 from userflow.sessions.userinfo_audience import is_userinfo
 
 
@@ -45,15 +46,22 @@ def end_sessions_without_consent(sender: object, *, client_id: UUID, **_: object
     """End the sessions of a client that its users have not consented to, and those that have a refresh token without
     `offline_access`: a client that is not first-party would not have got them. Call it in a transaction.
     """
-    tenant = current_tenant()
-    consents = {consent.user_id: consent for consent in Consent.objects.filter(client_id=client_id)}
     refreshable = EndUserRefreshToken.objects.filter(session_id=OuterRef("pk"))
     opened = EndUserSession._default_manager.filter(client_id=client_id, ended_at=None).exclude(audiences=[])
     columns = ("pk", "user_id", "scopes", "audiences", "userinfo_claims", "refreshable")
+    rows = opened.annotate(refreshable=Exists(refreshable)).order_by("pk").values_list(*columns)
+    some = list(rows[:AT_ONCE])
+    while some:
+        _end_without_consent(client_id, some)
+        some = list(rows.filter(pk__gt=some[-1][0])[:AT_ONCE])
+
+
+def _end_without_consent(client_id: UUID, opened: Sequence[tuple[Any, ...]]) -> None:
+    tenant = current_tenant()
+    users = {user_id for _, user_id, *_ in opened}
+    consents = {consent.user_id: consent for consent in Consent.objects.filter(client_id=client_id, user_id__in=users)}
     ended = []
-    for pk, user_id, scopes, audiences, claims, offline in opened.annotate(refreshable=Exists(refreshable)).values_list(
-        *columns
-    ):
+    for pk, user_id, scopes, audiences, claims, offline in opened:
         consent = consents.get(user_id)
         named = {audience for audience in audiences if not is_userinfo(audience, tenant)}
         covered = (

@@ -94,6 +94,7 @@ NOT_EVERY_DAY = (
     "tests/userflow/directory/test_many_people.py",
     "tests/userflow/passwords/test_foreign_hashes.py",
     "tests/userflow/prehijacking/test_matrix.py",
+    "tests/userflow/sessions/test_many_sessions.py",
     "tests/userflow/sessions/test_policy_races.py",
     "tests/userflow/signin/test_action_table.py",
     "tests/userflow/signin/test_own_actions.py",

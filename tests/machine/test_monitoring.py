@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -146,6 +147,13 @@ def test_process_without_requests_serves_its_metrics(settings: Any) -> None:
     assert read(port, token="wrong")[0] == read(port, path="/")[0] == 404
     settings.METRICS_TOKEN = None
     assert read(port, token="")[0] == 404
+
+
+def test_connection_that_sends_nothing_is_closed() -> None:
+    port = free_port()
+    metrics_server.start(f"127.0.0.1:{port}")
+    with socket.create_connection(("127.0.0.1", port), timeout=metrics_server.SILENT_SECONDS + 10) as silent:
+        assert silent.recv(1) == b""
 
 
 @pytest.mark.parametrize("command", ["tenant_worker", "deliver_events"])

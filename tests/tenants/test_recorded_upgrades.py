@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Callable
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.db import connections, migrations, models
@@ -154,7 +155,13 @@ def test_queries_are_compared(new_bare_tenant: Callable[[], Tenant]) -> None:
     ("operation", "repeatable"),
     [
         (migrations.AddField("group", "colour", models.TextField()), True),
+        (migrations.AddField("group", "names", models.JSONField(default=list)), True),
+        # All databases would get one key, or one time.
+        (migrations.AddField("group", "key", models.UUIDField(default=uuid4)), False),
+        (migrations.AlterField("group", "since", models.DateTimeField(auto_now_add=True)), False),
         (migrations.RunSQL("SELECT 1"), True),
+        # Statements about this table are not recorded.
+        (migrations.RunSQL("DELETE FROM \"django_migrations\" WHERE app = 'gone'"), False),
         (migrations.RunPython(migrations.RunPython.noop, hints={"tenant": True}), False),
         # It runs in the global database only.
         (migrations.RunPython(migrations.RunPython.noop, hints={"tenant": False}), True),
@@ -173,3 +180,9 @@ def test_only_migrations_without_code_are_repeated(
     migration.operations = [operation]
     with in_target(target_of(new_bare_tenant())):
         assert is_repeatable(migration) is repeatable
+
+
+def test_squashed_migrations_are_not_repeated() -> None:
+    migration = migrations.Migration("0002_squashed", "userflow")
+    migration.replaces = [("userflow", "0002_old")]
+    assert not is_repeatable(migration)

@@ -2,19 +2,24 @@
 
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError
+from django.db import connections, transaction
 
 from tenants import rebalancing
 from tenants.capacity import add_database_server, change_database_server, main_server
+from tenants.errors import WrongRegion
 from tenants.models import DatabaseServer, FinalBackup, Tenant, TenantDatabase
-from tests.tenants.conftest import run_command, throw_away
+from tests.machine.conftest import within
+from tests.tenants.conftest import AnotherProcess, run_command, throw_away
 from tests.tenants.test_relocation import at_the_step, mapping_of
 from tests.world import Api, TestTenant, build_tenant
+from userflow.tenants.actions import open_tenant
 
 
 @pytest.fixture
@@ -126,6 +131,47 @@ def test_server_with_bound_tenants_keeps_its_region(eu: DatabaseServer, slugs: l
     assert "It is in the region us." in run_command("change_database_server", eu.name, region="us")
 
 
+def opened_while_region_changes(server: DatabaseServer, slug: str) -> None:
+    """Open a tenant that is bound to eu while another transaction moves the server to us, and is committed later."""
+
+    def open_bound() -> None:
+        try:
+            open_tenant(name="Acme", slug=slug, tenant_settings={"region": "eu"})
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            change_database_server(name=server.name, region="us")
+            opening = pool.submit(open_bound)
+            within(20, lambda: opening.done() or blocks_another())
+        opening.result()
+
+
+def blocks_another() -> bool:
+    """Return whether another transaction waits for this one."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
+        )
+        return bool(cursor.fetchone() == (True,))
+
+
+def test_region_that_changes_during_creation_is_noticed(eu: DatabaseServer, slugs: list[str]) -> None:
+    with pytest.raises(WrongRegion):
+        opened_while_region_changes(eu, slugs[0])
+    assert not Tenant.objects.filter(slug=slugs[0]).exists()
+
+
+def test_region_that_changes_while_creation_is_finished(
+    eu: DatabaseServer, slugs: list[str], another_process: AnotherProcess
+) -> None:
+    another_process.run("create_tenant", "A", "--slug", slugs[0], "--server", eu.name, kill_after="mapped")
+    with pytest.raises(WrongRegion):
+        opened_while_region_changes(eu, slugs[0])
+    assert Tenant.objects.get(slug=slugs[0]).settings == {}
+
+
 def test_deleted_tenant_returns_to_its_region(
     eu: DatabaseServer, slugs: list[str], settings: Any, tmp_path: Path
 ) -> None:
@@ -190,6 +236,14 @@ def test_closed_server_gets_none_and_keeps_its_own(region: str) -> None:
 def test_drained_server_is_emptied_as_far_as_there_is_room(region: str) -> None:
     old, new = server(region, "old", 3, capacity=9), server(region, "new", 0, capacity=2)
     assert planned(region, drain=[old]) == [(old, new), (old, new), (old, "")]
+
+
+def test_drain_names_tenants_that_stay(region: str) -> None:
+    old = server(region, "old", 2, capacity=9)
+    server(region, "new", 0, capacity=9)
+    TenantDatabase.objects.filter(server__name=old).update(status="failed")
+    (move, _) = (move for move in rebalancing.plan(drain=[old]) if move.source == old)
+    assert (move.target, move.obstacle) == ("", "it is failed, not active or suspended")
 
 
 def test_no_tenant_leaves_the_region_of_its_server(region: str) -> None:

@@ -56,6 +56,13 @@ def test_check_tells_servers_that_respond_from_those_that_do_not(
     assert 0 <= samples(found["identity_server_check_age_seconds"], "server")[silent.name] < 60
 
 
+def test_server_with_unreadable_url_counts_as_silent(second: DatabaseServer, silent: DatabaseServer) -> None:
+    DatabaseServer.objects.filter(pk=silent.pk).update(url_sealed=b"altered")
+    assert check_servers() == [silent.name]
+    assert not ServerHealth.objects.get(server=silent).responds
+    assert ServerHealth.objects.get(server=second).responds
+
+
 def test_check_that_is_told_to_end_stores_nothing(silent: DatabaseServer) -> None:
     assert check_servers(until=lambda: True) == []
     assert not ServerHealth.objects.filter(server=silent).exists()

@@ -16,7 +16,7 @@ from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.clients.models import PendingClientChange
 from userflow.events import logouts
-from userflow.sessions.ending import end_found
+from userflow.sessions.ending import AT_ONCE, end_found
 
 
 def note_change(client: Client, *, ends_sessions: bool = False, ends_unconsented: bool = False) -> None:
@@ -57,8 +57,10 @@ def apply_changes(tenant_id: UUID) -> None:
 def _apply(change: PendingClientChange) -> None:
     sessions = EndUserSession._default_manager.filter(client_id=change.client_id)
     if not change.ends_sessions:
-        open_ones = sessions.filter(ended_at=None).exclude(audiences=[])
-        open_ones.update(backchannel_logout=bool(change.backchannel_logout_uri))
+        told = bool(change.backchannel_logout_uri)
+        others = sessions.filter(ended_at=None, backchannel_logout=not told).exclude(audiences=[])
+        while some := list(others.values_list("pk", flat=True)[:AT_ONCE]):
+            sessions.filter(pk__in=some).update(backchannel_logout=told)
         if change.ends_unconsented:
             signals.client_needs_consent.send(apply_changes, client_id=change.client_id)
         return

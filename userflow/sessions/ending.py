@@ -1,5 +1,6 @@
 """End sessions: one, all but one, or all access of a user; and require that a session is active."""
 
+from typing import Final
 from uuid import UUID
 
 from django.db import transaction
@@ -17,6 +18,10 @@ from userflow.events.outbox import wake_after_commit
 from userflow.sessions import issue
 from userflow.sessions.assurance import reject_third_party
 from userflow.signals import other_sessions_ended
+
+# A statement takes 65,535 parameters, and the time of a tenant's statement is limited: an application may have more sessions.
+AT_ONCE: Final = 5_000
+_COLUMNS: Final = ("pk", "user_id", "client_id", "backchannel_logout", "browser_digest")
 
 
 def end_sessions(
@@ -45,28 +50,36 @@ def end_sessions(
 def end_found(realm: Realm, found: QuerySet[Session], *, reason: str) -> int:
     """End those of these sessions that are active, and with sessions of browsers those of their applications.
 
-    Return how many ended. Applications with a logout address get a logout token for each of theirs; this costs two statements,
-    and none where no such session ends.
+    Return how many ended. Applications with a logout address get a logout token for each of theirs; this costs two statements
+    for AT_ONCE sessions, and none where no such session ends.
     """
     active = found.filter(ended_at=None)
     if realm is ADMINS:
         return active.update(ended_at=now(), end_reason=reason)
-    with transaction.atomic(using=realm.alias, savepoint=False):
-        columns = ("pk", "user_id", "client_id", "backchannel_logout", "browser_digest")
-        ended = list(active.order_by("pk").select_for_update(no_key=True, of=("self",)).values_list(*columns))
-        if browsers := [pk for pk, _, _, _, browser in ended if browser is not None]:
-            # A statement of its own, after the locks: it sees the children that were opened meanwhile.
-            children = EndUserSession._default_manager.filter(parent_id__in=browsers, ended_at=None)
-            children = children.exclude(pk__in=[row[0] for row in ended]).order_by("pk")
-            ended += children.select_for_update(no_key=True, of=("self",)).values_list(*columns)
-        if not ended:
-            return 0
-        EndUserSession._default_manager.filter(pk__in=[row[0] for row in ended]).update(
-            ended_at=now(), end_reason=reason
-        )
-        due = [Logout(client, user, pk) for pk, user, client, told, _ in ended if told and client is not None]
-        if logouts.write(due):
-            wake_after_commit()
+    locked = active.order_by("pk").select_for_update(no_key=True, of=("self",)).values_list(*_COLUMNS)
+    number, last, some = 0, None, AT_ONCE
+    while some == AT_ONCE:
+        # Outside a transaction of the caller, what has ended stays ended if a later part fails.
+        with transaction.atomic(using=realm.alias, savepoint=False):
+            part = list((locked.filter(pk__gt=last) if last else locked)[:AT_ONCE])
+            number += _end(part, reason)
+        some, last = len(part), part[-1][0] if part else None
+    return number
+
+
+def _end(ended: list[tuple[UUID, UUID, UUID | None, bool, bytes | None]], reason: str) -> int:
+    """End these locked sessions and those that their browsers have signed in; return how many."""
+    if browsers := [pk for pk, _, _, _, browser in ended if browser is not None]:
+        # A statement of its own, after the locks: it sees the children that were opened meanwhile.
+        children = EndUserSession._default_manager.filter(parent_id__in=browsers, ended_at=None)
+        children = children.exclude(pk__in=[row[0] for row in ended]).order_by("pk")
+        ended = ended + list(children.select_for_update(no_key=True, of=("self",)).values_list(*_COLUMNS))
+    if not ended:
+        return 0
+    EndUserSession._default_manager.filter(pk__in=[row[0] for row in ended]).update(ended_at=now(), end_reason=reason)
+    due = [Logout(client, user, pk) for pk, user, client, told, _ in ended if told and client is not None]
+    if logouts.write(due):
+        wake_after_commit()
     return len(ended)
 
 

@@ -33,7 +33,7 @@ class Command(terminal.OperatorCommand):
             self.stdout.write("No move is needed.")
             return
         if not apply:
-            rows = [(move.slug, move.source, move.target or "no server has room") for move in moves]
+            rows = [(move.slug, move.source, move.target or move.obstacle) for move in moves]
             terminal.table(self.stdout, ("tenant", "from", "to"), rows)
             self.stdout.write(f"{count}. Nothing was changed: --apply makes them.")
             return
