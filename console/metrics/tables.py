@@ -1,6 +1,6 @@
 """Short tables of the dashboard and of a tenant's page, each in one or two statements."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -12,12 +12,15 @@ from django.utils.timesince import timesince
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
-from console.frame.access import Context
+from console.frame.access import Context, Staff
 from console.metrics.models import TenantFigures
 from identity_platform.audit.models import PlatformEvent
 from tenants.models import Tenant
 from userflow.accounts.models import AdminUser
+from userflow.accounts.principals import ADMIN, OPERATOR
 from userflow.directory.models import FAILED, INCOMPLETE, INTERRUPTED, REFUSED, DirectoryRun
+from userflow.errors import UnknownUser
+from userflow.ids import id_or
 from userflow.invitations.models import AdminInvitation
 
 SHOWN: Final = 8
@@ -92,7 +95,7 @@ def recent_events(tenant_id: UUID | None, *, reader: UUID | None, shown: int = S
 
 
 def _actor_names(events: Iterable[PlatformEvent], reader: UUID | None) -> dict[str, str]:
-    return admin_names({event.actor_id for event in events if event.actor_kind in ("operator", "admin")}, reader=reader)
+    return admin_names({event.actor_id for event in events if event.actor_kind in (ADMIN, OPERATOR)}, reader=reader)
 
 
 def admin_names(ids: Collection[UUID | str], *, reader: UUID | None) -> dict[str, str]:
@@ -104,6 +107,13 @@ def admin_names(ids: Collection[UUID | str], *, reader: UUID | None) -> dict[str
     if reader is not None:
         found = found.filter(tenant_id=reader)
     return {str(key): name for key, name in found.values_list("pk", "username")}
+
+
+def with_actors(rows: Sequence[Mapping[str, object]], staff: Staff) -> list[Context]:
+    """Return the events with the names of admin users as actors, as far as the reader may see them, in one statement."""
+    wanted = {str(row["actor_id"]) for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
+    names = admin_names({id_or(key, UnknownUser) for key in wanted}, reader=staff.user.tenant_id)
+    return [{**row, "actor": names.get(str(row["actor_id"]), "")} for row in rows]
 
 
 def _slugs(events: Iterable[PlatformEvent]) -> dict[UUID | None, str]:

@@ -1,7 +1,7 @@
 """One end user: the page, and the pages that change the user by the actions that the API calls too."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -18,7 +18,7 @@ from console.frame.access import Context, Staff, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView, TenantConfirmView, TypedDeleteView
 from console.frame.records import Text, render_page
 from console.frame.tenant_pages import reading_purpose, tenant_page
-from console.metrics.tables import admin_names
+from console.metrics.tables import with_actors
 from console.people import forms
 from console.signin.lost_factors import IssuePassView, ResetFactorsView
 from identity_platform.api.views import Arguments
@@ -31,14 +31,12 @@ from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Client, EndUser, Group, GroupMembership, RoleBinding
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, FACTORS
-from userflow.accounts.principals import ADMIN, OPERATOR
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.branding.texts import named_languages
 from userflow.credentials.models import EmailProof
 from userflow.endusers import actions
 from userflow.errors import UnknownClient, UnknownSession, UnknownUser
-from userflow.ids import id_or
 from userflow.sessions import actions as sessions
 from userflow.sessions.assurance import Action
 
@@ -118,13 +116,6 @@ def _events(user: EndUser, staff: Staff) -> list[Context]:
     by = TenantEvent.objects.filter(actor_id=key).exclude(target_id=key).order_by("-id").values()[:SHOWN_EVENTS]
     rows = sorted([*of, *by], key=lambda event: -event["id"])[:SHOWN_EVENTS]
     return with_actors(rows, staff)
-
-
-def with_actors(rows: Sequence[Mapping[str, object]], staff: Staff) -> list[Context]:
-    """Return the events with the names of admin users as actors, as far as the reader may see them, in one statement."""
-    wanted = {str(row["actor_id"]) for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
-    names = admin_names({id_or(key, UnknownUser) for key in wanted}, reader=staff.user.tenant_id)
-    return [{**row, "actor": names.get(str(row["actor_id"]), "")} for row in rows]
 
 
 def _load(request: HttpRequest, user_id: UUID) -> EndUser:

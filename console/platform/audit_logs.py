@@ -26,7 +26,7 @@ from console.frame.confirm import ConfirmView
 from console.frame.forms import EventSearch, FormOptions, Line, Pick
 from console.frame.records import Cell, Table, Text, Tone, mono, render_page
 from console.frame.tenant_pages import reading_purpose, tenant_page
-from console.people.end_user import with_actors
+from console.metrics.tables import with_actors
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
 from userflow.audit.actions import PLATFORM, TENANT, Filters, export_events, page_of_events

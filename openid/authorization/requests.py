@@ -200,7 +200,8 @@ def pending_request(handle: str, browser: str) -> Pending:
         raise RequestExpired
     parameters = Parameters.from_json(row.parameters)
     # The client may have changed since the request began.
-    if not _may_continue(client, parameters):
+    may = may_use(client, DEVICE_CODE) if parameters.device else matches(client.redirect_uris, parameters.redirect_uri)
+    if not may:
         raise RequestExpired
     return Pending(
         tenant,
@@ -211,7 +212,3 @@ def pending_request(handle: str, browser: str) -> Pending:
         account_chosen_at=row.account_chosen_at,
         consented_at=row.consented_at,
     )
-
-
-def _may_continue(client: Client, parameters: Parameters) -> bool:
-    return may_use(client, DEVICE_CODE) if parameters.device else matches(client.redirect_uris, parameters.redirect_uri)

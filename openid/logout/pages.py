@@ -45,20 +45,6 @@ class LogoutPage(JourneyPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Sign out, or ask."""
-        return self._sign_out_or_ask(request)
-
-    def post(self, request: HttpRequest) -> HttpResponse:
-        """Sign out after the question; or the same as GET for an application that sends a form."""
-        if FORM_TOKEN in request.POST:
-            return self._leave(self._asked(request))
-        return self._sign_out_or_ask(request)
-
-    def _check_form(self, request: HttpRequest) -> None:
-        # An application's form has no token of ours, and is answered like a link: it ends nothing without a hint or a question.
-        if FORM_TOKEN in request.POST:
-            super()._check_form(request)
-
-    def _sign_out_or_ask(self, request: HttpRequest) -> HttpResponse:
         asked = self._asked(request)
         if self.lacks_cookies and asked.hint is None:
             return self._go_on_with_cookies(request)
@@ -69,6 +55,17 @@ class LogoutPage(JourneyPage):
         self.target = asked.redirect
         context = {"user": self.session.user, "sent": self._sent(request)}
         return self.page("sign_out", _("Sign out?"), context)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Sign out after the question; or the same as GET for an application that sends a form."""
+        if FORM_TOKEN in request.POST:
+            return self._leave(self._asked(request))
+        return self.get(request)
+
+    def _check_form(self, request: HttpRequest) -> None:
+        # An application's form has no token of ours, and is answered like a link: it ends nothing without a hint or a question.
+        if FORM_TOKEN in request.POST:
+            super()._check_form(request)
 
     def _go_on_with_cookies(self, request: HttpRequest) -> HttpResponse:
         """Redirect to the same request as a link, with which the browser sends its cookies from another site too."""

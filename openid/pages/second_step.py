@@ -27,7 +27,6 @@ from userflow.accounts.realms import END_USERS
 from userflow.credentials import tickets
 from userflow.errors import NotSignedInByTicket
 from userflow.sessions.browser import opening_browser_session
-from userflow.sessions.issue import BrowserSignIn
 
 
 class SecondStepPage(ProofPage):
@@ -44,7 +43,7 @@ class SecondStepPage(ProofPage):
         return super().post(request) if self._may_try() else self._start_again()
 
     def submit(self, form: forms.PageForm) -> HttpResponse:
-        """Check the factor and begin the session."""
+        """Check the factor, begin the session, and remember the browser if the user wants it."""
         try:
             with opening_browser_session() as opened:
                 self._verify(form)
@@ -52,10 +51,6 @@ class SecondStepPage(ProofPage):
             if not self._may_try():
                 return self._start_again()
             raise
-        return self._enter(opened)
-
-    def _enter(self, opened: BrowserSignIn) -> HttpResponse:
-        """Begin the session, and remember the browser if the user wants it."""
         response = self.enter(opened)
         if "remember" not in self.request.POST or opened.session_id is None:
             return response

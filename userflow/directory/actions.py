@@ -192,8 +192,7 @@ def delete_directory(*, tenant_id: UUID, config_id: UUID, by: Principal) -> None
 
 def list_runs(*, tenant_id: UUID, config_id: UUID, page: int, limit: int) -> Page:
     """Return one page of a directory's runs, newest first. Raises UnknownDirectory."""
-    if not DirectoryConfig.objects.filter(pk=config_id, tenant_id=tenant_id).exists():
-        raise UnknownDirectory
+    config_of(tenant_id, config_id)
     return page_of(DirectoryRun.objects.filter(config_id=config_id).order_by("-started_at", "-id"), page, limit)
 
 

@@ -43,8 +43,7 @@ class Rules:
     @cached_property
     def client_id(self) -> UUID | None:
         """The tenant's default client."""
-        found = Client.objects.filter(tenant_id=self.tenant_id, is_default=True)
-        return found.values_list("pk", flat=True).first()
+        return Client.objects.filter(tenant_id=self.tenant_id, is_default=True).values_list("pk", flat=True).first()
 
     def has_client(self, client_id: UUID) -> bool:
         """Return whether the tenant has the client; queried once per client."""
