@@ -29,6 +29,7 @@ NAMES = (
     "start",
     "crowd",
     "import",
+    "move",
 )
 
 

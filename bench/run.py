@@ -22,9 +22,12 @@ class Sizes:
     known: int = 10_000
     imported: int = 100_000
     crowd: int = 1_000_000
+    moved: int = 20_000
 
 
-SMOKE = Sizes(users=30, tenants=3, users_of_each=2, steps=(1, 3), fleet=5, known=20, imported=300, crowd=3000)
+SMOKE = Sizes(
+    users=30, tenants=3, users_of_each=2, steps=(1, 3), fleet=5, known=20, imported=300, crowd=3000, moved=100
+)
 
 
 @dataclass(frozen=True)

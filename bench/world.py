@@ -86,11 +86,12 @@ def tenants_with_users(number: int, users: int, say: Say) -> list[BenchTenant]:
     for count, tenant in enumerate(found.order_by("created_at", "id")[:number]):
         if count % 50 == 0:
             say(f"users of tenant {count} of {number}")
-        chosen.append(_customer(tenant, users))
+        chosen.append(with_users(tenant, users))
     return chosen
 
 
-def _customer(tenant: Tenant, users: int) -> BenchTenant:
+def with_users(tenant: Tenant, users: int) -> BenchTenant:
+    """Add end users until the tenant has at least so many, and sign its admin in."""
     client_id = Client.objects.filter(tenant_id=tenant.pk, is_default=True).values_list("id", flat=True)[0]
     with in_tenant(tenant.pk, Purpose.WRITE):
         missing = users - EndUser.objects.count()

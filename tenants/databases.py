@@ -7,7 +7,7 @@ process nor meets one that is still copying.
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import psycopg
@@ -15,7 +15,7 @@ from django.conf import settings
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
-from tenants import servers
+from tenants import replication, servers
 from tenants.backend.base import POOL
 from tenants.errors import CopyFailed, JobRunning
 from tenants.models import DatabaseServer
@@ -131,6 +131,8 @@ def drop(raw: Raw, database: str) -> None:
     if exists(raw, database):
         # Only for a valid database: PostgreSQL cannot alter an invalid one.
         raw.execute(sql.SQL("ALTER DATABASE {} WITH IS_TEMPLATE false").format(sql.Identifier(database)))
+        # A killed move may have left them; PostgreSQL does not drop a database that replicates.
+        replication.release(raw, database)
     for attempt in range(DROP_TRIES):
         try:
             raw.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database)))
@@ -181,8 +183,8 @@ def set_limits(raw: Raw, database: str) -> None:
     )
 
 
-def make_read_only(raw: Raw, database: str) -> None:
-    """Make the database read-only, also for requests that are already running.
+def make_read_only(raw: Raw, database: str, *, spared: Sequence[int] = ()) -> None:
+    """Make the database read-only, also for requests that are already running. `spared` sessions are read-only already.
 
     Raises CopyFailed if a session that can write does not terminate: its later commits would be missing in the copy.
     """
@@ -191,7 +193,7 @@ def make_read_only(raw: Raw, database: str) -> None:
             sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(sql.Identifier(database))
         )
         _await_starting_sessions(raw, database)
-        if not end_sessions(raw, database):
+        if not end_sessions(raw, database, spared=spared):
             raise CopyFailed("A session of the tenant does not terminate. Nothing was changed.")
 
 
@@ -225,13 +227,18 @@ def make_writable(raw: Raw, database: str) -> None:
         end_sessions(raw, database)
 
 
-def end_sessions(raw: Raw, database: str) -> bool:
-    """Terminate all sessions; return whether all ended. A database's settings apply to new sessions only."""
+def end_sessions(raw: Raw, database: str, *, spared: Sequence[int] = ()) -> bool:
+    """Terminate all sessions but `spared` processes and walsenders; return whether all ended.
+
+    A database's settings apply to new sessions only. A walsender writes nothing, and the move that it serves would have to
+    wait until its subscription connects again.
+    """
     asked = raw.execute(
         # Sessions without a role are PostgreSQL's own; only superusers can terminate them.
         "SELECT pid, backend_start, pg_terminate_backend(pid, %s) FROM pg_stat_activity"
-        " WHERE datname = %s AND usesysid IS NOT NULL",
-        [SESSION_SECONDS * 1000, database],
+        " WHERE datname = %s AND usesysid IS NOT NULL AND backend_type IS DISTINCT FROM 'walsender'"
+        " AND pid <> ALL (%s)",
+        [SESSION_SECONDS * 1000, database, list(spared)],
     ).fetchall()
     stayed = [(pid, since) for pid, since, ended in asked if not ended]
     # A session that ended by itself is reported like one that did not terminate.

@@ -18,15 +18,18 @@ from tenants.models import DatabaseServer
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-_DUMP = ("--format=custom", "--no-owner", "--no-acl")
+# A publication belongs to a move that is running.
+_DUMP = ("--format=custom", "--no-owner", "--no-acl", "--no-publications", "--no-subscriptions")
 _MAJOR = re.compile(r"\(PostgreSQL\) ([0-9]+)")
 
 
-def write_out(server: DatabaseServer, database: str, file: Path) -> None:
+def write_out(server: DatabaseServer, database: str, file: Path, *, snapshot: str = "") -> None:
     """Write a database into a file in PostgreSQL's custom format, as it is at one moment. Raises CopyFailed,
     ProgramMissing.
+
+    `snapshot` is the name of an exported snapshot, if it must be the database as another connection sees it.
     """
-    _run("pg_dump", server, database, *_DUMP, f"--file={file}")
+    _run("pg_dump", server, database, *_DUMP, *_seen(snapshot), f"--file={file}")
 
 
 def stream_out(server: DatabaseServer, database: str, out: "SupportsWrite[bytes]", *, snapshot: str = "") -> None:
@@ -34,8 +37,7 @@ def stream_out(server: DatabaseServer, database: str, out: "SupportsWrite[bytes]
 
     `snapshot` is the name of an exported snapshot, if it must be the database as another connection sees it.
     """
-    seen = (f"--snapshot={snapshot}",) if snapshot else ()
-    command, environment = _command("pg_dump", server, database, *_DUMP, *seen)
+    command, environment = _command("pg_dump", server, database, *_DUMP, *_seen(snapshot))
     with TemporaryFile() as said:
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said) as running:  # noqa: S603  # no shell
             assert running.stdout is not None
@@ -51,6 +53,10 @@ def stream_out(server: DatabaseServer, database: str, out: "SupportsWrite[bytes]
 def read_in(server: DatabaseServer, database: str, file: Path) -> None:
     """Fill an empty database from such a file, wholly or not at all. Raises CopyFailed, ProgramMissing."""
     _run("pg_restore", server, database, "--no-owner", "--no-acl", "--single-transaction", "--exit-on-error", str(file))
+
+
+def _seen(snapshot: str) -> tuple[str, ...]:
+    return (f"--snapshot={snapshot}",) if snapshot else ()
 
 
 def _run(name: str, server: DatabaseServer, database: str, *arguments: str) -> None:

@@ -9,7 +9,7 @@ from django.db.models import Count, Q
 
 from tenants.errors import UnknownServer
 from tenants.models import DatabaseServer, TenantDatabase
-from tenants.relocation import move_tenant
+from tenants.moves import move_tenant
 from tenants.schema import why
 from tenants.states import State
 

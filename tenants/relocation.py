@@ -1,13 +1,13 @@
-"""Back up, restore and move tenants.
+"""Back up and restore tenants, and what restoring and moving (`moves`) have in common.
 
-Restoring and moving fill a new database and then switch the mapping to it in one statement. Until then the old database is
+Both fill a new database and then switch the mapping to it in one statement. Until then the old database is
 the valid one, and read-only. Both are reserved in the global database while they exist, as a spare for this tenant, so a
 crash leaves no orphan: running the command again drops the copy, and so does `check_tenants`.
 """
 
 import errno
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
@@ -23,9 +23,9 @@ from identity_platform.crypto import SealBroken
 from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.transfer.files import reject_special
 from identity_platform.transfer.temporary_folder import temporary_folder
-from tenants import databases, dumps, final_backups, keys, lookup, servers, steps
+from tenants import databases, dumps, final_backups, keys, lookup, replication, servers, steps
 from tenants.capacity import check_region, region_of, server_with_room
-from tenants.errors import BackupUnfit, CopyFailed, ServerUnfit, SlugTaken, UpgradeFailed, WrongState
+from tenants.errors import BackupUnfit, CopyFailed, SlugTaken, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, FinalBackup, Tenant, TenantDatabase, WarmDatabase, WebhookTenant
 from tenants.provisioning import change_state, forget_in_global_database, mapping_of, reload_mapping
 from tenants.router import lives_in_tenant
@@ -86,12 +86,13 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
     mapping = mapping_of(tenant_id)
     with temporary_folder() as folder:
         dump, rows = _unpacked(file, tenant_id, folder)
-        with databases.job_lock(mapping.server, tenant_id) as raw, _held_still(raw, mapping):
-            name = _copy_into(mapping.server, tenant_id, dump, rows)
+        with databases.job_lock(mapping.server, tenant_id) as raw, held_still(raw, mapping):
+            name = copy_into(mapping.server, tenant_id, dump, rows)
             _close(DatabaseTarget.for_maintenance(mapping.server, name))
             # The backup may have webhook endpoints. If it has none, the deliverer deletes this row again.
             WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
-            _switch(mapping, mapping.server, name, "tenant.restored")
+            switch(mapping, mapping.server, name, "tenant.restored")
+            drop_copies(tenant_id)
     return mapping_of(tenant_id)
 
 
@@ -105,7 +106,7 @@ def try_backup(*, tenant_id: UUID, file: Path) -> None:
         dump, rows = _unpacked(file, tenant_id, folder)
         with databases.job_lock(mapping.server, tenant_id):
             try:
-                _copy_into(mapping.server, tenant_id, dump, rows)
+                copy_into(mapping.server, tenant_id, dump, rows)
             finally:
                 drop_copies(tenant_id)
 
@@ -123,7 +124,7 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
         _reject_newer(manifest["schema_version"])
         target = server_with_room(server, region_of(manifest["settings"]))
         try:
-            name = _copy_into(target, mapping.pk, dump)
+            name = copy_into(target, mapping.pk, dump)
             _close(DatabaseTarget.for_maintenance(target, name))
             _put_back(mapping.pk, manifest, rows, slug or str(manifest["slug"]), server=target, name=name)
         finally:
@@ -163,55 +164,11 @@ def _put_back(
     steps.completed("switched")
 
 
-def move_tenant(*, tenant_id: UUID, server: str) -> TenantDatabase:
-    """Move a tenant to another database server. Meanwhile its data can be read but not written.
-
-    Raises UnknownTenant, NoRoom, WrongRegion, ServerUnfit (an older PostgreSQL), WrongState (already on that server),
-    CopyFailed, ProgramMissing, JobRunning; then nothing was changed.
-    """
-    mapping = mapping_of(tenant_id)
-    target = server_with_room(server, region_of(mapping.tenant.settings))
-    if target.pk == mapping.server_id:
-        # An earlier move was killed after the switch: only the old database remains to be dropped.
-        with databases.job_lock(mapping.server, tenant_id):
-            if drop_copies(tenant_id):
-                return mapping
-        raise WrongState(f"The tenant is already on {target.name}.")
-    _reject_older_server(mapping.server, target)
-    with (
-        temporary_folder() as folder,
-        databases.job_lock(mapping.server, tenant_id) as raw,
-        _held_still(raw, mapping),
-    ):
-        dump = folder / DUMP
-        dumps.write_out(mapping.server, mapping.name, dump)
-        steps.completed("written out")
-        with databases.connection_to(mapping.server, mapping.name) as old:
-            rows = databases.row_counts(old)
-        name = _copy_into(target, tenant_id, dump, rows)
-        steps.completed("verified")
-        _switch(mapping, target, name, "tenant.moved")
-    return mapping_of(tenant_id)
-
-
-def _reject_older_server(source: DatabaseServer, target: DatabaseServer) -> None:
-    # pg_restore does not read the files of a newer pg_dump.
-    has, needed = (_major_version(server) for server in (target, source))
-    if has < needed:
-        raise ServerUnfit(
-            f"{target.name} runs PostgreSQL {has} and {source.name} runs {needed}. A tenant moves to the same or a newer "
-            "version only: upgrade the target first."
-        )
-
-
-def _major_version(server: DatabaseServer) -> int:
-    with servers.maintenance(server) as raw:
-        return raw.info.server_version // 10_000
-
-
 def drop_copies(tenant_id: UUID) -> int:
-    """Drop leftover copies of moves and restores; return how many. The caller holds the tenant's lock."""
-    copies = list(WarmDatabase.objects.select_related("server").filter(schema_version=f"{_COPY_FOR}{tenant_id}"))
+    """Drop leftover copies of moves and restores, and their replication; return how many. The caller holds the lock."""
+    copies = _copies(tenant_id)
+    if copies:
+        _end_replication(tenant_id, copies)
     for copy in copies:
         with servers.maintenance(copy.server) as raw:
             databases.drop(raw, copy.name)
@@ -219,10 +176,37 @@ def drop_copies(tenant_id: UUID) -> int:
     return len(copies)
 
 
+def _copies(tenant_id: UUID) -> list[WarmDatabase]:
+    return list(WarmDatabase.objects.select_related("server").filter(schema_version=f"{_COPY_FOR}{tenant_id}"))
+
+
+def has_copy(tenant_id: UUID) -> bool:
+    """Return whether a copy of a move or restore is reserved for the tenant."""
+    return bool(_copies(tenant_id))
+
+
+def _end_replication(tenant_id: UUID, copies: Iterable[WarmDatabase]) -> None:
+    """Drop what an online move has left: subscription, slot and publication. Works before and after the switch."""
+    mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
+    with servers.maintenance(mapping.server) as raw:
+        try:
+            # First: a subscription whose connection was terminated connects again and uses the slot.
+            replication.unsubscribe(raw, mapping.name)
+            for copy in copies:
+                with servers.maintenance(copy.server) as other:
+                    replication.unsubscribe(other, copy.name)
+        finally:
+            # Also if the copy's server is unreachable: the slot would fill the disk of this one.
+            if databases.exists(raw, mapping.name):
+                replication.unpublish(raw, mapping.name)
+
+
 def clear_up(tenant_id: UUID) -> None:
     """Drop leftovers of interrupted moves and restores of the tenant. Raises JobRunning."""
     mapping = TenantDatabase.objects.select_related("server").get(pk=tenant_id)
     with databases.job_lock(mapping.server, tenant_id) as raw:
+        # A replication slot may be left without a copy, for example after the global database was restored.
+        _end_replication(tenant_id, _copies(tenant_id))
         drop_copies(tenant_id)
         mapping.refresh_from_db(fields=["status", "name", "server"])
         if mapping.status != State.MOVING and mapping.name in databases.read_only_names(raw):
@@ -230,8 +214,14 @@ def clear_up(tenant_id: UUID) -> None:
 
 
 @contextmanager
-def _held_still(raw: databases.Raw, mapping: TenantDatabase) -> Iterator[None]:
-    """Make the tenant's database read-only; at the end make it writable, unless the mapping has switched to another."""
+def held_still(
+    raw: databases.Raw, mapping: TenantDatabase, *, keep_copies: bool = False, spared: Sequence[int] = ()
+) -> Iterator[None]:
+    """Make the tenant's database read-only; at the end make it writable, unless the mapping has switched to another.
+
+    Then its copies are dropped too, unless `keep_copies`. `raw` holds the tenant's lock. `spared` are processes of
+    read-only sessions, which are not ended.
+    """
     reload_mapping(mapping)
     if mapping.status == State.ACTIVE:
         change_state(mapping.pk, State.MOVING, only_from=State.ACTIVE)
@@ -241,26 +231,40 @@ def _held_still(raw: databases.Raw, mapping: TenantDatabase) -> Iterator[None]:
     database = mapping.name
     try:
         # A suspended tenant's too: its audit trail is still sealed and purged.
-        databases.make_read_only(raw, database)
+        databases.make_read_only(raw, database, spared=spared)
         yield
     finally:
         if TenantDatabase.objects.filter(pk=mapping.pk, name=database).exists():
             databases.make_writable(raw, database)
             with suppress(WrongState):
                 change_state(mapping.pk, State.ACTIVE, only_from=State.MOVING)
-            drop_copies(mapping.pk)
+            if not keep_copies:
+                drop_copies(mapping.pk)
 
 
-def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, rows: dict[str, int] | None = None) -> str:
+def copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, rows: dict[str, int] | None = None) -> str:
     """Fill a new database from the dump, which must have these rows, and migrate it; return its name."""
+    name = new_copy(server, tenant_id)
+    fill(server, name, dump, rows)
+    return name
+
+
+def new_copy(server: DatabaseServer, tenant_id: UUID) -> str:
+    """Create an empty database that is reserved as the tenant's copy, in place of earlier ones; return its name."""
     drop_copies(tenant_id)
     name = new_database_name()
     WarmDatabase.objects.create(server=server, name=name, schema_version=f"{_COPY_FOR}{tenant_id}", ready=False)
     steps.completed("reserved")
     with servers.maintenance(server) as raw:
         raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(name)))
-        steps.completed("created")
-        dumps.read_in(server, name, dump)
+    steps.completed("created")
+    return name
+
+
+def fill(server: DatabaseServer, name: str, dump: Path, rows: dict[str, int] | None = None) -> None:
+    """Fill an empty database from the dump, which must have these rows, and migrate it."""
+    dumps.read_in(server, name, dump)
+    with servers.maintenance(server) as raw:
         databases.set_limits(raw, name)
     steps.completed("read in")
     if rows is not None:
@@ -273,7 +277,6 @@ def _copy_into(server: DatabaseServer, tenant_id: UUID, dump: Path, rows: dict[s
             upgrade(copied)
         except UpgradeFailed as failure:
             raise CopyFailed(str(failure)) from failure
-    return name
 
 
 def _close(database: DatabaseTarget) -> None:
@@ -289,7 +292,8 @@ def _close(database: DatabaseTarget) -> None:
                 model.close_all(now())
 
 
-def _switch(mapping: TenantDatabase, server: DatabaseServer, name: str, action: str) -> None:
+def switch(mapping: TenantDatabase, server: DatabaseServer, name: str, action: str) -> None:
+    """Make a filled copy the tenant's database, and reserve the old one as a copy in its place."""
     with transaction.atomic():
         if server.pk != mapping.server_id:
             # Both rows locked: neither the tenant's region nor the server's changes meanwhile.
@@ -302,7 +306,6 @@ def _switch(mapping: TenantDatabase, server: DatabaseServer, name: str, action: 
         record_for_platform(action, tenant_id=mapping.pk, target=("tenant", mapping.pk))
     lookup.forget()
     steps.completed("switched")
-    drop_copies(mapping.pk)
 
 
 def _unpacked(file: Path, tenant_id: UUID, folder: Path) -> tuple[Path, dict[str, int]]:

@@ -13,7 +13,17 @@ from typing import Any
 from django.conf import settings
 
 from identity_platform.audit.writer import record_for_platform
-from tenants import databases, domain_claims, fleet, provisioning, relocation, servers, warm_pool, webauthn_claims
+from tenants import (
+    databases,
+    domain_claims,
+    fleet,
+    provisioning,
+    relocation,
+    replication,
+    servers,
+    warm_pool,
+    webauthn_claims,
+)
 from tenants.errors import JobRunning, UpgradeFailed
 from tenants.models import DatabaseServer, TenantDatabase, WarmDatabase
 from tenants.schema import is_older, schema_version, why
@@ -34,6 +44,7 @@ class Kind(StrEnum):
     OLD_TEMPLATE = "outdated template"
     UNFINISHED_SPARE = "unfinished spare"
     LEFT_COPY = "leftover copy"
+    LEFT_SLOT = "forgotten replication slot"
     MISSING_SPARE = "missing spare"
     OLD_SPARE = "outdated spare"
     SHARED_DOMAIN = "shared passkey domain"
@@ -93,6 +104,7 @@ def _on_server(server: DatabaseServer) -> Iterator[Finding]:
                 if found := _of_tenant(mapping, exists_now, databases.read_only_names(raw)):
                     yield found
             yield from _copies(server, spares)
+            yield from _slots(raw, server)
             if not databases.is_job_running(raw, databases.WARM_POOL_JOB):
                 yield from _spares(server, spares, existing)
             template_job = databases.is_job_running(raw, databases.TEMPLATE_JOB)
@@ -231,6 +243,22 @@ def _copies(server: DatabaseServer, spares: list[WarmDatabase]) -> Iterator[Find
         if not running:
             message = "an interrupted move or restore left its copy"
             yield Finding(Kind.LEFT_COPY, server, spare.name, message, partial(relocation.clear_up, tenant_id))
+
+
+def _slots(raw: databases.Raw, server: DatabaseServer) -> Iterator[Finding]:
+    """Find slots of moves without a copy, such as after the global database was restored. Others go with the copy."""
+    for slot in replication.slots(raw):
+        if relocation.has_copy(slot.tenant_id) or databases.is_job_running(raw, slot.tenant_id):
+            continue
+        # The move may have ended since the slots were listed.
+        if slot in replication.slots(raw):
+            message = "an interrupted move left it, and it fills the server's disk with WAL; the repair drops it"
+            yield Finding(Kind.LEFT_SLOT, server, slot.database, message, partial(_drop_slot, server, slot))
+
+
+def _drop_slot(server: DatabaseServer, slot: replication.Slot) -> None:
+    with databases.job_lock(server, slot.tenant_id) as raw:
+        replication.unpublish(raw, slot.database)
 
 
 def _forget_spare(spare: WarmDatabase) -> None:

@@ -218,13 +218,14 @@ def tokens_of_other_issuer() -> Iterator[None]:
             api.token = token
 
 
-def build_tenant(name: str = "tenant") -> TestTenant:
-    """Create a tenant with its database, and sign its admin in."""
+def build_tenant(name: str = "tenant", *, server: str | None = None) -> TestTenant:
+    """Create a tenant with its database, on that server if one is named, and sign its admin in."""
     mark = secrets.token_hex(5)
     admin = User(uuid4(), f"admin-{mark}@example.com", f"admin-{mark}")
     opened = open_tenant(
         name=f"{name} {mark}",
         slug=f"{name}-{mark}",
+        server=server,
         admin={"username": admin.username, "email": admin.email, "password": PASSWORD},
     )
     assert opened.admin is not None

@@ -8,6 +8,7 @@ from bench.measures import (
     fleet,
     imports,
     limits,
+    moves,
     openid,
     provisioning,
     reads,
@@ -30,4 +31,5 @@ MEASURES: dict[str, Callable[[Run], list[Row]]] = {
     "start": fleet.measure_start,
     "crowd": crowd.measure,
     "import": imports.measure,
+    "move": moves.measure,
 }

@@ -86,6 +86,7 @@ NOT_EVERY_DAY = (
     "tests/tenants/test_interrupted_drops.py",
     "tests/tenants/test_killed_jobs.py",
     "tests/tenants/test_pool.py",
+    "tests/tenants/test_online_moves.py",
     "tests/tenants/test_relocation.py",
     "tests/tenants/test_repairs.py",
     "tests/tenants/test_sign_ins_during_jobs.py",

@@ -27,6 +27,7 @@ LONGEST = (
     "tests/mfa/webauthn/test_mutations.py",
     "tests/mfa/enrollment/test_ladder.py",
     "tests/console/test_every_url.py",
+    "tests/tenants/test_online_moves.py",
     "tests/tenants/test_relocation.py",
     "tests/console/test_assurance.py",
     "tests/userflow/webhooks/test_delivering.py",

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,8 +158,39 @@ def second_url(django_db_setup: None, django_db_blocker: Any) -> Iterator[str]:
 @pytest.fixture
 def second(second_url: str) -> Iterator[DatabaseServer]:
     """That server, with so much room that new tenants are created there during the test."""
-    name = f"second-{secrets.token_hex(3)}"
-    run_command("add_database_server", name, second_url, capacity=100_000)
+    with added_server("second", second_url) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def replicating_url(django_db_setup: None, django_db_blocker: Any) -> Iterator[str]:
+    """The URL of a PostgreSQL server from which tenants can be moved online."""
+    home = Path(tempfile.mkdtemp(prefix="identity-replicating-"))
+    embedded.attach(var=home, valkey=False, unsafe_fast=True)
+    embedded.leave(home)
+    with (home / "postgres" / "postgresql.conf").open("a") as file:
+        file.write("wal_level = logical\nmax_wal_senders = 10\nmax_replication_slots = 10\n")
+    found = embedded.attach(var=home, valkey=False, unsafe_fast=True)
+    assert found.database_url is not None
+    with django_db_blocker.unblock():
+        bring_template(found.database_url)
+    yield found.database_url
+    embedded.leave(home)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def replicating(replicating_url: str) -> Iterator[DatabaseServer]:
+    """That server."""
+    with added_server("replicating", replicating_url) as server:
+        yield server
+
+
+@contextmanager
+def added_server(name: str, url: str) -> Iterator[DatabaseServer]:
+    """Add a server with room for all new tenants; at the end remove it with everything on it."""
+    name = f"{name}-{secrets.token_hex(3)}"
+    run_command("add_database_server", name, url, capacity=100_000)
     server = DatabaseServer.objects.get(name=name)
     yield server
     server.refresh_from_db()

@@ -79,7 +79,7 @@ def key_ids(tenant: TestTenant) -> set[str]:
 def test_move_and_restore_keep_signing_keys(settled: TestTenant, second: DatabaseServer, tmp_path: Path) -> None:
     token = settled.sign_in(settled.register())["access_token"]
     before = key_ids(settled)
-    run_command("move_tenant", settled.slug, second.name)
+    run_command("move_tenant", settled.slug, second.name, offline=True)
     assert (key_ids(settled), Api(token=token).get("/authmgr/validate").status_code) == (before, 200)
     run_command("backup_tenant", settled.slug, str(tmp_path / "settled.backup"))
     run_command("rotate_signing_keys", tenant=settled.slug, at_once=True)
@@ -204,7 +204,7 @@ def test_restore_rejects_foreign_backup_and_other_files(
 def test_moved_tenant_works_with_its_users(settled: TestTenant, second: DatabaseServer) -> None:
     person, before = settled.register(), mapping_of(settled).name
     token = settled.as_user(person)
-    run_command("move_tenant", settled.slug, second.name)
+    run_command("move_tenant", settled.slug, second.name, offline=True)
     after = mapping_of(settled)
     assert (after.server, after.status) == (second, "active")
     assert after.name in databases_on(second)
@@ -217,7 +217,7 @@ def test_moved_tenant_works_with_its_users(settled: TestTenant, second: Database
 def test_move_keeps_suspended_tenant_suspended(settled: TestTenant, second: DatabaseServer) -> None:
     person = settled.register()
     run_command("suspend_tenant", settled.slug)
-    run_command("move_tenant", settled.slug, second.name)
+    run_command("move_tenant", settled.slug, second.name, offline=True)
     assert (mapping_of(settled).server, mapping_of(settled).status) == (second, "suspended")
     run_command("resume_tenant", settled.slug)
     assert settled.sign_in(person)["access_token"]
@@ -263,7 +263,7 @@ def test_move_keeps_every_acknowledged_write(settled: TestTenant, second: Databa
         try:
             # The move may be over before a slow machine has written anything.
             assert within(60, lambda: len(written) > 0)
-            run_command("move_tenant", settled.slug, second.name)
+            run_command("move_tenant", settled.slug, second.name, offline=True)
         finally:
             over.set()
         assert [writer.result() for writer in writers] == [None, None]
@@ -288,7 +288,7 @@ def test_trail_sealed_during_move_of_suspended_tenant_is_intact(settled: TestTen
         return int(ended.value.code or 0)
 
     with at_the_step("written out", lambda: audit("seal_audit")):
-        run_command("move_tenant", slug, second.name)
+        run_command("move_tenant", slug, second.name, offline=True)
     assert (audit("seal_audit"), audit("verify_audit")) == (0, 0)
 
 
@@ -301,7 +301,7 @@ def test_resume_is_rejected_during_move(settled: TestTenant, second: DatabaseSer
             run_command("resume_tenant", slug)
 
     with at_the_step("written out", resume):
-        run_command("move_tenant", slug, second.name)
+        run_command("move_tenant", slug, second.name, offline=True)
     run_command("resume_tenant", slug)
     assert settled.register().id in people(settled)
 
@@ -312,7 +312,7 @@ def test_repair_makes_suspended_tenant_writable_again(
 ) -> None:
     slug = settled.slug
     run_command("suspend_tenant", slug)
-    another_process.run("move_tenant", slug, second.name, kill_after="written out")
+    another_process.run("move_tenant", slug, second.name, "--offline", kill_after="written out")
     assert wrong() == ["interrupted move"]
     if repair:
         assert check_tenants(slug, repair=True, yes=True) == []
@@ -329,16 +329,16 @@ def test_move_to_current_server_is_rejected(settled: TestTenant) -> None:
 
 def test_tenant_moves_back_unless_that_server_is_older(settled: TestTenant, second: DatabaseServer) -> None:
     person = settled.register()
-    run_command("move_tenant", settled.slug, second.name)
+    run_command("move_tenant", settled.slug, second.name, offline=True)
     main = main_server()
     versions = [postgresql_of(server) for server in (main, second)]
     if versions[0] < versions[1]:
         with pytest.raises(
             CommandError, match=f"main runs PostgreSQL {versions[0]} and {second.name} runs {versions[1]}"
         ):
-            run_command("move_tenant", settled.slug, main.name)
+            run_command("move_tenant", settled.slug, main.name, offline=True)
     else:
-        run_command("move_tenant", settled.slug, main.name)
+        run_command("move_tenant", settled.slug, main.name, offline=True)
     stays = second if versions[0] < versions[1] else main
     assert (mapping_of(settled).server, mapping_of(settled).status) == (stays, "active")
     assert settled.sign_in(person)["access_token"]
@@ -358,7 +358,7 @@ def test_failed_move_changes_nothing(settled: TestTenant, second: DatabaseServer
         raw.execute("INSERT INTO odd VALUES (1)")
         raw.execute("CREATE OR REPLACE FUNCTION broken() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2'")
     with pytest.raises(CommandError, match="pg_restore") as error:
-        run_command("move_tenant", settled.slug, second.name)
+        run_command("move_tenant", settled.slug, second.name, offline=True)
     assert error.value.returncode == 2
     assert (mapping_of(settled).server, mapping_of(settled).status) == (main_server(), "active")
     assert WarmDatabase.objects.count() == spares
@@ -382,7 +382,7 @@ def test_move_rejects_copy_with_fewer_rows(settled: TestTenant, second: Database
             raw.execute(lose, [person.id] if "%s" in lose else None)
 
     with at_the_step("read in", lose_it), pytest.raises(CommandError, match="fewer rows than the original") as error:
-        run_command("move_tenant", settled.slug, second.name)
+        run_command("move_tenant", settled.slug, second.name, offline=True)
     assert error.value.returncode == 2
     assert (mapping_of(settled).server, mapping_of(settled).name) == (main_server(), before)
     assert before in databases_on(main_server())
@@ -395,7 +395,7 @@ def test_writes_are_rejected_during_move(
 ) -> None:
     person = settled.register()
     user = settled.as_user(person)
-    another_process.run("move_tenant", settled.slug, second.name, kill_after="written out")
+    another_process.run("move_tenant", settled.slug, second.name, "--offline", kill_after="written out")
     mine = f"/uflow/user/enduser/{settled.id}/{person.id}"
     assert user.get(mine).status_code == 200
     assert user.put(mine, {"name": "Lost Change"}).status_code == 503
@@ -403,7 +403,7 @@ def test_writes_are_rejected_during_move(
         assert raw.execute("SHOW default_transaction_read_only").fetchone() == ("on",)
     (line,) = check_tenants(settled.slug)
     assert line.startswith("interrupted move\t")
-    run_command("move_tenant", settled.slug, second.name)
+    run_command("move_tenant", settled.slug, second.name, offline=True)
     assert user.put(mine, {"name": "Kept Change"}).status_code == 200
 
 
@@ -412,7 +412,7 @@ def test_killed_move_is_finished_by_same_command(
     step: str, settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess
 ) -> None:
     person = settled.register()
-    command = ["move_tenant", settled.slug, second.name]
+    command = ["move_tenant", settled.slug, second.name, "--offline"]
     assert another_process.run(*command, kill_after=step).code == 9
     assert ("leftover copy" if step == "switched" else "interrupted move") in wrong()
     assert another_process.run(*command).code == 0
@@ -465,7 +465,7 @@ def test_repair_keeps_tenant_restored_while_operator_was_asked(settled: TestTena
 def test_repair_undoes_killed_move(
     settled: TestTenant, second: DatabaseServer, another_process: AnotherProcess
 ) -> None:
-    another_process.run("move_tenant", settled.slug, second.name, kill_after="read in")
+    another_process.run("move_tenant", settled.slug, second.name, "--offline", kill_after="read in")
     assert sorted(wrong()) == ["interrupted move", "leftover copy"]
     assert check_tenants(settled.slug, repair=True, yes=True) == []
     assert (mapping_of(settled).server, mapping_of(settled).status) == (main_server(), "active")

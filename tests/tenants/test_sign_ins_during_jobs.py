@@ -182,7 +182,7 @@ def test_sign_ins_go_on_after_a_move(settled: TestTenant, second: DatabaseServer
 
     with traffic.flowing(*users):
         with at_the_step("written out", look):
-            run_command("move_tenant", settled.slug, second.name)
+            run_command("move_tenant", settled.slug, second.name, offline=True)
         traffic.has_had(2, more=lambda: len(traffic.done))
     assert TenantDatabase.objects.get(pk=settled.id).server_id == second.pk
     assert {status for _, status in traffic.rejected} == {503}
@@ -216,7 +216,7 @@ def test_move_uses_up_no_code_or_refresh_token(settled: TestTenant, second: Data
         )
 
     with at_the_step("read in", act):
-        run_command("move_tenant", settled.slug, second.name)
+        run_command("move_tenant", settled.slug, second.name, offline=True)
     for name in ("authorize", "silent"):
         assert error_for_application(answers.pop(name)) == "temporarily_unavailable", name
     for name, response in answers.items():
@@ -232,7 +232,7 @@ def test_tokens_can_be_read_during_a_move(settled: TestTenant, second: DatabaseS
     answers: list[Any] = []
     paths = [f"{each.app.issuer}/{name}" for name in ("jwks", ".well-known/openid-configuration", "userinfo")]
     with at_the_step("read in", lambda: answers.extend(Api(token=each.access).get(path) for path in paths)):
-        run_command("move_tenant", settled.slug, second.name)
+        run_command("move_tenant", settled.slug, second.name, offline=True)
     assert [answer.status_code for answer in answers] == [200, 200, 200]
 
 

@@ -37,7 +37,7 @@ class Command(terminal.OperatorCommand):
             terminal.table(self.stdout, ("tenant", "from", "to"), rows)
             self.stdout.write(f"{count}. Nothing was changed: --apply makes them.")
             return
-        terminal.confirm(self.stdout, f"{count}; each tenant is read-only while it is moved.", "move", yes=yes)
+        terminal.confirm(self.stdout, f"{count}; online where possible, else read-only meanwhile.", "move", yes=yes)
         with terminal.progress(self.stdout, "Moving tenants") as (start, step):
             start(len(moves))
             failed = rebalancing.apply(moves, lambda move, reason: step(_line(move, reason)))
