@@ -55,15 +55,15 @@ class Network:
         """Let no packet of this machine reach the others; all else still reaches it, such as the platform's requests."""
         for other in others:
             # An address that no machine has.
-            neighbour = [self.machines[other].address, "lladdr", "02:00:00:00:00:01", "nud", "permanent"]
-            _ip("-n", self.machines[name].namespace, "neighbour", "replace", *neighbour, "dev", "eth0")
+            entry = [self.machines[other].address, "lladdr", "02:00:00:00:00:01", "nud", "permanent"]
+            _ip("-n", self.machines[name].namespace, "neigh", "replace", *entry, "dev", "eth0")
 
     def heal(self, name: str) -> None:
         """Connect it with all others again."""
         _ip("link", "set", self._cable(name), "master", self.bridge)
         for machine in self.machines.values():
             with suppress(CalledProcessError):
-                _ip("-n", self.machines[name].namespace, "neighbour", "delete", machine.address, "dev", "eth0")
+                _ip("-n", self.machines[name].namespace, "neigh", "delete", machine.address, "dev", "eth0")
 
     def end(self) -> None:
         """Remove namespaces and interfaces; those that are missing are no error."""
