@@ -154,14 +154,18 @@ class Traffic:
             caller.call("GET", back_end.path, token=back_end.token)
         elif kind == "registration":
             tenant = chance.choice(self.tenants)
-            body = {"client_id": str(tenant.client_id), "email": f"new-{uuid4().hex}@example.com", "name": "New"}
-            caller.call("POST", "/uflow/user/clients/register", {**body, "password": self.password})
+            who = {"tenant_id": str(tenant.tenant_id), "client_id": str(tenant.client_id)}
+            body = {**who, "email": f"new-{uuid4().hex}@example.com", "password": self.password}
+            caller.call("POST", "/uflow/user/clients/register", body)
         elif kind == "list":
             tenant = chance.choice(self.tenants)
             caller.call("GET", f"/uflow/user/enduser/list?tenant_id={tenant.tenant_id}&limit=20", token=tenant.token)
         else:
             # No other caller has the user meanwhile: a refresh token works once.
-            user = self.users.popleft()
+            with self.lock:
+                user = self.users.popleft() if self.users else None
+            if user is None:
+                return self._request(caller, "credential", chance)
             kind = self._of_user(caller, kind, user)
             self.users.append(user)
         return kind
@@ -190,9 +194,10 @@ class Traffic:
     def _prove(self, caller: Client, user: User) -> None:
         assert user.secret is not None
         _, said = self._login(caller, user.tenant, user.email)
-        proof = {"code": f"{totp(user.secret, t0=0):06d}", "mfa_token": said.get("mfa_token", "")}
-        who = {"tenant_id": str(user.tenant.tenant_id), "email": user.email}
-        caller.call("POST", "/webauthn/totp/verifyLogin", {**who, **proof})
+        if "mfa_token" in said:
+            proof = {"code": f"{totp(user.secret, t0=0):06d}", "mfa_token": said["mfa_token"]}
+            who = {"tenant_id": str(user.tenant.tenant_id), "email": user.email}
+            caller.call("POST", "/webauthn/totp/verifyLogin", {**who, **proof})
         with self.lock:
             # The code may be of the step after the one that was looked at.
             user.step = int(time.time() // STEP_SECONDS)
