@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import secrets
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from django.conf import settings as django_settings
 from bench.home import ROOT, Home
 
 START_SECONDS = 60.0
+# An outgoing connection could take another port while a program that is restarted does not use it.
+PORTS = range(20_000, 32_000)
 
 
 class NotStarted(Exception):
@@ -63,10 +66,11 @@ def postgres_cpu_seconds(home: Home) -> float:
 
 
 def free_port() -> int:
-    """Return a free port of 127.0.0.1."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a free port of 127.0.0.1 below those that the kernel gives to outgoing connections."""
+    while True:
+        port = secrets.choice(PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @contextmanager

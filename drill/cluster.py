@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -21,12 +21,17 @@ import psycopg
 
 from bench.home import ROOT
 from bench.servers import free_port
+from drill.network import Machine
 from identity_platform.serving.embedded.folders import let_through
 from identity_platform.serving.embedded.postgres import identity_of_postgres
 
 ETCD = "/usr/bin/etcd"
+LOOPBACK = Machine()
 CONFIGURATION = "patroni.yml"
-HEALTHY_SECONDS = 120.0
+HEALTHY_SECONDS = 240.0
+STOP_SECONDS = 60.0
+# Of a server for a few tenants: what the checks of the platform's start ask for.
+SERVER_CONNECTIONS = 100
 
 
 class NotThere(Exception):
@@ -45,18 +50,22 @@ def wait_until(seconds: float, holds: Callable[[], bool], what: str) -> None:
 class Process:
     """A program of the cluster, which can be killed, frozen and started again."""
 
-    def __init__(self, name: str, command: list[str], log: Path, **environment: str) -> None:
-        self.name, self.command, self.log = name, command, log
+    def __init__(
+        self, name: str, command: list[str], log: Path, machine: Machine = LOOPBACK, **environment: str
+    ) -> None:
+        self.name, self.command, self.log, self.machine = name, command, log, machine
         self.environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **environment}
         self.running: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         uid, gid = identity_of_postgres()
-        other = os.getuid() == 0
+        apart = bool(self.machine.namespace)
+        # In a namespace the user is changed only there.
+        other = os.getuid() == 0 and not apart
         output: IO[bytes]
         with self.log.open("ab") as output:
             self.running = subprocess.Popen(
-                self.command,
+                self.machine.inside(self.command, uid, gid) if apart else self.command,
                 env=self.environment,
                 stdout=output,
                 stderr=output,
@@ -86,26 +95,40 @@ class Process:
                 self.running.wait()
             psutil.wait_procs(found, timeout=10)
 
+    def stop(self) -> None:
+        """End it in order: Patroni alone gets the signal, and stops PostgreSQL."""
+        assert self.running is not None
+        self.running.terminate()
+        self.running.wait(STOP_SECONDS)
+
+    def end(self) -> None:
+        """Kill it if it was started."""
+        if self.running is not None:
+            self.signal(signal.SIGKILL)
+
 
 class Node(Process):
     """A PostgreSQL server with its Patroni."""
 
-    def __init__(self, name: str, home: Path, etcd: str, passwords: tuple[str, str]) -> None:
+    def __init__(self, name: str, home: Path, etcd: str, passwords: tuple[str, str], machine: Machine) -> None:
         self.port, self.api = free_port(), free_port()
-        self.data = home / f"{name}-data"
+        # A folder that can be a file system of its own.
+        self.disk = home / f"{name}-disk"
+        self.data = self.disk / "data"
         self.superuser = passwords[0]
-        postgres, patroni = f"127.0.0.1:{self.port}", f"127.0.0.1:{self.api}"
+        postgres, patroni = f"{machine.address}:{self.port}", f"{machine.address}:{self.api}"
         super().__init__(
             name,
             [sys.executable, "-P", "-m", "patroni", str(home / CONFIGURATION)],
             home / f"{name}.log",
+            machine,
             PATRONI_NAME=name,
             PATRONI_RESTAPI_LISTEN=patroni,
             PATRONI_RESTAPI_CONNECT_ADDRESS=patroni,
             PATRONI_POSTGRESQL_LISTEN=postgres,
             PATRONI_POSTGRESQL_CONNECT_ADDRESS=postgres,
             PATRONI_POSTGRESQL_DATA_DIR=str(self.data),
-            PATRONI_POSTGRESQL_BIN_DIR=str(_postgres_programs()),
+            PATRONI_POSTGRESQL_BIN_DIR=str(postgres_programs()),
             PATRONI_POSTGRESQL_PGPASS=str(home / f"{name}.pgpass"),
             PATRONI_ETCD3_HOSTS=etcd,
             PATRONI_SUPERUSER_USERNAME="postgres",
@@ -128,26 +151,64 @@ class Node(Process):
     def state(self) -> dict[str, Any]:
         """Return what Patroni says of the cluster; nothing if it does not answer."""
         with suppress(OSError, ValueError):
-            url = f"http://127.0.0.1:{self.api}/cluster"
+            url = f"http://{self.machine.address}:{self.api}/cluster"
             with urllib.request.urlopen(url, timeout=2) as response:
                 return dict(json.load(response))
         return {}
 
     def address(self, database: str = "postgres") -> dict[str, Any]:
         return {
-            "host": "127.0.0.1", "port": self.port, "user": "postgres", "password": self.superuser, "dbname": database,
-            "connect_timeout": 2,
+            "host": self.machine.address, "port": self.port, "user": "postgres", "password": self.superuser,
+            "dbname": database, "connect_timeout": 2,
         }  # fmt: skip
 
 
-class Cluster:
-    """The nodes and the members of etcd."""
+class SingleServer(Process):
+    """A PostgreSQL server without standbys."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, name: str, home: Path) -> None:
+        self.port = free_port()
+        self.data = home / f"{name}-data"
+        self.password = secrets.token_urlsafe(16)
+        programs = postgres_programs()
+        command = [str(programs / "postgres"), "-D", str(self.data), "-p", str(self.port), "-h", "127.0.0.1", "-k", ""]
+        super().__init__(name, [*command, "-c", f"max_connections={SERVER_CONNECTIONS}"], home / f"{name}.log")
+        self.creation = [str(programs / "initdb"), "-D", str(self.data), "-U", "postgres", "-A", "trust", "-N"]
+
+    def create(self) -> None:
+        """Create and start it, with a role for the platform. Raises NotThere."""
+        creation = Process(f"{self.name}-initdb", self.creation, self.log)
+        creation.start()
+        assert creation.running is not None
+        if creation.running.wait(60) != 0:
+            raise NotThere(f"{self.name} was not created: {self.log.read_text()[-2000:]}")
+        self.start()
+        wait_until(30, self._answers, f"{self.name} does not answer")
+        with psycopg.connect(**self.address(), autocommit=True) as raw:
+            raw.execute(f"CREATE ROLE identity LOGIN CREATEDB PASSWORD '{self.password}'")
+
+    def address(self, database: str = "postgres") -> dict[str, Any]:
+        return {"host": "127.0.0.1", "port": self.port, "user": "postgres", "dbname": database, "connect_timeout": 2}
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://identity:{self.password}@127.0.0.1:{self.port}/"
+
+    def _answers(self) -> bool:
+        with suppress(psycopg.OperationalError), psycopg.connect(**self.address()):
+            return True
+        return False
+
+
+class Cluster:
+    """The nodes and the members of etcd, one of each on each of three machines, by default all on this one."""
+
+    def __init__(self, home: Path, machines: Mapping[str, Machine] = dict.fromkeys("abc", LOOPBACK)) -> None:
         if not Path(ETCD).exists():
             raise NotThere(f"{ETCD} is missing (Debian: apt install etcd-server).")
         if importlib.util.find_spec("patroni") is None:
             raise NotThere("Patroni is missing (requirements-ci.txt).")
+        self.home = home
         uid, gid = identity_of_postgres()
         home.mkdir(parents=True)
         os.chown(home, uid, gid)
@@ -156,13 +217,16 @@ class Cluster:
             let_through(path.parents, uid, gid)
         # The server's user need not be able to read this tree.
         (home / CONFIGURATION).write_bytes((ROOT / "deploy" / "patroni" / CONFIGURATION).read_bytes())
-        self.members = _etcd(home)
+        self.members = _etcd(home, machines)
         hosts = ",".join(
             member.environment["ETCD_ADVERTISE_CLIENT_URLS"].removeprefix("http://") for member in self.members
         )
         passwords = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
         self.password = secrets.token_urlsafe(16)
-        self.nodes = [Node(f"node{letter}", home, hosts, passwords) for letter in "abc"]
+        self.nodes = [Node(f"node{name}", home, hosts, passwords, machine) for name, machine in machines.items()]
+        for node in self.nodes:
+            node.disk.mkdir()
+            os.chown(node.disk, uid, gid)
         try:
             for process in self.processes:
                 process.start()
@@ -179,7 +243,7 @@ class Cluster:
     @property
     def url(self) -> str:
         """The URL of the platform's global database, with all nodes."""
-        hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        hosts = ",".join(f"{node.machine.address}:{node.port}" for node in self.nodes)
         return f"postgresql://identity:{self.password}@{hosts}/identity"
 
     def roles(self) -> dict[str, str]:
@@ -207,8 +271,7 @@ class Cluster:
 
     def end(self) -> None:
         for process in reversed(self.processes):
-            if process.running is not None:
-                process.signal(signal.SIGKILL)
+            process.end()
 
     def _create_database(self) -> None:
         with psycopg.connect(**self.node("leader").address(), autocommit=True) as raw:
@@ -220,28 +283,32 @@ class Cluster:
 RUNNING = {"running", "streaming"}
 
 
-def _etcd(home: Path) -> list[Process]:
-    ports = {f"etcd{letter}": (free_port(), free_port()) for letter in "abc"}
-    together = ",".join(f"{name}=http://127.0.0.1:{peer}" for name, (_, peer) in ports.items())
+def _etcd(home: Path, machines: Mapping[str, Machine]) -> list[Process]:
+    places = {
+        f"etcd{name}": (machine, f"http://{machine.address}:{free_port()}", f"http://{machine.address}:{free_port()}")
+        for name, machine in machines.items()
+    }
+    together = ",".join(f"{name}={peer}" for name, (_, _, peer) in places.items())
     return [
         Process(
             name,
             [ETCD],
             home / f"{name}.log",
+            machine,
             ETCD_NAME=name,
             ETCD_DATA_DIR=str(home / f"{name}-data"),
-            ETCD_LISTEN_CLIENT_URLS=f"http://127.0.0.1:{client}",
-            ETCD_ADVERTISE_CLIENT_URLS=f"http://127.0.0.1:{client}",
-            ETCD_LISTEN_PEER_URLS=f"http://127.0.0.1:{peer}",
-            ETCD_INITIAL_ADVERTISE_PEER_URLS=f"http://127.0.0.1:{peer}",
+            ETCD_LISTEN_CLIENT_URLS=client,
+            ETCD_ADVERTISE_CLIENT_URLS=client,
+            ETCD_LISTEN_PEER_URLS=peer,
+            ETCD_INITIAL_ADVERTISE_PEER_URLS=peer,
             ETCD_INITIAL_CLUSTER=together,
             ETCD_INITIAL_CLUSTER_STATE="new",
         )
-        for name, (client, peer) in ports.items()
+        for name, (machine, client, peer) in places.items()
     ]
 
 
-def _postgres_programs() -> Path:
+def postgres_programs() -> Path:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     if not found:
         raise NotThere("No PostgreSQL of the system is installed (Debian: apt install postgresql).")

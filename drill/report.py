@@ -23,11 +23,15 @@ BEGIN, END = "<!-- Written by bin/drill. -->\n", "<!-- End of what bin/drill wri
 
 @dataclass(frozen=True)
 class Result:
-    """All runs of one drill. `mended` is False if a run left something that `check_tenants` or the cluster does not mend."""
+    """All runs of one drill. `mended` is False if a run left something that `check_tenants` or the cluster does not mend.
+
+    `skipped`: why there is no run.
+    """
 
     name: str
     outcomes: list[Outcome]
     mended: bool = True
+    skipped: str = ""
 
     @property
     def drill(self) -> Drill:
@@ -39,14 +43,39 @@ class Result:
 
     @property
     def met(self) -> bool:
+        if not self.outcomes:
+            return bool(self.skipped)
         nothing_lost = not any(outcome.lost or outcome.wrong for outcome in self.outcomes)
         in_time = max(outcome.longest_gap for outcome in self.outcomes) <= self.drill.gap
-        return self.mended and nothing_lost and in_time and (self.drill.failures or not self.failed)
+        return (
+            self.mended
+            and nothing_lost
+            and in_time
+            and self._others_served
+            and self._responses_in_time
+            and (self.drill.failures or not self.failed)
+        )
+
+    @property
+    def _others_served(self) -> bool:
+        most = self.drill.others
+        return most is None or all(one.others_gap <= most and not one.others_failed for one in self.outcomes)
+
+    @property
+    def _responses_in_time(self) -> bool:
+        return self.drill.slowest is None or all(one.slowest <= self.drill.slowest for one in self.outcomes)
 
     def cells(self) -> tuple[str, ...]:
+        if not self.outcomes:
+            return (self.drill.what, f"skipped: {self.skipped}", *["–"] * 6, self.drill.wanted, "–")
         failed = ", ".join(f"{number} × {status}" for status, number in sorted(self.failed.items())) or "0"
+        if self.drill.others is not None:
+            failed += f"; of other tenants {sum(outcome.others_failed for outcome in self.outcomes)}"
         gaps = " / ".join(f"{outcome.longest_gap:.1f}" for outcome in self.outcomes)
-        wanted = f"≤ {self.drill.gap:g} s" + ("" if self.drill.failures else ", none failed")
+        if self.drill.others is not None:
+            gaps += f"; other tenants {max(outcome.others_gap for outcome in self.outcomes):.1f}"
+        if self.drill.slowest is not None:
+            gaps += f"; slowest response {max(outcome.slowest for outcome in self.outcomes):.1f}"
         totals = (
             sum(outcome.requests for outcome in self.outcomes),
             failed,
@@ -59,7 +88,7 @@ class Result:
             str(len(self.outcomes)),
             *(str(total) for total in totals),
             gaps,
-            wanted,
+            self.drill.wanted,
             "yes" if self.met else "NO",
         )
 
@@ -79,18 +108,23 @@ def write(folder: Path, page: Path, results: list[Result], about: dict[str, Any]
     """Merge the results into `drill.json`, and put the table of all that it has into the page."""
     folder.mkdir(parents=True, exist_ok=True)
     stored = folder / "drill.json"
-    kept = json.loads(stored.read_text(encoding="utf-8"))["results"] if stored.exists() else {}
-    kept |= {result.name: asdict(result) for result in results}
+    known = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
+    kept = known.get("results", {})
+    # A drill that is skipped here keeps what another machine has measured.
+    kept |= {result.name: asdict(result) for result in results if result.outcomes or result.name not in kept}
+    about = about or known.get("about", {})
     document = {"about": about, "results": kept}
     stored.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     merged = [
-        Result(drill.name, [Outcome(**each) for each in kept[drill.name]["outcomes"]], kept[drill.name]["mended"])
+        Result(**{**kept[drill.name], "outcomes": [Outcome(**each) for each in kept[drill.name]["outcomes"]]})
         for drill in DRILLS
         if drill.name in kept
     ]
     lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
     lines += [f"| {' | '.join(result.cells())} |" for result in merged]
-    measured = "Last run: {began}, commit {commit}, {cores} cores, PostgreSQL {postgresql}.".format(**about)
+    measured = (
+        "Last run: {began}, commit {commit}, {cores} cores, PostgreSQL {postgresql}.".format(**about) if about else ""
+    )
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     table = "\n".join(lines)

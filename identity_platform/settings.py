@@ -140,9 +140,14 @@ REDIS_TIMEOUT_SECONDS = 0.25
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": REDIS_URL,
+        # A list: Django splits text at commas, which separate the Sentinels.
+        "LOCATION": [REDIS_URL],
         "KEY_PREFIX": text("CACHE_KEY_PREFIX", "identity"),
-        "OPTIONS": {"socket_timeout": REDIS_TIMEOUT_SECONDS, "socket_connect_timeout": REDIS_TIMEOUT_SECONDS},
+        "OPTIONS": {
+            "socket_timeout": REDIS_TIMEOUT_SECONDS,
+            "socket_connect_timeout": REDIS_TIMEOUT_SECONDS,
+            "pool_class": "identity_platform.api.valkey.PoolOfUrl",
+        },
     },
     "ratelimit": {
         "BACKEND": "identity_platform.api.cache.RateLimitCache",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from psycopg.conninfo import make_conninfo
 
+from identity_platform.postgresql import hosts
 from tenants import servers
 from tenants.errors import CopyFailed, ProgramMissing
 from tenants.models import DatabaseServer
@@ -73,7 +74,11 @@ def _check(name: str, code: int, said: str) -> None:
 def _command(name: str, server: DatabaseServer, database: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
     with servers.maintenance(server) as raw:
         program = _program(name, raw.info.server_version // 10_000)
+        primary = {"host": raw.info.host, "port": str(raw.info.port)}
     params = servers.parameters(server.pk, server.revision, direct=True) | {"dbname": database}
+    if len(hosts.places(params)) > 1:
+        # libpq gives up at a standby that does not have a new database yet, without trying the primary.
+        params |= primary
     params.pop("prepare_threshold", None)
     password = str(params.pop("password", "") or "")
     # Other users of the machine see a program's arguments, but not its environment.

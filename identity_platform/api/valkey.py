@@ -13,7 +13,20 @@ from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from identity_platform.api import valkey_sentinels
+
 RETRY_SECONDS = 1.0
+
+
+class PoolOfUrl:
+    """What Django's cache takes for a class of pools: one of a server, or of the primary that Sentinels name."""
+
+    @staticmethod
+    def from_url(url: str, **options: object) -> redis.ConnectionPool:
+        """Return a new pool with these options of a connection. Raises ValueError if the URL is invalid."""
+        if valkey_sentinels.names_sentinels(url):
+            return valkey_sentinels.sentinel_pool(url, **options)
+        return redis.ConnectionPool.from_url(url, **options)
 
 
 @functools.cache
@@ -22,7 +35,7 @@ def pool(url: str) -> redis.ConnectionPool:
 
     Raises ValueError if the URL is invalid.
     """
-    return redis.ConnectionPool.from_url(url, **_options(settings.REDIS_TIMEOUT_SECONDS))
+    return PoolOfUrl.from_url(url, **_options(settings.REDIS_TIMEOUT_SECONDS))
 
 
 def client() -> redis.Redis:
@@ -33,7 +46,7 @@ def client() -> redis.Redis:
 def is_connected(timeout: float) -> bool:
     """Return whether the server answers a PING within about `timeout` seconds, on a connection of its own."""
     try:
-        with redis.Redis.from_url(settings.REDIS_URL, **_options(timeout)) as probe:
+        with redis.Redis.from_pool(PoolOfUrl.from_url(settings.REDIS_URL, **_options(timeout))) as probe:
             return bool(probe.ping())
     except (redis.RedisError, OSError):
         return False

@@ -26,7 +26,7 @@ import pytest
 from identity_platform.serving.embedded.temporary import TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
-    from tests.machine.proxy import Nginx
+    from drill.nginx import Nginx
 
 ROOT = Path(__file__).resolve().parents[2]
 # What `prepare` printed, in a prepared home.
@@ -236,7 +236,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Platform]]:
 @pytest.fixture
 def nginx(tmp_path: Path) -> Iterator[Callable[..., Nginx]]:
     """`nginx(port, ...)` puts the deployed configuration in front of the instances at these ports."""
-    from tests.machine.proxy import Nginx
+    from drill.nginx import Nginx
 
     started: list[Nginx] = []
 

@@ -54,6 +54,7 @@ NOT_EVERY_DAY = (
     "tests/console/test_every_url.py",
     "tests/console/test_intruders.py",
     "tests/examples/",
+    "tests/identity_platform/api/test_sentinels.py",
     "tests/identity_platform/audit/test_chain.py",
     "tests/identity_platform/test_task_queue.py",
     "tests/machine/",

@@ -16,9 +16,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from drill.nginx import listens
 from tests.machine.conftest import ROOT, Platform, environment, free_port, within
 from tests.machine.groups import program
-from tests.machine.proxy import listens
 
 pytestmark = pytest.mark.needs("caddy")
 

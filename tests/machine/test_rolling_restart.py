@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from drill.nginx import Nginx
 from tests.machine.conftest import ROOT, Platform, environment, within
-from tests.machine.proxy import Nginx
 from tests.world import PASSWORD
 
 pytestmark = [pytest.mark.needs("nginx"), pytest.mark.timeout(600)]

@@ -14,9 +14,9 @@ from socket import create_connection, socket
 
 import pytest
 
+from drill.nginx import Nginx
 from identity_platform.api.errors import BodyTooLarge
 from tests.machine.conftest import Platform, within
-from tests.machine.proxy import Nginx
 
 pytestmark = pytest.mark.needs("nginx")
 

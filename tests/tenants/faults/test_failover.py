@@ -3,13 +3,16 @@
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 from django.db.utils import ConnectionHandler, InternalError
 
+from tenants import dumps, servers
 from tenants.models import DatabaseServer, Tenant
 from tests.machine.conftest import within
 from tests.tenants.conftest import bring_template, throw_away
@@ -101,6 +104,27 @@ def test_write_that_no_standby_has_is_not_acknowledged(cluster: Cluster, members
     cluster.standby.kill()
     # The platform gives up the commit, which waits for the standby. To the server that is a success with a warning.
     assert write(members[0], "unconfirmed") == 503
+
+
+def test_dump_and_restore_use_the_primary(cluster: Cluster, members: list[Member], tmp_path: Path) -> None:
+    # libpq gives up at a host that lacks the database: here the standby, which the URL names first and which lags behind.
+    if cluster.primary.sockets.name == "a":
+        cluster.primary.kill()
+        cluster.promote()
+        cluster.heal()
+    cluster.standby.ask("SELECT pg_wal_replay_pause()")
+    server = members[0][0].row.database.server
+    name, copy = (f"{settings.TENANT_DATABASE_PREFIX}{secrets.token_hex(8)}" for _ in range(2))
+    with servers.maintenance(server) as raw:
+        try:
+            raw.execute(f"CREATE DATABASE {name}")
+            raw.execute(f"CREATE DATABASE {copy}")
+            dumps.write_out(server, name, tmp_path / "dump")
+            dumps.read_in(server, copy, tmp_path / "dump")
+        finally:
+            cluster.standby.ask("SELECT pg_wal_replay_resume()")
+            for made in (name, copy):
+                raw.execute(f"DROP DATABASE IF EXISTS {made}")
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""deploy/nginx.conf as a process of a test."""
+"""deploy/nginx.conf as a process, in front of instances of the platform on this machine."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -9,8 +10,12 @@ from socket import create_connection
 
 import psutil
 
-from tests.machine.conftest import ROOT, free_port, within
-from tests.machine.groups import program
+from bench.home import ROOT
+from bench.servers import free_port
+from drill.cluster import NotThere, wait_until
+
+# Daemons are where an ordinary user's PATH does not lead.
+PLACES = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin"
 
 OUTER = """
 daemon off;
@@ -31,9 +36,12 @@ INSTANCE = "    server 127.0.0.1:8000 max_fails=0;\n"
 
 
 class Nginx:
-    """The deployed configuration in front of instances at these ports."""
+    """The deployed configuration in front of instances at these ports. Raises NotThere."""
 
     def __init__(self, folder: Path, *upstreams: int) -> None:
+        program = shutil.which("nginx", path=PLACES)
+        if program is None:
+            raise NotThere("nginx is missing (Debian: apt install nginx).")
         self.folder, self.upstreams, self.port = folder, upstreams, free_port()
         self.log = folder / "access.log"
         (folder / "nginx.conf").write_text(OUTER)
@@ -41,9 +49,13 @@ class Nginx:
         # Its workers run as another user, who must reach the directory for the bodies.
         for reached in (folder, folder.parent, folder.parent.parent):
             reached.chmod(0o755)
-        command = [str(program("nginx")), "-p", str(folder), "-c", "nginx.conf", "-e", "nginx.log"]
+        command = [program, "-p", str(folder), "-c", "nginx.conf", "-e", "nginx.log"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        assert within(60, lambda: listens(self.port)), (folder / "nginx.log").read_text()
+        try:
+            wait_until(60, lambda: listens(self.port), "nginx does not listen")
+        except BaseException:
+            self.end()
+            raise
 
     def _configure(self, down: int | None = None) -> None:
         site = (ROOT / "deploy" / "nginx.conf").read_text()
@@ -61,11 +73,11 @@ class Nginx:
         (self.folder / "site.conf").write_text(site)
 
     def reload(self, *, down: int | None = None) -> None:
-        """Take an instance out, or all back in, as `nginx -s reload` does; returns when the workers before have ended."""
+        """Take an instance out, or all back in, as `nginx -s reload` does; return when the workers before have ended."""
         workers = psutil.Process(self.process.pid).children()
         self._configure(down)
         self.process.send_signal(signal.SIGHUP)
-        assert within(60, lambda: not any(worker.is_running() for worker in workers))
+        wait_until(60, lambda: not any(worker.is_running() for worker in workers), "nginx did not reload")
 
     def end(self) -> None:
         self.process.terminate()
