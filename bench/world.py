@@ -97,15 +97,19 @@ def with_users(tenant: Tenant, users: int) -> BenchTenant:
         missing = users - EndUser.objects.count()
         addresses = [f"person-{random.getrandbits(64):016x}@example.com" for _ in range(missing)]
         EndUser.objects.bulk_create(
-            EndUser(
-                email=address,
-                email_key=email_key(address),
-                name=f"Person {number}",
-                client_id=client_id,
-                password=password_hash(),
-                metadata={"department": "Research", "floor": number % 40},
-            )
-            for number, address in enumerate(addresses)
+            (
+                EndUser(
+                    email=address,
+                    email_key=email_key(address),
+                    name=f"Person {number}",
+                    client_id=client_id,
+                    password=password_hash(),
+                    metadata={"department": "Research", "floor": number % 40},
+                )
+                for number, address in enumerate(addresses)
+            ),
+            # One statement for all would exceed the tenant's statement timeout.
+            batch_size=1000,
         )
         if missing > 0:
             with connections["tenant"].cursor() as cursor:
