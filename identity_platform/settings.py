@@ -75,8 +75,12 @@ TRUSTED_PROXY_HOPS = integer("TRUSTED_PROXY_HOPS", 0, most=10)
 PGBOUNCER = boolean("PGBOUNCER", False)
 TENANT_CONNECTION_BUDGET = integer("TENANT_CONNECTION_BUDGET", 20, least=1, most=5000)
 WEB_WORKERS = integer("WEB_WORKERS", os.cpu_count() or 1, least=1, most=256)
-# How many machines (or pods) serve requests: `check --database default` counts the connections of all of them.
+# How many machines (or pods) serve requests: room for their connections to the global database is kept on its server.
 PLATFORM_HOSTS = integer("PLATFORM_HOSTS", 1, least=1, most=1000)
+# Connections of each database server that processes do not lease: for commands, and for programs that are not ours.
+RESERVED_CONNECTIONS = integer("RESERVED_CONNECTIONS", 20, most=5000)
+# How long the leased connections of a killed process stay leased.
+CONNECTION_LEASE_SECONDS = 30.0
 # A login holds its thread while it waits for a core to hash on; with two threads two logins would stop everybody else.
 WEB_THREADS = integer("WEB_THREADS", 16, least=1, most=64)
 TENANT_CONNECTION_WAIT_SECONDS = 2.0

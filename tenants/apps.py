@@ -8,7 +8,18 @@ class TenantsConfig(AppConfig):
 
     def ready(self) -> None:
         from identity_platform.api.metrics import add_collector
+        from identity_platform.signals import worker_starting
         from tenants import checks, lookup, metrics  # noqa: F401  # importing `checks` registers the system checks
 
         lookup.cache_per_request()
         add_collector("platform", metrics.collect)
+        worker_starting.connect(_lease_connections)
+
+
+def _lease_connections(**_: object) -> None:
+    from django.conf import settings
+
+    from tenants import servers
+    from tenants.backend.base import LEASES
+
+    LEASES.start(own=servers.global_connections(settings.WEB_THREADS))

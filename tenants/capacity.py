@@ -106,6 +106,8 @@ def add_database_server(
         else:
             # Pooled connections to the old URL are not used again.
             server.revision += 1
+            # It may be another machine.
+            server.connection_limit = None
         server.url_sealed = servers.seal_url(name, "url_sealed", url)
         server.host = displayed_host(parameters.get("host"))
         if admin_url is not None:

@@ -14,14 +14,6 @@ from tenants.models import DatabaseServer
 from tenants.router import lives_in_tenant
 from tenants.schema import why
 
-# Connections reserved for tenant_worker, deliver_events and commands.
-COMMAND_SLOTS = 20
-# Without the slots reserved for superusers and for roles with pg_use_reserved_connections (PostgreSQL 16).
-_FREE_FOR_PLATFORM = """
-SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
-  - coalesce(current_setting('reserved_connections', true), '0')::int
-"""
-
 
 @register()
 def one_transaction_owner(**_: object) -> list[CheckMessage]:
@@ -63,32 +55,44 @@ def hosts_are_listed(**_: object) -> list[CheckMessage]:
 
 @register(Tags.database)
 def budget_fits(*, databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:
-    """Check that the connections of all hosts fit into each database server's max_connections.
+    """Check that every worker of all hosts can open the least that it needs on each database server.
 
-    Each worker can open its whole tenant budget on one server, and one global connection per thread on the main server.
-    Servers behind a pooler are skipped: the pooler limits their connections.
+    That is one connection to tenants' databases, and on the main server those to the global database. Leases bound the
+    rest: a warning names servers on which the workers cannot have their whole budget. Servers behind a pooler are skipped:
+    the pooler limits their connections.
     """
     if not databases or "default" not in databases:
         return []
     workers = settings.PLATFORM_HOSTS * settings.WEB_WORKERS
+    who = f"{workers} workers on {settings.PLATFORM_HOSTS} hosts"
     messages: list[CheckMessage] = []
     for name, connect in _counted_servers():
-        wanted = workers * (settings.TENANT_CONNECTION_BUDGET + (settings.WEB_THREADS if name == servers.MAIN else 0))
         try:
             with connect() as raw:
-                left = raw.execute(_FREE_FOR_PLATFORM).fetchall()[0][0] - COMMAND_SLOTS
+                left = raw.execute(servers.FREE_FOR_PLATFORM).fetchall()[0][0] - settings.RESERVED_CONNECTIONS
         except Exception as problem:
             messages.append(
                 Warning(f"The connections of {name} could not be counted: {why(problem)}.", id="tenants.W004")
             )
             continue
-        if wanted > left:
+        fixed = servers.planned_connections() if name == servers.MAIN else 0
+        wanted = fixed + workers * settings.TENANT_CONNECTION_BUDGET
+        kept = f"{settings.RESERVED_CONNECTIONS} more are reserved for commands (RESERVED_CONNECTIONS)"
+        if fixed + workers > left:
             messages.append(
                 Error(
-                    f"{workers} workers on {settings.PLATFORM_HOSTS} hosts may open {wanted} connections to {name}, "
-                    f"which allows {left}; {COMMAND_SLOTS} more are reserved for the worker, the deliverer and commands.",
-                    hint="Lower TENANT_CONNECTION_BUDGET, raise max_connections, or use PgBouncer.",
+                    f"{who} need at least {fixed + workers} connections to {name}, which allows {left}; {kept}.",
+                    hint="Raise max_connections, lower WEB_WORKERS or WEB_THREADS, or use PgBouncer.",
                     id="tenants.E003",
+                )
+            )
+        elif wanted > left:
+            messages.append(
+                Warning(
+                    f"{who} may want {wanted} connections to {name}, which allows {left}; {kept}. "
+                    "They share what there is; a request that finds none left gets 503.",
+                    hint="Raise max_connections, lower TENANT_CONNECTION_BUDGET, or use PgBouncer.",
+                    id="tenants.W005",
                 )
             )
     return messages

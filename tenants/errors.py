@@ -61,6 +61,12 @@ class TenantConnectionsExhausted(errors.Unavailable):
     message = "All database connections are in use. Try again in a moment."
 
 
+class DatabaseServerFull(errors.Unavailable):
+    """503: the processes of the platform have opened all connections that the tenant's database server allows them."""
+
+    message = "The database server of this tenant has no connections left. Try again in a moment."
+
+
 class TooManyUnknownHosts(errors.Unavailable):
     """503: this second has no look-up of unknown hosts left (`tenants.hosts`). This one may be a tenant's domain."""
 

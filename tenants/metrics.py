@@ -1,4 +1,4 @@
-"""Metrics of the whole platform: tenants, database servers, spare databases, tasks. Six statements a scrape."""
+"""Metrics of the whole platform: tenants, database servers, spare databases, tasks. Eight statements a scrape."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,7 @@ from prometheus_client.metrics_core import Metric
 from identity_platform import task_queue
 from identity_platform.api.metrics import gauge
 from identity_platform.audit.models import PlatformEvent
+from tenants.backend.leases import uses
 from tenants.models import DatabaseServer, ServerHealth, TenantDatabase, WarmDatabase
 from tenants.schema import schema_version
 from tenants.states import State
@@ -60,6 +61,7 @@ def _servers() -> Iterator[Metric]:
         ["server"],
         (([s], (moment - h.checked_at).total_seconds()) for s, h in checked),
     )
+    yield from _leases()
     responding = [(s, h) for s, h in checked if h.responds]
     for name, text, field in (
         ("identity_server_connect_seconds", "How long that connection took.", "seconds"),
@@ -67,6 +69,22 @@ def _servers() -> Iterator[Metric]:
         ("identity_server_max_connections", "How many may be open.", "max_connections"),
     ):
         yield gauge(name, text, ["server"], (([s], getattr(h, field) or 0) for s, h in responding))
+
+
+def _leases() -> Iterator[Metric]:
+    use = list(uses().values())
+    yield gauge(
+        "identity_server_leased_connections",
+        "Connections leased by the platform's processes.",
+        ["server"],
+        (([each.server], each.taken) for each in use),
+    )
+    yield gauge(
+        "identity_server_lease_limit",
+        "How many they can lease.",
+        ["server"],
+        (([each.server], each.limit) for each in use),
+    )
 
 
 def _tasks() -> Iterator[Metric]:

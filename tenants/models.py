@@ -31,6 +31,8 @@ class DatabaseServer(models.Model):
     accepts_tenants = models.BooleanField(default=True)
     # Where its machines are, standbys included. Empty: not stated, so no tenant that is bound to a region comes here.
     region = models.CharField(max_length=63, blank=True, default="", db_default="")
+    # What roles like the platform's may open (`tenants.servers.FREE_FOR_PLATFORM`); null until it is read.
+    connection_limit = models.PositiveIntegerField(null=True, editable=False)
     # Incremented when the URLs change, so that pooled connections to the old URL are not used again.
     revision = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -51,6 +53,29 @@ class ServerHealth(models.Model):
 
     def __str__(self) -> str:
         return str(self.server_id)
+
+
+class ConnectionLease(models.Model):
+    """How many connections to a server one process may open (`tenants.backend.leases`)."""
+
+    process = models.UUIDField()
+    server = models.ForeignKey(DatabaseServer, on_delete=models.CASCADE, related_name="leases")
+    # Where the process runs, for operators.
+    host = models.CharField(max_length=255)
+    pid = models.PositiveIntegerField()
+    command = models.CharField(max_length=63, help_text="Empty for a worker of the server.")
+    connections = models.PositiveIntegerField(help_text="To databases of tenants.")
+    global_connections = models.PositiveIntegerField(help_text="To the global database, on its server only.")
+    # When the process last got nothing although it had less than its share.
+    refused_at = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["process", "server"], name="lease_of_process")]
+        indexes = [models.Index(fields=["expires_at"], name="lease_expires")]
+
+    def __str__(self) -> str:
+        return f"{self.host} {self.pid}"
 
 
 class Tenant(models.Model):

@@ -18,9 +18,10 @@ log = structlog.get_logger("identity.tenants")
 
 # A server that is away takes five seconds to say so, and must not delay the others.
 _AT_ONCE: Final = 8
-_STATE: Final = """
+_STATE: Final = f"""
 SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
-  current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+  current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
+  ({servers.FREE_FOR_PLATFORM})
 """
 
 
@@ -42,8 +43,10 @@ def _check(server: DatabaseServer) -> ServerHealth:
             health.seconds = perf_counter() - began
             row = raw.execute(_STATE).fetchone()
             assert row is not None  # no WHERE
-            health.connections, health.max_connections = row
+            health.connections, health.max_connections, limit = row
             health.responds = True
+            # It changes with a restart of the server, if at all.
+            DatabaseServer.objects.filter(pk=server.pk).exclude(connection_limit=limit).update(connection_limit=limit)
     except psycopg.Error:
         pass
     except Exception as problem:

@@ -19,9 +19,19 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 # psycopg's keyword arguments: strings and numbers.
 Parameters = dict[str, Any]
 
+# How many connections roles like the platform's may open: without those reserved for superusers and for roles with
+# pg_use_reserved_connections (PostgreSQL 16).
+FREE_FOR_PLATFORM = """
+SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+  - coalesce(current_setting('reserved_connections', true), '0')::int
+"""
+# Connections of one `tenant_worker` to the global database: four of its queue, one of each of its eight tasks at a time,
+# twelve of threads that tasks start, one of its leases.
+TENANT_WORKER_CONNECTIONS = 25
 # A function of the number of servers and their revisions, not of tenants.
 _MOST_CACHED = 256
 _names: dict[int, str] = {}
+_poolers: set[tuple[int, int]] = set()
 
 
 def _of_settings(database: Mapping[str, Any]) -> Parameters:
@@ -55,6 +65,12 @@ def parameters(server_id: int, revision: int, *, direct: bool = False) -> Parame
     return {name: value for name, value in _opened(server_id, revision, direct).items() if name != "dbname"}
 
 
+def is_counted(server_id: int, revision: int) -> bool:
+    """Return whether the platform counts its connections to a server. Behind a pooler, the pooler limits them."""
+    _opened(server_id, revision, False)
+    return (server_id, revision) not in _poolers
+
+
 def name_of(server_id: int) -> str | None:
     """Return the name of a server that this process has connected to. Never queries: error handling calls it."""
     return _names.get(server_id)
@@ -64,6 +80,8 @@ def name_of(server_id: int) -> str | None:
 def _opened(server_id: int, revision: int, direct: bool) -> Parameters:
     server = DatabaseServer.objects.get(pk=server_id)
     _names[server_id] = server.name
+    if server.admin_url_sealed is not None or (server.url_sealed is None and settings.PGBOUNCER):
+        _poolers.add((server_id, revision))
     sealed = (server.admin_url_sealed or server.url_sealed) if direct else server.url_sealed
     if sealed is None:
         database = settings.DATABASE_ADMIN if direct else settings.DATABASES["default"]
@@ -96,3 +114,13 @@ def connect_for_maintenance(parameters: Parameters) -> Connection:
     found: Parameters = {"dbname": "postgres", "connect_timeout": 5, "application_name": "identity-admin"} | parameters
     found.pop("prepare_threshold", None)
     return psycopg.connect(**found, autocommit=True)
+
+
+def global_connections(threads: int) -> int:
+    """Return how many connections to the global database a worker opens: its threads, two that send mails, its leases."""
+    return threads + 3
+
+
+def planned_connections() -> int:
+    """Return how many connections to the global database the workers of all planned hosts open."""
+    return settings.PLATFORM_HOSTS * settings.WEB_WORKERS * global_connections(settings.WEB_THREADS)

@@ -36,6 +36,7 @@ from identity_platform.serving.workers import (
     WorkerProcesses,
     exit_with_parent,
 )
+from identity_platform.signals import worker_starting
 
 PLATFORM = "identity_platform.wsgi"
 # Connections, idle ones included, that a worker holds open; more wait in the kernel's queue.
@@ -309,6 +310,7 @@ def _application_of_a_worker(parent: int, module: str) -> WSGIApplication:
     # A terminal sends Ctrl-C to the whole group; the workers are told by their parent when to finish.
     os.setpgid(0, 0)
     application: WSGIApplication = importlib.import_module(module).application
+    worker_starting.send(None)
     return application
 
 

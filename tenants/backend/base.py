@@ -9,6 +9,7 @@ from psycopg import OperationalError
 
 from identity_platform.postgresql import base
 from tenants import servers
+from tenants.backend.leases import Leases
 from tenants.backend.pool import TenantConnectionPool
 from tenants.backend.raw import BoundByClient, BoundByServer, TenantConnection
 from tenants.errors import NoActiveTenant, TenantSwitchInTransaction
@@ -19,6 +20,7 @@ SHARED_PARAMETERS = frozenset(
     {"client_encoding", "context", "prepare_threshold", "connect_timeout", "tcp_user_timeout", "application_name"}
 )
 POOL = TenantConnectionPool(budget=settings.TENANT_CONNECTION_BUDGET, wait=settings.TENANT_CONNECTION_WAIT_SECONDS)
+LEASES = Leases(POOL, settings.CONNECTION_LEASE_SECONDS)
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -103,7 +105,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         target = self.target
         super()._close()  # type: ignore[misc]  # not in the stubs
         if target is not None and not target.direct:
-            POOL.discarded()
+            POOL.discarded(target.key)
 
     def close(self) -> None:
         """Close the connection. Inside a transaction the wrapper keeps it until the transaction ends."""

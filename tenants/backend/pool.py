@@ -2,21 +2,23 @@
 
 The budget covers all tenants together: with thousands of databases, a pool per tenant would exceed the servers'
 max_connections. The least recently used idle connection is closed for a new one; if all are in use, a request waits for at
-most `wait` seconds.
+most `wait` seconds. A process that serves requests opens only what it has leased of a server (`tenants.backend.leases`).
 """
 
 import os
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
+from typing import Final, Protocol
 
 from prometheus_client import Counter, Gauge
 from psycopg.pq import TransactionStatus
 
 from identity_platform.postgresql.base import is_stale
+from tenants import servers
 from tenants.backend.raw import TenantConnection as Raw
-from tenants.errors import TenantConnectionsExhausted
+from tenants.errors import DatabaseServerFull, TenantConnectionsExhausted
 
 Key = tuple[int, int, str]
 
@@ -27,12 +29,33 @@ WAITS = Counter("identity_tenant_connection_waits", "Requests that waited becaus
 EXHAUSTED = Counter("identity_tenant_connections_exhausted", "Requests rejected after such a wait.")
 
 
+REFUSED = Counter(
+    "identity_server_connections_refused", "Requests rejected because no connection could be leased.", ["server"]
+)
+# How long a request waits before it asks again for a connection that another process may have handed back.
+ASK_AGAIN_SECONDS: Final = 0.5
+# What one more connection may lack: a lease that was not asked for, room on the server, room in the budget.
+_LEASE, _SERVER, _BUDGET = "lease", "server", "budget"
+
+
+class Lender(Protocol):
+    """What `tenants.backend.leases.Leases` does for the pool. That module imports this one."""
+
+    def counts(self, key: Key) -> bool:
+        """Return whether connections to the server of `key` are leased."""
+
+    def ask(self, key: Key, connect: Callable[[], Raw], deadline: float) -> bool:
+        """Lease connections to the server of `key`; return whether there are any."""
+
+
 class TenantConnectionPool:
     """Raw connections by tenant database, at most `budget` of them open."""
 
     def __init__(self, *, budget: int, wait: float) -> None:
         self.budget = budget
         self.wait = wait
+        # None in commands, which open connections without leases.
+        self.lender: Lender | None = None
         self._reset()
         # A forked child must neither use nor close its parent's connections.
         os.register_at_fork(after_in_child=self._reset)
@@ -41,6 +64,9 @@ class TenantConnectionPool:
         self._changed = threading.Condition()
         self._idle: OrderedDict[Key, list[Raw]] = OrderedDict()
         self._open = 0
+        # By server id. Only servers whose connections are leased are in `_leased`.
+        self._open_on: defaultdict[int, int] = defaultdict(int)
+        self._leased: dict[int, int] = {}
 
     @property
     def open(self) -> int:
@@ -48,54 +74,88 @@ class TenantConnectionPool:
         return self._open
 
     def take(self, key: Key, connect: Callable[[], Raw]) -> Raw:
-        """Return an idle connection to `key`, or a new one from `connect()` within the budget.
+        """Return an idle connection to `key`, or a new one from `connect()` within the budget and the leases.
 
-        Raises TenantConnectionsExhausted after `wait` seconds, and the errors of `connect`.
+        Raises TenantConnectionsExhausted or DatabaseServerFull after `wait` seconds, and the errors of `connect`.
         """
         deadline = time.monotonic() + self.wait
-        closing: list[Raw] = []
-        waited = False
-        try:
-            with self._changed:
-                while True:
+        lender = self.lender
+        # Whether connections to this server are leased: looked up only if one must be opened, and not under the lock.
+        leases = False if lender is None else None
+        refused = waited = False
+        while True:
+            closing: list[Raw] = []
+            try:
+                with self._changed:
                     if (raw := self._idle_one(key, closing)) is not None:
                         return raw
-                    if self._open < self.budget or self._make_room(closing):
-                        self._count(1)
-                        break
-                    if not waited:
-                        waited = True
-                        WAITS.inc()
-                    if not self._changed.wait(max(0.0, deadline - time.monotonic())):
-                        EXHAUSTED.inc()
-                        raise TenantConnectionsExhausted
-        finally:
-            for old in closing:
-                old.close()
+                    if leases is not None:
+                        missing = self._missing(key[0], closing, leases=leases, refused=refused)
+                        if missing is None:
+                            self._count(key[0], 1)
+                            break
+                        if missing is not _LEASE:
+                            if not waited:
+                                waited = True
+                                WAITS.inc()
+                            self._wait(key[0], missing, deadline)
+                            refused = False
+                            continue
+            finally:
+                for old in closing:
+                    old.close()
+            assert lender is not None  # without one `leases` is False, and no lease is missing
+            if leases is None:
+                leases = lender.counts(key)
+            else:
+                refused = not lender.ask(key, connect, deadline)
         OPENED.inc()
         BUDGET.set(self.budget)
         try:
             return connect()
         except BaseException:
-            self.discarded()
+            self.discarded(key)
             raise
 
-    def give_back(self, key: Key, raw: Raw) -> None:
-        """Return a connection to the pool. Closes it if it is broken or has session state."""
-        reusable = not raw.closed and raw.pgconn.transaction_status == TransactionStatus.IDLE and raw.autocommit
-        if not reusable or raw.leaves_state:
-            raw.close()
-            self.discarded()
-            return
-        with self._changed:
-            self._idle.setdefault(key, []).append(raw)
-            self._idle.move_to_end(key)
-            self._changed.notify()
+    def _missing(self, server_id: int, closing: list[Raw], *, leases: bool, refused: bool) -> str | None:
+        """Return what one more connection lacks; None if there is room. Idle ones that make room are put into `closing`."""
+        while leases and self._open_on[server_id] >= self._leased.setdefault(server_id, 0):
+            if not refused:
+                return _LEASE
+            if not self._close_idle_on(server_id, closing):
+                return _SERVER
+        return None if self._open < self.budget or self._make_room(closing) else _BUDGET
 
-    def discarded(self) -> None:
+    def _wait(self, server_id: int, missing: str, deadline: float) -> None:
+        """Wait for a change, of this process or another one. Raises the error of what is missing after the deadline."""
+        left = deadline - time.monotonic()
+        if left > 0:
+            self._changed.wait(min(left, ASK_AGAIN_SECONDS) if missing == _SERVER else left)
+        elif missing == _SERVER:
+            REFUSED.labels(servers.name_of(server_id) or "").inc()
+            raise DatabaseServerFull
+        else:
+            EXHAUSTED.inc()
+            raise TenantConnectionsExhausted
+
+    def give_back(self, key: Key, raw: Raw) -> None:
+        """Return a connection to the pool. Closes it if it is broken, has session state or is not leased any more."""
+        reusable = not raw.closed and raw.pgconn.transaction_status == TransactionStatus.IDLE and raw.autocommit
+        with self._changed:
+            leased = self._leased.get(key[0])
+            if reusable and not raw.leaves_state and (leased is None or self._open_on[key[0]] <= leased):
+                raw.idle_since = time.monotonic()
+                self._idle.setdefault(key, []).append(raw)
+                self._idle.move_to_end(key)
+                self._changed.notify()
+                return
+        raw.close()
+        self.discarded(key)
+
+    def discarded(self, key: Key) -> None:
         """Count a taken connection as closed."""
         with self._changed:
-            self._count(-1)
+            self._count(key[0], -1)
             self._changed.notify()
 
     def close_idle(self, database: str | None = None) -> None:
@@ -109,14 +169,72 @@ class TenantConnectionPool:
     def _close(self, concerned: Callable[[Key], bool]) -> None:
         with self._changed:
             keys = [key for key in self._idle if concerned(key)]
-            closing = [raw for key in keys for raw in self._idle.pop(key)]
-            self._count(-len(closing))
-            self._changed.notify_all()
-        for raw in closing:
-            raw.close()
+            closing = [(key, raw) for key in keys for raw in self._idle.pop(key)]
+        self._close_taken(closing)
 
-    def _count(self, change: int) -> None:
+    def _close_taken(self, closing: list[tuple[Key, Raw]]) -> None:
+        # Counted until they are closed, so that no other is opened in their place before.
+        for _, raw in closing:
+            raw.close()
+        with self._changed:
+            for key, _ in closing:
+                self._count(key[0], -1)
+            self._changed.notify_all()
+
+    # --- leases: called by the thread of `tenants.backend.leases` only -------------------------------------------------
+
+    def servers_leased(self) -> list[int]:
+        """Return the ids of the servers whose connections are leased."""
+        with self._changed:
+            return list(self._leased)
+
+    def leased(self, server_id: int) -> int:
+        """Return how many connections to the server may be open."""
+        with self._changed:
+            return self._leased.get(server_id, 0)
+
+    def lend(self, server_id: int, number: int) -> None:
+        """Let so many more connections to the server be opened."""
+        with self._changed:
+            self._leased[server_id] = self._leased.get(server_id, 0) + number
+            self._changed.notify_all()
+
+    def has_unused(self, server_id: int, number: int) -> bool:
+        """Return whether so many more connections to the server may be open than are."""
+        with self._changed:
+            return self._leased.get(server_id, 0) - self._open_on[server_id] >= number
+
+    def retract(self, server_id: int, *, step: int) -> None:
+        """Lower what may be open to what is open, rounded up to a multiple of `step`."""
+        with self._changed:
+            wanted = -(-self._open_on[server_id] // step) * step
+            self._leased[server_id] = min(self._leased[server_id], wanted)
+
+    def revoke(self, server_id: int) -> None:
+        """Let no connection to the server be opened, and close the idle ones. Those in use are closed when given back."""
+        with self._changed:
+            if server_id in self._leased:
+                self._leased[server_id] = 0
+        self._close(lambda key: key[0] == server_id)
+
+    def close_unused(self, server_id: int, *, keep: int, idle_for: float) -> None:
+        """Close connections to the server that were idle for so many seconds, and idle ones until only `keep` are open."""
+        closing: list[tuple[Key, Raw]] = []
+        with self._changed:
+            surplus, before = self._open_on[server_id] - keep, time.monotonic() - idle_for
+            for key in [key for key in self._idle if key[0] == server_id]:
+                stack = self._idle[key]
+                while stack and (len(closing) < surplus or stack[0].idle_since < before):
+                    closing.append((key, stack.pop(0)))
+                if not stack:
+                    del self._idle[key]
+        self._close_taken(closing)
+
+    # --- under the lock -----------------------------------------------------------------------------------------------
+
+    def _count(self, server_id: int, change: int) -> None:
         self._open += change
+        self._open_on[server_id] += change
         OPEN.set(self._open)
 
     def _idle_one(self, key: Key, closing: list[Raw]) -> Raw | None:
@@ -127,16 +245,21 @@ class TenantConnectionPool:
                 del self._idle[key]
             if not is_stale(raw):
                 return raw
-            self._count(-1)
+            self._count(key[0], -1)
             closing.append(raw)
         return None
 
     def _make_room(self, closing: list[Raw]) -> bool:
-        if not self._idle:
-            return False
-        key, stack = next(iter(self._idle.items()))
+        return bool(self._idle) and self._close_first(next(iter(self._idle)), closing)
+
+    def _close_idle_on(self, server_id: int, closing: list[Raw]) -> bool:
+        key = next((key for key in self._idle if key[0] == server_id), None)
+        return key is not None and self._close_first(key, closing)
+
+    def _close_first(self, key: Key, closing: list[Raw]) -> bool:
+        stack = self._idle[key]
         closing.append(stack.pop(0))
         if not stack:
             del self._idle[key]
-        self._count(-1)
+        self._count(key[0], -1)
         return True

@@ -25,6 +25,8 @@ class TenantConnection(TimeoutConnection):
     """A psycopg connection that knows whether it has session state."""
 
     leaves_state: bool = False
+    # When it was given back to the pool (`time.monotonic()`).
+    idle_since: float = 0.0
 
 
 def _track(connection: object, query: object) -> None:

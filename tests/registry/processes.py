@@ -74,10 +74,9 @@ class Server:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "identity_platform.serving.server"],
                 env=environment(
-                    DJANGO_SETTINGS_MODULE="tests.registry.patient_settings",
                     PORT=str(self.port),
                     WEB_WORKERS=str(workers),
-                    **more,
+                    **{"DJANGO_SETTINGS_MODULE": "tests.registry.patient_settings", **more},
                 ),
                 cwd="/",
                 stdin=subprocess.DEVNULL,

@@ -243,7 +243,7 @@ def test_timeouts_apply_to_every_connection(tenant: TestTenant) -> None:
     assert zone == "UTC"
 
 
-def test_check_rejects_budget_over_max_connections(settings: Any) -> None:
+def test_check_rejects_workers_over_max_connections(settings: Any) -> None:
     assert budget_fits(databases=["default"]) == []
     settings.WEB_WORKERS = 200
     assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.E003"]
@@ -251,16 +251,19 @@ def test_check_rejects_budget_over_max_connections(settings: Any) -> None:
     assert budget_fits(databases=["default"]) == []
 
 
-def test_check_counts_all_hosts_and_keeps_slots(settings: Any) -> None:
+def test_check_warns_of_a_budget_that_leases_bound(settings: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('max_connections')::int")
         (most,) = cursor.fetchone()
     settings.WEB_WORKERS = settings.WEB_THREADS = 1
     settings.TENANT_CONNECTION_BUDGET = most - 10
-    assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.E003"]
+    assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.W005"]
     settings.TENANT_CONNECTION_BUDGET = most // 2
     assert budget_fits(databases=["default"]) == []
     settings.PLATFORM_HOSTS = 2
+    assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.W005"]
+    settings.PLATFORM_HOSTS = 1
+    settings.RESERVED_CONNECTIONS = most - 5
     assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.E003"]
 
 

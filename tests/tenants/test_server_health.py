@@ -94,5 +94,5 @@ def test_scrape_has_a_fixed_number_of_statements(second: DatabaseServer, silent:
     check_servers()
     with capture_statements() as made:
         assert set(collected()) >= CONTENT
-    # States, servers, spare databases, health, queues, workers, the last backup; no tenant's database.
-    assert made.counts == (7, 0)
+    # States, servers, spare databases, health, leases, queues, workers, the last backup; no tenant's database.
+    assert made.counts == (8, 0)

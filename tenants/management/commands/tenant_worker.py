@@ -5,7 +5,8 @@ from django.conf import settings
 
 from identity_platform import task_queue
 from identity_platform.serving import embedded, metrics_server
-from tenants import tasks, warm_pool
+from tenants import servers, tasks, warm_pool
+from tenants.backend.base import LEASES
 from tenants.management import terminal
 
 DAY = 86_400.0
@@ -73,6 +74,7 @@ class Command(terminal.OperatorCommand):
             self._fill_once(size)
             return
         metrics_server.start(metrics)
+        LEASES.start(own=servers.TENANT_WORKER_CONNECTIONS, command="tenant_worker")
         task_queue.run_worker(
             QUEUES,
             # Provisioning asks for a refill itself. Once a minute for other reasons: a new server, a new schema version.

@@ -7,6 +7,8 @@ from django.core.management.base import BaseCommand
 
 from identity_platform import tracing
 from identity_platform.serving import metrics_server
+from tenants import servers
+from tenants.backend.base import LEASES
 from userflow import mail
 from userflow.webhooks.deliverer import Deliverer
 
@@ -36,6 +38,8 @@ class Command(BaseCommand):
         else:
             metrics_server.start(metrics)
             tracing.set_up()
+            # Its threads, this one, and those that send mails and renew leases.
+            LEASES.start(own=servers.global_connections(max(1, threads) + 1), command="deliver_events")
             self.stdout.write("Ready.")
             self.stdout.flush()
             deliverer.run()

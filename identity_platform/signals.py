@@ -1,0 +1,8 @@
+"""Signals by which the core notifies the apps above, which it cannot import."""
+
+from typing import Final
+
+from django.dispatch import Signal
+
+# A worker process of the server is about to serve requests. Sent in that process, without arguments.
+worker_starting: Final = Signal()

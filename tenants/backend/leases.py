@@ -1,0 +1,372 @@
+"""Leases of connections: what all processes on all hosts may open to a database server, counted in the global database.
+
+A process leases a few connections at a time before its pool opens them; a pooled connection that is reused asks nothing.
+One thread of the process talks to the global database, on a connection of its own: a lease is granted outside the request's
+transaction. It renews the leases and hands back what the process does not use. The leases of a process that was killed
+expire. Commands do not lease; `settings.RESERVED_CONNECTIONS` of each server are left to them.
+"""
+
+import math
+import os
+import queue
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
+from multiprocessing.util import Finalize
+from typing import Final
+from uuid import UUID, uuid4
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, connections, transaction
+from django.db.models import Count, Q, Sum
+from django.db.models.functions import Coalesce, Now
+from psycopg import Error as DriverError
+from psycopg import OperationalError
+
+from identity_platform.postgresql import statement_timeout
+from tenants import servers
+from tenants.backend.pool import Key, TenantConnectionPool
+from tenants.backend.raw import TenantConnection
+from tenants.models import ConnectionLease, DatabaseServer
+
+log = structlog.get_logger("identity.tenants")
+
+# How many connections are leased at once. More would leave other processes without, fewer would cost more statements.
+CHUNK: Final = 5
+# How often a process renews, and after which part of its lease without success it closes its connections: the rest is for
+# a renewal that hangs, so that they are closed before another process may lease them.
+_RENEWALS: Final = 6
+_TRUSTED: Final = 2 / 3
+# How long a refusal holds for all threads of the process, so that a full server costs the global database little.
+REFUSED_SECONDS: Final = 0.5
+# How long a process that was refused makes others hand back what they do not use.
+_PRESSURE: Final = timedelta(seconds=30)
+# How long the thread waits for a statement.
+_STATEMENT_SECONDS: Final = 3.0
+# How long the end of a process waits for its thread.
+_END_SECONDS: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The connections of one server. `refused`: a process with less than its share got none lately."""
+
+    server: str
+    # For all that is leased, and the part of it that is for connections to the global database.
+    limit: int
+    reserved: int
+    # For connections to tenant databases: by all processes, and by this one.
+    leased: int
+    own: int
+    processes: int
+    refused: bool
+
+    @property
+    def taken(self) -> int:
+        """What is leased by all processes, and what is kept for the planned workers' connections to the global database."""
+        return self.reserved + self.leased
+
+    @property
+    def room(self) -> int:
+        """How many more can be leased. Negative if more workers were started than planned."""
+        return self.limit - self.taken
+
+    @property
+    def share(self) -> int:
+        """The connections of one process if all had the same number."""
+        return max(1, (self.limit - self.reserved) // max(1, self.processes))
+
+
+def uses(server_ids: Iterable[int] | None = None, process: UUID | None = None) -> dict[int, Use]:
+    """Return the use of these servers, or of all whose limit is known, in one statement. `process` is the caller's."""
+    live = Q(leases__expires_at__gt=Now())
+    found = DatabaseServer.objects.filter(connection_limit__isnull=False)
+    if server_ids is not None:
+        found = found.filter(pk__in=server_ids)
+    rows = found.values("pk", "name", "connection_limit").annotate(
+        of_workers=Coalesce(Sum("leases__global_connections", filter=live & Q(leases__command="")), 0),
+        of_commands=Coalesce(Sum("leases__global_connections", filter=live & ~Q(leases__command="")), 0),
+        leased=Coalesce(Sum("leases__connections", filter=live), 0),
+        own=Coalesce(Sum("leases__connections", filter=live & Q(leases__process=process)), 0),
+        processes=Count("leases", filter=live),
+        refused=Count("leases", filter=live & Q(leases__refused_at__gt=Now() - _PRESSURE)),
+    )
+    return {
+        row["pk"]: Use(
+            server=row["name"],
+            limit=max(0, (row["connection_limit"] or 0) - settings.RESERVED_CONNECTIONS),
+            # A worker that has not started yet needs its connections to the global database as well.
+            reserved=max(row["of_workers"], _planned(row["name"])) + row["of_commands"],
+            leased=row["leased"],
+            own=row["own"],
+            processes=row["processes"],
+            refused=row["refused"] > 0,
+        )
+        for row in rows
+    }
+
+
+def _planned(server: str) -> int:
+    return servers.planned_connections() if server == servers.MAIN and not settings.PGBOUNCER else 0
+
+
+class Reply(Enum):
+    """What the thread replies to a request for connections."""
+
+    GRANTED = "granted"
+    REFUSED = "refused"
+    # No process has read yet how many connections the server allows.
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class _Request:
+    server_id: int
+    limit: int | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+    reply: Reply | None = None
+
+
+class Leases:
+    """The leases of this process, for its pool. They begin with `start`."""
+
+    def __init__(self, pool: TenantConnectionPool, seconds: float) -> None:
+        self._pool = pool
+        self._chunk = min(CHUNK, pool.budget)
+        self._seconds = timedelta(seconds=seconds)
+        self._renew_every = seconds / _RENEWALS
+        self._trusted_for = seconds * _TRUSTED
+        # Connections to the global database that this process opens.
+        self._own, self._command = 0, ""
+        self._reset()
+        # The thread of the parent does not exist in a forked child, and the parent's leases are not the child's.
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._process = uuid4()
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._trusted_until = math.inf
+        self._refused_until: dict[int, float] = {}
+        # Servers with unused leases at the last renewal.
+        self._unused: set[int] = set()
+        self._main_id: int | None = None
+
+    def start(self, *, own: int, command: str = "") -> None:
+        """Lease from now on. `own` is the number of connections to the global database that this process may open.
+
+        These are counted too, and never refused: without them no request can be served at all. `command` names the
+        process if it is not a worker of the server.
+        """
+        self._own, self._command = own, command
+        self._pool.lender = self
+        self._run_thread()
+
+    def end(self) -> None:
+        """Close idle connections, then delete the leases. The process leases no more."""
+        self._pool.lender = None
+        with self._starting:
+            thread, self._thread = self._thread, None
+            requests, self._requests = self._requests, queue.SimpleQueue()
+        if thread is not None:
+            requests.put(None)
+            thread.join(_END_SECONDS)
+
+    def counts(self, key: Key) -> bool:
+        """Return whether connections to that server are leased: those behind a pooler are not."""
+        return servers.is_counted(key[0], key[1])
+
+    def ask(self, key: Key, connect: Callable[[], TenantConnection], deadline: float) -> bool:
+        """Lease connections to the server of `key`; return whether there are any.
+
+        Raises psycopg.OperationalError if the global database does not respond until then, or the server is away.
+        """
+        server_id = key[0]
+        if time.monotonic() < self._refused_until.get(server_id, 0.0):
+            return False
+        reply = self._send(_Request(server_id), deadline)
+        if reply is Reply.UNKNOWN:
+            # One connection that is not counted, once for each server: the reserved ones are for it too.
+            reply = self._send(_Request(server_id, limit=_limit_of(connect())), deadline)
+        return reply is Reply.GRANTED
+
+    def _send(self, request: _Request, deadline: float) -> Reply:
+        self._run_thread()
+        self._requests.put(request)
+        # A moment longer, so that a refusal at the end is told from a global database that is away.
+        request.done.wait(max(0.0, deadline - time.monotonic()) + REFUSED_SECONDS)
+        if request.reply is None:
+            raise OperationalError("The global database did not lease a connection in time.")
+        return request.reply
+
+    def _run_thread(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, args=(self._requests,), name="leases", daemon=True)
+                self._thread.start()
+                # Also at the end of a forked worker, where `atexit` is not called.
+                Finalize(None, self.end, exitpriority=100)
+
+    def _run(self, requests: "queue.SimpleQueue[_Request | None]") -> None:
+        statement_timeout.limit(_STATEMENT_SECONDS)
+        due = 0.0
+        while True:
+            batch = _next_of(requests, due - time.monotonic())
+            try:
+                if time.monotonic() >= due:
+                    due = time.monotonic() + self._renew_every
+                    self._renew()
+                waiting: dict[int, list[_Request]] = defaultdict(list)
+                for request in batch:
+                    if request is not None:
+                        waiting[request.server_id].append(request)
+                for server_id, asking in waiting.items():
+                    self._grant(server_id, asking)
+            except Exception as problem:  # without this thread the process could not open connections any more
+                connections["default"].close()
+                log.warning("leases_not_renewed", cause=type(problem).__qualname__)
+            finally:
+                for request in batch:
+                    if request is not None:
+                        request.done.set()
+            if time.monotonic() >= self._trusted_until:
+                self._give_up()
+            if None in batch:
+                self._hand_back_all()
+                return
+
+    # --- in the thread: the global database ---------------------------------------------------------------------------
+
+    def _grant(self, server_id: int, asking: list[_Request]) -> None:
+        """Lease for all threads that ask for connections to this server, in one transaction."""
+        if time.monotonic() >= self._trusted_until:
+            self._give_up()
+        sent, held = time.monotonic(), self._pool.leased(server_id)
+        with transaction.atomic():
+            # Locked until the row of this process is written: nothing is leased twice.
+            rows = DatabaseServer.objects.select_for_update(no_key=True).only("name", "connection_limit")
+            server = rows.get(pk=server_id)
+            if server.connection_limit is None:
+                server.connection_limit = next((one.limit for one in asking if one.limit is not None), None)
+                if server.connection_limit is None:
+                    for request in asking:
+                        request.reply = Reply.UNKNOWN
+                    return
+                server.save(update_fields=["connection_limit"])
+            use = uses([server_id], self._process)[server_id]
+            # The row of this process may say more than it holds: if a response was lost, it holds less.
+            room = use.room + use.own - held
+            granted = max(0, min(max(self._chunk, len(asking)), room))
+            self._write(server_id, held + granted, refused=granted == 0 and held < use.share)
+        self._trusted_until = min(self._trusted_until, sent + self._trusted_for)
+        if granted:
+            self._pool.lend(server_id, granted)
+        else:
+            self._refused_until[server_id] = time.monotonic() + REFUSED_SECONDS
+        for request in asking:
+            request.reply = Reply.GRANTED if granted else Reply.REFUSED
+
+    def _renew(self) -> None:
+        """Extend the leases, and hand back what is not used; for another process that got none also what is little used."""
+        if time.monotonic() >= self._trusted_until:
+            self._give_up()
+        sent = time.monotonic()
+        ConnectionLease.objects.filter(expires_at__lte=Now()).delete()
+        if self._own and self._main_id is None and not settings.PGBOUNCER:
+            self._main_id = DatabaseServer.objects.filter(name=servers.MAIN).values_list("pk", flat=True).first()
+        # The row of a server without leases ends: it would count as a process that shares the server.
+        held = [server_id for server_id in self._pool.servers_leased() if self._pool.leased(server_id)]
+        found = uses(held) if held else {}
+        for server_id in held:
+            self._shrink(server_id, found.get(server_id))
+        for server_id in held if self._main_id is None else {*held, self._main_id}:
+            if self._extend(server_id):
+                continue
+            # Deleted, or lost with the server that had it: others may have leased these connections.
+            self._pool.revoke(server_id)
+            if server_id == self._main_id:
+                self._write(server_id, 0)
+        self._trusted_until = sent + self._trusted_for
+
+    def _shrink(self, server_id: int, use: Use | None) -> None:
+        """Lower what is leased in this process to what it uses. Connections are closed before their lease ends."""
+        if use is not None and (use.refused or use.room < 0):
+            self._pool.close_unused(server_id, keep=use.share, idle_for=self._renew_every)
+            self._pool.retract(server_id, step=1)
+            return
+        if not self._pool.has_unused(server_id, self._chunk):
+            self._unused.discard(server_id)
+        elif server_id in self._unused:
+            self._pool.retract(server_id, step=self._chunk)
+        else:
+            self._unused.add(server_id)
+
+    def _extend(self, server_id: int) -> bool:
+        own = ConnectionLease.objects.filter(process=self._process, server_id=server_id, expires_at__gt=Now())
+        extended = own.update(
+            connections=self._pool.leased(server_id),
+            global_connections=self._own if server_id == self._main_id else 0,
+            expires_at=Now() + self._seconds,
+        )
+        return extended > 0
+
+    def _write(self, server_id: int, number: int, *, refused: bool = False) -> None:
+        lease = ConnectionLease(
+            process=self._process,
+            server_id=server_id,
+            host=socket.gethostname()[:255],
+            pid=os.getpid(),
+            command=self._command,
+            connections=number,
+            global_connections=self._own if server_id == self._main_id else 0,
+            refused_at=Now() if refused else None,
+            expires_at=Now() + self._seconds,
+        )
+        ConnectionLease.objects.bulk_create(
+            [lease],
+            update_conflicts=True,
+            unique_fields=["process", "server"],
+            update_fields=["connections", "global_connections", "refused_at", "expires_at"],
+        )
+
+    def _give_up(self) -> None:
+        """Close what is leased: the leases may end before they can be renewed."""
+        self._trusted_until = math.inf
+        for server_id in self._pool.servers_leased():
+            self._pool.revoke(server_id)
+
+    def _hand_back_all(self) -> None:
+        self._give_up()
+        try:
+            ConnectionLease.objects.filter(process=self._process).delete()
+        except (DatabaseError, DriverError) as problem:
+            log.warning("leases_not_deleted", cause=type(problem).__qualname__)
+        finally:
+            connections["default"].close()
+
+
+def _limit_of(raw: TenantConnection) -> int:
+    try:
+        row = raw.execute(servers.FREE_FOR_PLATFORM).fetchone()
+    finally:
+        raw.close()
+    assert isinstance(row, tuple)  # no WHERE
+    return int(row[0])
+
+
+def _next_of(requests: "queue.SimpleQueue[_Request | None]", seconds: float) -> list[_Request | None]:
+    """Return what waits in the queue, after at most so many seconds; an empty list if nothing came."""
+    found: list[_Request | None] = []
+    with suppress(queue.Empty):
+        found.append(requests.get(timeout=max(0.0, seconds)))
+        while True:
+            found.append(requests.get_nowait())
+    return found
