@@ -81,6 +81,7 @@ NOT_EVERY_DAY = (
     "tests/registry/test_limits.py",
     "tests/registry/test_planted_secrets.py",
     "tests/tenants/test_commands.py",
+    "tests/tenants/test_consistency.py",
     "tests/tenants/test_final_backups.py",
     "tests/tenants/test_fleet.py",
     "tests/tenants/test_interrupted_drops.py",
