@@ -29,6 +29,7 @@ PACKAGES = {
     "nginx": "nginx",
     "etcd": "etcd-server",
     "promtool": "prometheus",
+    "pgbackrest": "pgbackrest",
 }
 # Package: the module it brings, the file that pins it. Without wheels, so no part of what a bare machine installs.
 OPTIONAL = {
