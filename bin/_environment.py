@@ -51,7 +51,8 @@ def _locks(packages: str) -> list[str]:
         sys.exit(f"bin/_environment takes `runtime` or `development`, not {packages!r}.")
     own_servers = all(os.environ.get(name) or os.environ.get(f"{name}_FILE") for name in ("DATABASE_URL", "REDIS_URL"))
     if packages == "development":
-        return ["requirements.txt", "requirements-embedded.txt", "requirements-tracing.txt", "requirements-dev.txt"]
+        optional = ["requirements-embedded.txt", "requirements-tracing.txt", "requirements-s3.txt"]
+        return ["requirements.txt", *optional, "requirements-dev.txt"]
     return ["requirements.txt"] if own_servers else ["requirements.txt", "requirements-embedded.txt"]
 
 

@@ -12,10 +12,12 @@ class ConsoleConfig(AppConfig):
     label = "console"
 
     def ready(self) -> None:
-        from console.metrics import exposition
+        from console.metrics import consistency, exposition
         from identity_platform.api import metrics
+        from tenants.signals import consistency_examined
 
         metrics.add_collector("figures", exposition.collect)
+        consistency_examined.connect(consistency.examine)
 
 
 class ConsoleAdminConfig(admin_apps.AdminConfig):

@@ -346,6 +346,15 @@ DELETED_TENANT_BACKUP_DAYS = integer("DELETED_TENANT_BACKUP_DAYS", 7, most=3650)
 # Where the console writes backups of tenants (backup_tenant is told where), and where final backups are.
 BACKUP_FOLDER = Path(text("BACKUP_FOLDER") or VAR / "backups")
 
+# Of backup_tenants s3://…, with the names that other programs use. Without keys: the role of the machine.
+AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY = text("AWS_ACCESS_KEY_ID"), text("AWS_SECRET_ACCESS_KEY")
+AWS_SESSION_TOKEN = text("AWS_SESSION_TOKEN")
+AWS_REGION = text("AWS_REGION") or text("AWS_DEFAULT_REGION") or "us-east-1"
+AWS_ENDPOINT_URL = text("AWS_ENDPOINT_URL")
+# The bucket in the host name instead of the path, which few storages besides Amazon's have set up.
+AWS_VIRTUAL_HOSTED_STYLE_REQUEST = boolean("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", AWS_ENDPOINT_URL is None)
+BACKUP_S3_RETRIES = integer("BACKUP_S3_RETRIES", 10, most=100)
+
 # --- directories and domains -----------------------------------------------------------------------------------------
 
 # Tenants name the servers that people are synchronised from. Public addresses are let through; of all others only those

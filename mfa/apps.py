@@ -8,14 +8,18 @@ class MfaConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the receivers: passkeys depend on a setting of the tenant, factors on a user."""
-        from mfa import checks  # noqa: F401  # registers the system check
+        from mfa import (
+            checks,  # noqa: F401  # registers the system check
+            consistency,
+        )
         from mfa.factors import remove_unverified_factors
         from mfa.remembered_devices import forget_devices_of_tenant
         from mfa.stepup.actions import check_factor_proof
         from mfa.webauthn.relying_party import keep_rp_id_of_domain, reject_domain_change, reject_rp_id_change
-        from tenants.signals import sign_in_domain_changing, tenant_settings_changing
+        from tenants.signals import consistency_examined, sign_in_domain_changing, tenant_settings_changing
         from userflow.signals import address_taken_over, factor_proof, sign_in_domain_lost
 
+        consistency_examined.connect(consistency.examine)
         tenant_settings_changing.connect(reject_rp_id_change)
         tenant_settings_changing.connect(forget_devices_of_tenant)
         sign_in_domain_changing.connect(reject_domain_change)

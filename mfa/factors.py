@@ -139,6 +139,16 @@ def _other_passkeys(user: Account, kind: Kind, factor_id: UUID | None) -> QueryS
     return passkeys.exclude(pk=factor_id) if factor_id is not None else passkeys.none()
 
 
+def enrolled_rows(realm: Realm) -> Mapping[str, QuerySet[Model]]:
+    """Return the enrolled factors of all users of the realm, by method. Call it in the realm."""
+    relations = {kind: (getattr(realm.users, name, None), rows) for kind, (name, rows) in _ENROLLED.items()}
+    return {
+        kind: relation.rel.related_model._default_manager.filter(rows)
+        for kind, (relation, rows) in relations.items()
+        if relation is not None
+    }
+
+
 def has_factor(user: Account) -> bool:
     """Return whether the user has a factor besides backup codes, which are no use alone."""
     enrolled = _enrolled(user)

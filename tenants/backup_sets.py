@@ -1,4 +1,4 @@
-"""Backup sets: a folder with one encrypted file per tenant, one of the global database, and a signed list of them.
+"""Backup sets: one encrypted file per tenant, one of the global database, and a signed list of them, in a folder or a bucket.
 
 A tenant's file is encrypted under its data key. The global database, which holds all data keys, is encrypted under a key of
 the set; that key is in the list, wrapped by the key ring. So ENCRYPTION_KEYS opens everything, and nothing else does. The same
@@ -6,7 +6,6 @@ key signs the list, which has the SHA-256 of every file: a file of another set d
 """
 
 import base64
-import hashlib
 import json
 import os
 import time
@@ -34,6 +33,7 @@ from identity_platform.crypto import (
 )
 from identity_platform.transfer.temporary_folder import temporary_folder
 from tenants import databases, dumps, steps
+from tenants.backup_storage import LIST, PREFIX, SetPlace, Storage, digest_of
 from tenants.capacity import main_server
 from tenants.errors import BackupUnfit, JobRunning, UnknownTenant
 from tenants.models import TenantDatabase
@@ -42,8 +42,7 @@ from tenants.relocation import back_up_tenant, restore_tenant, try_backup
 from tenants.schema import schema_version, why
 from tenants.states import State
 
-LIST, GLOBAL = "backup.json", "global.backup"
-_PREFIX = "platform-"
+GLOBAL = "global.backup"
 _JOB = "backup of all tenants"
 _PURPOSE, _SIGNATURE = "backup of the global database", "list of a backup"
 # Those that have a database.
@@ -65,7 +64,7 @@ class File:
 class BackupSet:
     """A complete set. `failed` has the reason for each tenant that is not in it, by slug. `key` seals the global database."""
 
-    folder: Path
+    place: SetPlace
     started: str
     schema_version: str
     files: tuple[File, ...]
@@ -99,7 +98,7 @@ Progress = Callable[[Outcome], None]
 
 
 def write(
-    parent: Path,
+    storage: Storage,
     *,
     jobs: int = 2,
     only: Sequence[str] = (),
@@ -109,41 +108,40 @@ def write(
     """Back up all tenants (or `only` these slugs) and then the global database into a new set; return it.
 
     `jobs` tenants at a time on each server; all stay in use. A tenant that fails is left out and does not stop the others.
-    The set appears in `parent` only when it is complete. Raises UnknownTenant, JobRunning (another machine does it), OSError,
+    The set counts only when it is complete. For a bucket every file is written to the folder for temporary files, uploaded and
+    removed there. Raises UnknownTenant, JobRunning (another machine does it), OSError,
     and CopyFailed or ProgramMissing if the global database cannot be backed up.
     """
     mappings, moment, key = _mappings(only), now(), new_data_key()
     start(len(mappings))
-    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder, started = parent / f"{_PREFIX}{moment:%Y%m%dT%H%M%SZ}", moment.isoformat(timespec="seconds")
-    with temporary_folder(parent) as draft, _alone():
-        new = draft / "new"
-        new.mkdir(mode=0o700)
+    with storage.new_set(f"{PREFIX}{moment:%Y%m%dT%H%M%SZ}") as new, _alone():
 
-        def back_up(mapping: TenantDatabase) -> tuple[TenantDatabase, Outcome]:
-            return mapping, _tried(
-                mapping.tenant.slug, lambda: back_up_tenant(tenant_id=mapping.pk, file=_file(new, mapping))
-            )
+        def back_up(mapping: TenantDatabase) -> tuple[Outcome, list[File]]:
+            done: list[File] = []
+            name = _file_name(mapping)
+
+            def work() -> None:
+                back_up_tenant(tenant_id=mapping.pk, file=new.folder / name)
+                done.append(File(name, *new.store(name), str(mapping.pk), mapping.tenant.slug))
+
+            return _tried(mapping.tenant.slug, work), done
 
         files: list[File] = []
         failed: dict[str, str] = {}
-        for mapping, outcome in on_each_server(mappings, jobs, back_up):
+        for outcome, done in on_each_server(mappings, jobs, back_up):
             progress(outcome)
             if outcome.reason:
                 failed[outcome.slug] = outcome.reason
-            else:
-                files.append(_described(_file(new, mapping), str(mapping.pk), outcome.slug))
+            files += done
         # Not those that were deleted meanwhile.
         failed = {slug: failed[slug] for slug in _slugs_in_use() if slug in failed}
         # Last, so that it has the data key of every tenant in the set.
-        _seal_global_database(new / GLOBAL, key)
-        files.append(_described(new / GLOBAL))
-        steps.completed("written out")
-        written = BackupSet(folder, started, schema_version(), tuple(files), failed, key)
-        _write_durably(new / LIST, _signed(written))
-        _flush(new)
-        new.rename(folder)
-        _flush(parent)
+        _seal_global_database(new.folder / GLOBAL, key)
+        files.append(File(GLOBAL, *new.store(GLOBAL)))
+        steps.completed("stored")
+        started = moment.isoformat(timespec="seconds")
+        written = BackupSet(new.place, started, schema_version(), tuple(files), failed, key)
+        new.finish(_signed(written))
     record_for_platform("backup.written", details={"tenants": len(files) - 1, "failed": len(failed)})
     return written
 
@@ -171,8 +169,8 @@ def _slugs_in_use() -> list[str]:
     return list(found.values_list("tenant__slug", flat=True))
 
 
-def _file(folder: Path, mapping: TenantDatabase) -> Path:
-    return folder / f"tenant-{mapping.pk}.backup"
+def _file_name(mapping: TenantDatabase) -> str:
+    return f"tenant-{mapping.pk}.backup"
 
 
 def _tried(slug: str, work: Callable[[], object]) -> Outcome:
@@ -194,14 +192,8 @@ def _seal_global_database(file: Path, key: bytes) -> None:
         os.fsync(out.fileno())
 
 
-def _described(file: Path, tenant_id: str = "", slug: str = "") -> File:
-    with file.open("rb") as source:
-        digest = hashlib.file_digest(source, "sha256").hexdigest()
-    return File(file.name, file.stat().st_size, digest, tenant_id, slug)
-
-
 def _signed(written: BackupSet) -> bytes:
-    wrapped = wrap_data_key(written.key, owner=_owner(written.folder))
+    wrapped = wrap_data_key(written.key, owner=_owner(written.place))
     content: dict[str, Any] = {
         "format": 1,
         "started": written.started,
@@ -221,57 +213,38 @@ def _signature(content: dict[str, Any], key: bytes) -> str:
     return keyed_digest(json.dumps(content, sort_keys=True), key=key, purpose=_SIGNATURE).hex()
 
 
-def _owner(folder: Path) -> str:
+def _owner(place: SetPlace) -> str:
     # The key opens only in a folder of this name: an old set cannot pass as a new one.
-    return f"backup {folder.name}"
-
-
-def _write_durably(file: Path, content: bytes) -> None:
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-
-
-def _flush(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    return f"backup {place.name}"
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read(folder: Path) -> BackupSet:
+def read(place: SetPlace) -> BackupSet:
     """Read the list of a set. Raises BackupUnfit: it was altered, or its key is not in ENCRYPTION_KEYS."""
     try:
-        content = json.loads((folder / LIST).read_bytes())
+        content = json.loads(place.read_list())
         signature = content.pop("signature")
-        key = unwrap_data_key(content["ring_key_id"], base64.b64decode(content["wrapped_key"]), owner=_owner(folder))
+        key = unwrap_data_key(content["ring_key_id"], base64.b64decode(content["wrapped_key"]), owner=_owner(place))
         if not same(signature, _signature(content, key)):
             raise SealBroken
         files = tuple(File(**file) for file in content["files"])
-        return BackupSet(folder, content["started"], content["schema_version"], files, content["failed"], key)
+        return BackupSet(place, content["started"], content["schema_version"], files, content["failed"], key)
     except RingKeyMissing as problem:
-        raise BackupUnfit(f"{folder}: {problem}") from problem
+        raise BackupUnfit(f"{place}: {problem}") from problem
     except OSError as problem:
-        raise BackupUnfit(f"{folder} is no backup set: {problem.strerror} ({LIST}).") from problem
+        raise BackupUnfit(f"{place} is no backup set: {problem.strerror} ({LIST}).") from problem
     except (SealBroken, AttributeError, KeyError, TypeError, ValueError) as problem:
-        raise BackupUnfit(f"{folder / LIST} was altered, or the folder was renamed.") from problem
+        raise BackupUnfit(f"{place}/{LIST} was altered, or the folder was renamed.") from problem
 
 
-def newest(parent: Path) -> BackupSet:
-    """Return the newest set in a folder, or the set that the folder is. Raises BackupUnfit."""
-    folders = [parent] if (parent / LIST).exists() else _folders(parent)
-    if not folders:
-        raise BackupUnfit(f"{parent} contains no backup set.")
-    return read(folders[0])
-
-
-def _folders(parent: Path) -> list[Path]:
-    return sorted((path.parent for path in parent.glob(f"{_PREFIX}*/{LIST}")), reverse=True)
+def newest(storage: Storage) -> BackupSet:
+    """Return the newest set in a storage, or the set that it is. Raises BackupUnfit, OSError."""
+    places = storage.sets()
+    if not places:
+        raise BackupUnfit(f"{storage} contains no backup set.")
+    return read(places[0])
 
 
 def find_problems(found: BackupSet) -> Iterator[str]:
@@ -286,11 +259,18 @@ def find_problems(found: BackupSet) -> Iterator[str]:
 def _reason_against(found: BackupSet, file: File) -> str:
     about = f"{file.name} ({file.slug or 'global database'})"
     try:
-        if _described(found.folder / file.name).sha256 != file.sha256:
-            return f"{about} was altered"
+        return "" if found.place.describe(file.name) == (file.size, file.sha256) else f"{about} was altered"
     except OSError as problem:
         return f"{about} cannot be read: {problem.strerror}"
-    return ""
+
+
+@contextmanager
+def _fetched(found: BackupSet, file: File) -> Iterator[Path]:
+    """Yield the path of a file that is as it was written. Raises BackupUnfit, OSError."""
+    with found.place.fetched(file.name) as path:
+        if digest_of(path) != (file.size, file.sha256):
+            raise BackupUnfit(f"{file.name} ({file.slug or 'global database'}) was altered.")
+        yield path
 
 
 def unseal_global_database(found: BackupSet, to: Path) -> None:
@@ -299,10 +279,10 @@ def unseal_global_database(found: BackupSet, to: Path) -> None:
         opened = draft / "opened"
         handle = os.open(opened, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            with os.fdopen(handle, "wb") as out, (found.folder / GLOBAL).open("rb") as source:
+            with os.fdopen(handle, "wb") as out, found.place.fetched(GLOBAL) as fetched, fetched.open("rb") as source:
                 unseal_file(source, out, data_key=found.key, purpose=_PURPOSE)
         except SealBroken as problem:
-            raise BackupUnfit(f"{found.folder / GLOBAL}: {problem}") from problem
+            raise BackupUnfit(f"{found.place}/{GLOBAL}: {problem}") from problem
         opened.replace(to)
 
 
@@ -312,7 +292,12 @@ def try_restore(found: BackupSet, slug: str) -> Outcome:
     Raises UnknownTenant (not in the set).
     """
     file = _file_of(found, slug)
-    return _tried(slug, lambda: try_backup(tenant_id=UUID(file.tenant_id), file=found.folder / file.name))
+
+    def work() -> None:
+        with _fetched(found, file) as path:
+            try_backup(tenant_id=UUID(file.tenant_id), file=path)
+
+    return _tried(slug, work)
 
 
 def restore_tenants(
@@ -335,9 +320,8 @@ def restore_tenants(
     start(len(mappings))
 
     def restore(mapping: TenantDatabase) -> None:
-        if reason := _reason_against(found, files[mapping.pk]):
-            raise BackupUnfit(f"{reason}.")
-        restore_tenant(tenant_id=mapping.pk, file=_file(found.folder, mapping))
+        with _fetched(found, files[mapping.pk]) as path:
+            restore_tenant(tenant_id=mapping.pk, file=path)
 
     failed = []
     for outcome in on_each_server(
@@ -375,7 +359,7 @@ def _file_of(found: BackupSet, slug: str) -> File:
 # --- retention -------------------------------------------------------------------------------------------------------
 
 
-def remove_old(parent: Path, keep: int) -> list[str]:
+def remove_old(storage: Storage, keep: int) -> list[str]:
     """Remove all sets but the newest `keep`; return their names.
 
     A set that has the newest backup of an existing tenant stays, so a tenant whose backups fail keeps its last one. A set
@@ -383,15 +367,14 @@ def remove_old(parent: Path, keep: int) -> list[str]:
     """
     existing = {str(pk) for pk in TenantDatabase.objects.filter(status__in=_BACKED_UP).values_list("pk", flat=True)}
     removed, number = [], 0
-    for folder in _folders(parent):
+    for place in storage.sets():
         with suppress(BackupUnfit):
-            found = read(folder)
+            found = read(place)
             number += 1
             newest_of = {file.tenant_id for file in found.tenants} & existing
             existing -= newest_of
             if number > keep and not newest_of:
-                # Out of sight first: half a set is no set.
-                with temporary_folder(parent) as discarded:
-                    folder.rename(discarded / folder.name)
-                removed.append(folder.name)
+                storage.remove(place)
+                removed.append(place.name)
+    storage.remove_unfinished()
     return removed

@@ -120,6 +120,10 @@ class BackupUnfit(errors.ApiError):
     message = "This file is not a backup of this tenant."
 
 
+class BucketsMissing(errors.Unavailable):
+    message = "Backups in buckets need requirements-s3.txt. Install it and run the command again."
+
+
 class ProgramMissing(errors.Unavailable):
     message = "pg_dump and pg_restore of the server's version are not installed."
 

@@ -67,6 +67,15 @@ def platform_key() -> bytes:
     return _key(DataKey.PLATFORM)
 
 
+def is_readable(owner: str) -> bool:
+    """Return whether the owner's data key is stored and can be decrypted."""
+    row = DataKey.objects.filter(pk=owner).first()
+    try:
+        return row is not None and bool(unwrap_data_key(row.ring_key_id, bytes(row.wrapped), owner=owner))
+    except (RingKeyMissing, SealBroken):
+        return False
+
+
 def forget() -> None:
     """Remove all unwrapped keys from the cache, after a deletion of one."""
     _key.cache_clear()

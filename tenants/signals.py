@@ -25,3 +25,7 @@ sign_in_domain_changing: Final = Signal()
 # `check_tenants` compares a tenant's database with the global one. Sent with `tenant_id`. A receiver returns a list of
 # differences, in words, and a function that repairs them.
 tenant_compared: Final = Signal()
+
+# `check_consistency` examines a tenant, which is entered, or the platform. Sent with `tenant_id`, None for the platform. A
+# receiver changes nothing and returns an iterable of `tenants.consistency.Finding`.
+consistency_examined: Final = Signal()

@@ -7,7 +7,8 @@ class UserflowConfig(AppConfig):
     name = "userflow"
 
     def ready(self) -> None:
-        from tenants.signals import tenant_compared, tenant_created, tenant_resuming
+        from tenants.signals import consistency_examined, tenant_compared, tenant_created, tenant_resuming
+        from userflow import consistency
         from userflow.clients.actions import create_default_client
         from userflow.directory.people import keep_admins_decision
         from userflow.domains.recording import find_unrecorded
@@ -15,6 +16,7 @@ class UserflowConfig(AppConfig):
         from userflow.signals import end_user_activity_set, end_user_erasing
         from userflow.webhooks.logout_tokens import end_sessions_before_resuming
 
+        consistency_examined.connect(consistency.examine)
         tenant_compared.connect(find_unrecorded)
         tenant_created.connect(create_default_client)
         tenant_resuming.connect(end_sessions_before_resuming)

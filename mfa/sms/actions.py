@@ -348,9 +348,26 @@ def _consume(row: SmsCode) -> None:
         raise InvalidCode
 
 
+def unreadable_phones() -> list[UUID]:
+    """Return the ids of the tenant's phones whose number does not open. Call it in the tenant. Raises DataKeyLocked."""
+    return [phone.pk for phone in Phone.objects.iterator() if not _is_readable(phone)]
+
+
+def _is_readable(phone: Phone) -> bool:
+    try:
+        _opened(phone)
+    except SealBroken:
+        return False
+    return True
+
+
+def _opened(phone: Phone) -> bytes:
+    return unseal(bytes(phone.number_sealed), data_key=END_USERS.data_key(), context=_seal_context(phone))
+
+
 def _unsealed(phone: Phone) -> str:
     try:
-        return unseal(bytes(phone.number_sealed), data_key=END_USERS.data_key(), context=_seal_context(phone)).decode()
+        return _opened(phone).decode()
     except SealBroken as broken:
         # A row of another user, tenant or database. It opens nothing, and the operators must know.
         record_for_tenant(

@@ -329,3 +329,17 @@ def _seal_context(realm: Realm, user_id: UUID, secret_id: UUID) -> SealContext:
 
 def _unsealed(realm: Realm, user: Account, row: TotpSecret) -> bytes:
     return unseal(bytes(row.secret_sealed), data_key=realm.data_key(), context=_seal_context(realm, user.pk, row.pk))
+
+
+def unreadable_secrets(realm: Realm) -> list[UUID]:
+    """Return the ids of the secrets that do not open with the realm's data key. Call it in the realm. Raises DataKeyLocked."""
+    rows = _secrets(realm)._default_manager.select_related("user").iterator()
+    return [row.pk for row in rows if not _is_readable(realm, row)]
+
+
+def _is_readable(realm: Realm, row: TotpSecret) -> bool:
+    try:
+        _unsealed(realm, row.user, row)
+    except SealBroken:
+        return False
+    return True

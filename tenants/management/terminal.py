@@ -6,6 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 from rich.console import Console
@@ -21,6 +22,7 @@ NOT_TRIED = 2
 # verify_audit: no chain is broken, but at least one could not be read.
 UNREACHABLE = 3
 INTERRUPTED = 130
+Place = TypeVar("Place", bound=Path | str)
 # A table may be this many times as wide as the terminal; its cells then take several lines.
 MOST_FOLDED = 1.5
 UNBOUNDED = 10_000
@@ -48,8 +50,8 @@ class TenantCommand(OperatorCommand):
 
 
 @contextmanager
-def file_errors(file: Path) -> Iterator[Path]:
-    """Turn an OSError inside the block into a CommandError that names the file."""
+def file_errors(file: Place) -> Iterator[Place]:
+    """Turn an OSError inside the block into a CommandError that names the file, folder or URL."""
     try:
         yield file
     except OSError as problem:

@@ -15,10 +15,11 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
 DIRECT = sorted(path.stem for path in ROOT.glob("requirements*.in"))
-INSTALLED = ["requirements-uv", "requirements", "requirements-embedded", "requirements-tracing", "requirements-dev"]
+OF_DEVELOPMENT = ["requirements-embedded", "requirements-tracing", "requirements-s3", "requirements-dev"]
+INSTALLED = ["requirements-uv", "requirements", *OF_DEVELOPMENT]
 LOCKED = re.compile(r"^(?P<pin>[a-z0-9-]+==[^\\]+?) \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)
-# Imported only where they are installed: the embedded servers, traces, and LDAP, with python-ldap's own requirement pyasn1.
-OPTIONAL = ["requirements-embedded", "requirements-ldap", "requirements-tracing"]
+# Imported only where they are installed: the embedded servers, traces, buckets, LDAP with its requirement pyasn1.
+OPTIONAL = ["requirements-embedded", "requirements-ldap", "requirements-s3", "requirements-tracing"]
 # Static files of Swagger UI, a Django app without code.
 NOT_IMPORTED = {"drf-spectacular-sidecar"}
 

@@ -40,10 +40,10 @@ class Ended:
 class AnotherProcess:
     """Management commands in processes of their own; killed with status 9 after `kill_after`."""
 
-    def __init__(self, settings_module: str) -> None:
+    def __init__(self, settings_module: str, database: str = DATABASE) -> None:
         environment = os.environ | {"DJANGO_SETTINGS_MODULE": settings_module, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tests.tenants.another_process", DATABASE],
+            [sys.executable, "-P", "-m", "tests.tenants.another_process", database],
             env=environment,
             cwd=ROOT,
             stdin=subprocess.PIPE,

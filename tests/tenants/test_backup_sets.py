@@ -17,6 +17,7 @@ from psycopg import sql
 from identity_platform.audit.models import PlatformEvent
 from identity_platform.crypto import reload_key_ring
 from tenants import backup_sets, databases, dumps, servers
+from tenants.backup_storage import LIST, Folder, FolderOfSet
 from tenants.capacity import main_server
 from tenants.models import DataKey, TenantDatabase, WarmDatabase
 from tests.tenants.conftest import ROOT, AnotherProcess, check_tenants, databases_on, run_command
@@ -44,15 +45,22 @@ def back_up(parent: Path, *tenants: TestTenant, **options: Any) -> backup_sets.B
     before = set(parent.glob("platform-*"))
     run_command("backup_tenants", str(parent), only=[tenant.slug for tenant in tenants], **options)
     (folder,) = set(parent.glob("platform-*")) - before
-    return backup_sets.read(folder)
+    return backup_sets.read(FolderOfSet(folder))
+
+
+def folder_of(found: backup_sets.BackupSet) -> Path:
+    assert isinstance(found.place, FolderOfSet)
+    return found.place.path
 
 
 def renamed(found: backup_sets.BackupSet) -> backup_sets.BackupSet:
     """Give a set the name of an earlier day, as its own command would have: the key is bound to the name."""
-    folder = found.folder.with_name("platform-20200101T000000Z")
-    older = backup_sets.BackupSet(folder, found.started, found.schema_version, found.files, found.failed, found.key)
-    found.folder.rename(folder)
-    (folder / backup_sets.LIST).write_bytes(backup_sets._signed(older))
+    folder = folder_of(found).with_name("platform-20200101T000000Z")
+    older = backup_sets.BackupSet(
+        FolderOfSet(folder), found.started, found.schema_version, found.files, found.failed, found.key
+    )
+    folder_of(found).rename(folder)
+    (folder / LIST).write_bytes(backup_sets._signed(older))
     return older
 
 
@@ -98,23 +106,23 @@ def test_restored_tenants_are_as_they_were(two: Two, tmp_path: Path) -> None:
     found = back_up(tmp_path, acme, zephyr)
     late = zephyr.register().id
     acme.register()
-    said = run_command("restore_tenants", str(found.folder), *only(acme), yes=True)
+    said = run_command("restore_tenants", str(folder_of(found)), *only(acme), yes=True)
     assert said.endswith("1 of 1 tenant restored.\n")
     assert people(acme) == kept[acme.id]
     assert people(zephyr) == kept[zephyr.id] | {late}
-    run_command("restore_tenants", str(found.folder), all=True, yes=True)
+    run_command("restore_tenants", str(folder_of(found)), all=True, yes=True)
     assert people(zephyr) == kept[zephyr.id]
 
 
 def test_lost_databases_are_restored(two: Two, tmp_path: Path) -> None:
     acme, zephyr = two
     kept, found = people(acme), back_up(tmp_path, acme, zephyr)
-    nothing = run_command("restore_tenants", str(found.folder), lost=True, yes=True)
+    nothing = run_command("restore_tenants", str(folder_of(found)), lost=True, yes=True)
     assert "Nothing was changed" in nothing
     late = zephyr.register().id
     drop_database(acme)
     check_tenants(acme.slug, repair=True, yes=True)
-    said = run_command("restore_tenants", str(found.folder), lost=True, yes=True)
+    said = run_command("restore_tenants", str(folder_of(found)), lost=True, yes=True)
     assert said.endswith("1 of 1 tenant restored.\n")
     assert people(acme) == kept
     assert late in people(zephyr)
@@ -124,8 +132,8 @@ def test_lost_databases_are_restored(two: Two, tmp_path: Path) -> None:
 def test_restore_asks_first_and_names_unknown_tenants(two: Two, tmp_path: Path) -> None:
     acme, zephyr = two
     found = back_up(tmp_path, acme)
-    assert code_of("restore_tenants", str(found.folder), all=True)[0] == 2
-    code, said = code_of("restore_tenants", str(found.folder), *only(acme, zephyr), yes=True)
+    assert code_of("restore_tenants", str(folder_of(found)), all=True)[0] == 2
+    code, said = code_of("restore_tenants", str(folder_of(found)), *only(acme, zephyr), yes=True)
     assert (code, said) == (2, f"{zephyr.slug} is not in this backup.")
     code, said = code_of("backup_tenants", str(tmp_path), only=[acme.slug, "no-such-tenant"])
     assert code == 2
@@ -159,7 +167,7 @@ def test_changed_set_is_noticed(
     tenant: TestTenant, tmp_path: Path, name: str, change: Callable[[Path], None], code: int, said: str
 ) -> None:
     found = back_up(tmp_path, tenant, test=0)
-    (file,) = found.folder.glob(name)
+    (file,) = folder_of(found).glob(name)
     change(file)
     ended, message = code_of("check_backup", str(tmp_path))
     assert ended == code
@@ -171,15 +179,15 @@ def test_files_of_another_day_are_noticed(new_tenant: Callable[[], TestTenant], 
     old = renamed(back_up(tmp_path, tenant, test=0))
     tenant.register()
     found, before = back_up(tmp_path, tenant, test=0), people(tenant)
-    file = next(found.folder.glob("tenant-*"))
-    shutil.copy(old.folder / file.name, file)
+    file = next(folder_of(found).glob("tenant-*"))
+    shutil.copy(folder_of(old) / file.name, file)
     # It is a valid backup of this tenant.
     assert code_of("check_backup", str(tmp_path))[0] == 1
-    assert code_of("restore_tenants", str(found.folder), all=True, yes=True)[0] == 1
+    assert code_of("restore_tenants", str(folder_of(found)), all=True, yes=True)[0] == 1
     assert people(tenant) == before
     # So is the whole folder.
-    shutil.rmtree(found.folder)
-    old.folder.rename(found.folder)
+    shutil.rmtree(folder_of(found))
+    folder_of(old).rename(folder_of(found))
     code, said = code_of("check_backup", str(tmp_path))
     assert code == 2
     assert "the folder was renamed" in said
@@ -188,9 +196,9 @@ def test_files_of_another_day_are_noticed(new_tenant: Callable[[], TestTenant], 
 def test_old_backup_is_a_problem(tenant: TestTenant, tmp_path: Path) -> None:
     found = back_up(tmp_path, tenant, test=0)
     older = backup_sets.BackupSet(
-        found.folder, "2020-01-01T00:00:00+00:00", found.schema_version, found.files, found.failed, found.key
+        found.place, "2020-01-01T00:00:00+00:00", found.schema_version, found.files, found.failed, found.key
     )
-    (found.folder / backup_sets.LIST).write_bytes(backup_sets._signed(older))
+    (folder_of(found) / LIST).write_bytes(backup_sets._signed(older))
     assert code_of("check_backup", str(tmp_path), max_age=26) == (1, "It is older than 26 hours.\n")
 
 
@@ -202,17 +210,17 @@ def test_tenant_that_fails_is_left_out_and_keeps_its_last_backup(two: Two, tmp_p
     code, said = code_of("backup_tenants", parent, only=[acme.slug, zephyr.slug], keep=1)
     assert code == 1
     assert f"{acme.slug} is not in it: The database cannot be read" in said
-    found = backup_sets.newest(tmp_path)
+    found = backup_sets.newest(Folder(tmp_path))
     assert [file.slug for file in found.tenants] == [zephyr.slug]
     assert code_of("check_backup", parent)[0] == 1
     # The tenant's last backup is in the older set.
-    assert first.folder.exists()
+    assert folder_of(first).exists()
     check_tenants(acme.slug, repair=True, yes=True)
-    run_command("restore_tenants", str(first.folder), lost=True, yes=True)
-    shutil.rmtree(found.folder)
+    run_command("restore_tenants", str(folder_of(first)), lost=True, yes=True)
+    shutil.rmtree(folder_of(found))
     said = run_command("backup_tenants", parent, only=[acme.slug, zephyr.slug], keep=1)
-    assert f"Removed {first.folder.name}." in said
-    assert not first.folder.exists()
+    assert f"Removed {folder_of(first).name}." in said
+    assert not folder_of(first).exists()
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -235,7 +243,7 @@ def test_test_finds_backup_that_lacks_rows(two: Two, tmp_path: Path) -> None:
 def test_second_run_at_once_is_rejected(tenant: TestTenant, tmp_path: Path) -> None:
     second: list[tuple[int, str]] = []
     with at_the_step(
-        "written out",
+        "stored",
         lambda: second.append(code_of("backup_tenants", str(tmp_path / "second"), *only(tenant))),
     ):
         back_up(tmp_path / "first", tenant, test=0)
@@ -250,7 +258,7 @@ def test_tenant_deleted_during_backup_is_no_problem(two: Two, tmp_path: Path) ->
     def delete(total: int) -> None:
         run_command("delete_tenant", acme.slug, yes=True, no_final_backup=True)
 
-    found = backup_sets.write(tmp_path, only=[acme.slug, zephyr.slug], start=delete)
+    found = backup_sets.write(Folder(tmp_path), only=[acme.slug, zephyr.slug], start=delete)
     assert found.failed == {}
     assert [file.slug for file in found.tenants] == [zephyr.slug]
 
@@ -292,7 +300,7 @@ def test_missing_ring_key_is_named(tenant: TestTenant, tmp_path: Path, settings:
     settings.ENCRYPTION_KEYS = "other:QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
     try:
         reload_key_ring()
-        code, said = code_of("extract_global_backup", str(found.folder), str(tmp_path / "global.dump"))
+        code, said = code_of("extract_global_backup", str(folder_of(found)), str(tmp_path / "global.dump"))
     finally:
         settings.ENCRYPTION_KEYS = ring
         reload_key_ring()
@@ -308,7 +316,7 @@ def test_global_database_is_restored_with_the_key_ring_alone(tenant: TestTenant,
     needed = {name: getattr(settings, name) for name in ("SECRET_KEY", "ENCRYPTION_KEYS")}
     needed |= {"EMAIL_URL": "file:/none", "BASE_URL": "https://id.example.com", "ALLOWED_HOSTS": "id.example.com"}
     environment = os.environ | nowhere | needed | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-P", str(ROOT / "manage.py"), "extract_global_backup", str(found.folder), str(file)]
+    command = [sys.executable, "-P", str(ROOT / "manage.py"), "extract_global_backup", str(folder_of(found)), str(file)]
     run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert file.stat().st_mode & 0o777 == 0o600

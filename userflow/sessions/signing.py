@@ -25,7 +25,7 @@ from django.db.models import Q
 from django.utils.timezone import now
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from identity_platform.crypto import SealContext, seal, unseal
+from identity_platform.crypto import SealBroken, SealContext, seal, unseal
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.settings import LONGEST_ACCESS_TOKEN_SECONDS
 from tenants.states import Purpose
@@ -193,6 +193,19 @@ def _read(tenant_id: UUID | None, before: KeySet | None) -> KeySet:
 def _opened(tenant_id: UUID | None, row: SigningKeyBase) -> Signer:
     raw = unseal(row.private_sealed, data_key=_realm(tenant_id).data_key(), context=_context(tenant_id, row.kid))
     return Signer(row.kid, cast(PrivateKey, serialization.load_der_private_key(raw, None)))
+
+
+def unreadable_keys(tenant_id: UUID | None) -> list[str]:
+    """Return the ids of the owner's valid keys that do not open with its data key. Call it where the owner is entered."""
+    return [row.kid for row in _valid(tenant_id, now()) if not _is_readable(tenant_id, row)]
+
+
+def _is_readable(tenant_id: UUID | None, row: SigningKeyBase) -> bool:
+    try:
+        unseal(row.private_sealed, data_key=_realm(tenant_id).data_key(), context=_context(tenant_id, row.kid))
+    except SealBroken:
+        return False
+    return True
 
 
 def _public(jwk: Jwk) -> PublicKey:

@@ -1,24 +1,24 @@
 import secrets
 import sys
 from argparse import ArgumentParser
-from pathlib import Path
 
 from django.conf import settings
 
 from tenants import backup_sets
+from tenants.backup_storage import located
 from tenants.management import terminal
 
 
 class Command(terminal.OperatorCommand):
     help = (
-        "Back up all tenants and the global database into a new folder, encrypted, while they stay in use. One tenant is then "
-        "restored from it for a test. Keep ENCRYPTION_KEYS elsewhere: they open the backup. Exit code 0: complete; 1: tenants "
-        "are missing in it or the test failed; 2: nothing was written. Example: backup_tenants /backups --keep 14"
+        "Back up all tenants and the global database into a new folder or bucket, encrypted, while they stay in use. One is "
+        "then restored from it for a test. Keep ENCRYPTION_KEYS elsewhere: they open the backup. Exit code 0: complete; "
+        "1: tenants are missing in it or the test failed; 2: nothing was written. Example: backup_tenants /backups --keep 14"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "folder", type=Path, nargs="?", help="The folder for the new folder (default: BACKUP_FOLDER)."
+            "folder", nargs="?", help="The folder for the new folder, or s3://bucket/prefix (default: BACKUP_FOLDER)."
         )
         parser.add_argument(
             "--jobs", type=terminal.at_least(1), default=2, help="Tenants at a time on each server (default 2)."
@@ -39,14 +39,14 @@ class Command(terminal.OperatorCommand):
         )
 
     def handle(
-        self, *, folder: Path | None, jobs: int, only: list[str], keep: int | None, test: int, **_: object
+        self, *, folder: str | None, jobs: int, only: list[str], keep: int | None, test: int, **_: object
     ) -> None:
-        parent = (folder or settings.BACKUP_FOLDER).resolve()
-        with terminal.file_errors(parent):
+        with terminal.file_errors(folder or settings.BACKUP_FOLDER):
+            parent = located(folder or settings.BACKUP_FOLDER)
             with terminal.progress(self.stdout, "Backing up tenants") as (start, step):
                 made = backup_sets.write(parent, jobs=jobs, only=only, start=start, progress=lambda o: step(line(o)))
             tenants = terminal.counted(len(made.tenants), "tenant")
-            self.stdout.write(f"{made.folder} has {tenants} and the global database ({made.size:,} bytes).")
+            self.stdout.write(f"{made.place} has {tenants} and the global database ({made.size:,} bytes).")
             failed = [f"{slug} is not in it: {reason}" for slug, reason in made.failed.items()]
             failed += try_restores(self, made, test)
             if keep is not None:

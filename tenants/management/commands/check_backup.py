@@ -1,12 +1,12 @@
 import sys
 from argparse import ArgumentParser
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from django.conf import settings
 from django.utils.timezone import now
 
 from tenants import backup_sets
+from tenants.backup_storage import located
 from tenants.management import terminal
 from tenants.management.commands.backup_tenants import try_restores
 
@@ -20,9 +20,8 @@ class Command(terminal.OperatorCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "folder",
-            type=Path,
             nargs="?",
-            help="The folder of the backups, or of a single one (default: BACKUP_FOLDER).",
+            help="The folder or s3://bucket/prefix of the backups, or of a single one (default: BACKUP_FOLDER).",
         )
         parser.add_argument(
             "--test",
@@ -33,11 +32,12 @@ class Command(terminal.OperatorCommand):
         )
         parser.add_argument("--max-age", type=terminal.at_least(1), metavar="HOURS", help="An older one is a problem.")
 
-    def handle(self, *, folder: Path | None, test: int, max_age: int | None, **_: object) -> None:
-        found = backup_sets.newest((folder or settings.BACKUP_FOLDER).resolve())
+    def handle(self, *, folder: str | None, test: int, max_age: int | None, **_: object) -> None:
+        with terminal.file_errors(folder or settings.BACKUP_FOLDER):
+            found = backup_sets.newest(located(folder or settings.BACKUP_FOLDER))
         tenants = terminal.counted(len(found.tenants), "tenant")
         self.stdout.write(
-            f"{found.folder} of {found.started} has {tenants} and the global database ({found.size:,} bytes)."
+            f"{found.place} of {found.started} has {tenants} and the global database ({found.size:,} bytes)."
         )
         problems = list(backup_sets.find_problems(found))
         if max_age is not None and datetime.fromisoformat(found.started) < now() - timedelta(hours=max_age):

@@ -3,6 +3,7 @@ from pathlib import Path
 
 from identity_platform.transfer.files import reject_special
 from tenants import backup_sets
+from tenants.backup_storage import located
 from tenants.management import terminal
 
 
@@ -16,11 +17,12 @@ class Command(terminal.OperatorCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("folder", type=Path, help="The folder of the backup.")
+        parser.add_argument("folder", help="The folder or s3://bucket/prefix of the backup.")
         parser.add_argument("file", type=Path, help="The file to write. An existing file is replaced at the end.")
 
-    def handle(self, *, folder: Path, file: Path, **_: object) -> None:
-        with terminal.file_errors(file.resolve()) as path:
+    def handle(self, *, folder: str, file: Path, **_: object) -> None:
+        path = file.resolve()
+        with terminal.file_errors(path):
             reject_special(path)
-            backup_sets.unseal_global_database(backup_sets.read(folder.resolve()), path)
+            backup_sets.unseal_global_database(backup_sets.read(located(folder).itself()), path)
             self.stdout.write(f"The global database is in {path} ({path.stat().st_size} bytes).")

@@ -1,8 +1,8 @@
 import sys
 from argparse import ArgumentParser
-from pathlib import Path
 
 from tenants import backup_sets
+from tenants.backup_storage import located
 from tenants.management import terminal
 from tenants.management.commands.backup_tenants import line
 
@@ -15,7 +15,7 @@ class Command(terminal.OperatorCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("folder", type=Path, help="The folder of the backup.")
+        parser.add_argument("folder", help="The folder or s3://bucket/prefix of the backup.")
         which = parser.add_mutually_exclusive_group(required=True)
         which.add_argument("--only", metavar="SLUG", action="append", default=[], help="This tenant; can be repeated.")
         which.add_argument(
@@ -29,17 +29,16 @@ class Command(terminal.OperatorCommand):
         )
         parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
 
-    def handle(
-        self, *, folder: Path, only: list[str], lost: bool, all: bool, jobs: int, yes: bool, **_: object
-    ) -> None:
-        found = backup_sets.read(folder.resolve())
+    def handle(self, *, folder: str, only: list[str], lost: bool, all: bool, jobs: int, yes: bool, **_: object) -> None:
+        with terminal.file_errors(folder):
+            found = backup_sets.read(located(folder).itself())
         slugs = [file.slug for file in found.tenants] if all else backup_sets.lost_tenants(found) if lost else only
         tenants = terminal.counted(len(slugs), "tenant")
         if not slugs:
             self.stdout.write("No tenant of this backup has lost its database. Nothing was changed.")
             return
         question = f"Changes in {tenants} since {found.started} will be lost."
-        terminal.confirm(self.stdout, question, found.folder.name, yes=yes)
+        terminal.confirm(self.stdout, question, found.place.name, yes=yes)
         with terminal.progress(self.stdout, "Restoring tenants") as (start, step):
             failed = backup_sets.restore_tenants(
                 found, slugs, jobs=jobs, start=start, progress=lambda outcome: step(line(outcome))

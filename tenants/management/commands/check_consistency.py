@@ -1,0 +1,121 @@
+import sys
+from argparse import ArgumentParser
+from json import dumps
+
+from tenants import consistency
+from tenants.consistency import Examined, Finding
+from tenants.management import terminal
+
+SHOWN_IDS = 3
+
+
+class Command(terminal.OperatorCommand):
+    help = (
+        "Find what the tenants' databases and the global one contradict each other in, as after one of them was restored to "
+        "another moment: references to rows that are gone, keys that do not open what is sealed, wrong counters, "
+        "unrecorded domains. Tenants stay in use, and nothing is changed without --repair. Exit code 0: nothing was found; "
+        "1: something was found, or is left after the repair; 3: nothing was found, but a tenant could not be examined. "
+        "Example: check_consistency --tenant acme --repair"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--tenant",
+            metavar="TENANT",
+            action="append",
+            default=[],
+            help="Slug or id of a tenant, or `platform`; can be repeated (default: the platform and all tenants).",
+        )
+        parser.add_argument(
+            "--jobs", type=terminal.at_least(1), default=2, help="Tenants at a time on each server (default 2)."
+        )
+        parser.add_argument(
+            "--repair", action="store_true", help="Repair what does not need a decision of an operator."
+        )
+        parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
+        parser.add_argument("--json", action="store_true", help="Print one JSON list, with all ids.")
+
+    def handle(self, *, tenant: list[str], jobs: int, repair: bool, yes: bool, json: bool, **_: object) -> None:
+        results = self._examine(tenant, jobs, quiet=json)
+        if repair and (mendable := [result for result in results if any(found.repair for found in result.findings)]):
+            self._repair(mendable, yes=yes, quiet=json)
+            again = {
+                result.owner: result
+                for result in self._examine([_name(result) for result in mendable], jobs, quiet=json)
+            }
+            results = [again.get(result.owner, result) for result in results]
+        if json:
+            self.stdout.write(dumps([entry for result in results for entry in _entries(result)]))
+        else:
+            self._show(results)
+        if any(result.findings for result in results):
+            sys.exit(1)
+        sys.exit(terminal.UNREACHABLE if any(result.problem for result in results) else 0)
+
+    def _examine(self, tenants: list[str], jobs: int, *, quiet: bool) -> list[Examined]:
+        if quiet:
+            return consistency.examine_all(tenants, jobs=jobs)
+        with terminal.progress(self.stdout, "Examining") as (start, step):
+            return consistency.examine_all(tenants, jobs=jobs, start=start, progress=lambda result: step(_line(result)))
+
+    def _repair(self, results: list[Examined], *, yes: bool, quiet: bool) -> None:
+        mendable = [(result, found) for result in results for found in result.findings if found.repair]
+        if not quiet:
+            self._show(results)
+        terminal.confirm(
+            self.stderr if quiet else self.stdout,
+            f"{terminal.counted(len(mendable), 'finding')} will be repaired.",
+            "repair",
+            yes=yes,
+        )
+        for result, found in mendable:
+            said = consistency.repair(result.owner, found) or "repaired"
+            (self.stderr if quiet else self.stdout).write(f"{result.owner.name}: {found.kind}: {said}")
+
+    def _show(self, results: list[Examined]) -> None:
+        rows = [(result.owner.name, *_cells(found)) for result in results for found in result.findings]
+        if rows:
+            terminal.table(self.stdout, ("tenant", "finding", "count", "ids", "meaning", "what to do"), rows)
+        unread = [result for result in results if result.problem]
+        for result in unread:
+            self.stderr.write(f"{result.owner.name}: not examined, {result.problem}")
+        if not rows and not unread:
+            self.stdout.write("No contradictions found.")
+
+
+def _name(result: Examined) -> str:
+    return str(result.owner.tenant_id or result.owner.name)
+
+
+def _line(result: Examined) -> str:
+    if result.problem:
+        return f"{result.owner.name}: not examined, {result.problem}"
+    return f"{result.owner.name}: {terminal.counted(len(result.findings), 'finding')}"
+
+
+def _cells(found: Finding) -> tuple[str, ...]:
+    ids = list(found.rows)
+    shown = ", ".join(ids[:SHOWN_IDS]) + (f" and {len(ids) - SHOWN_IDS} more" if len(ids) > SHOWN_IDS else "")
+    more = " or more" if len(ids) >= consistency.MOST_IDS else ""
+    return found.kind, f"{found.count}{more}", shown, found.meaning, found.remedy
+
+
+def _entries(result: Examined) -> list[dict[str, object]]:
+    about: dict[str, object] = {
+        "tenant": result.owner.name,
+        "tenant_id": str(result.owner.tenant_id) if result.owner.tenant_id else None,
+    }
+    if result.problem:
+        return [about | {"problem": result.problem}]
+    return [
+        about
+        | {
+            "finding": found.kind,
+            "count": found.count,
+            "ids": list(found.rows),
+            "meaning": found.meaning,
+            "remedy": found.remedy,
+            "repairable": found.repair is not None,
+        }
+        for found in result.findings
+    ]

@@ -1,0 +1,293 @@
+"""What `check_consistency` compares of users, clients, directories, webhooks, keys and counters (`tenants.consistency`)."""
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import connections
+from django.db.models import Q
+
+from identity_platform.audit.models import PlatformEvent
+from identity_platform.crypto import SealBroken
+from tenants import domain_claims, keys
+from tenants.consistency import Finding, Reference, find_missing, is_cut_off, sealed_finding
+from tenants.models import DataKey, Tenant, WebhookTenant
+from tenants.router import GLOBAL_ALIAS
+from tenants.target import TENANT_ALIAS
+from userflow.accounts import principals
+from userflow.accounts.models import DEFAULT_ROLE, AdminUser, Client, EndUser, EndUserCount, Role
+from userflow.accounts.realms import END_USERS
+from userflow.accounts.session_models import EndUserSession
+from userflow.clients.models import PendingClientChange
+from userflow.directory import configs
+from userflow.directory.models import DirectoryConfig, DirectoryLink
+from userflow.domains.models import TenantDomain
+from userflow.events.models import WebhookEndpoint, WebhookMessage
+from userflow.invitations.models import EndUserInvitation, Invitation
+from userflow.sessions import signing
+from userflow.sessions.ending import end_found
+from userflow.webhooks import signing as webhook_signing
+
+CLIENT_LOST: Final = (
+    "Their client does not exist and no deletion of it is recorded: the global database is older than the tenant's."
+)
+CREATE_AGAIN: Final = "Restore a newer global database, or create the client again; ids of clients are not reused."
+CLIENT_DELETED: Final = "client.deleted"
+
+
+def _changing(tenant_id: UUID) -> Collection[UUID]:
+    """Return the clients whose sessions are about to follow a change."""
+    return list(PendingClientChange.objects.filter(tenant_id=tenant_id).values_list("pk", flat=True))
+
+
+def _open_sessions(moment: datetime) -> Q:
+    return Q(ended_at=None, expires_at__gt=moment)
+
+
+def _open_invitations(moment: datetime) -> Q:
+    return Invitation.OPEN & Q(expires_at__gt=moment)
+
+
+def _end_sessions(ids: Collection[str]) -> int:
+    found = EndUserSession._default_manager.filter(client_id__in=ids)
+    return end_found(END_USERS, found, reason="client_deleted")
+
+
+def _delete_endpoints(ids: Collection[str]) -> int:
+    messages, _ = WebhookMessage.objects.filter(endpoint_id__in=ids).delete()
+    endpoints, _ = WebhookEndpoint.objects.filter(pk__in=ids).exclude(client_id=None).delete()
+    return messages + endpoints
+
+
+# Ids in the tenant's database of rows in the global one.
+REFERENCES: Final = (
+    Reference(
+        EndUser,
+        "client_id",
+        Client,
+        "users of lost client",
+        CLIENT_LOST,
+        f"The users are complete and sign in with other clients. {CREATE_AGAIN}",
+        deleted=CLIENT_DELETED,
+    ),
+    Reference(
+        EndUserSession,
+        "client_id",
+        Client,
+        "sessions of missing client",
+        "These sessions are open, and their client was deleted or lost: one of the databases is older than the other.",
+        "--repair ends them; applications with a logout address get a logout token.",
+        among=_open_sessions,
+        pending=_changing,
+        repair=_end_sessions,
+    ),
+    Reference(
+        EndUserInvitation,
+        "client_id",
+        Client,
+        "invitations of lost client",
+        f"They cannot be accepted. {CLIENT_LOST}",
+        f"Cancel the invitations and send new ones. {CREATE_AGAIN}",
+        deleted=CLIENT_DELETED,
+        among=_open_invitations,
+    ),
+    Reference(
+        EndUserInvitation,
+        "invited_by_id",
+        Client,
+        "invitations by lost client",
+        f"They grant no roles any more. {CLIENT_LOST}",
+        "Cancel the invitations and send new ones.",
+        deleted=CLIENT_DELETED,
+        among=lambda moment: _open_invitations(moment) & Q(invited_by_kind=principals.CLIENT),
+        of_tenant=False,
+    ),
+    Reference(
+        EndUserInvitation,
+        "invited_by_id",
+        AdminUser,
+        "invitations by lost admin",
+        "They grant no roles any more. The admin user does not exist: the global database is older than the tenant's.",
+        "Cancel the invitations and send new ones.",
+        among=lambda moment: _open_invitations(moment) & Q(invited_by_kind__in=[principals.ADMIN, principals.OPERATOR]),
+        of_tenant=False,
+    ),
+    Reference(
+        WebhookEndpoint,
+        "client_id",
+        Client,
+        "logout tokens of missing client",
+        "The client was lost without keeping its logout address, so its logout tokens cannot be sent.",
+        "--repair deletes them. Users of the application are signed out there when its own session ends.",
+        among=lambda moment: Q(signed_response_alg=""),
+        pending=_changing,
+        repair=_delete_endpoints,
+    ),
+    Reference(
+        DirectoryLink,
+        "config_id",
+        DirectoryConfig,
+        "users of lost directory",
+        "Their directory does not exist and no deletion of it is recorded: the global database is older than the tenant's.",
+        "Configure the directory again: its first run takes over the users that it finds by their object ids.",
+        deleted="directory.deleted",
+    ),
+)
+
+
+def examine(sender: object, *, tenant_id: UUID | None, **_: object) -> Iterable[Finding]:
+    """Return what is found about the entered tenant, or about the platform."""
+    if tenant_id is None:
+        return list(_signing_keys(None))
+    return [
+        *find_missing(REFERENCES, tenant_id),
+        *_signing_keys(tenant_id),
+        *_sealed(tenant_id),
+        *_webhooks(tenant_id),
+        *_directories(tenant_id),
+        *_has_domains(tenant_id),
+        *_roles(),
+        *_counters(),
+    ]
+
+
+def _signing_keys(tenant_id: UUID | None) -> Iterator[Finding]:
+    if keys.is_readable(str(tenant_id) if tenant_id else DataKey.PLATFORM):
+        yield from sealed_finding(
+            "signing keys",
+            signing.unreadable_keys(tenant_id),
+            "No tokens can be signed with them: withdraw them with rotate_signing_keys.",
+            alias=TENANT_ALIAS if tenant_id else GLOBAL_ALIAS,
+        )
+
+
+def _sealed(tenant_id: UUID) -> Iterator[Finding]:
+    if not keys.is_readable(str(tenant_id)):
+        return
+    endpoints = [
+        endpoint.pk
+        for endpoint in WebhookEndpoint.objects.filter(client_id=None)
+        if not _opens(
+            lambda found=endpoint: webhook_signing.open_secret(
+                found.secret_sealed, tenant_id=tenant_id, endpoint_id=found.pk
+            )
+        )
+    ]
+    yield from sealed_finding("webhook secrets", endpoints, "Rotate the secrets of these endpoints.")
+    directories = [
+        config.pk
+        for config in DirectoryConfig.objects.filter(tenant_id=tenant_id)
+        if not _opens(lambda found=config: configs.open_secret(found))
+    ]
+    yield from sealed_finding(
+        "directory secrets", directories, "Enter the secrets of these directories again.", alias=GLOBAL_ALIAS
+    )
+
+
+def _opens(open_secret: Any) -> bool:
+    try:
+        open_secret()
+    except SealBroken:
+        return False
+    return True
+
+
+def _webhooks(tenant_id: UUID) -> Iterator[Finding]:
+    endpoints = list(WebhookEndpoint.objects.order_by("pk").values_list("pk", flat=True))
+    if endpoints and not WebhookTenant.objects.filter(pk=tenant_id).exists():
+        yield Finding(
+            "unlisted webhooks",
+            {str(endpoint): 1 for endpoint in endpoints},
+            "The global database does not list the tenant among those with webhooks: no events are published or delivered.",
+            "--repair lists it. Events since it was lost are not published.",
+            lambda ids: int(WebhookTenant.objects.get_or_create(tenant_id=tenant_id)[1]),
+            GLOBAL_ALIAS,
+        )
+
+
+def _directories(tenant_id: UUID) -> Iterator[Finding]:
+    """Find directories that would read only changes since a time that the tenant's database has not seen."""
+    restored = PlatformEvent.objects.filter(action="tenant.restored", tenant_id=tenant_id).order_by("-at").first()
+    found = DirectoryConfig.objects.filter(tenant_id=tenant_id).exclude(cursor="")
+    if not is_cut_off(tenant_id):
+        found = found.filter(Q(read_in_full_at__lt=restored.at) if restored else Q(pk__in=[]))
+    if rows := {str(pk): 1 for pk in found.values_list("pk", flat=True)}:
+        yield Finding(
+            "directory ahead of its users",
+            rows,
+            "The directory would read changes only, and changes before the restore are missing in the tenant's database.",
+            "--repair makes the next run read the directory in full.",
+            lambda ids: DirectoryConfig.objects.filter(pk__in=ids).update(cursor=""),
+            GLOBAL_ALIAS,
+        )
+
+
+def _has_domains(tenant_id: UUID) -> Iterator[Finding]:
+    domains = {str(pk): 1 for pk in TenantDomain.objects.values_list("pk", flat=True)}
+    if domains and not Tenant.objects.filter(pk=tenant_id, has_domains=True).exists():
+
+        def note(ids: Collection[str]) -> int:
+            domain_claims.note_domains(tenant_id)
+            return 1
+
+        yield Finding(
+            "unlisted domains",
+            domains,
+            "The global database does not list the tenant among those with domains, so they are not compared with it.",
+            "--repair lists it; then check again.",
+            note,
+            GLOBAL_ALIAS,
+        )
+
+
+def _roles() -> Iterator[Finding]:
+    if not Role.objects.filter(name=DEFAULT_ROLE).exists():
+        yield Finding(
+            "missing role",
+            {DEFAULT_ROLE: 1},
+            "The role that every new user gets does not exist.",
+            "Restore the tenant from a backup, or create the role again.",
+        )
+
+
+# In one statement, so in one snapshot.
+_WRONG_COUNTS: Final = """
+SELECT active, client_id, provider, sum(users) FROM (
+    SELECT active, client_id, provider, count(*) AS users FROM userflow_enduser GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT active, client_id, provider, -users FROM userflow_endusercount
+) AS compared GROUP BY 1, 2, 3 HAVING sum(users) <> 0 ORDER BY 1, 2, 3
+"""
+# The lock keeps writers out until the end of the transaction: what they add meanwhile would be in no count.
+_LOCK: Final = "LOCK TABLE userflow_enduser IN SHARE ROW EXCLUSIVE MODE"
+_COUNT_AGAIN: Final = """
+INSERT INTO userflow_endusercount (users, active, client_id, provider)
+SELECT count(*), active, client_id, provider FROM userflow_enduser GROUP BY 2, 3, 4
+"""
+
+
+def _counters() -> Iterator[Finding]:
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_WRONG_COUNTS)
+        wrong = cursor.fetchall()
+    rows = {
+        f"{'active' if active else 'inactive'} {provider} {client_id or '-'}": abs(int(number))
+        for active, client_id, provider, number in wrong
+    }
+    if rows:
+        yield Finding(
+            "wrong user count",
+            rows,
+            "Lists of users show totals that differ from the number of users by this much.",
+            "--repair counts them again.",
+            _count_again,
+        )
+
+
+def _count_again(ids: Collection[str]) -> int:
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_LOCK)
+        EndUserCount.objects.all().delete()
+        cursor.execute(_COUNT_AGAIN)
+    return len(ids)
