@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import load
+from bench import curves, load
 from bench.report import write
 from bench.run import Row
 
@@ -71,6 +71,21 @@ def test_run_measures_both_subjects_and_writes_results(tmp_path: Path) -> None:
     assert {name for name, samples in found["samples"]["read"].items() if samples[0]["answers"]} == {"platform", "bare"}
     assert found["about"]["load_average_before"]
     assert not (tmp_path / "var" / "bench").exists()
+
+
+def test_curves_have_every_value_and_plot(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench.curves", "--smoke", "--results", str(tmp_path), "--images", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "IDENTITY_VAR": str(tmp_path / "var")}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150)
+    assert ended.returncode == 0, ended.stderr
+    steps = json.loads((tmp_path / "curves.json").read_text())["steps"]
+    assert list(steps) == ["1", "2"]
+    assert all(values.keys() == curves.HEADS.keys() and min(values.values()) > 0 for values in steps.values())
+    # Another tenant is another connection.
+    assert steps["2"]["connections"] > steps["1"]["connections"]
+    for name, (title, unit, _) in curves.PLOTS.items():
+        assert f"{title} ({unit})" in (tmp_path / f"{name}.svg").read_text()
+        assert "<script" not in (tmp_path / f"{name}.svg").read_text()
 
 
 def test_client_counts_responses_by_status(port: int) -> None:

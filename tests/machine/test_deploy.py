@@ -93,6 +93,46 @@ def test_selectors_meet_the_pods() -> None:
     assert set(policy["spec"]["podSelector"]["matchExpressions"][0]["values"]) == labels
 
 
+def cluster() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The PostgreSQL cluster of CloudNativePG and its network policy."""
+    found, policy = documents("cloudnativepg.yaml")
+    return found, policy
+
+
+@pytest.mark.needs("kubernetes-validate")
+def test_network_policy_of_cluster_is_valid() -> None:
+    # The schema of the cluster itself is the operator's.
+    schemas = import_module("kubernetes_validate")
+    for version in ("1.30", schemas.latest_version()):
+        schemas.validate(cluster()[1], version, strict=True)
+
+
+def test_cluster_and_patroni_have_equal_settings() -> None:
+    postgresql = cluster()[0]["spec"]["postgresql"]
+    (patroni,) = documents("patroni/patroni.yml")
+    stated = patroni["bootstrap"]["dcs"]["postgresql"]["parameters"]
+    equal = postgresql["parameters"].keys() & stated.keys()
+    assert {"max_connections", "recovery_init_sync_method", "autovacuum_naptime", "jit", "timezone"} <= equal
+    assert {name: str(stated[name]) for name in equal} == {name: postgresql["parameters"][name] for name in equal}
+    # No acknowledged commit is lost with one machine.
+    assert cluster()[0]["spec"]["instances"] == 3
+    assert postgresql["synchronous"] == {
+        "method": "any",
+        "number": 1,
+        "dataDurability": "required",
+        "failoverQuorum": True,
+    }
+
+
+def test_every_pod_of_the_platform_reaches_the_cluster() -> None:
+    found, policy = cluster()
+    instances = {"cnpg.io/cluster": found["metadata"]["name"]}
+    assert policy["spec"]["podSelector"]["matchLabels"] == instances
+    (apps,) = [one["values"] for one in members(policy) if one.get("key") == "app"]
+    pods = [one for name in KUBERNETES for one in members(documents(name)) if "containers" in one.get("spec", {})]
+    assert set(apps) == {pod["metadata"]["labels"]["app"] for pod in pods}
+
+
 def test_backups_outlive_the_containers() -> None:
     (compose,) = documents("compose.yaml")
     platform = compose["services"]["platform"]
@@ -107,6 +147,7 @@ def test_image_has_programs_of_composed_database_server() -> None:
     (compose,) = documents("compose.yaml")
     (major,) = re.findall(r"^ARG POSTGRESQL=(\d+)$", (DEPLOY / "Containerfile").read_text(), flags=re.MULTILINE)
     assert f"/postgres:{major}-" in compose["services"]["postgres"]["image"]
+    assert f"/postgresql:{major}-" in cluster()[0]["spec"]["imageName"]
 
 
 def test_the_image_holds_every_app() -> None:
