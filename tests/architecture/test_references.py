@@ -46,6 +46,7 @@ UNCHECKED = {
     "openid.DeviceCode.client_id": EXPIRES,
     "registry.ServiceCount.tenant_id": COUNTER,
     "registry.ServiceImport.holder": NO_ID,
+    "tenants.ConnectionLease.process": NO_ID,
     "tenants.DataKey.owner": "compared as `data key` and `data key without tenant`",
     "tenants.DataKey.ring_key_id": "ENCRYPTION_KEYS, compared as `data key`",
     "userflow.AdminAttempts.subject": EXPIRES,
