@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -43,6 +44,7 @@ from tenants.schema import schema_version, why
 from tenants.states import State
 
 GLOBAL = "global.backup"
+CLOCK_SKEW = timedelta(minutes=5)
 _JOB = "backup of all tenants"
 _PURPOSE, _SIGNATURE = "backup of the global database", "list of a backup"
 # Those that have a database.
@@ -62,7 +64,10 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class BackupSet:
-    """A complete set. `failed` has the reason for each tenant that is not in it, by slug. `key` seals the global database."""
+    """A complete set. `failed` has the reason for each tenant that is not in it, by slug. `key` seals the global database.
+
+    `whole`: it was to have all tenants, not only those that were named.
+    """
 
     place: SetPlace
     started: str
@@ -70,10 +75,16 @@ class BackupSet:
     files: tuple[File, ...]
     failed: dict[str, str]
     key: bytes
+    whole: bool = True
 
     @property
     def tenants(self) -> list[File]:
         return [file for file in self.files if file.tenant_id]
+
+    @property
+    def is_of_future(self) -> bool:
+        """Whether the clock of the machine that wrote it, or of this one, is wrong."""
+        return datetime.fromisoformat(self.started) > now() + CLOCK_SKEW
 
     @property
     def size(self) -> int:
@@ -140,9 +151,10 @@ def write(
         files.append(File(GLOBAL, *new.store(GLOBAL)))
         steps.completed("stored")
         started = moment.isoformat(timespec="seconds")
-        written = BackupSet(new.place, started, schema_version(), tuple(files), failed, key)
+        written = BackupSet(new.place, started, schema_version(), tuple(files), failed, key, whole=not only)
         new.finish(_signed(written))
-    record_for_platform("backup.written", details={"tenants": len(files) - 1, "failed": len(failed)})
+    details = {"tenants": len(files) - 1, "failed": len(failed), "whole": written.whole}
+    record_for_platform("backup.written", details=details)
     return written
 
 
@@ -198,6 +210,7 @@ def _signed(written: BackupSet) -> bytes:
         "format": 1,
         "started": written.started,
         "schema_version": written.schema_version,
+        "whole": written.whole,
         "files": [
             {"name": f.name, "size": f.size, "sha256": f.sha256, "tenant_id": f.tenant_id, "slug": f.slug}
             for f in written.files
@@ -230,7 +243,8 @@ def read(place: SetPlace) -> BackupSet:
         if not same(signature, _signature(content, key)):
             raise SealBroken
         files = tuple(File(**file) for file in content["files"])
-        return BackupSet(place, content["started"], content["schema_version"], files, content["failed"], key)
+        about = content["started"], content["schema_version"], files, content["failed"]
+        return BackupSet(place, *about, key, whole=content["whole"])
     except RingKeyMissing as problem:
         raise BackupUnfit(f"{place}: {problem}") from problem
     except OSError as problem:
@@ -240,15 +254,22 @@ def read(place: SetPlace) -> BackupSet:
 
 
 def newest(storage: Storage) -> BackupSet:
-    """Return the newest set in a storage, or the set that it is. Raises BackupUnfit, OSError."""
+    """Return the newest set of all tenants in a storage, else the newest one, or the set that the storage is.
+
+    Raises BackupUnfit, OSError.
+    """
     places = storage.sets()
     if not places:
         raise BackupUnfit(f"{storage} contains no backup set.")
-    return read(places[0])
+    found = map(read, places)
+    first = next(found)
+    return first if first.whole else next((later for later in found if later.whole), first)
 
 
 def find_problems(found: BackupSet) -> Iterator[str]:
-    """Yield what is wrong with a set: files that are missing or altered, and tenants that are not in it."""
+    """Yield what is wrong with a set: its date, files that are missing or altered, and tenants that are not in it."""
+    if found.is_of_future:
+        yield "It is dated in the future: a clock is or was wrong. Write a new backup, then remove this one."
     for slug, reason in found.failed.items():
         yield f"{slug} is not in the set: {reason}"
     for file in found.files:
@@ -363,13 +384,16 @@ def remove_old(storage: Storage, keep: int) -> list[str]:
     """Remove all sets but the newest `keep`; return their names.
 
     A set that has the newest backup of an existing tenant stays, so a tenant whose backups fail keeps its last one. A set
-    whose list cannot be verified stays as well. Raises OSError.
+    whose list cannot be verified stays as well, and so does one that is dated in the future: it does not count, because later
+    ones would be older forever. Raises OSError.
     """
     existing = {str(pk) for pk in TenantDatabase.objects.filter(status__in=_BACKED_UP).values_list("pk", flat=True)}
     removed, number = [], 0
     for place in storage.sets():
         with suppress(BackupUnfit):
             found = read(place)
+            if found.is_of_future:
+                continue
             number += 1
             newest_of = {file.tenant_id for file in found.tenants} & existing
             existing -= newest_of

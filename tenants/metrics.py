@@ -95,10 +95,14 @@ def _tasks() -> Iterator[Metric]:
 
 
 def _backup() -> Iterator[Metric]:
-    newest = PlatformEvent.objects.filter(action="backup.written").first()
+    # A backup of named tenants is none of the others.
+    newest = PlatformEvent.objects.filter(action="backup.written", details__whole=True).first()
     if newest is not None:
         yield gauge(
-            "identity_backup_timestamp_seconds", "When `backup_tenants` last ended.", [], [([], newest.at.timestamp())]
+            "identity_backup_timestamp_seconds",
+            "When a backup of all tenants last ended.",
+            [],
+            [([], newest.at.timestamp())],
         )
         failed = newest.details.get("failed", 0)
         yield gauge(

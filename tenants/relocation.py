@@ -116,7 +116,7 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
 
     Its sessions, sign-ins, links and invitations stay closed. `slug` replaces the old slug. Raises BackupUnfit (also after
     the grace period), SlugTaken, WrongState (a username or another unique value is in use), NoRoom, UnknownServer,
-    CopyFailed, ProgramMissing, JobRunning, OSError; then nothing was changed.
+    WrongRegion, CopyFailed, ProgramMissing, JobRunning, OSError; then nothing was changed.
     """
     mapping = final_backups.deleted_tenant_of(file)
     with temporary_folder() as folder, no_timeout(), databases.job_lock(mapping.server, mapping.pk):
@@ -143,6 +143,9 @@ def _put_back(
             # Prevents a second restore, and expiry meanwhile.
             if not FinalBackup.objects.select_for_update().filter(pk=tenant_id).exists():
                 raise BackupUnfit("The tenant can no longer be restored: the key of its final backup has been deleted.")
+            region = region_of(manifest["settings"])
+            # Locked, so that its region does not change meanwhile.
+            check_region(DatabaseServer.objects.select_for_update(no_key=True).get(pk=server.pk), region)
             # Metrics or chain ends may have been written after the deletion.
             forget_in_global_database(tenant_id, keep_key=True)
             Tenant.objects.filter(pk=tenant_id).update(

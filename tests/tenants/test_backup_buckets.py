@@ -105,8 +105,7 @@ def test_set_in_bucket_is_checked_and_restored(two: Two, storage: Storage, tmp_p
     assert storage.names() == sorted(f"identity/daily/{found.place.name}/{name}" for name in files)
     assert said.count("was restored into a copy") == 2
     assert f"{storage.url}/{found.place.name} has 2 tenants" in said
-    assert "No problems found." in run_command("check_backup", storage.url, test=1, max_age=1)
-    assert "No problems found." in run_command("check_backup", str(found.place))
+    assert "No problems found." in run_command("check_backup", str(found.place), test=1, max_age=1)
     acme.register()
     run_command("restore_tenants", str(found.place), *only(acme), yes=True)
     assert people(acme) == kept

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -56,9 +57,7 @@ def folder_of(found: backup_sets.BackupSet) -> Path:
 def renamed(found: backup_sets.BackupSet) -> backup_sets.BackupSet:
     """Give a set the name of an earlier day, as its own command would have: the key is bound to the name."""
     folder = folder_of(found).with_name("platform-20200101T000000Z")
-    older = backup_sets.BackupSet(
-        FolderOfSet(folder), found.started, found.schema_version, found.files, found.failed, found.key
-    )
+    older = replace(found, place=FolderOfSet(folder))
     folder_of(found).rename(folder)
     (folder / LIST).write_bytes(backup_sets._signed(older))
     return older
@@ -95,9 +94,9 @@ def test_set_is_encrypted_and_tested(two: Two, tmp_path: Path) -> None:
     assert "2 tenants and the global database" in said
     assert all(f"{slug} was restored into a copy" in said for slug in slugs)
     assert databases_on(main_server()) == copies
-    assert "No problems found." in run_command("check_backup", str(parent), max_age=1)
+    assert "No problems found." in run_command("check_backup", str(folder), max_age=1)
     event = PlatformEvent.objects.filter(action="backup.written").latest("pk")
-    assert event.details == {"tenants": 2, "failed": 0}
+    assert event.details == {"tenants": 2, "failed": 0, "whole": False}
 
 
 def test_restored_tenants_are_as_they_were(two: Two, tmp_path: Path) -> None:
@@ -195,11 +194,40 @@ def test_files_of_another_day_are_noticed(new_tenant: Callable[[], TestTenant], 
 
 def test_old_backup_is_a_problem(tenant: TestTenant, tmp_path: Path) -> None:
     found = back_up(tmp_path, tenant, test=0)
-    older = backup_sets.BackupSet(
-        found.place, "2020-01-01T00:00:00+00:00", found.schema_version, found.files, found.failed, found.key
-    )
+    older = replace(found, started="2020-01-01T00:00:00+00:00")
     (folder_of(found) / LIST).write_bytes(backup_sets._signed(older))
-    assert code_of("check_backup", str(tmp_path), max_age=26) == (1, "It is older than 26 hours.\n")
+    assert code_of("check_backup", str(folder_of(found)), max_age=26) == (1, "It is older than 26 hours.\n")
+
+
+def test_future_set_does_not_remove_the_new_one(tenant: TestTenant, tmp_path: Path) -> None:
+    first = back_up(tmp_path, tenant, test=0)
+    folder = folder_of(first).with_name("platform-20990101T000000Z")
+    late = replace(first, place=FolderOfSet(folder), started="2099-01-01T00:00:00+00:00")
+    folder_of(first).rename(folder)
+    (folder / LIST).write_bytes(backup_sets._signed(late))
+    code, said = code_of("check_backup", str(folder), max_age=26)
+    assert (code, said) == (
+        1,
+        "It is dated in the future: a clock is or was wrong. Write a new backup, then remove this one.\n",
+    )
+    run_command("backup_tenants", str(tmp_path), only=[tenant.slug], test=0, keep=1)
+    assert len(list(tmp_path.glob("platform-202*"))) == 1
+    assert folder.exists()
+
+
+def test_backup_of_one_does_not_hide_others(two: Two, tmp_path: Path) -> None:
+    acme, zephyr = two
+    found = back_up(tmp_path, acme, test=0)
+    code, said = code_of("check_backup", str(tmp_path))
+    assert (code, said) == (
+        1,
+        "There is no backup of all tenants: this one has only those that were named with --only.\n",
+    )
+    assert "No problems found." in run_command("check_backup", str(folder_of(found)))
+    # An older one of all tenants is what counts.
+    whole = renamed(replace(found, whole=True))
+    back_up(tmp_path, zephyr, test=0)
+    assert f"{whole.place} of" in run_command("check_backup", str(tmp_path))
 
 
 def test_tenant_that_fails_is_left_out_and_keeps_its_last_backup(two: Two, tmp_path: Path) -> None:
@@ -265,9 +293,9 @@ def test_tenant_deleted_during_backup_is_no_problem(two: Two, tmp_path: Path) ->
 
 def test_deleted_tenants_are_not_tested(two: Two, tmp_path: Path) -> None:
     acme, zephyr = two
-    back_up(tmp_path, acme, zephyr)
+    found = back_up(tmp_path, acme, zephyr)
     run_command("delete_tenant", acme.slug, yes=True, no_final_backup=True)
-    said = run_command("check_backup", str(tmp_path), test=9)
+    said = run_command("check_backup", str(folder_of(found)), test=9)
     assert said.count("was restored into a copy") == 1
     assert f"{zephyr.slug} was restored into a copy" in said
 
@@ -276,8 +304,8 @@ def test_killed_backup_leaves_no_set(tenant: TestTenant, another_process: Anothe
     command = ["backup_tenants", str(tmp_path), "--only", tenant.slug]
     assert another_process.run(*command, kill_after="written out").code == 9
     assert code_of("check_backup", str(tmp_path)) == (2, f"{tmp_path} contains no backup set.")
-    back_up(tmp_path, tenant)
-    assert "No problems found." in run_command("check_backup", str(tmp_path))
+    found = back_up(tmp_path, tenant)
+    assert "No problems found." in run_command("check_backup", str(folder_of(found)))
 
 
 def test_only_quiet_drafts_of_others_are_removed(tenant: TestTenant, tmp_path: Path) -> None:

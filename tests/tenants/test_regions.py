@@ -186,6 +186,19 @@ def test_deleted_tenant_returns_to_its_region(
     assert server_of(slugs[0]) == eu
 
 
+def test_region_changed_during_undeletion_is_noticed(
+    eu: DatabaseServer, slugs: list[str], settings: Any, tmp_path: Path
+) -> None:
+    settings.DELETED_TENANT_BACKUP_DAYS, settings.BACKUP_FOLDER = 7, tmp_path
+    run_command("create_tenant", "Acme", "--slug", slugs[0], "--region", "eu")
+    tenant = Tenant.objects.get(slug=slugs[0])
+    run_command("delete_tenant", slugs[0], yes=True)
+    file = FinalBackup.objects.get(pk=tenant.pk).file
+    with at_the_step("read in", lambda: change_database_server(name=eu.name, region="us")):
+        assert "is bound to the region eu" in rejected("restore_deleted_tenant", file)
+    assert FinalBackup.objects.filter(pk=tenant.pk).exists()
+
+
 # --- rebalancing -----------------------------------------------------------------------------------------------------
 
 

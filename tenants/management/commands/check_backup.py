@@ -13,8 +13,9 @@ from tenants.management.commands.backup_tenants import try_restores
 
 class Command(terminal.OperatorCommand):
     help = (
-        "Check the newest backup of backup_tenants: it is signed, recent, complete and unaltered. Exit code 0: all is well; "
-        "1: it is not; 2: there is none, or its list is not ours. Example: check_backup /backups --test 3 --max-age 26"
+        "Check the newest backup of all tenants by backup_tenants: it is signed, recent, complete and unaltered. Exit code 0: "
+        "all is well; 1: it is not; 2: there is none, or its list is not ours. Example: check_backup /backups --test 3 "
+        "--max-age 26"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -34,12 +35,15 @@ class Command(terminal.OperatorCommand):
 
     def handle(self, *, folder: str | None, test: int, max_age: int | None, **_: object) -> None:
         with terminal.file_errors(folder or settings.BACKUP_FOLDER):
-            found = backup_sets.newest(located(folder or settings.BACKUP_FOLDER))
+            storage = located(folder or settings.BACKUP_FOLDER)
+            found = backup_sets.newest(storage)
         tenants = terminal.counted(len(found.tenants), "tenant")
         self.stdout.write(
             f"{found.place} of {found.started} has {tenants} and the global database ({found.size:,} bytes)."
         )
         problems = list(backup_sets.find_problems(found))
+        if not found.whole and found.place.name != storage.itself().name:
+            problems.append("There is no backup of all tenants: this one has only those that were named with --only.")
         if max_age is not None and datetime.fromisoformat(found.started) < now() - timedelta(hours=max_age):
             problems.append(f"It is older than {terminal.counted(max_age, 'hour')}.")
         problems += try_restores(self, found, test)
