@@ -34,12 +34,13 @@ import django  # noqa: E402  # found only now
 
 django.setup()
 packages = ["identity_platform", "tenants", "userflow", "registry", "mfa", "openid", "console"]
-# The embedded servers need packages of their own.
+# These need packages of their own, and are imported where they are used.
+OPTIONAL = ("identity_platform.serving.embedded", "tenants.backup_buckets")
 modules = [
     module.name
     for package in packages
     for module in pkgutil.walk_packages([package], f"{package}.")
-    if not module.name.startswith("identity_platform.serving.embedded")
+    if not module.name.startswith(OPTIONAL)
 ]
 for module in modules:
     importlib.import_module(module)
