@@ -193,6 +193,7 @@ def _read(connection: http.client.HTTPConnection, tenant: Any) -> float:
 def _jobs(own: home.Home, tenants: int, say: Say) -> Values:
     from bench import world
     from tenants.backup_sets import write
+    from tenants.backup_storage import Folder
     from tenants.fleet import Result, migrate_tenants
     from tenants.models import Tenant
 
@@ -211,7 +212,7 @@ def _jobs(own: home.Home, tenants: int, say: Say) -> Values:
     say("backup")
     with tempfile.TemporaryDirectory(dir=own.folder) as folder:
         began = time.perf_counter()
-        made = write(Path(folder), jobs=2, only=slugs)
+        made = write(Folder(Path(folder)), jobs=2, only=slugs)
         backup = time.perf_counter() - began
     if made.failed or len(made.tenants) != len(slugs):
         raise RuntimeError(f"Not backed up: {made.failed}")

@@ -37,10 +37,15 @@ class RateLimitCache(BaseCache):
         super().__init__(params)
         url = server if isinstance(server, str) else server[0]
         self._client = redis.Redis(connection_pool=valkey.pool(url))
-        self.breaker = valkey.breaker(url)
+        self._breaker = valkey.breaker(url)
         # A full table drops the counter that was used least recently, one at a time.
         self._local = LocMemCache(url, {"max_entries": MOST_LOCAL_KEYS, "cull_frequency": MOST_LOCAL_KEYS})
         self._window: tuple[str, int] | None = None
+
+    @property
+    def degraded(self) -> bool:
+        """Whether counts are taken in this process because the server does not answer."""
+        return self._breaker.is_open
 
     def add(self, key: str, value: object, timeout: float | None = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
         """Note the window for the `incr` that follows. Always False: nothing is stored yet."""
@@ -82,13 +87,13 @@ class RateLimitCache(BaseCache):
 
     def _ask(self, send: Callable[[], Replies]) -> Replies | None:
         """Return the server's replies, or None while it cannot be asked."""
-        recovering = self.breaker.is_open
-        if not self.breaker.allows_request():
+        recovering = self._breaker.is_open
+        if not self._breaker.allows_request():
             return None
         try:
             replies = send()
         except (redis.RedisError, OSError) as problem:
-            first = self.breaker.record_failure()
+            first = self._breaker.record_failure()
             DEGRADED.set(1)
             if first:
                 # The type only: messages of the driver name hosts.
@@ -96,7 +101,7 @@ class RateLimitCache(BaseCache):
             return None
         # A reply that was sent before another thread's failure says nothing about the server after it.
         if recovering:
-            self.breaker.record_success()
+            self._breaker.record_success()
             DEGRADED.set(0)
             log.info("valkey_available")
         return replies
@@ -116,7 +121,7 @@ class RateLimitCache(BaseCache):
 
 def degraded() -> bool:
     """Whether rate limits are counted in this process because the server does not answer."""
-    return ratelimit_cache().breaker.is_open
+    return ratelimit_cache().degraded
 
 
 def ratelimit_cache() -> RateLimitCache:

@@ -1,11 +1,13 @@
 """deploy/pgbackrest: a whole server is restored to a moment between two changes."""
 
 import glob
+import json
 import os
 import pwd
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,13 +96,18 @@ def server() -> Iterator[Server]:
         out.write(f"include = '{folder}/postgresql.conf'\n")
     made.start()
     yield made
-    made.stop()
+    if made.data.exists():
+        made.stop()
     shutil.rmtree(folder)
 
 
 def test_server_is_restored_to_a_moment(server: Server) -> None:
     server.run("pgbackrest", STANZA, "stanza-create")
     server.run("pgbackrest", STANZA, "--type=full", "backup")
+    # The backup has its end in whole seconds, and the moment must be after it.
+    (stanza,) = json.loads(server.run("pgbackrest", STANZA, "--output=json", "info"))
+    ended = stanza["backup"][0]["timestamp"]["stop"]
+    assert within(10, lambda: time.time() > ended + 1)
     server.sql("CREATE TABLE change (name text)")
     server.sql("INSERT INTO change VALUES ('before')")
     ((moment,),) = server.sql("SELECT clock_timestamp()::text")

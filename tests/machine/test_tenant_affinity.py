@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.machine.proxy import Nginx
+from drill.nginx import Nginx
 from tests.world import TestTenant
 
 pytestmark = pytest.mark.needs("nginx")

@@ -33,8 +33,8 @@ from tests.tenants.conftest import (
 from tests.tenants.forwarder import PASSWORD, Forwarder, forwarded
 from tests.tenants.test_relocation import at_the_step, key_ids, mapping_of, people
 from tests.world import Api, TestTenant, build_tenant
+from userflow.accounts.models import EndUser
 from userflow.events.models import WebhookEndpoint, WebhookMessage
-from userflow.models import EndUser
 
 STEPS = (
     "reserved",

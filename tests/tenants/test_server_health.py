@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 
 from identity_platform import task_queue
 from tenants import metrics, servers
-from tenants.models import DatabaseServer, ServerHealth
+from tenants.models import DatabaseServer, ServerHealth, TenantDatabase
 from tenants.server_health import check_servers
 from tests.tenants.conftest import run_command
 from tests.world import capture_statements
@@ -79,7 +79,9 @@ def test_tenants_are_counted_by_state_and_server(second: DatabaseServer) -> None
         assert counts[1] - counts[0] == change
     assert samples(after["identity_server_tenants"], "server")[second.name] == 1
     assert samples(after["identity_server_capacity"], "server")[second.name] == 100_000
-    assert after["identity_tenants_behind"].samples[0].value == 0
+    behind = after["identity_tenants_behind"].samples[0].value
+    TenantDatabase.objects.filter(tenant__slug=slug).update(schema_version="1-000000000000")
+    assert collected()["identity_tenants_behind"].samples[0].value == behind + 1
 
 
 def test_waiting_tasks_are_counted_by_queue() -> None:
