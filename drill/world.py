@@ -70,8 +70,12 @@ class World:
         return said
 
     def slug(self, tenant: UUID) -> str:
+        from django.db import connections
+
         from tenants.models import Tenant
 
+        # The primary may have changed since this process connected.
+        connections.close_all()
         return Tenant.objects.values_list("slug", flat=True).get(pk=tenant)
 
     @contextmanager

@@ -53,7 +53,8 @@ class Node:
         return row[0]
 
     def run(self, program: str, *arguments: str) -> None:
-        run_quietly([str(programs_of_postgres(UID, GID) / program), *arguments], UID, GID)
+        log = self.data / "server.log"
+        run_quietly([str(programs_of_postgres(UID, GID) / program), *arguments], UID, GID, failure=program, log=log)
 
     def start(self) -> None:
         options = {**SETTINGS, "unix_socket_directories": str(self.sockets)}
