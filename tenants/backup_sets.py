@@ -123,9 +123,9 @@ def write(
     removed there. Raises UnknownTenant, JobRunning (another machine does it), OSError,
     and CopyFailed or ProgramMissing if the global database cannot be backed up.
     """
-    mappings, moment, key = _mappings(only), now(), new_data_key()
+    mappings, key = _mappings(only), new_data_key()
     start(len(mappings))
-    with storage.new_set(f"{PREFIX}{moment:%Y%m%dT%H%M%SZ}") as new, _alone():
+    with _alone() as moment, storage.new_set(f"{PREFIX}{moment:%Y%m%dT%H%M%SZ}") as new:
 
         def back_up(mapping: TenantDatabase) -> tuple[Outcome, list[File]]:
             done: list[File] = []
@@ -159,10 +159,14 @@ def write(
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _alone() -> Iterator[datetime]:
+    """Keep other runs out; yield the time of this one, which no other has to the second: sets have their names from it."""
     try:
         with databases.job_lock(main_server(), _JOB):
-            yield
+            moment = now()
+            yield moment
+            next_second = moment.replace(microsecond=0) + timedelta(seconds=1)
+            time.sleep(max(0.0, (next_second - now()).total_seconds()))
     except JobRunning as held:
         raise JobRunning("Another backup of all tenants is running. Try again when it has finished.") from held
 

@@ -420,7 +420,8 @@ def test_broken_tenant_stops_no_other(two: Two) -> None:
     drop_database(acme)
     code, said = check(acme, zephyr, jobs=1)
     assert code == 3
-    assert f"{acme.slug}: not examined, the database does not answer" in said
+    # The reason is PostgreSQL's or the pooler's.
+    assert f"{acme.slug}: not examined, " in said
     lose_counts(zephyr)
     assert check(acme, zephyr)[0] == 1
 
