@@ -98,7 +98,8 @@ def server() -> Iterator[Server]:
     yield made
     if made.data.exists():
         made.stop()
-    shutil.rmtree(folder)
+    # Its archiver, which outlives it for a moment, may still write.
+    assert within(20, lambda: shutil.rmtree(folder, ignore_errors=True) or not folder.exists())
 
 
 def test_server_is_restored_to_a_moment(server: Server) -> None:
