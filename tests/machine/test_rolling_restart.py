@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from drill.nginx import Nginx
-from tests.machine.conftest import ROOT, Platform, environment, within
+from tests.machine.conftest import ROOT, Platform, environment, prepared_home, within
 from tests.world import PASSWORD
 
 pytestmark = [pytest.mark.needs("nginx"), pytest.mark.timeout(600)]
@@ -81,6 +81,13 @@ def manage(home: Path, *words: str, **more: str) -> str:
     done = subprocess.run(command, env=environment(home, **more), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.fixture
+def settled_home() -> Iterator[Path]:
+    """A home of each test: the connections that killed platforms have leased are missing for half a minute."""
+    with prepared_home() as place:
+        yield place
 
 
 @pytest.fixture
