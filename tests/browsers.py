@@ -31,11 +31,13 @@ ARGUMENTS = [
 SIZE = (1280, 900)
 
 
-def wait_on(
-    browser: webdriver.Remote, *ignored: type[WebDriverException], seconds: float = WAIT_SECONDS
-) -> WebDriverWait[webdriver.Remote]:
-    """Return a wait that looks often; the ignored errors mean that the page is being replaced."""
-    return WebDriverWait(browser, seconds, poll_frequency=POLL_SECONDS, ignored_exceptions=ignored)
+def wait_on(browser: webdriver.Remote, *, seconds: float = WAIT_SECONDS) -> WebDriverWait[webdriver.Remote]:
+    """Return a wait that looks often.
+
+    It ignores every error of the driver: while a page is replaced by the next one, elements are missing or stale, or, in an
+    error without a class of its own, not of this document.
+    """
+    return WebDriverWait(browser, seconds, poll_frequency=POLL_SECONDS, ignored_exceptions=(WebDriverException,))
 
 
 @pytest.fixture(scope="session")

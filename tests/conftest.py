@@ -35,6 +35,7 @@ from tests.world import (
     shared_tenants,
     sign_in_admin,
     undo_after_test,
+    unique_ip,
 )
 from userflow.credentials import passwords
 
@@ -161,9 +162,13 @@ def _register_shared(shared: TestTenant) -> TestTenant:
 
 
 @pytest.fixture(autouse=True)
-def fresh_tokens() -> None:
-    """Renew the tokens of shared admins before their proof is too old for sensitive actions."""
+def fresh_access() -> None:
+    """Give shared admins an address of their own for each test, so that no test uses up another's rate limits.
+
+    Their tokens are renewed before the proof in them is too old for sensitive actions.
+    """
     for shared in shared_tenants:
+        shared.api.address = unique_ip()
         shared.renew_token()
 
 

@@ -4,11 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from selenium.common.exceptions import (
-    ElementNotInteractableException,
-    NoSuchElementException,
-    StaleElementReferenceException,
     TimeoutException,
-    WebDriverException,
 )
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -100,10 +96,7 @@ class Visitor:
 
     def waits_until(self, holds: Callable[[], bool]) -> None:
         """Wait until the condition holds. Raises TimeoutException."""
-        # While a page is replaced by the next one, the driver also says, in an error without a class of its own, that the
-        # node is not of this document.
-        gone = (StaleElementReferenceException, NoSuchElementException, WebDriverException)
-        wait_on(self.browser, *gone).until(lambda _: holds())
+        wait_on(self.browser).until(lambda _: holds())
 
     def is_at(self, path: str) -> None:
         """Wait until the browser shows that page."""
@@ -173,13 +166,7 @@ class Visitor:
                 do(shown)
             return shown is not None
 
-        gone = (
-            StaleElementReferenceException,
-            NoSuchElementException,
-            ElementNotInteractableException,
-            WebDriverException,
-        )
-        waiting = wait_on(self.browser, *gone)
+        waiting = wait_on(self.browser)
         try:
             waiting.until(tried)
         except TimeoutException as late:

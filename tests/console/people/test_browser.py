@@ -5,7 +5,6 @@ from urllib.parse import quote_plus
 
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.expected_conditions import staleness_of
@@ -43,9 +42,7 @@ def sign_in(browser: webdriver.Chrome, place: str) -> None:
 
 
 def shows(browser: webdriver.Chrome, text: str) -> None:
-    # The page may be replaced while it is read.
-    waiting = wait_on(browser, StaleElementReferenceException, WebDriverException)
-    waiting.until(lambda _: text in browser.find_element(By.TAG_NAME, "body").text)
+    wait_on(browser).until(lambda _: text in browser.find_element(By.TAG_NAME, "body").text)
 
 
 def type_into(browser: webdriver.Chrome, name: str, text: str) -> None:
@@ -65,7 +62,7 @@ def press(browser: webdriver.Chrome, words: str) -> None:
             shown.send_keys(Keys.ENTER)
         return shown is not None
 
-    waiting = wait_on(browser, StaleElementReferenceException, WebDriverException)
+    waiting = wait_on(browser)
     waiting.until(pressed)
     waiting.until(staleness_of(page))
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
 
 from tenants.models import Tenant
@@ -31,8 +30,7 @@ def fill(browser: webdriver.Chrome, fields: dict[str, str], form: str = "form") 
 
 def until(browser: webdriver.Chrome, holds: Callable[[], bool]) -> None:
     """Wait for the condition; the page may replace the element meanwhile."""
-    gone = (StaleElementReferenceException, NoSuchElementException, WebDriverException)
-    wait_on(browser, *gone).until(lambda _: holds())
+    wait_on(browser).until(lambda _: holds())
 
 
 def test_provisioning_page_follows_job_to_its_end(place: str, browser: webdriver.Chrome) -> None:

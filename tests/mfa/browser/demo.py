@@ -11,7 +11,6 @@ from base64 import b32decode
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
@@ -100,9 +99,7 @@ class Demo:
 
     def lists(self, *factors: str) -> None:
         """Wait until these are the factors that the page lists; it fetches them after what it says."""
-        wait_on(self.browser, StaleElementReferenceException).until(
-            lambda _: self.factors() == list(factors), f"not {factors}"
-        )
+        wait_on(self.browser).until(lambda _: self.factors() == list(factors), f"not {factors}")
 
     def factors(self) -> list[str]:
         """The lines of the list of factors, without their dates."""
