@@ -63,6 +63,9 @@ class ConnectionLease(models.Model):
     # Where the process runs, for operators.
     host = models.CharField(max_length=255)
     pid = models.PositiveIntegerField()
+    # By which others on the same machine see that it was killed (`identity_platform.processes`).
+    machine = models.CharField(max_length=63)
+    started = models.PositiveBigIntegerField(null=True)
     command = models.CharField(max_length=63, help_text="Empty for a worker of the server.")
     connections = models.PositiveIntegerField(help_text="To databases of tenants.")
     global_connections = models.PositiveIntegerField(help_text="To the global database, on its server only.")

@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from identity_platform.api import errors, handlers
 from identity_platform.crypto import same
+from identity_platform.processes import lives
 
 log = structlog.get_logger("identity.metrics")
 
@@ -158,7 +159,7 @@ def _usage(process: int) -> tuple[float, float, float, float, float]:
 
 def processes() -> set[int]:
     """Return the ids of the living processes that keep metrics on this host."""
-    return {process for process in _known() if _lives(process)}
+    return {process for process in _known() if lives(process)}
 
 
 def delete_stale_files() -> None:
@@ -174,14 +175,6 @@ def _known() -> set[int]:
 
 def _folder() -> Path:
     return Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError as problem:
-        return isinstance(problem, PermissionError)
-    return True
 
 
 class Timed:

@@ -3,7 +3,8 @@
 A process leases a few connections at a time before its pool opens them; a pooled connection that is reused asks nothing.
 One thread of the process talks to the global database, on a connection of its own: a lease is granted outside the request's
 transaction. It renews the leases and hands back what the process does not use. The leases of a process that was killed
-expire. Commands do not lease; `settings.RESERVED_CONNECTIONS` of each server are left to them.
+are deleted by the others on its machine; those of a lost machine expire. Commands do not lease;
+`settings.RESERVED_CONNECTIONS` of each server are left to them.
 """
 
 import math
@@ -30,6 +31,7 @@ from django.db.models.functions import Coalesce, Now
 from psycopg import Error as DriverError
 from psycopg import OperationalError
 
+from identity_platform import processes
 from identity_platform.postgresql import statement_timeout
 from tenants import servers
 from tenants.backend.pool import Key, TenantConnectionPool
@@ -279,7 +281,7 @@ class Leases:
         if time.monotonic() >= self._trusted_until:
             self._give_up()
         sent = time.monotonic()
-        ConnectionLease.objects.filter(expires_at__lte=Now()).delete()
+        ConnectionLease.objects.filter(Q(expires_at__lte=Now()) | Q(process__in=_killed())).delete()
         if self._own and self._main_id is None and not settings.PGBOUNCER:
             self._main_id = DatabaseServer.objects.filter(name=servers.MAIN).values_list("pk", flat=True).first()
         # The row of a server without leases ends: it would count as a process that shares the server.
@@ -324,6 +326,8 @@ class Leases:
             server_id=server_id,
             host=socket.gethostname()[:255],
             pid=os.getpid(),
+            machine=processes.machine(),
+            started=processes.started_at(os.getpid()),
             command=self._command,
             connections=number,
             global_connections=self._own if server_id == self._main_id else 0,
@@ -351,6 +355,13 @@ class Leases:
             log.warning("leases_not_deleted", cause=type(problem).__qualname__)
         finally:
             connections["default"].close()
+
+
+def _killed() -> list[UUID]:
+    """Return the processes of this machine that have ended without deleting their leases: their connections are closed."""
+    here = ConnectionLease.objects.filter(machine=processes.machine()).exclude(machine="")
+    rows = here.values_list("process", "pid", "started").distinct()
+    return [process for process, pid, started in rows if not processes.lives(pid, started)]
 
 
 def _limit_of(raw: TenantConnection) -> int:

@@ -22,6 +22,8 @@ class Migration(migrations.Migration):
                 ("process", models.UUIDField()),
                 ("host", models.CharField(max_length=255)),
                 ("pid", models.PositiveIntegerField()),
+                ("machine", models.CharField(max_length=63)),
+                ("started", models.PositiveBigIntegerField(null=True)),
                 ("command", models.CharField(help_text="Empty for a worker of the server.", max_length=63)),
                 ("connections", models.PositiveIntegerField(help_text="To databases of tenants.")),
                 (

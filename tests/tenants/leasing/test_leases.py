@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -221,17 +221,38 @@ def test_newcomer_gets_its_share_of_a_full_server(
     assert leased(small) <= LIMIT
 
 
-def test_leases_of_killed_process_expire(
+def test_leases_of_killed_process_end_with_it(
     start: Callable[..., Server], small: DatabaseServer, there: list[TestTenant]
 ) -> None:
-    killed, other = start(), start()
+    killed = full_and_killed(start, small, there)
+    # Not by their time: this is after the test.
+    ConnectionLease.objects.update(expires_at=Now() + timedelta(seconds=300))
+    assert listed(start(), there[0]) == (200, "")
+    assert not ConnectionLease.objects.filter(process=killed).exists()
+
+
+@pytest.mark.parametrize("gone", [{"machine": "another"}, {"machine": ""}])
+def test_leases_of_process_on_other_machine_expire(
+    gone: dict[str, str], start: Callable[..., Server], small: DatabaseServer, there: list[TestTenant]
+) -> None:
+    other = start()
+    full_and_killed(start, small, there, **gone)
+    assert listed(other, there[0]) == (503, FULL)
+    assert within(15, lambda: listed(other, there[0]) == (200, ""))
+
+
+def full_and_killed(start: Callable[..., Server], small: DatabaseServer, there: list[TestTenant], **gone: str) -> UUID:
+    """Kill a server that has leased all that is left, after this change of its leases; return its process."""
+    killed = start()
     for tenant in there[:LIMIT]:
         assert listed(killed, tenant) == (200, "")
     assert leased(small) == LIMIT
+    process = ConnectionLease.objects.get(server=small).process
+    if gone:
+        ConnectionLease.objects.filter(process=process).update(**gone)
     killed.process.kill()
     killed.process.wait()
-    assert listed(other, there[0]) == (503, FULL)
-    assert within(15, lambda: listed(other, there[0]) == (200, ""))
+    return process
 
 
 def test_stopped_process_deletes_its_leases(
