@@ -43,7 +43,8 @@ MIX = {
     "registration": 3,
     "totp": 3,
 }
-# Caches, pools and threads fill in the beginning, last that of verified tokens. Later, the median of the last third may be this much above that of the first.
+# Caches, pools and threads fill in the beginning, last the cache of verified tokens. Later, the median of the last third may be
+# this much above that of the first.
 WARM_UP_SECONDS = 600.0
 GROWTH = {"memory (MiB)": 1.05, "threads": 1.05, "connections": 1.10}
 # A few more are no growth, however small the number is.

@@ -84,6 +84,8 @@ CONNECTION_LEASE_SECONDS = 30.0
 # A login holds its thread while it waits for a core to hash on; with two threads two logins would stop everybody else.
 WEB_THREADS = integer("WEB_THREADS", 16, least=1, most=64)
 TENANT_CONNECTION_WAIT_SECONDS = 2.0
+# How long a write waits while its tenant's database is migrated or switched to another server.
+TENANT_PAUSE_WAIT_MS = integer("TENANT_PAUSE_WAIT_MS", 3000, most=30_000)
 TENANT_DATABASE_PREFIX = text("TENANT_DATABASE_PREFIX", "tenant_")
 TENANT_WARM_POOL = integer("TENANT_WARM_POOL", 4, most=1000)
 # A statement that a tenant database has not answered by then is given up, so that one slow tenant cannot hold workers.

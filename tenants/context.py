@@ -38,8 +38,7 @@ def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[Ten
     Raises UnknownTenant, TenantSuspended, TenantBusy; TenantBehind when a statement fails because the database lacks
     migrations of this release.
     """
-    tenant = lookup.find(tenant_id)
-    tenant.check(purpose)
+    tenant = lookup.find(tenant_id).check(purpose)
     token = _entered.set(tenant)
     try:
         with in_target(tenant.target):

@@ -31,6 +31,8 @@ LOCK_SECONDS = 2.0
 DROP_TRIES = 10
 # How long to wait for a session to terminate.
 SESSION_SECONDS = 5
+# How long the transactions of requests may go on before their sessions are terminated.
+_TRANSACTION_SECONDS = 0.5
 # The connection limit of a database whose DROP was interrupted; only another DROP can touch it (PostgreSQL's
 # DATCONNLIMIT_INVALID_DB, catalog/pg_database.h).
 INVALID = -2
@@ -193,6 +195,7 @@ def make_read_only(raw: Raw, database: str, *, spared: Sequence[int] = ()) -> No
             sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(sql.Identifier(database))
         )
         _await_starting_sessions(raw, database)
+        _await_transactions(raw, database, spared)
         if not end_sessions(raw, database, spared=spared):
             raise CopyFailed("A session of the tenant does not terminate. Nothing was changed.")
 
@@ -209,6 +212,17 @@ def _await_starting_sessions(raw: Raw, database: str) -> None:
         if time.monotonic() > deadline:
             raise CopyFailed("A session of the tenant does not finish starting. Nothing was changed.")
         time.sleep(0.01)
+
+
+def _await_transactions(raw: Raw, database: str, spared: Sequence[int]) -> None:
+    # Most last only milliseconds, and a request that loses its transaction gets 503. New requests do not begin any.
+    deadline = time.monotonic() + _TRANSACTION_SECONDS
+    running = (
+        "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+        " AND state <> 'idle' AND pid <> pg_backend_pid() AND pid <> ALL (%s))"
+    )
+    while raw.execute(running, [database, list(spared)]).fetchone() == (True,) and time.monotonic() < deadline:
+        time.sleep(0.005)
 
 
 def read_only_names(raw: Raw) -> set[str]:

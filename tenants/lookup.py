@@ -7,22 +7,31 @@ reads the same columns together with the caller's state, so an authenticated req
 """
 
 import re
+import time
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 import orjson
+from django.conf import settings
 from django.core.signals import request_finished, request_started
-from django.db import connection
+from django.db import connection, connections
 
 from identity_platform.audit.origin import set_tenant
+from identity_platform.semaphore import Semaphore
 from tenants.addresses import Place
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from tenants.settings import EffectiveSettings, effective
 from tenants.states import ALLOWED, Purpose, State
-from tenants.target import DatabaseTarget
+from tenants.target import TENANT_ALIAS, DatabaseTarget
 
 GONE = frozenset({State.DELETED, State.DELETING})
+# A migration and the end of an online move take less than a second.
+PAUSED = frozenset({State.MIGRATING, State.MOVING})
+_POLL_SECONDS: Final = 0.05
+# After a wait in vain, for a job that takes longer, requests of that tenant do not wait for so long.
+_LONG_JOB_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +75,19 @@ class TenantContext:
         """Return whether the state allows this."""
         return purpose in ALLOWED[self.status]
 
-    def check(self, purpose: Purpose) -> None:
-        """Raise UnknownTenant, TenantSuspended or TenantBusy if the state does not allow this."""
-        if self.allows(purpose):
-            return
-        if self.status in GONE:
+    def check(self, purpose: Purpose) -> "TenantContext":
+        """Return the tenant in a state that allows this; of a request, after the end of a job that takes a moment.
+
+        Raises UnknownTenant, TenantSuspended, TenantBusy.
+        """
+        tenant = self
+        if not tenant.allows(purpose) and tenant.status in PAUSED:
+            tenant = _after_pause(tenant)
+        if tenant.allows(purpose):
+            return tenant
+        if tenant.status in GONE:
             raise UnknownTenant
-        raise TenantSuspended if self.status is State.SUSPENDED else TenantBusy
+        raise TenantSuspended if tenant.status is State.SUSPENDED else TenantBusy
 
 
 # The columns of a TenantContext, for statements that read the caller in the same round trip.
@@ -89,14 +104,18 @@ _SLUG = re.compile(r"[A-Za-z0-9-]{1,63}")
 _seen: ContextVar[dict[UUID, TenantContext] | None] = ContextVar("tenants_of_this_request", default=None)
 
 
+# The other threads stay free for requests of other tenants.
+_waiting = Semaphore("tenant_pause", max(1, settings.WEB_THREADS // 2), TenantBusy)
+_long_jobs: dict[UUID, float] = {}
+
 # What COLUMNS return.
 Row = tuple[UUID, str, str, str, str, int, int, str, bool, str | None]
 
 
 def from_row(row: Row) -> TenantContext:
     """Return the tenant of a row of COLUMNS."""
-    tenant_id, slug, name, status, database, server_id, revision, settings, has_webhooks, domain = row
-    own = orjson.loads(settings)
+    tenant_id, slug, name, status, database, server_id, revision, own_settings, has_webhooks, domain = row
+    own = orjson.loads(own_settings)
     return TenantContext(tenant_id, slug, name, State(status), database, server_id, revision, own, has_webhooks, domain)
 
 
@@ -148,6 +167,31 @@ def _read(condition: str, value: UUID | str) -> TenantContext:
     if tenant.status in GONE:
         raise UnknownTenant
     return remember(tenant)
+
+
+def _after_pause(tenant: TenantContext) -> TenantContext:
+    """Return the tenant as it is after its job, or after TENANT_PAUSE_WAIT_MS. Raises UnknownTenant, TenantBusy."""
+    began, longest = time.monotonic(), settings.TENANT_PAUSE_WAIT_MS / 1000
+    # The job may itself wait for the locks of a transaction.
+    in_transaction = connection.in_atomic_block or connections[TENANT_ALIAS].in_atomic_block
+    is_request = _seen.get() is not None
+    if not (longest and is_request) or in_transaction or began < _long_jobs.get(tenant.tenant_id, 0.0):
+        return tenant
+    with _waiting.acquire():
+        while tenant.status in PAUSED:
+            if time.monotonic() >= began + longest:
+                _remember_long_job(tenant.tenant_id)
+                break
+            time.sleep(_POLL_SECONDS)
+            tenant = _read("t.id = %s", tenant.tenant_id)
+    return tenant
+
+
+def _remember_long_job(tenant_id: UUID) -> None:
+    now = time.monotonic()
+    for known in [known for known, end in _long_jobs.copy().items() if end <= now]:
+        _long_jobs.pop(known, None)
+    _long_jobs[tenant_id] = now + _LONG_JOB_SECONDS
 
 
 def forget() -> None:

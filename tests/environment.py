@@ -18,6 +18,8 @@ os.environ.setdefault("SMS_BACKEND", "mfa.sms.gateway.FileGateway")
 os.environ.setdefault("DELETED_TENANT_BACKUP_DAYS", "0")
 # Half of them may wait for a hash; tests of races send twenty requests at the same time, each in its own thread.
 os.environ.setdefault("WEB_THREADS", "64")
+# Tests of states want the rejection at once; those of the pause set a time themselves.
+os.environ.setdefault("TENANT_PAUSE_WAIT_MS", "0")
 DATABASE = f"identity_test_{RUN}_{WORKER}"
 
 # Modules and tests live as long as the process: collecting garbage among them took a seventh of the CPU.

@@ -86,7 +86,7 @@ class Authorize(JourneyPage):
             return self._rejected(told)
 
     def _next(self) -> HttpResponse:
-        self.tenant.check(Purpose.SIGN_IN)
+        self.tenant = self.tenant.check(Purpose.SIGN_IN)
         pending = read_request(self.tenant, self.sent, client=self.client)
         if self.lacks_cookies:
             return redirect_to(self._as_link(pending))

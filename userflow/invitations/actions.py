@@ -247,9 +247,7 @@ def _common(by: Principal, email: str, token: str) -> dict[str, object]:
 def _writable(tenant_id: UUID | None) -> lookup.TenantContext | None:
     if tenant_id is None:
         return None
-    tenant = lookup.find(tenant_id)
-    tenant.check(Purpose.WRITE)
-    return tenant
+    return lookup.find(tenant_id).check(Purpose.WRITE)
 
 
 def _reject_taken(realm: Realm, key: str) -> None:

@@ -108,8 +108,7 @@ def _checked(columns: lookup.Row, purpose: Purpose) -> lookup.TenantContext:
     # Users and admins of a suspended tenant have no access. Only operators inspect it.
     if tenant.status == "suspended":
         raise TenantSuspended
-    tenant.check(purpose)
-    return lookup.remember(tenant)
+    return lookup.remember(tenant.check(purpose))
 
 
 class ClientState(NamedTuple):
