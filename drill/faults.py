@@ -323,6 +323,31 @@ def disk_is_full(world: World) -> None:
         ballast.unlink(missing_ok=True)
 
 
+SLOW_DISK_SECONDS = 15.0
+SLOW_FSYNC_SECONDS = 0.2
+
+
+def _no_strace() -> str:
+    if _not_root():
+        return _not_root()
+    return "" if shutil.which("strace") else "needs strace (Debian: apt install strace)"
+
+
+def disk_is_slow(world: World) -> None:
+    """Each flush to the primary's disk takes 200 ms more. To slow a real disk down takes a block device of its own."""
+    delayed = f"inject=fsync,fdatasync:delay_enter={int(SLOW_FSYNC_SECONDS * 1e6)}"
+    command = ["strace", "--follow-forks", "--quiet=all", "--output=/dev/null", "-e", "trace=fsync,fdatasync"]
+    attached = [f"--attach={process.pid}" for process in world.cluster.node("leader").servers()]
+    with subprocess.Popen([*command, "-e", delayed, *attached]) as tracer:
+        try:
+            time.sleep(SLOW_DISK_SECONDS)
+            if tracer.poll() is not None:
+                raise NotThere("strace cannot trace PostgreSQL here.")
+        finally:
+            # It detaches from all.
+            tracer.send_signal(signal.SIGINT)
+
+
 CUT_OFF_SECONDS = 45.0
 TABLE = "drill_inside"
 
@@ -624,6 +649,14 @@ DRILLS = (
         gap=30,
         around=_on_a_small_disk,
         lacks=_not_root,
+    ),
+    Drill(
+        "disk_is_slow",
+        "each flush to the primary's disk takes 200 ms more, for 15 s",
+        disk_is_slow,
+        failures=False,
+        gap=3,
+        lacks=_no_strace,
     ),
     Drill(
         "primary_is_cut_off",
