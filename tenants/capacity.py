@@ -1,6 +1,7 @@
 """The database servers, and which of them takes the next tenant."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import psycopg
@@ -18,6 +19,7 @@ from tenants.states import State
 
 # The first release with CREATE DATABASE … STRATEGY wal_log.
 OLDEST_POSTGRESQL = 150_000
+_LABEL = re.compile("[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 
 def main_server() -> DatabaseServer:
@@ -33,24 +35,25 @@ def displayed_host(host: str | None) -> str:
     return "localhost" if not host or host.startswith("/") else host
 
 
-def server_with_room(name: str | None, region: str | None = None) -> DatabaseServer:
-    """Return the server of that name, or the one with most room; of a region, if one is stated.
+def server_with_room(name: str | None, region: str | None = None, labels: Sequence[str] = ()) -> DatabaseServer:
+    """Return the server of that name, or the one with most room; of those with the region and all labels that are stated.
 
     Raises NoRoom, UnknownServer, WrongRegion.
     """
-    roomiest = roomiest_server(name, region)
+    roomiest = roomiest_server(name, region, labels)
     if roomiest is not None:
         return roomiest
     if name is None:
+        which = (f" in the region {region}" if region else "") + (f" with {', '.join(labels)}" if labels else "")
         raise NoRoom(
-            f"No database server in the region {region} has room for another tenant. Add one there, or raise its capacity."
-            if region
-            else None
+            f"No database server{which} has room for another tenant. Add one, or raise its capacity." if which else None
         )
     known = {server.name: server for server in DatabaseServer.objects.order_by("name")}
     if name not in known:
         raise UnknownServer(f"No database server has the name {name!r}. Known servers: {', '.join(known)}.")
     check_region(known[name], region)
+    if lacks := set(labels) - set(known[name].labels):
+        raise NoRoom(f"The database server {name!r} does not have the label {', '.join(sorted(lacks))}.")
     raise NoRoom(
         f"The database server {name!r} is full or accepts no tenants. Run `change_database_server {name} --accepts "
         "--capacity N`, or name another server."
@@ -61,6 +64,14 @@ def region_of(own: Mapping[str, object]) -> str | None:
     """Return the region that a tenant's settings bind it to, if any."""
     region = own.get("region")
     return str(region) if region else None
+
+
+def labels_in(text: str) -> list[str]:
+    """Return the labels of a list with commas, none of an empty text. Raises ValueError."""
+    found = [label.strip() for label in text.split(",")] if text.strip() else []
+    if any(_LABEL.fullmatch(label) is None for label in found):
+        raise ValueError
+    return found
 
 
 def check_region(server: DatabaseServer, region: str | None) -> None:
@@ -79,12 +90,14 @@ def add_database_server(
     admin_url: str | None = None,
     capacity: int | None = None,
     region: str | None = None,
+    labels: Sequence[str] | None = None,
     replace: bool = False,
 ) -> DatabaseServer:
     """Check that a server works, then store it with sealed URLs.
 
     `admin_url` bypasses a pooler that `url` goes through. With `replace` an existing server gets a new URL, which applies
-    from the next request on; `admin_url`, `capacity` and `region` change only if given (an empty `admin_url` removes it).
+    from the next request on; `admin_url`, `capacity`, `region` and `labels` change only if given (an empty `admin_url`
+    removes it).
     Raises ServerExists, ServerUnfit, WrongRegion.
     """
     parameters = _parse(url)
@@ -116,6 +129,8 @@ def add_database_server(
             server.capacity = capacity
         if region is not None:
             _set_region(server, region)
+        if labels is not None:
+            server.labels = sorted(set(labels))
         server.save()
         action = "database_server.replaced" if replace else "database_server.added"
         record_for_platform(action, target=("database_server", server.pk))
@@ -158,14 +173,21 @@ def _set_region(server: DatabaseServer, region: str) -> None:
 
 
 def change_database_server(
-    *, name: str, capacity: int | None = None, accepts: bool | None = None, region: str | None = None
+    *,
+    name: str,
+    capacity: int | None = None,
+    accepts: bool | None = None,
+    region: str | None = None,
+    labels: Sequence[str] | None = None,
 ) -> DatabaseServer:
-    """Change how many tenants a server takes, whether it accepts new ones, or its region. Existing tenants stay.
+    """Change how many tenants a server takes, whether it accepts new ones, its region or labels. Existing tenants stay.
 
     Raises UnknownServer, WrongRegion (a tenant on it is bound to another region).
     """
-    stated = {"capacity": capacity, "accepts_tenants": accepts, "region": region}
-    changes = {field: value for field, value in stated.items() if value is not None}
+    stated: dict[str, object] = {"capacity": capacity, "accepts_tenants": accepts, "region": region}
+    if labels is not None:
+        stated["labels"] = sorted(set(labels))
+    changes: dict[str, object] = {field: value for field, value in stated.items() if value is not None}
     with transaction.atomic():
         server = first_or(DatabaseServer.objects.select_for_update().filter(name=name), UnknownServer)
         if changes:

@@ -3,6 +3,7 @@
 import uuid
 from typing import ClassVar
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models.functions import Lower
 
@@ -31,6 +32,8 @@ class DatabaseServer(models.Model):
     accepts_tenants = models.BooleanField(default=True)
     # Where its machines are, standbys included. Empty: not stated, so no tenant that is bound to a region comes here.
     region = models.CharField(max_length=63, blank=True, default="", db_default="")
+    # What else tells it from others, such as ssd or premium; a new tenant can ask for some of them.
+    labels = ArrayField(models.CharField(max_length=63), blank=True, default=list, db_default=[])
     # What roles like the platform's may open (`tenants.servers.FREE_FOR_PLATFORM`); null until it is read.
     connection_limit = models.PositiveIntegerField(null=True, editable=False)
     # Incremented when the URLs change, so that pooled connections to the old URL are not used again.

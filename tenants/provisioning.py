@@ -8,7 +8,7 @@ lock while it works on its database (`databases.job_lock`).
 import re
 import secrets
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final
 from uuid import UUID
@@ -85,18 +85,19 @@ def create_tenant(
     slug: str | None = None,
     tenant_settings: dict[str, object] | None = None,
     server: str | None = None,
+    server_labels: Sequence[str] = (),
     initialize: Initialize | None = None,
 ) -> Tenant:
     """Create a tenant with a database of its own, ready when this returns.
 
     Without `slug` one is generated from the name. If the provisioning of a tenant with this slug was interrupted, it is
-    finished, with the name and settings given now. Raises SlugTaken, NoRoom, WrongRegion, RelyingPartyTaken and what
-    `initialize` raises; errors of the database server are not translated.
+    finished, with the name and settings given now. A new one is on a server with all `server_labels`. Raises SlugTaken,
+    NoRoom, WrongRegion, RelyingPartyTaken and what `initialize` raises; errors of the database server are not translated.
     """
     own = tenant_settings or {}
     if slug is not None and (interrupted := _interrupted(slug)) is not None:
         return _finish_interrupted(interrupted, name, own, initialize)
-    chosen = server_with_room(server, region_of(own))
+    chosen = server_with_room(server, region_of(own), server_labels)
     with ExitStack() as job:
         with transaction.atomic():
             _lock_region(chosen, region_of(own))

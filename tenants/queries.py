@@ -1,6 +1,7 @@
 """Reads for commands, and the statements that find a server and reserve a database for a new tenant."""
 
 import json
+from collections.abc import Sequence
 from typing import TypedDict
 from uuid import UUID, uuid4
 
@@ -46,7 +47,7 @@ SELECT s.* FROM tenants_databaseserver s, LATERAL (
     SELECT s.capacity - count(*) AS room FROM tenants_tenantdatabase d WHERE d.server_id = s.id AND d.status <> 'deleted'
 ) free
 WHERE s.accepts_tenants AND free.room > 0 AND (%(name)s::text IS NULL OR s.name = %(name)s)
-  AND (%(region)s::text IS NULL OR s.region = %(region)s)
+  AND (%(region)s::text IS NULL OR s.region = %(region)s) AND s.labels @> %(labels)s::varchar[]
 ORDER BY free.room DESC, s.id LIMIT 1
 """
 
@@ -100,9 +101,10 @@ def reserve_tenant(
     return tenant
 
 
-def roomiest_server(name: str | None, region: str | None) -> DatabaseServer | None:
-    """Return the server that takes new tenants and has most room: any, or only that name, and only in that region."""
-    return next(iter(DatabaseServer.objects.raw(_ROOMIEST, {"name": name, "region": region})), None)
+def roomiest_server(name: str | None, region: str | None, labels: Sequence[str]) -> DatabaseServer | None:
+    """Return the server that takes new tenants and has most room, of those with this name, region and all these labels."""
+    wanted = {"name": name, "region": region, "labels": list(labels)}
+    return next(iter(DatabaseServer.objects.raw(_ROOMIEST, wanted)), None)
 
 
 def tenant_named(slug: str) -> Tenant:

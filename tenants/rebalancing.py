@@ -1,4 +1,4 @@
-"""Plan and make the moves that empty a server or even servers out. No tenant leaves the region of its server."""
+"""Plan and make the moves that empty a server or even servers out. None changes its region or labels."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -28,10 +28,13 @@ class Move:
     obstacle: str = ""
 
 
+# Servers that can stand in for one another: the region and the labels.
+_Kind = tuple[str, frozenset[str]]
+
+
 @dataclass(slots=True)
 class _Server:
     name: str
-    region: str
     capacity: int
     held: int
     takes: bool
@@ -46,16 +49,16 @@ class _Server:
 
 
 def plan(*, drain: Iterable[str] = ()) -> list[Move]:
-    """Return the moves that empty the drained servers and make the others of each region equally full, as far as possible.
+    """Return the moves that empty the drained servers and make the others of each kind equally full, as far as possible.
 
-    Equally full in relation to their capacity. Servers that accept no tenants get none, and keep theirs unless they are
-    drained. Tenants that must stay on a drained server are named too. Five statements for any number of tenants. Raises
-    UnknownServer.
+    Servers of a kind have the same region and the same labels. Equally full in relation to their capacity. Servers that
+    accept no tenants get none, and keep theirs unless they are drained. Tenants that must stay on a drained server are
+    named too. Five statements for any number of tenants. Raises UnknownServer.
     """
-    of_region, drained = _servers(set(drain))
+    of_kind, drained = _servers(set(drain))
     tenants, fixed = _tenants()
     moves: list[Move] = []
-    for servers in of_region.values():
+    for servers in of_kind.values():
         for server in servers:
             if server.name in drained:
                 moves += [_moved(tenant, server, _emptiest(servers)) for tenant in tenants[server.name]]
@@ -64,20 +67,21 @@ def plan(*, drain: Iterable[str] = ()) -> list[Move]:
     return moves
 
 
-def _servers(drain: set[str]) -> tuple[dict[str, list[_Server]], set[str]]:
+def _servers(drain: set[str]) -> tuple[dict[_Kind, list[_Server]], set[str]]:
     not_deleted = Count("databases", filter=~Q(databases__status=State.DELETED))
     found = DatabaseServer.objects.annotate(held=not_deleted).order_by("name")
-    of_region: dict[str, list[_Server]] = defaultdict(list)
+    of_kind: dict[_Kind, list[_Server]] = defaultdict(list)
     names = set()
     for row in found:
         names.add(row.name)
         takes = row.accepts_tenants and row.name not in drain
-        of_region[row.region].append(_Server(row.name, row.region, row.capacity, row.held, takes))
+        kind = row.region, frozenset(row.labels)
+        of_kind[kind].append(_Server(row.name, row.capacity, row.held, takes))
     if unknown := sorted(drain - names):
         raise UnknownServer(
             f"No database server has the name {', '.join(unknown)}. Known servers: {', '.join(sorted(names))}."
         )
-    return of_region, drain
+    return of_kind, drain
 
 
 def _tenants() -> tuple[dict[str, list[TenantDatabase]], dict[str, list[TenantDatabase]]]:
@@ -98,7 +102,7 @@ def _moved(mapping: TenantDatabase, source: _Server, target: _Server | None) -> 
     if target is not None:
         source.held -= 1
         target.held += 1
-    obstacle = "" if target else "no server of its region has room"
+    obstacle = "" if target else "no other server of its region and labels has room"
     return Move(mapping.pk, mapping.tenant.slug, source.name, target.name if target else "", obstacle)
 
 

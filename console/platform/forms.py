@@ -3,6 +3,7 @@ from typing import ClassVar, Unpack
 from uuid import UUID
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.utils.functional import lazy
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
@@ -13,6 +14,7 @@ from console.frame.access import Context, Staff
 from console.frame.forms import ApiForm, FormOptions, set_choices
 from console.frame.records import Text
 from console.signin.forms import ProofForm
+from tenants.capacity import labels_in
 from tenants.models import Tenant
 from tenants.setting_fields import REGION
 from userflow.accounts.grant_types import LABELS, listed
@@ -230,6 +232,18 @@ class ServerForm(forms.Form):
         error_messages={"invalid": _("Use a-z, 0-9 and dashes, no dash at either end.")},
         widget=fields.Line.widget,
     )
+    labels = fields.Line(
+        label=_("Labels"),
+        required=False,
+        help_text=_("What else tells it from others, such as ssd; separated by commas."),
+    )
+
+    def clean_labels(self) -> list[str]:
+        """Return the labels as a list."""
+        try:
+            return labels_in(self.cleaned_data["labels"])
+        except ValueError:
+            raise ValidationError(_("Use a-z, 0-9, dots and dashes, and commas between labels.")) from None
 
 
 class AtOnceForm(forms.Form):

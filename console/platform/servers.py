@@ -127,6 +127,7 @@ def show(request: HttpRequest, server_id: int) -> HttpResponse:
     edit = Button(_("Edit"), reverse("admin:server_change", args=[server.pk]), "primary")
     facts = (
         (_("Region"), server.region),
+        (_("Labels"), ", ".join(server.labels)),
         (_("Host"), mono(server.host)),
         (_("Tenants"), _room(server)),
         (_("Warm databases"), server.spare),
@@ -161,7 +162,12 @@ class ChangeServer(RowView[DatabaseServer]):
         return _server(self.kwargs["server_id"])
 
     def get_initial(self) -> Context:
-        return {"capacity": self.row.capacity, "accepts": self.row.accepts_tenants, "region": self.row.region}
+        return {
+            "capacity": self.row.capacity,
+            "accepts": self.row.accepts_tenants,
+            "region": self.row.region,
+            "labels": ", ".join(self.row.labels),
+        }
 
     def arguments(self) -> Arguments:
         return {"name": self.row.name}

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 from rich.table import Table
 
 from identity_platform.api.errors import ApiError
+from tenants.capacity import labels_in
 from tenants.setting_fields import REGION
 
 # Nothing was tried: unknown name, wrong argument, not confirmed.
@@ -74,6 +75,14 @@ def region(text: str) -> str:
     if text and re.fullmatch(REGION.pattern, text) is None:
         raise ArgumentTypeError("a region is named by a-z, 0-9 and dashes")
     return text
+
+
+def labels(text: str) -> list[str]:
+    """Return the labels of a list with commas; none of an empty text."""
+    try:
+        return labels_in(text)
+    except ValueError:
+        raise ArgumentTypeError("labels are separated by commas, each of a-z, 0-9, dots and dashes") from None
 
 
 def counted(number: int, thing: str) -> str:

@@ -199,6 +199,33 @@ def test_region_changed_during_undeletion_is_noticed(
     assert FinalBackup.objects.filter(pk=tenant.pk).exists()
 
 
+# --- labels ----------------------------------------------------------------------------------------------------------
+
+
+def test_new_tenant_is_on_a_server_with_all_labels(second: DatabaseServer, slugs: list[str]) -> None:
+    change_database_server(name=second.name, labels=["ssd"], capacity=100_000)
+    change_database_server(name=main_server().name, labels=["ssd", "premium"])
+    try:
+        run_command("create_tenant", "Plain", slug=slugs[0])
+        run_command("create_tenant", "Premium", slug=slugs[1], labels=["premium", "ssd"])
+        with pytest.raises(CommandError, match=r"with nvme has room"):
+            run_command("create_tenant", "None", slug=slugs[2], labels=["nvme"])
+        with pytest.raises(CommandError, match="does not have the label premium"):
+            run_command("create_tenant", "None", slug=slugs[2], labels=["premium"], server=second.name)
+    finally:
+        change_database_server(name=main_server().name, labels=[])
+    assert [server_of(slug).name for slug in slugs[:2]] == [second.name, main_server().name]
+    assert not Tenant.objects.filter(slug=slugs[2]).exists()
+
+
+def test_command_sets_labels_of_server(second: DatabaseServer) -> None:
+    assert "Labels: nvme, ssd." in run_command("change_database_server", second.name, "--labels", "ssd, nvme,ssd")
+    assert "Labels: nvme, ssd." in run_command("change_database_server", second.name, "--accepts")
+    assert "Labels" not in run_command("change_database_server", second.name, "--labels", "")
+    with pytest.raises(CommandError, match="labels are separated by commas"):
+        run_command("change_database_server", second.name, "--labels", "ssd,,x y")
+
+
 # --- rebalancing -----------------------------------------------------------------------------------------------------
 
 
@@ -257,6 +284,14 @@ def test_drain_names_tenants_that_stay(region: str) -> None:
     TenantDatabase.objects.filter(server__name=old).update(status="failed")
     (move, _) = (move for move in rebalancing.plan(drain=[old]) if move.source == old)
     assert (move.target, move.obstacle) == ("", "it is failed, not active or suspended")
+
+
+def test_tenants_keep_the_labels_of_their_server(region: str) -> None:
+    old = server(region, "old", 4, capacity=10, labels=["ssd"])
+    new = server(region, "new", 0, capacity=10, labels=["ssd"])
+    server(region, "plain", 0, capacity=10)
+    server(region, "other", 0, capacity=10, labels=["hdd", "ssd"])
+    assert planned(region) == [(old, new), (old, new)]
 
 
 def test_no_tenant_leaves_the_region_of_its_server(region: str) -> None:

@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -47,6 +47,7 @@ def open_tenant(
     slug: str | None = None,
     tenant_settings: Mapping[str, object] | None = None,
     server: str | None = None,
+    server_labels: Sequence[str] = (),
     admin: Mapping[str, str] | None = None,
 ) -> NewTenant:
     """Create a tenant with its database, its default client and optionally its first admin.
@@ -71,6 +72,7 @@ def open_tenant(
         slug=slug,
         tenant_settings=own,
         server=server,
+        server_labels=server_labels,
         initialize=create_admin,
     )
     client = Client.objects.only("pk").get(tenant=tenant, is_default=True)

@@ -35,6 +35,12 @@ class Command(terminal.OperatorCommand):
             help="Where its machines are, such as eu: tenants that are bound to it can be there.",
         )
         parser.add_argument(
+            "--labels",
+            type=terminal.labels,
+            metavar="LABEL,LABEL",
+            help="What else tells it from others, such as ssd: create_tenant can ask for it.",
+        )
+        parser.add_argument(
             "--replace",
             action="store_true",
             help="Give an existing server a new URL. Options that are not given keep their value.",
@@ -48,6 +54,7 @@ class Command(terminal.OperatorCommand):
         admin_url: str | None,
         capacity: int | None,
         region: str | None,
+        labels: list[str] | None,
         replace: bool,
         **_: object,
     ) -> None:
@@ -57,6 +64,7 @@ class Command(terminal.OperatorCommand):
             admin_url=admin_url,
             capacity=capacity,
             region=region,
+            labels=labels,
             replace=replace,
         )
         template = ensure_template(server)

@@ -8,7 +8,7 @@ from tenants.management import terminal
 class Command(terminal.OperatorCommand):
     help = (
         "List the moves after which the database servers of each region are equally full in relation to their capacity; with "
-        "--apply, make them, one at a time, each like move_tenant. No tenant leaves the region of its server. Exit code 0: "
+        "--apply, make them, one at a time, each like move_tenant. No tenant changes its region or labels. Exit code 0: "
         "done, or listed; 1: some moves failed, and those tenants are where they were; 2: unknown server. "
         "Example: rebalance_tenants --drain db1 --apply"
     )

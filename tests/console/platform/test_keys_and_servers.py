@@ -96,13 +96,19 @@ def test_unreachable_server_is_marked(operator: Staff, spare_server: DatabaseSer
     assert (page.status_code, "does not respond" in page.text, "unknown@" in page.text) == (200, True, False)
 
 
-def test_a_servers_capacity_and_region_are_changed(operator: Staff, spare_server: DatabaseServer) -> None:
+def test_a_servers_capacity_region_and_labels_are_changed(operator: Staff, spare_server: DatabaseServer) -> None:
     path = f"{SERVERS}{spare_server.pk}/change/"
-    assert operator.post(path, {"capacity": "7", "accepts": "on", "region": "eu"}).status_code == 302
+    assert (
+        operator.post(path, {"capacity": "7", "accepts": "on", "region": "eu", "labels": "ssd, nvme"}).status_code
+        == 302
+    )
     spare_server.refresh_from_db()
+    assert spare_server.labels == ["nvme", "ssd"]
+    assert "nvme, ssd" in operator.get(f"{SERVERS}{spare_server.pk}/").text
     assert (spare_server.capacity, spare_server.accepts_tenants, spare_server.region) == (7, True, "eu")
     assert "eu" in operator.get(SERVERS).text
     assert operator.post(path, {"capacity": "7", "region": "E U"}).status_code == 400
+    assert operator.post(path, {"capacity": "7", "labels": "a b"}).status_code == 400
     assert operator.post(path, {"capacity": "-1"}).status_code == 400
     operator.post(path, {"capacity": "7"})
     spare_server.refresh_from_db()

@@ -1,11 +1,13 @@
 import json
 import os
 from argparse import ArgumentParser
+from collections.abc import Sequence
 
 from django.core.management.base import BaseCommand, CommandError
 from rest_framework.serializers import Field, ValidationError
 
 from identity_platform.api.errors import ApiError
+from tenants.management import terminal
 from tenants.management.terminal import NOT_TRIED
 from userflow.admins.serializers import AdminUserIn
 from userflow.tenants.actions import NewTenant, generated_password, open_tenant
@@ -29,6 +31,13 @@ class Command(BaseCommand):
         parser.add_argument("--admin-email", help="E-mail address of the admin; required with --admin-username.")
         parser.add_argument("--server", help="Database server. Default: the one with the most free capacity.")
         parser.add_argument("--region", help="Region that its database does not leave (the setting `region`).")
+        parser.add_argument(
+            "--labels",
+            type=terminal.labels,
+            default=[],
+            metavar="LABEL,LABEL",
+            help="Only on a database server that has all these labels.",
+        )
         parser.add_argument("--json", action="store_true", help="Print one JSON object instead of a table.")
 
     def handle(
@@ -40,6 +49,7 @@ class Command(BaseCommand):
         admin_email: str | None = None,
         server: str | None = None,
         region: str | None = None,
+        labels: Sequence[str] = (),
         **options: object,
     ) -> None:
         if bool(admin_username) != bool(admin_email):
@@ -55,7 +65,9 @@ class Command(BaseCommand):
             }
         try:
             own = {"region": region} if region else None
-            created = open_tenant(name=name, slug=slug, tenant_settings=own, server=server, admin=admin)
+            created = open_tenant(
+                name=name, slug=slug, tenant_settings=own, server=server, server_labels=labels, admin=admin
+            )
         except ApiError as error:
             fields = [f"{name}: {' '.join(texts)}" for name, texts in error.messages.items()]
             said = " ".join(fields) or error.text
