@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from drill.load import Outcome
 
 COLUMNS = (
     "drill", "runs", "requests", "failed", "acknowledged writes", "of them lost", "wrong record",
-    "longest without a write (s)", "wanted", "met",
+    "longest without a write (s)", "wanted", "met", "commit",
 )  # fmt: skip
 BEGIN, END = "<!-- Written by bin/drill. -->\n", "<!-- End of what bin/drill writes. -->\n"
 
@@ -25,13 +25,14 @@ BEGIN, END = "<!-- Written by bin/drill. -->\n", "<!-- End of what bin/drill wri
 class Result:
     """All runs of one drill. `mended` is False if a run left something that `check_tenants` or the cluster does not mend.
 
-    `skipped`: why there is no run.
+    `skipped`: why there is no run. `commit`: of the runs.
     """
 
     name: str
     outcomes: list[Outcome]
     mended: bool = True
     skipped: str = ""
+    commit: str = ""
 
     @property
     def drill(self) -> Drill:
@@ -67,7 +68,7 @@ class Result:
 
     def cells(self) -> tuple[str, ...]:
         if not self.outcomes:
-            return (self.drill.what, f"skipped: {self.skipped}", *["–"] * 6, self.drill.wanted, "–")
+            return (self.drill.what, f"skipped: {self.skipped}", *["–"] * 6, self.drill.wanted, "–", "–")
         failed = ", ".join(f"{number} × {status}" for status, number in sorted(self.failed.items())) or "0"
         if self.drill.others is not None:
             failed += f"; of other tenants {sum(outcome.others_failed for outcome in self.outcomes)}"
@@ -90,6 +91,7 @@ class Result:
             gaps,
             self.drill.wanted,
             "yes" if self.met else "NO",
+            self.commit or "–",
         )
 
 
@@ -111,7 +113,12 @@ def write(folder: Path, page: Path, results: list[Result], about: dict[str, Any]
     known = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
     kept = known.get("results", {})
     # A drill that is skipped here keeps what another machine has measured.
-    kept |= {result.name: asdict(result) for result in results if result.outcomes or result.name not in kept}
+    commit = about.get("commit", "")
+    kept |= {
+        result.name: asdict(replace(result, commit=result.commit or commit))
+        for result in results
+        if result.outcomes or result.name not in kept
+    }
     about = about or known.get("about", {})
     document = {"about": about, "results": kept}
     stored.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
