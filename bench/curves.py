@@ -71,6 +71,8 @@ class Repeats:
     starts: int = 3
 
 
+# A start that takes longer is not repeated.
+LONG_START_SECONDS = 60.0
 SMOKE_STEPS, SMOKE = (1, 2), Repeats(created=2, starts=1)
 
 
@@ -276,6 +278,8 @@ def _starts(own: home.Home, number: int, say: Say) -> Values:
             with starting_or_stopping(own.folder):
                 _kill(server) if crash else server.stop()
                 times.append(_seconds_until_started(own, server))
+            if times[-1] > LONG_START_SECONDS:
+                break
         values[name] = statistics.median(times)
     overrides.write_text(usual, encoding="utf-8")
     return values
