@@ -27,6 +27,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateW
 from procrastinate.contrib.django.utils import connector_params
 from procrastinate.exceptions import AlreadyEnqueued, ProcrastinateException
 from procrastinate.types import JSONValue
+from procrastinate.worker import Worker
 from prometheus_client import Counter, Histogram
 from psycopg import Error as DriverError
 
@@ -185,19 +186,28 @@ def run_worker(
         sys.exit(1)
 
 
+def _worker(options: WorkerOptions) -> Worker:
+    return Worker(app=app, **options)
+
+
 async def _serve(workers: list[WorkerOptions], ready: Callable[[], None]) -> bool:
     """Run the workers; return whether a signal ended them. Raises the error of the first one that failed."""
     loop = asyncio.get_running_loop()
     stopping = False
+    app.perform_import_paths()
+    serving = [_worker({**app.worker_defaults, **options}) for options in workers]
+
+    def stop_all() -> None:
+        # Not by cancelling their tasks: `asyncio.wait_for` of Python 3.11 loses a cancellation at the moment when it ends.
+        for worker in serving:
+            worker.stop()
 
     def stop() -> None:
         nonlocal stopping
         if stopping:
             return
         stopping = True
-        # Once: a second time would cancel the tasks that they wait for, and remove these from the queue.
-        for worker in running:
-            worker.cancel()
+        stop_all()
         # Waiting for longer would make others believe that this worker has ended, because it sends no heartbeat any more.
         loop.call_later(FINISH_SECONDS, os._exit, 0)
 
@@ -205,14 +215,13 @@ async def _serve(workers: list[WorkerOptions], ready: Callable[[], None]) -> boo
     queue = PsycopgConnector(kwargs={**connector_params(), "autocommit": True}, min_size=1, max_size=4)
     with app.replace_connector(queue):
         async with app.open_async():
-            running = [asyncio.create_task(app.run_worker_async(**options)) for options in workers]
+            running = [asyncio.create_task(worker.run()) for worker in serving]
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, stop)
             ready()
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             if not stopping:
-                for worker in running:
-                    worker.cancel()
+                stop_all()
             ended = await asyncio.gather(*running, return_exceptions=True)
     failed = [problem for problem in ended if isinstance(problem, Exception)]
     if failed and not stopping:
