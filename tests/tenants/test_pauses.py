@@ -4,6 +4,8 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from tenants.states import Purpose, State
 from tests.tenants.conftest import run_command
 from tests.tenants.test_relocation import at_the_step
 from tests.tenants.test_relocation import settled as settled
+from tests.tenants.test_sign_ins_during_jobs import NONE, Traffic
 from tests.world import Api, TestTenant, User, capture_statements
 
 PAUSED = [State.MIGRATING, State.MOVING]
@@ -95,6 +98,31 @@ def test_write_goes_to_the_new_server_after_a_move(settled: TestTenant, second: 
         assert begun[0].statuses == [201, 200]
     groups = tenant.api.get("/authmgr/groups", {"tenant_id": str(tenant.id)}).json()
     assert len(groups["groups"]) == 1
+
+
+def test_restore_revives_nothing_for_those_who_wait(settled: TestTenant, tmp_path: Path, settings: Any) -> None:
+    traffic, file = Traffic(settled), str(tmp_path / "settled.backup")
+    kept = settled.register()
+    run_command("backup_tenant", settled.slug, file)
+    lost = settled.register()
+    sessions = [traffic.sign_in(kept), traffic.sign_in(lost)]
+    settings.TENANT_PAUSE_WAIT_MS = 30_000
+    begun: list[Meanwhile] = []
+
+    def begin(pool: ThreadPoolExecutor) -> None:
+        refreshes = [
+            partial(each.app.token, grant_type="refresh_token", refresh_token=each.refresh) for each in sessions
+        ]
+        codes = [partial(each.app.exchange, each.code) for each in sessions]
+        begun.append(
+            Meanwhile(pool, lambda: sign_in(settled, kept), lambda: sign_in(settled, lost), *refreshes, *codes)
+        )
+
+    with ThreadPoolExecutor(6) as pool:
+        with at_the_step("read in", lambda: begin(pool)):
+            run_command("restore_tenant", settled.slug, file, yes=True)
+        assert begun[0].statuses == [200, 401, 400, 400, 400, 400]
+    assert [each.lives() for each in sessions] == [NONE, NONE]
 
 
 @pytest.mark.parametrize("ends_as", [State.SUSPENDED, State.FAILED])
