@@ -190,6 +190,10 @@ class ConfirmView(AnyFormView):
         return self.respond()
 
     def form_invalid(self, form: forms.Form) -> HttpResponse:
+        # The cursor goes where the correction is needed; an error of the whole form is focused by the template.
+        first = next((name for name in form.fields if name in form.errors), None)
+        if first is not None and not form.non_field_errors():
+            form.fields[first].widget.attrs["autofocus"] = True
         return self.render_to_response(self.get_context_data(form=form), status=400)
 
     def get_context_data(self, **kwargs: object) -> Context:
