@@ -55,7 +55,9 @@ def act_on(request: HttpRequest, tenant: Tenant) -> None:
     known: Tenant | None = getattr(request, "page_tenant", None)
     if known is not None and known.pk != tenant.pk:
         raise RuntimeError(f"This page acts on {known.slug} and on {tenant.slug}.")
-    request.page_tenant = tenant  # type: ignore[attr-defined]  # remembered for this request
+    chosen = chosen_tenant(request)
+    # The chosen one is read with its database, whose state the bar shows.
+    request.page_tenant = chosen if chosen == tenant else tenant  # type: ignore[attr-defined]  # remembered for this request
 
 
 def page_tenant(request: HttpRequest) -> Tenant | None:
