@@ -200,6 +200,7 @@ MIDDLEWARE = [
     "identity_platform.api.middleware.CrossOrigin",
     "openid.cors.TenantCrossOrigin",
     "console.frame.middleware.ConsoleStaticFiles",
+    "console.frame.middleware.ConsoleCompression",
     "console.frame.middleware.ConsoleLanguage",
     "console.frame.middleware.ConsoleSessions",
     "console.frame.middleware.ConsoleForgeryProtection",

@@ -16,7 +16,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 from console.frame.access import Context, Page, Staff, require, step_up_first, to_step_up
 from console.frame.forms import FormOptions
 from console.frame.records import Text, secret_page
-from console.frame.scope import tenant_at
+from console.frame.scope import page_tenant, tenant_at
 from console.frame.tenant_pages import form_of_another_tenant, render_in_tenant
 from identity_platform.api.errors import ApiError
 from identity_platform.api.handlers import note_rejection
@@ -150,11 +150,18 @@ class ConfirmView(AnyFormView):
     def run(self) -> HttpResponse:
         """Respond to a request whose permissions are checked."""
         self.load()
+        self._check_the_bar()
         if self.tenant is not None and (rejected := form_of_another_tenant(self.request, self.tenant)) is not None:
             return rejected
         if (step_up := step_up_first(self.request, self.action)) is not None:
             return step_up
         return cast(HttpResponse, super().dispatch(self.request))
+
+    def _check_the_bar(self) -> None:
+        """Raise RuntimeError unless the bar of this page names the tenant that its action changes."""
+        changes, shown = self.arguments().get("tenant_id"), page_tenant(self.request)
+        if changes is not None and (shown is None or shown.pk != changes):
+            raise RuntimeError(f"The action changes tenant {changes}, and the bar names {shown}.")
 
     def get_form(self, form_class: type[forms.Form] | None = None) -> forms.Form:
         form = super().get_form(form_class)
@@ -183,6 +190,10 @@ class ConfirmView(AnyFormView):
         return self.respond()
 
     def form_invalid(self, form: forms.Form) -> HttpResponse:
+        # The cursor goes where the correction is needed; an error of the whole form is focused by the template.
+        first = next((name for name in form.fields if name in form.errors), None)
+        if first is not None and not form.non_field_errors():
+            form.fields[first].widget.attrs["autofocus"] = True
         return self.render_to_response(self.get_context_data(form=form), status=400)
 
     def get_context_data(self, **kwargs: object) -> Context:
@@ -245,12 +256,19 @@ class RowView(ConfirmView, Generic[Row]):
         super().load()
         self.row = self.find()
 
+    def row_name(self) -> str:
+        """Return what the row is called."""
+        return str(getattr(self.row, self.named_by))
+
     def names(self) -> Context:
-        name = getattr(self.row, self.named_by)
+        name = self.row_name()
         return {**super().names(), "name": name, self.named_by: name}
 
     def get_back_url(self) -> str:
         return reverse(self.page, args=[self.row.pk])
+
+    def get_context_data(self, **kwargs: object) -> Context:
+        return {**super().get_context_data(**kwargs), "crumb": self.row_name()}
 
 
 class CreateView(ConfirmView, Generic[Row]):

@@ -10,6 +10,7 @@ from django.contrib.sessions.middleware import SessionMiddleware
 from django.core.exceptions import MiddlewareNotUsed
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
+from django.middleware.gzip import GZipMiddleware
 from django.middleware.locale import LocaleMiddleware
 from django.utils import translation
 from django.utils.deprecation import MiddlewareMixin
@@ -37,6 +38,10 @@ class ConsoleStaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whiteno
     def __call__(self, request: HttpRequest) -> HttpResponse:
         answer: HttpResponse = (super().__call__ if request.path.startswith("/static/") else self.get_response)(request)
         return answer
+
+
+class ConsoleCompression(ConsoleOnly, GZipMiddleware):
+    """Compress pages. Django adds random bytes, so that lengths say little about secrets in a page (BREACH)."""
 
 
 class ConsoleLanguage(ConsoleOnly, LocaleMiddleware):

@@ -17,6 +17,7 @@ OVERVIEW: Final[Links] = ((_("Dashboard"), "dashboard", "index", ""),)
 TENANTS: Final[Links] = ((_("Tenants"), "domain", "tenants_tenant_changelist", "tenants:read"),)
 JOBS: Final[Links] = ((_("Jobs"), "deployed_code_history", "console_job_changelist", "tenants:read"),)
 CHOOSER: Final[Links] = ((_("Choose a tenant"), "domain", "choose_tenant", "tenants:read"),)
+CHANGE: Final[Links] = ((_("Change tenant"), "swap_horiz", "choose_tenant", "tenants:read"),)
 OPEN_TENANT: Final[Links] = (
     (_("End users"), "group", "userflow_enduser_changelist", "endusers:read"),
     (_("Groups"), "groups", "userflow_group_changelist", "groups:read"),
@@ -47,6 +48,10 @@ SERVERS_AND_KEYS: Final[Links] = (
     (_("Signing keys"), "signature", "signing_keys", "tenants:read"),
     (_("Encryption keys"), "lock", "encryption_keys", "tenants:read"),
 )
+# Every page that is in the sidebar for someone, apart from the chooser.
+ENTRIES: Final[Links] = (
+    OVERVIEW + TENANTS + JOBS + OPEN_TENANT + TENANT_KEYS + APPLICATIONS + PLATFORM + SERVERS_AND_KEYS
+)
 
 
 def permitted(staff: Staff, links: Links) -> Links:
@@ -63,12 +68,14 @@ def sidebar(request: HttpRequest) -> list[Context]:
     is_operator = staff.is_operator
     tenants = permitted(staff, TENANTS + JOBS) if is_operator else TENANTS
     keys = permitted(staff, TENANT_KEYS) if is_operator else TENANT_KEYS
-    open_tenant = permitted(staff, OPEN_TENANT) + keys if chosen_tenant(request) else ()
-    chosen = open_tenant or (permitted(staff, CHOOSER) if is_operator else ())
+    chosen = chosen_tenant(request)
+    of_tenant = permitted(staff, CHANGE if chosen else CHOOSER) if is_operator else ()
+    of_tenant += permitted(staff, OPEN_TENANT) + keys if chosen else ()
     platform = PLATFORM + (SERVERS_AND_KEYS if is_operator else ())
     return [
         _group(_("Overview"), OVERVIEW + tenants),
-        {**_group(_("Open tenant"), chosen), "separator": True},
+        # The name: a page of the platform, or of another tenant, shows these links too.
+        {**_group(chosen.name if chosen else _("Tenant"), of_tenant), "separator": True},
         _group(_("Applications"), permitted(staff, APPLICATIONS)),
         _group(_("Platform"), permitted(staff, platform)),
     ]

@@ -1,4 +1,8 @@
-"""The chosen tenant: an operator chooses one for the session; for a tenant admin it is the own tenant."""
+"""The chosen tenant and the tenant of the page.
+
+An operator chooses a tenant for the session; for a tenant admin it is the own tenant. A page acts on at most one tenant,
+the chosen one or the one that its path names, and the bar at the top shows that one and no other.
+"""
 
 from urllib.parse import urlencode
 from uuid import UUID
@@ -35,11 +39,33 @@ def chosen_tenant(request: HttpRequest) -> Tenant | None:
 
 
 def tenant_at(request: HttpRequest) -> Tenant:
-    """Return the chosen tenant. Raises NoTenantChosen, which redirects to the chooser and back."""
+    """Return the chosen tenant, which the page then acts on.
+
+    Raises NoTenantChosen, which redirects to the chooser and back.
+    """
     tenant = chosen_tenant(request)
     if tenant is None:
         raise NoTenantChosen
+    act_on(request, tenant)
     return tenant
+
+
+def act_on(request: HttpRequest, tenant: Tenant) -> None:
+    """Note the tenant that the page acts on, for the bar. Raises RuntimeError if the page already acts on another."""
+    known: Tenant | None = getattr(request, "page_tenant", None)
+    if known is not None and known.pk != tenant.pk:
+        raise RuntimeError(f"This page acts on {known.slug} and on {tenant.slug}.")
+    chosen = chosen_tenant(request)
+    # The chosen one is read with its database, whose state the bar shows.
+    request.page_tenant = chosen if chosen == tenant else tenant  # type: ignore[attr-defined]  # remembered for this request
+
+
+def page_tenant(request: HttpRequest) -> Tenant | None:
+    """Return the tenant that the page acts on: None on the platform's pages. All pages of a tenant admin are the tenant's."""
+    known: Tenant | None = getattr(request, "page_tenant", None)
+    if known is None and not staff_at(request).is_operator:
+        return chosen_tenant(request)
+    return known
 
 
 def to_the_chooser(request: HttpRequest) -> str:

@@ -1,6 +1,6 @@
 """The admin site: access, error pages, the pages beside the lists, and the context of every page."""
 
-from functools import wraps
+from functools import partial, wraps
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -9,8 +9,9 @@ from django.utils.translation import gettext as _
 from unfold.sites import UnfoldAdminSite
 
 from console.frame.access import Context, Page, is_signed_in, to_step_up
+from console.frame.breadcrumbs import crumbs_of
 from console.frame.records import NOTHING, render_page
-from console.frame.scope import NoTenantChosen, chosen_tenant, to_the_chooser
+from console.frame.scope import NoTenantChosen, chosen_tenant, page_tenant, to_the_chooser
 from identity_platform.api.errors import ApiError
 from identity_platform.api.handlers import note_rejection
 from userflow.errors import InsufficientAuthentication
@@ -59,10 +60,13 @@ class ConsoleSite(UnfoldAdminSite):  # type: ignore[misc]  # unfold has no types
         return with_error_pages(super().admin_view(view, cacheable))
 
     def each_context(self, request: HttpRequest) -> Context:
-        """Return the context of every page, with the chosen tenant for the header."""
+        """Return the context of every page, with the tenant that it acts on for the bar."""
         context: Context = super().each_context(request)
         if self.has_permission(request):
-            context["console_tenant"] = chosen_tenant(request)
+            # Read when the bar is drawn: by then the page has said what it acts on.
+            context["page_tenant"] = partial(page_tenant, request)
+            context["crumbs"] = partial(crumbs_of, request)
+            context["chosen_tenant"] = partial(chosen_tenant, request)
         return context
 
 

@@ -14,6 +14,7 @@ from console.frame.labels import labelled
 from console.frame.labels import state as state_label
 from console.frame.lists import ConsoleModelAdmin, column
 from console.frame.records import NOTHING, render_page
+from console.frame.scope import act_on
 from console.jobs.actions import run_job_again
 from console.jobs.models import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Job
 from console.metrics.tables import ago
@@ -46,8 +47,7 @@ def show(request: HttpRequest, job_id: UUID, template: str = "console/tenants/jo
     job = find_job(job_id)
     # Read once: the job may end while the page is written, which then still asks for the next state.
     state = job.read_status()
-    named = Tenant.objects.filter(pk=job.tenant_id) if job.tenant_id else Tenant.objects.none()
-    tenant = named.exclude(database__status=State.DELETED).first()
+    tenant = _tenant_of(request, job)
     context: Context = {
         "job": job,
         "state": state,
@@ -60,6 +60,17 @@ def show(request: HttpRequest, job_id: UUID, template: str = "console/tenants/jo
         "may_again": state in (FAILED, INTERRUPTED) and staff.may("tenants:write"),
     }
     return render_page(request, template, f"{name_of(job)}{f': {tenant.slug}' if tenant else ''}", context)
+
+
+def _tenant_of(request: HttpRequest, job: Job) -> Tenant | None:
+    """Return the tenant that the job and its page act on, None if there is none any more."""
+    named = (
+        Tenant.objects.select_related("database").filter(pk=job.tenant_id) if job.tenant_id else Tenant.objects.none()
+    )
+    tenant = named.exclude(database__status=State.DELETED).first()
+    if tenant is not None:
+        act_on(request, tenant)
+    return tenant
 
 
 def show_state(request: HttpRequest, job_id: UUID) -> HttpResponse:
@@ -84,13 +95,17 @@ class RunAgain(RowView[Job]):
 
     def load(self) -> None:
         super().load()
+        _tenant_of(self.request, self.row)
         if self.row.kind == job_kinds.PROVISION:
             must_grant_tenant_admin(self.request)
         self.action = _ACTIONS.get(self.row.kind)
         self.dangerous = self.row.kind == job_kinds.DELETE
 
+    def row_name(self) -> str:
+        return name_of(self.row)
+
     def names(self) -> Context:
-        return {"kind": name_of(self.row)}
+        return {"kind": self.row_name()}
 
     def arguments(self) -> Arguments:
         return {"job_id": self.row.pk, "by": self.staff.user}

@@ -136,7 +136,7 @@ def pending_invitations(tenant_id: UUID | None) -> Table:
         ]
         for each in pending.select_related("tenant").order_by("expires_at", "pk")[:SHOWN]
     ]
-    return {"headers": [_("Address"), _("For"), _("Roles"), _("Expires in")], "rows": rows}
+    return {"headers": [_("E-mail"), _("For"), _("Roles"), _("Expires in")], "rows": rows}
 
 
 def failed_runs(tenant_id: UUID | None) -> Table:

@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView
 from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
-from console.frame.scope import chosen_tenant
+from console.frame.scope import act_on, chosen_tenant
 from console.platform.audit_logs import of_target
 from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, RecordForm, roles_for
 from console.signin.lost_factors import IssuePassView, ResetFactorsView
@@ -35,7 +35,10 @@ MOST_SESSIONS = 20
 
 def _find(request: HttpRequest, user_id: UUID) -> AdminUser:
     """Return the admin user: any for an operator, one of the own tenant for a tenant admin. Raises UnknownUser."""
-    return find_admin_user(user_id=user_id, within=staff_at(request).user.tenant_id)
+    user = find_admin_user(user_id=user_id, within=staff_at(request).user.tenant_id)
+    if user.tenant is not None:
+        act_on(request, user.tenant)
+    return user
 
 
 @needs("admins:read")
@@ -83,7 +86,7 @@ def _sessions(user: AdminUser) -> Table:
     found = AdminSession.objects.filter(user=user, ended_at=None, expires_at__gt=now()).order_by("-created_at", "id")
     return Table(
         title=_("Sessions"),
-        headers=(_("Created"), _("Expires"), _("Address"), _("Signed in with"), _("User agent")),
+        headers=(_("Created"), _("Expires"), _("IP address"), _("Method"), _("User agent")),
         rows=[
             (row.created_at, row.expires_at, mono(row.address), row.amr, row.user_agent)
             for row in found[:MOST_SESSIONS]

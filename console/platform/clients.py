@@ -63,7 +63,7 @@ def show(request: HttpRequest, client_id: UUID) -> HttpResponse:
         (_("First-party"), client.first_party),
         (_("Requires pushed requests"), client.require_par),
         (_("Requires DPoP"), client.dpop_bound_access_tokens),
-        (_("Logout address"), client.backchannel_logout_uri),
+        (_("Logout URL"), client.backchannel_logout_uri),
         (_("Tags"), client.tags),
         (_("Previous secret expires"), client.previous_secret_until),
         (_("Last used"), client.last_used_at),
@@ -180,7 +180,7 @@ class RetryLogouts(ClientConfirmView):
     """Send the logout tokens again that the application has not taken."""
 
     title = _("Retry the logout tokens of %(name)s")
-    text = _("Dead and pending logout tokens are signed again and sent to the present logout address.")
+    text = _("Dead and pending logout tokens are signed again and sent to the current logout URL.")
     submit = _("Retry")
     dangerous = False
 

@@ -165,7 +165,7 @@ class ClientForm(ApiForm):
         required=False,
         help_text=_('For private_key_jwt: {"keys": [...]}, or an address below.'),
     )
-    jwks_uri = fields.Line(label=_("Address of the public keys"), required=False)
+    jwks_uri = fields.Line(label=_("URL of the public keys (JWKS)"), required=False)
     allowed_origins = fields.Lines(
         label=_("Allowed origins"),
         required=False,
@@ -174,7 +174,7 @@ class ClientForm(ApiForm):
     post_logout_redirect_uris = fields.Lines(
         label=_("Redirect URIs after logout"), required=False, help_text=_("One per line.")
     )
-    backchannel_logout_uri = fields.Line(label=_("Logout address"), required=False, help_text=_("Gets logout tokens."))
+    backchannel_logout_uri = fields.Line(label=_("Logout URL"), required=False, help_text=_("Gets logout tokens."))
     audiences = fields.Lines(
         label=_("Audiences"), required=False, help_text=_("One per line: resources that it may ask for.")
     )

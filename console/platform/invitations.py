@@ -14,7 +14,7 @@ from console.frame import labels
 from console.frame.access import Context, needs, staff_at
 from console.frame.confirm import ConfirmView, RowView
 from console.frame.records import Cell, Tone, buttons_to, mono, record_page
-from console.frame.scope import chosen_tenant
+from console.frame.scope import act_on, chosen_tenant
 from console.platform.forms import InvitationForm
 from identity_platform.api.views import Arguments
 from userflow.invitations import actions
@@ -26,11 +26,14 @@ LIST = "admin:userflow_admininvitation_changelist"
 
 
 def _find(request: HttpRequest, invitation_id: UUID) -> AdminInvitation:
-    rows = AdminInvitation.objects.select_related("tenant")
+    rows = AdminInvitation.objects.select_related("tenant__database")
     own = staff_at(request).user.tenant_id
     if own is not None:
         rows = rows.filter(tenant_id=own)
-    return get_object_or_404(rows, pk=invitation_id)
+    invitation = get_object_or_404(rows, pk=invitation_id)
+    if invitation.tenant is not None:
+        act_on(request, invitation.tenant)
+    return invitation
 
 
 @needs("invitations:read")

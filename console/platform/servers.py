@@ -111,7 +111,7 @@ def listed(request: HttpRequest) -> HttpResponse:
         ],
         empty=_("No servers yet. Add one with the command add_database_server."),
     )
-    text = _("New tenants go to the accepting server with the most room.")
+    text = _("New tenants go to the accepting server with the most free capacity.")
     return record_page(request, _("Database servers"), text=text, tables=[table])
 
 

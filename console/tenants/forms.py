@@ -64,7 +64,7 @@ class SettingsForm(forms.Form):
 
 def _servers() -> list[tuple[str, Text]]:
     servers = DatabaseServer.objects.filter(accepts_tenants=True).order_by("name").values_list("name", "host")
-    return [("", _("Automatic: the one with the most room")), *((name, f"{name} ({host})") for name, host in servers)]
+    return [("", _("Automatic (most free capacity)")), *((name, f"{name} ({host})") for name, host in servers)]
 
 
 class ProvisionForm(forms.Form):

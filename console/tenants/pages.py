@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from console.frame.access import Context, Staff, staff_at
 from console.frame.labels import state as state_label
 from console.frame.records import Button, render_page
-from console.frame.scope import chosen_tenant
+from console.frame.scope import act_on, chosen_tenant
 from console.jobs.models import Job
 from console.metrics.tables import linked, recent_events, when
 from console.tenants.job_kinds import KIND_NAMES
@@ -34,7 +34,7 @@ def may_look(staff: Staff) -> bool:
 
 
 def tenant_at(request: HttpRequest, tenant_id: UUID) -> Tenant:
-    """Return the tenant in the path with its database and metrics.
+    """Return the tenant in the path with its database and metrics; the page acts on it.
 
     Raises PermissionDenied, or Http404 for a tenant that does not exist, was deleted or may not be seen.
     """
@@ -44,7 +44,9 @@ def tenant_at(request: HttpRequest, tenant_id: UUID) -> Tenant:
     if staff.user.tenant_id not in (None, tenant_id):
         raise Http404
     found = Tenant.objects.select_related("database__server", "figures").exclude(database__status=State.DELETED)
-    return get_object_or_404(found, pk=tenant_id)
+    tenant = get_object_or_404(found, pk=tenant_id)
+    act_on(request, tenant)
+    return tenant
 
 
 def tenant_page(request: HttpRequest, tenant_id: UUID) -> HttpResponse:
@@ -156,7 +158,7 @@ def _admins(tenant: Tenant) -> Context:
         ]
         for each in found[:SHOWN]
     ]
-    headers = [_("Admin"), _("Address"), _("Factors"), _("State")]
+    headers = [_("Admin"), _("E-mail"), _("Factors"), _("State")]
     return _newest(headers, rows, of=found.count(), more=reverse("admin:userflow_adminuser_changelist"))
 
 

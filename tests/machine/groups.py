@@ -140,6 +140,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out whole files of other groups: collecting them takes a core seconds."""
     if config.getoption("everyday"):
         path = collection_path.relative_to(config.rootpath).as_posix()
+        if path in config.args:
+            return None  # named beside the folders whose tests of every day are wanted
         return (f"{path}/" if collection_path.is_dir() else path).startswith(NOT_EVERY_DAY) or None
     if config.getoption("markexpr") == QUIET and collection_path.suffix == ".py" and collection_path.is_file():
         return QUIET not in collection_path.read_text(encoding="utf-8") or None

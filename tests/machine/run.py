@@ -30,7 +30,10 @@ def run(arguments: Sequence[str]) -> int:
     everywhere = [f"--numprocesses={processes}", "--dist=loadfile", "--no-loadscope-reorder"]
     if not names_tests(arguments) and ALL not in arguments:
         return _pytest(*everywhere, "--everyday", *arguments)
-    arguments = [argument for argument in arguments if argument != ALL]
+    if ALL in arguments:
+        # What a change of a test costs shows in its own run.
+        slowest = ["--durations=40", "--durations-min=5"]
+        arguments = [*(argument for argument in arguments if argument != ALL), *slowest]
     if any(argument.startswith("-m") for argument in arguments):
         return _pytest(*everywhere, *arguments)
     codes = {_pytest(*everywhere, "-m", "not quiet_machine", *arguments)}

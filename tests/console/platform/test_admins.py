@@ -223,7 +223,7 @@ def test_admin_page_costs_the_same_for_all_users(head: Staff, tenant: TestTenant
     user = new_tenant_admin(tenant).sign_in()
     with capture_statements() as seen:
         assert head.get(at(user)).status_code == 200
-    # Session, admin user; the user with roles, tenant, sessions and events; the tenant of the header.
+    # Session, admin user; the user with roles, tenant, sessions and events; the tenant of the bar.
     assert seen.counts == (8, 0), "\n".join(seen.default)
 
 
