@@ -199,22 +199,12 @@ class NoPasswordHere(errors.NotAllowed):
     message = "This user has no password on this platform. Change it at the identity provider."
 
 
-class NoResetHere(errors.Conflict):
-    """409: a link for a new password, for a user whose password is not on this platform."""
-
-    message = "This user has no password on this platform. It is reset at the identity source."
-
-
 class UserDeactivated(errors.Conflict):
     message = "This user is deactivated. Activate the user first."
 
 
 class AlreadyVerified(errors.Conflict):
     message = "The e-mail address of this user is verified already, and no new address waits for verification."
-
-
-class TooManyMails(errors.TooManyRequests):
-    message = "Too many mails were sent to this user. Retry after the time in `Retry-After`."
 
 
 class ResetTokenInvalid(errors.ApiError):

@@ -36,7 +36,7 @@ from userflow.branding.colors import DARK, LIGHT, accent
 from userflow.branding.models import Branding
 from userflow.branding.reading import find_branding, text_of
 from userflow.branding.texts import FOOTER, LANGUAGES, accepted_codes, known_language
-from userflow.errors import MailBusy, TooManyFromAddress, TooManyMails
+from userflow.errors import MailBusy, TooManyFromAddress
 
 log = structlog.get_logger("identity.mail")
 
@@ -127,17 +127,6 @@ def limit(group: str, key: str, text: str, *, limits: str = "", counts: bool = T
     usage = ask(group=group, key=key, limit=most, period=seconds)
     if usage.limited:
         raise TooManyFromAddress(f"{text} Retry after the time in `Retry-After`.", retry_after=usage.retry_after)
-
-
-def limit_by_admin(group: str, key: str, *, limits: str) -> None:
-    """Count a mail that an admin causes, against a limit that requests of unknown callers do not use up.
-
-    Raises TooManyMails (429).
-    """
-    most, seconds = settings.LIMITS[limits]
-    usage = ratelimit.count(group=group, key=key, limit=most, period=seconds)
-    if usage.limited:
-        raise TooManyMails(retry_after=usage.retry_after)
 
 
 def link(page: object, token: str) -> dict[str, object]:

@@ -29,7 +29,6 @@ from userflow.credentials import email_verification as proofs
 from userflow.email.ownership import verify_by_reset
 from userflow.errors import (
     NoPasswordHere,
-    NoResetHere,
     NotSignedInByTicket,
     ResetTokenInvalid,
     UnknownUser,
@@ -156,8 +155,8 @@ def send_password_reset(*, tenant_id: UUID, user_id: UUID, by: Principal) -> End
     """Mail an end user a link to set a new password, at the request of an admin, and return the user.
 
     The admin never sees the link. It has a limit of its own, so that unknown callers who request links for the user
-    cannot use it up. Raises InsufficientScope, UnknownUser, UserDeactivated, NoResetHere, GrantsMoreThanHeld (a user who
-    holds more than the caller), TooManyMails, MailBusy, TenantSuspended, TenantBusy.
+    cannot use it up. Raises InsufficientScope, UnknownUser, UserDeactivated, NoPasswordHere, GrantsMoreThanHeld (a user who
+    holds more than the caller), TooManyFromAddress, MailBusy, TenantSuspended, TenantBusy.
     """
     require(by, "endusers:write")
     with in_tenant(tenant_id) as tenant, END_USERS.atomic():
@@ -167,8 +166,8 @@ def send_password_reset(*, tenant_id: UUID, user_id: UUID, by: Principal) -> End
         if not user.active:
             raise UserDeactivated
         if not EndUser.objects.filter(RESETTABLE, pk=user_id).exists():
-            raise NoResetHere
-        mail.limit_by_admin("reset_by_admin", f"{tenant_id} {user_id}", limits="forgot")
+            raise NoPasswordHere
+        mail.limit("reset_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="forgot")
         token = _issue_link(END_USERS, user, tenant)
     mail.later(lambda: _mail_link(END_USERS, user, tenant, token), to=user.email)
     return user
