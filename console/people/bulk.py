@@ -85,9 +85,7 @@ class SelectedUsersView(TenantConfirmView):
         """Go to the list, or name the users who were not changed, each with the reason."""
         if not self.failures:
             return super().respond()
-        table = Table(
-            title=_("Not changed"), headers=(_("E-mail address"), _("Reason")), rows=self.failures, empty=""
-        )
+        table = Table(title=_("Not changed"), headers=(_("E-mail address"), _("Reason")), rows=self.failures, empty="")
         return record_page(self.request, self.title, tables=[table], back=self.get_back_url())
 
 

@@ -1,4 +1,4 @@
-"""Why a user cannot sign in, in words: each cause with what to do, linked to the page that does it; and those pages' buttons."""
+"""Why a user cannot sign in, in words: each cause with what to do, linked to the page that does it; and the buttons."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,9 @@ _FAILURES: Final = {
     "password": ngettext_lazy("%(number)s wrong password", "%(number)s wrong passwords", "number"),
     "webauthn": ngettext_lazy("%(number)s rejected passkey", "%(number)s rejected passkeys", "number"),
 }
-_WRONG_CODES: Final = ngettext_lazy("%(number)s wrong code (%(factor)s)", "%(number)s wrong codes (%(factor)s)", "number")
+_WRONG_CODES: Final = ngettext_lazy(
+    "%(number)s wrong code (%(factor)s)", "%(number)s wrong codes (%(factor)s)", "number"
+)
 # Where the attempts came from, by budget.
 _ORIGINS: Final[Mapping[str, Text]] = {
     attempts.UNKNOWN_NETWORK: _("from a network without an earlier sign-in"),
@@ -101,13 +103,13 @@ def _remark(finding: Finding, reader: Reader) -> Remark:
     user = reader.user
     match finding.cause:
         case Cause.LOCKED:
-            text = _("Locked until %(at)s: %(failures)s %(origin)s.") % _attempts(finding)
+            locked = _("Locked until %(at)s: %(failures)s %(origin)s.") % _attempts(finding)
             tone = Tone.BAD if finding.prevents_sign_in else Tone.WARNING
-            return Remark(text, _("The lock ends by itself, or unlock the user."), tone, reader.unlock())
+            return Remark(locked, _("The lock ends by itself, or unlock the user."), tone, reader.unlock())
         case Cause.WRONG_SECRET:
-            text = _("%(failures)s %(origin)s, the last one at %(at)s.") % _attempts(finding)
+            wrong = _("%(failures)s %(origin)s, the last one at %(at)s.") % _attempts(finding)
             helps = reader.reset_password() if finding.factor == attempts.PASSWORD and user.active else []
-            return Remark(text, "", Tone.WARNING, helps)
+            return Remark(wrong, "", Tone.WARNING, helps)
         case Cause.TENANT_SUSPENDED:
             return Remark(
                 _("The tenant is suspended, so none of its users can sign in."),

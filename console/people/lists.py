@@ -186,7 +186,8 @@ class EndUserAdmin(TenantModelAdmin):
     def action_checkbox(self, obj: EndUser) -> SafeString:
         label = _("Select %(email)s") % {"email": obj.email}
         box = UnfoldBooleanWidget({"class": "action-select", "aria-label": label}, check_test=lambda value: False)
-        return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
+        rendered: SafeString = box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
+        return rendered
 
     person = column(_("E-mail"), lambda user: link("admin:person", user.pk, user.email))
     display_name = column(_("Name"), lambda user: user.name or None)

@@ -1,6 +1,6 @@
 """Events about an end user in sentences, with the names of who and what they mention."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -101,7 +101,7 @@ class Entry:
     event: Context
 
 
-def newest_events(user: EndUser) -> list[Event]:
+def newest_events(user: EndUser) -> Sequence[Event]:
     """Return the newest events about the user and by the user; each query has its own index."""
     key = str(user.pk)
     # Views by staff would push all other events off the page; the audit log lists them.
@@ -110,7 +110,7 @@ def newest_events(user: EndUser) -> list[Event]:
     return sorted([*of, *by], key=lambda event: -event["id"])[:SHOWN_EVENTS]
 
 
-def timeline(rows: list[Event], *, user: EndUser, tenant: Tenant, staff: Staff) -> list[Entry]:
+def timeline(rows: Sequence[Event], *, user: EndUser, tenant: Tenant, staff: Staff) -> list[Entry]:
     """Return the events in sentences. The number of statements does not depend on the number of events."""
     names = _names(rows, tenant)
     shown = with_actors(rows, staff)

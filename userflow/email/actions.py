@@ -204,9 +204,7 @@ def send_email_proof(*, tenant_id: UUID, user_id: UUID, by: Principal) -> str:
         pending = EmailProof.objects.filter(user=user, expires_at__gt=now()).exclude(email_key=user.email_key).first()
         if pending is None and user.email_verified_at is not None:
             raise AlreadyVerified
-        mail.limit(
-            "resend_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="email_resend"
-        )
+        mail.limit("resend_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="email_resend")
         if pending is not None:
             key, until, keep = pending.email_key, pending.expires_at, pending.session_id
             proofs.start_proof(user, pending.email, key, tenant, until=until, keep=keep)

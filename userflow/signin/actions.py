@@ -180,9 +180,7 @@ def _reason(user: Account | None, *, right: bool) -> str:
     return "" if user.active else "deactivated"
 
 
-def _rejected(
-    realm: Realm, user: Account | None, reason: str, *, tenant_id: UUID | None = None
-) -> WrongCredentials:
+def _rejected(realm: Realm, user: Account | None, reason: str, *, tenant_id: UUID | None = None) -> WrongCredentials:
     attempts.count_wrong_secret()
     target, details = ("user", user.pk) if user else None, {"reason": reason}
     # Outside any transaction: the event must survive the error. Names of unknown users are not stored.

@@ -51,7 +51,7 @@ def test_failures_are_named_with_reason(tenant: TestTenant) -> None:
     ann, strong = tenant.register(), tenant.register()
     body = {"name": f"strong-{uuid4().hex[:8]}", "permissions": ["endusers:delete"]}
     role = tenant.api.post("/authmgr/roles", body).json()
-    tenant.api.post(f"/authmgr/roles/{role['id']}/users", {"user_ids": [str(strong.id)]})
+    tenant.api.post(f"/authmgr/roles/{role['id']}/bindings", {"user_ids": [str(strong.id)]})
     helper = new_tenant_admin(tenant, "endusers:read", "endusers:write").sign_in()
     response = send(helper, tenant, DEACTIVATE, selected=ids(ann, strong))
     page = text_of(response)

@@ -15,7 +15,9 @@ from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, Api, TestTenant, User
 from userflow.accounts.models import EndUser
 
-CHROME = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36"
+CHROME = (
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36"
+)
 
 
 @pytest.fixture
@@ -101,15 +103,14 @@ def test_reset_mail_sets_new_password(tenant: TestTenant, staff: Staff) -> None:
     assert f"by {staff.username}" in page
     (sent,) = mails_to(person.email, "password")
     body = {"token": token_in(sent), "password": "a horse with 9 legs"}
-    assert Api().post("/uflow/auth/enduser/reset-password", body).status_code == 200
+    assert Api().post("/uflow/auth/enduser/password/reset", body).status_code == 200
     assert log_in(tenant, person, "a horse with 9 legs") == 200
 
 
 def test_mails_by_admins_are_limited(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
-    for path in ("password/reset/", "email/resend/"):
-        statuses = [send(staff, tenant, f"{page_of(person)}{path}").status_code for _ in range(6)]
-        assert statuses == [302] * 5 + [400]
+    statuses = [send(staff, tenant, f"{page_of(person)}password/reset/").status_code for _ in range(6)]
+    assert statuses == [302] * 5 + [400]
 
 
 def test_verification_mail_is_sent_again(tenant: TestTenant, staff: Staff) -> None:
@@ -140,7 +141,7 @@ def test_users_of_higher_rank_stay_unchanged(tenant: TestTenant, path: str) -> N
     person = tenant.register()
     role = {"name": f"strong-{person.id}", "permissions": ["endusers:delete"]}
     role_id = tenant.api.post("/authmgr/roles", role).json()["id"]
-    tenant.api.post(f"/authmgr/roles/{role_id}/users", {"user_ids": [str(person.id)]})
+    tenant.api.post(f"/authmgr/roles/{role_id}/bindings", {"user_ids": [str(person.id)]})
     helper = new_tenant_admin(tenant, "endusers:read", "endusers:write").sign_in()
     response = send(helper, tenant, f"{page_of(person)}{path}", reason="desk")
     assert response.status_code == 400
@@ -150,7 +151,7 @@ def test_users_of_higher_rank_stay_unchanged(tenant: TestTenant, path: str) -> N
 def test_data_of_user_is_downloaded_once_audited(tenant: TestTenant, staff: Staff) -> None:
     person = new_user(tenant).enrol_totp()
     response = staff.get(f"{page_of(person)}data/")
-    assert (response["Content-Type"], response["Cache-Control"]) == ("application/json", "no-store")
+    assert (response["Content-Type"], "no-store" in response["Cache-Control"]) == ("application/json", True)
     assert response["Content-Disposition"] == f'attachment; filename="user-{person.id}.json"'
     data = json.loads(response.content)
     assert (data["profile"]["email"], data["profile"]["roles"]) == (person.email, ["user"])
