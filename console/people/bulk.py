@@ -3,6 +3,7 @@
 from typing import Final, Unpack
 from uuid import UUID
 
+from django.db import OperationalError
 from django.forms import Form
 from django.http import HttpResponse
 from django.utils.translation import gettext_lazy as _
@@ -15,6 +16,7 @@ from console.frame.lists import uuid_or_none
 from console.frame.records import Table, Text, record_page
 from console.people.forms import MOST_BOXES
 from identity_platform.api.errors import ApiError
+from identity_platform.api.handlers import as_api_error
 from identity_platform.audit.writer import record_for_tenant
 from userflow.accounts.models import EndUser, Group
 from userflow.endusers.actions import set_end_user_active
@@ -65,13 +67,18 @@ class SelectedUsersView(TenantConfirmView):
         raise NotImplementedError
 
     def act(self, form: Form) -> Text:
-        for user in self.users:
+        for index, user in enumerate(self.users):
             try:
                 self.change(user)
             except InsufficientAuthentication:
                 raise
             except ApiError as error:
                 self.failures.append((user.email, error.text))
+            except OperationalError as problem:
+                # The others would wait for the database for as long.
+                reason = as_api_error(problem).text
+                self.failures += [(one.email, reason) for one in self.users[index:]]
+                break
         return self.report(len(self.users) - len(self.failures))
 
     def report(self, number: int) -> str:

@@ -80,6 +80,9 @@ class Reader:
         return self.to("unlock_person", _("Unlock"), "endusers:write")
 
     def issue_pass(self) -> list[Button]:
+        # The action rejects these: a factor needs an active user and, where the tenant says so, a verified address.
+        if not self.user.active or any(one.cause is Cause.ADDRESS_NOT_VERIFIED for one in self.diagnosis.findings):
+            return []
         return self.to("issue_person_pass", _("Issue enrollment pass"), RESET_FACTORS)
 
 
@@ -143,7 +146,7 @@ def _of_credentials(finding: Finding, reader: Reader) -> Remark:
         case _:
             text = _("The tenant requires a second factor, and the user has none.")
             advice = _("The user adds one at the next sign-in. If that is not possible, issue an enrollment pass.")
-            return Remark(text, advice, Tone.WARNING, reader.issue_pass() if reader.user.active else [])
+            return Remark(text, advice, Tone.WARNING, reader.issue_pass())
 
 
 def _attempts(finding: Finding) -> Context:
@@ -169,16 +172,14 @@ def rejections(diagnosis: Diagnosis) -> Iterator[Context]:
         yield {"at": one.at, "text": sentence(row, {}), "address": one.address}
 
 
-def button_groups(reader: Reader) -> list[tuple[Text, list[Button]]]:
-    """Return the buttons of the user's page: what helps, what else there is, and what takes something away."""
+def button_groups(reader: Reader, shown: list[Remark]) -> list[tuple[Text, list[Button]]]:
+    """Return the buttons of the user's page: what helps beside the remarks that are shown, the record, and the access."""
     user, staff = reader.user, reader.staff
+    offered = [button.link for remark in shown for button in remark.buttons]
+    others = reader.verify() if user.active and (reader.pending or not user.email_verified_at) else []
+    others += [] if user.mfa_methods else reader.issue_pass()
     helps = reader.reset_password("primary") if user.active else []
-    if user.active and (reader.pending or not user.email_verified_at):
-        helps += reader.verify()
-    if reader.diagnosis.has_failed_attempts:
-        helps += reader.unlock()
-    if user.active and not user.mfa_methods:
-        helps += reader.issue_pass()
+    helps += [button for button in others if button.link not in offered]
     record = reader.to("edit_person", _("Edit"), "endusers:write")
     if all(map(staff.may, DATA_NEEDS)):
         record += reader.to("download_person", _("Download data"), "endusers:read")

@@ -168,6 +168,7 @@ def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
     source = record["source"]
     by_directory = isinstance(source, Source) and source.has_deactivated
     reader = diagnosis.Reader(user, tenant, staff, found, bool(record["pending_email"]), by_directory)
+    remarks = diagnosis.remarks(reader)
     return render_page(
         request,
         "console/people/end_user.html",
@@ -178,9 +179,9 @@ def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
             "user_": user,
             "tenant": tenant,
             "may": _allowed(staff),
-            "remarks": diagnosis.remarks(reader),
+            "remarks": remarks,
             "rejections": list(diagnosis.rejections(found)),
-            "button_groups": diagnosis.button_groups(reader),
+            "button_groups": diagnosis.button_groups(reader, remarks),
         },
     )
 

@@ -99,11 +99,6 @@ class Diagnosis:
         """Whether a sign-in with right credentials fails now."""
         return any(finding.prevents_sign_in for finding in self.findings)
 
-    @property
-    def has_failed_attempts(self) -> bool:
-        """Whether there is something to unlock."""
-        return any(finding.factor for finding in self.findings)
-
 
 def diagnose_sign_in(*, tenant_id: UUID, user_id: UUID, by: Principal) -> Diagnosis:
     """Return why the end user cannot sign in, or could not lately. Rejections need `audit:read` as well.
