@@ -111,6 +111,7 @@ def test_mails_by_admins_are_limited(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     statuses = [send(staff, tenant, f"{page_of(person)}password/reset/").status_code for _ in range(6)]
     assert statuses == [302] * 5 + [400]
+    assert len(mails_to(person.email, "password")) == 5
 
 
 def test_verification_mail_is_sent_again(tenant: TestTenant, staff: Staff) -> None:
