@@ -7,7 +7,7 @@ from django.urls import URLPattern, path
 
 from console.frame.access import Page
 from console.jobs import admin as jobs
-from console.people import chooser, end_user, groups_and_roles, invitations
+from console.people import bulk, chooser, end_user, groups_and_roles, invitations, support
 from console.platform import admins, audit_logs, clients, directories, domains, keys, servers, webhooks
 from console.platform import invitations as admin_invitations
 from console.registry import pages as services
@@ -47,12 +47,20 @@ SIGNED_IN: Final[Paths] = (
     ("my-sign-in/sessions/<str:session_id>/end/", "end_my_session", own_account.end_session),
     ("inside/", "choose_tenant", chooser.chooser),
     ("inside/people/register/", "register_person", end_user.Register.as_view()),
+    ("inside/people/deactivate/", "deactivate_people", bulk.DeactivateSelected.as_view()),
+    ("inside/people/end-sessions/", "end_sessions_of_people", bulk.EndSessionsOfSelected.as_view()),
+    ("inside/people/add-to-group/", "add_people_to_group", bulk.AddSelectedToGroup.as_view()),
     (_USER, "person", end_user.show),
     (f"{_USER}edit/", "edit_person", end_user.Edit.as_view()),
     (f"{_USER}activity/", "person_activity", end_user.SetActive.as_view()),
     (f"{_USER}erase/", "erase_person", end_user.Erase.as_view()),
     (f"{_USER}factors/reset/", "reset_person_factors", end_user.ResetFactors.as_view()),
     (f"{_USER}enrollment-pass/", "issue_person_pass", end_user.IssuePass.as_view()),
+    (f"{_USER}password/reset/", "reset_person_password", support.SendReset.as_view()),
+    (f"{_USER}email/resend/", "resend_person_verification", support.ResendVerification.as_view()),
+    (f"{_USER}email/verify/", "verify_person", support.MarkVerified.as_view()),
+    (f"{_USER}unlock/", "unlock_person", support.Unlock.as_view()),
+    (f"{_USER}data/", "download_person", support.download),
     (f"{_USER}sessions/end/", "end_person_sessions", end_user.EndSessions.as_view()),
     (f"{_USER}sessions/<uuid:session_id>/end/", "end_person_session", end_user.EndSession.as_view()),
     (f"{_USER}applications/<uuid:client_id>/disconnect/", "disconnect_person", end_user.Disconnect.as_view()),

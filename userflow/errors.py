@@ -199,6 +199,14 @@ class NoPasswordHere(errors.NotAllowed):
     message = "This user has no password on this platform. Change it at the identity provider."
 
 
+class UserDeactivated(errors.Conflict):
+    message = "This user is deactivated. Activate the user first."
+
+
+class AlreadyVerified(errors.Conflict):
+    message = "The e-mail address of this user is verified already, and no new address waits for verification."
+
+
 class ResetTokenInvalid(errors.ApiError):
     """400: a reset token that is unknown, used, expired or another user's kind."""
 

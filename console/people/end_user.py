@@ -18,15 +18,17 @@ from console.frame.access import Context, Staff, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView, TenantConfirmView, TypedDeleteView
 from console.frame.records import Text, render_page
 from console.frame.tenant_pages import reading_purpose, tenant_page
-from console.metrics.tables import with_actors
-from console.people import forms
+from console.people import diagnosis, forms
+from console.people.source import Source, source_of
+from console.people.timeline import FACTORS as FACTOR_KINDS
+from console.people.timeline import LOOK, methods, newest_events, timeline
 from console.signin.lost_factors import IssuePassView, ResetFactorsView
 from identity_platform.api.views import Arguments
-from identity_platform.audit.models import TenantEvent
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or
 from mfa import factors
 from openid.account.applications import Connected, connected_applications, disconnect_user
+from openid.account.devices import device_in_words
 from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Client, EndUser, Group, GroupMembership, RoleBinding
@@ -35,14 +37,13 @@ from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.branding.texts import named_languages
 from userflow.credentials.models import EmailProof
+from userflow.diagnosis.actions import diagnose_sign_in
 from userflow.endusers import actions
 from userflow.errors import UnknownClient, UnknownSession, UnknownUser
 from userflow.sessions import actions as sessions
 from userflow.sessions.assurance import Action
 
-LOOK: Final = "end_user.viewed"
 SHOWN_SESSIONS: Final = 20
-SHOWN_EVENTS: Final = 25
 SHOWN_GROUPS: Final = 100
 
 
@@ -59,23 +60,52 @@ class HeldRole:
 
 def _record(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) -> Context:
     """Return everything about a user of the entered tenant. A part that the reader may not see is None."""
-    client = Client.objects.filter(tenant_id=tenant.pk, pk__in=[user.client_id] if user.client_id else []).first()
     proof = EmailProof.objects.filter(user=user).exclude(email_key=user.email_key).first()
     memberships = GroupMembership.objects.filter(user=user).select_related("group").order_by("group__name")
-    active = EndUserSession.objects.filter(user=user, ended_at=None, expires_at__gt=now()).order_by("-created_at")
     roles = held_roles(user) if staff.may("roles:read") else None
+    sessions = _sessions(user) if staff.may("sessions:read") else None
+    clients = _client_names([user.client_id, *(one.client_id for one in sessions or ())], tenant)
+    events = newest_events(user) if staff.may("audit:read") else None
     return {
-        "client": client.name if client is not None else "",
+        "client": clients.get(user.client_id, ""),
         "pending_email": proof.email if proof is not None else "",
-        "factors": factors.list_factors(realm=END_USERS, tenant_id=tenant.pk, user_id=user.pk, purpose=purpose),
+        "source": source_of(user, tenant=tenant, staff=staff),
+        "factors": _factors(user, tenant, purpose),
         "groups": list(memberships[:SHOWN_GROUPS]) if staff.may("groups:read") else None,
         "roles": roles,
         "permissions": None if roles is None else effective(roles),
-        "sessions": list(active[:SHOWN_SESSIONS]) if staff.may("sessions:read") else None,
+        "sessions": None if sessions is None else [_session(one, clients) for one in sessions],
         "applications": _applications(user) if staff.may("sessions:read") else None,
-        "events": _events(user, staff) if staff.may("audit:read") else None,
+        "events": None if events is None else timeline(events, user=user, tenant=tenant, staff=staff),
         "language": dict(named_languages()).get(user.language, ""),
         "metadata": json.dumps(user.metadata, indent=2, ensure_ascii=False),
+    }
+
+
+def _factors(user: EndUser, tenant: Tenant, purpose: Purpose) -> Context:
+    """Return the second factors, each with its kind in words."""
+    found = factors.list_factors(realm=END_USERS, tenant_id=tenant.pk, user_id=user.pk, purpose=purpose)
+    named = [{**one, "kind": FACTOR_KINDS.get(str(one["kind"]), one["kind"])} for one in found["factors"]]
+    return {**found, "factors": named}
+
+
+def _sessions(user: EndUser) -> list[EndUserSession]:
+    active = EndUserSession.objects.filter(user=user, ended_at=None, expires_at__gt=now())
+    return list(active.order_by("-created_at")[:SHOWN_SESSIONS])
+
+
+def _client_names(ids: Iterable[UUID | None], tenant: Tenant) -> dict[UUID | None, str]:
+    wanted = {key for key in ids if key is not None}
+    found = Client.objects.filter(tenant_id=tenant.pk, pk__in=wanted).values_list("pk", "name")
+    return dict(found) if wanted else {}
+
+
+def _session(session: EndUserSession, clients: dict[UUID | None, str]) -> Context:
+    return {
+        "row": session,
+        "device": device_in_words(session.user_agent),
+        "methods": methods(session.amr),
+        "application": clients.get(session.client_id, ""),
     }
 
 
@@ -108,16 +138,6 @@ def effective(roles: Iterable[HeldRole]) -> list[tuple[str, list[str], bool]]:
     return [(permission, given[permission], permission in EVERY_PERMISSION) for permission in sorted(given)]
 
 
-def _events(user: EndUser, staff: Staff) -> list[Context]:
-    key = str(user.pk)
-    # Events about the user and by the user; each query has its own index.
-    # Views by staff would push all other events off the page; the trail lists them.
-    of = TenantEvent.objects.filter(target_id=key).exclude(action=LOOK).order_by("-id").values()[:SHOWN_EVENTS]
-    by = TenantEvent.objects.filter(actor_id=key).exclude(target_id=key).order_by("-id").values()[:SHOWN_EVENTS]
-    rows = sorted([*of, *by], key=lambda event: -event["id"])[:SHOWN_EVENTS]
-    return with_actors(rows, staff)
-
-
 def _load(request: HttpRequest, user_id: UUID) -> EndUser:
     """Return the end user and audit the view of the record. Raises UnknownUser."""
     user = first_or(EndUser.objects.filter(pk=user_id), UnknownUser)
@@ -140,10 +160,15 @@ class EndUserConfirmView(RowView[EndUser], TenantConfirmView):
 
 @tenant_page("endusers:read")
 def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
-    """Record, groups, roles and permissions, factors, sessions and events of an end user."""
+    """Why a sign-in fails; record, groups, roles and permissions, factors, sessions and events of an end user."""
     user = _load(request, user_id)
     staff = staff_at(request)
     record = _record(user, tenant=tenant, staff=staff, purpose=reading_purpose(request))
+    found = diagnose_sign_in(tenant_id=tenant.pk, user_id=user.pk, by=staff.principal)
+    source = record["source"]
+    by_directory = isinstance(source, Source) and source.has_deactivated
+    reader = diagnosis.Reader(user, tenant, staff, found, bool(record["pending_email"]), by_directory)
+    remarks = diagnosis.remarks(reader)
     return render_page(
         request,
         "console/people/end_user.html",
@@ -154,22 +179,18 @@ def show(request: HttpRequest, tenant: Tenant, user_id: UUID) -> HttpResponse:
             "user_": user,
             "tenant": tenant,
             "may": _allowed(staff),
-            "has_factors": bool(user.mfa_methods),
+            "remarks": remarks,
+            "rejections": list(diagnosis.rejections(found)),
+            "button_groups": diagnosis.button_groups(reader, remarks),
         },
     )
 
 
 def _allowed(staff: Staff) -> dict[str, bool]:
     return {
-        "write": staff.may("endusers:write"),
-        "factors": staff.may(FACTORS),
-        "erase": staff.may("endusers:delete"),
         "sessions": staff.may("sessions:write"),
         "groups": staff.may("groups:write") and staff.may("groups:read"),
         "roles": staff.may("roles:write") and staff.may("roles:read"),
-        "see_groups": staff.may("groups:read"),
-        "see_roles": staff.may("roles:read"),
-        "see_trail": staff.may("audit:read"),
     }
 
 

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import ChangeList
 from django.db import connections
 from django.db.models import Model, Q, QuerySet, Sum
 from django.db.models.functions import Lower
-from django.http import HttpRequest
+from django.forms import CheckboxInput
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.html import format_html
@@ -17,10 +20,14 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
+from console.frame.access import Context, staff_or_none
 from console.frame.lists import ActiveFilter, ChoiceFilter, TenantModelAdmin, column, joined_column, time_column
 from console.frame.records import NOTHING, Text
 from console.frame.scope import tenant_at
+from console.people.bulk import PAGES, SELECTED, SelectedUsersView
+from console.people.timeline import methods
 from mfa import factors
+from openid.account.devices import device_in_words
 from tenants.target import TENANT_ALIAS
 from userflow.accounts.models import Client, EndUser, EndUserCount, Group, Role
 from userflow.accounts.session_models import EndUserSession
@@ -126,6 +133,8 @@ class SessionStateFilter(admin.SimpleListFilter):
 
 @admin.register(EndUser)
 class EndUserAdmin(TenantModelAdmin):
+    """The list of end users. Its actions lead to pages that confirm, about the users that are selected on one page."""
+
     view_permission = "endusers:read"
     audited_as = "end_user"
     list_title = _("End users")
@@ -136,6 +145,7 @@ class EndUserAdmin(TenantModelAdmin):
     list_display = ("person", "display_name", "state", "provider", "second_factors", "registered", "signed_in")
     ordering = ("-created_at", "-id")
     list_filter = (EndUserActiveFilter, ProviderFilter, ClientFilter, FactorFilter)
+    list_disable_select_all = True
     search_fields = ("email",)
     search_help_text = _("E-mail address or name")
     empty_title = _("No end users")
@@ -153,6 +163,31 @@ class EndUserAdmin(TenantModelAdmin):
                 request, _("Only the newest %(number)s are shown. Refine the search.") % {"number": MOST_FOUND}
             )
         return queryset.filter(pk__in=ids), False
+
+    def changelist_view(self, request: HttpRequest, extra_context: Context | None = None) -> HttpResponse:
+        # The form of the list does not carry its tenant; the page that it leads to does, and finds users of that tenant only.
+        if request.method == "POST" and self.has_view_permission(request):
+            return self._to_selected(request)
+        return super().changelist_view(request, extra_context)
+
+    def _to_selected(self, request: HttpRequest) -> HttpResponse:
+        page, ids = request.POST.get("action", ""), request.POST.getlist(ACTION_CHECKBOX_NAME)
+        if page not in self.get_actions(request) or not ids:
+            messages.warning(request, _("Select users and an action."))
+            return HttpResponseRedirect(request.get_full_path())
+        return HttpResponseRedirect(f"{reverse(f'admin:{page}')}?{urlencode({SELECTED: ','.join(ids)})}")
+
+    def get_actions(self, request: HttpRequest) -> dict[str, tuple[type[SelectedUsersView], str, str]]:
+        """Return the pages for selected users that the reader may open, by name."""
+        staff = staff_or_none(request)
+        allowed = {page: view for page, view in PAGES.items() if staff and all(map(staff.may, view.permissions))}
+        return {page: (view, page, str(view.title)) for page, view in allowed.items()}
+
+    def action_checkbox(self, obj: EndUser) -> SafeString:
+        # Not the theme's: its classes are longer than the rest of the row.
+        label = _("Select %(email)s") % {"email": obj.email}
+        box = CheckboxInput({"class": "action-select", "aria-label": label}, check_test=lambda value: False)
+        return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
 
     person = column(_("E-mail"), lambda user: link("admin:person", user.pk, user.email))
     display_name = column(_("Name"), lambda user: user.name or None)
@@ -236,8 +271,8 @@ class EndUserSessionAdmin(TenantModelAdmin):
         return queryset.filter(user_id__in=found(EndUser.objects.all(), words)), False
 
     person = column(_("User"), lambda session: link("admin:person", session.user_id, session.user.email))
-    browser = column(_("User agent"), lambda session: session.user_agent[:60] or None)
-    how = joined_column(_("Signed in with"), "amr")
+    browser = column(_("Browser"), lambda session: device_in_words(session.user_agent))
+    how = column(_("Signed in with"), lambda session: methods(session.amr))
     began = time_column(_("Created"), "auth_time")
     used = time_column(_("Last used"), "last_used_at")
     expires = time_column(_("Expires"), "expires_at")

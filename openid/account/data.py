@@ -1,4 +1,7 @@
-"""The user's own data as a file (GDPR articles 15 and 20): what the tenant's database has about the user, without secrets."""
+"""A user's data as a file (GDPR articles 15 and 20): what the tenant's database has about the user, without secrets.
+
+Users get their own at the account page; admins get it for users who ask for it in another way.
+"""
 
 from typing import Final
 from uuid import UUID
@@ -8,6 +11,8 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 
 from identity_platform.audit.models import TenantEvent
+from identity_platform.audit.writer import record_for_tenant
+from identity_platform.postgresql.row_errors import first_or
 from mfa.factors import list_factors
 from mfa.remembered_devices import remembered_devices
 from mfa.sms.actions import confirmed_number
@@ -15,13 +20,19 @@ from openid.account.applications import connected_applications
 from openid.pages.journey import SignedInPage
 from tenants.context import in_tenant
 from userflow.accounts.models import EndUser
+from userflow.accounts.principals import Principal
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.credentials.models import EmailProof, EndUserEmailUndo
+from userflow.endusers.actions import read_end_user
+from userflow.errors import UnknownUser
 from userflow.profile.actions import read_profile
+from userflow.sessions.permissions import reading, require
 
 # The newest are in the file; `audit_events_left_out` tells of older ones.
 MOST_EVENTS: Final = 10_000
+# What an admin must be allowed to read for the file of another user.
+DATA_NEEDS: Final = ("endusers:read", "groups:read", "roles:read", "sessions:read", "audit:read")
 _SESSION: Final = (
     "id",
     "parent_id",
@@ -55,6 +66,24 @@ class DataPage(SignedInPage):
         response = HttpResponse(orjson.dumps(data, option=orjson.OPT_INDENT_2), content_type="application/json")
         response.headers["Content-Disposition"] = 'attachment; filename="my-data.json"'
         return response
+
+
+def export_user_data(*, tenant_id: UUID, user_id: UUID, by: Principal) -> dict[str, object]:
+    """Return all data about another user, for an admin who may read every part of it. Every export is audited.
+
+    Raises InsufficientScope, UnknownUser, UnknownTenant, TenantSuspended, TenantBusy.
+    """
+    for permission in DATA_NEEDS:
+        require(by, permission)
+    purpose = reading(by)
+    with in_tenant(tenant_id, purpose):
+        user = first_or(EndUser.objects.filter(pk=user_id), UnknownUser)
+        record_for_tenant("end_user.data_downloaded", target=("end_user", user.pk))
+        return {
+            "profile": read_end_user(tenant_id=tenant_id, user_id=user_id, purpose=purpose),
+            "factors": list_factors(realm=END_USERS, tenant_id=tenant_id, user_id=user_id, purpose=purpose),
+            **data_about(user),
+        }
 
 
 def data_about(user: EndUser) -> dict[str, object]:

@@ -1,18 +1,21 @@
 """The browser and system of a session in words, from its user agent."""
 
+import re
 from typing import Final
 
 from django.utils.translation import gettext as _
 
-# The first one that the user agent contains; most contain the names of others too.
-_BROWSERS: Final = (
-    ("Edg", "Edge"),
-    ("OPR/", "Opera"),
-    ("Firefox/", "Firefox"),
-    ("FxiOS/", "Firefox"),
-    ("CriOS/", "Chrome"),
-    ("Chrome/", "Chrome"),
-    ("Safari/", "Safari"),
+# The first one that matches: most user agents contain the names of other browsers too. The group is the major version.
+_BROWSERS: Final = tuple(
+    (name, re.compile(pattern))
+    for name, pattern in (
+        ("Edge", r"Edg(?:e|A|iOS)?/([0-9]+)"),
+        ("Opera", r"OPR/([0-9]+)"),
+        ("Samsung Internet", r"SamsungBrowser/([0-9]+)"),
+        ("Firefox", r"(?:Firefox|FxiOS)/([0-9]+)"),
+        ("Chrome", r"(?:Chrome|CriOS)/([0-9]+)"),
+        ("Safari", r"(?:Version/([0-9]+)[0-9.]* (?:Mobile/[0-9A-Za-z]+ )?)?Safari/"),
+    )
 )
 _SYSTEMS: Final = (
     ("iPhone", "iPhone"),
@@ -23,13 +26,22 @@ _SYSTEMS: Final = (
     ("CrOS", "ChromeOS"),
     ("Linux", "Linux"),
 )
+# A program that is no browser, such as `okhttp/4.12.0`.
+_PROGRAM: Final = re.compile(r"(?!Mozilla/)([A-Za-z][A-Za-z0-9._-]{0,29})/([0-9]{1,5})")
 
 
 def device_in_words(user_agent: str) -> str:
-    """Return such as “Firefox on Windows”, or “Unknown device”."""
-    browser, system = (
-        next((name for mark, name in marks if mark in user_agent), "") for marks in (_BROWSERS, _SYSTEMS)
-    )
+    """Return such as “Firefox 141 on Windows”, “okhttp 4”, or “Unknown device”."""
+    browser = _browser(user_agent)
+    system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
     if browser and system:
         return _("%(browser)s on %(system)s") % {"browser": browser, "system": system}
-    return browser or system or _("Unknown device")
+    program = _PROGRAM.match(user_agent)
+    return browser or system or (f"{program[1]} {program[2]}" if program else _("Unknown device"))
+
+
+def _browser(user_agent: str) -> str:
+    for name, pattern in _BROWSERS:
+        if found := pattern.search(user_agent):
+            return f"{name} {found[1]}" if found[1] else name
+    return ""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from django.db.models import Q
 
-from userflow.accounts.models import Account, AdminUser, Role
+from userflow.accounts.models import Account, AdminUser, Group, Role, RoleBinding
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, SELF_PERMISSIONS
 from userflow.accounts.principals import Principal
 from userflow.errors import GrantsMoreThanHeld
@@ -52,7 +52,10 @@ def must_outrank(by: Principal, user: Account) -> None:
     if isinstance(user, AdminUser):
         beyond = {permission for role in user.roles.all() for permission in role.permissions} - by.permissions
     else:
-        roles = Role.objects.filter(Q(bindings__user=user.pk) | Q(groups__memberships__user=user.pk))
+        # Not by joins: a role with many bindings and many members of its groups would be read once for each pair of them.
+        direct = RoleBinding.objects.filter(user=user.pk).values("role_id")
+        carried = Group.roles.through.objects.filter(group__memberships__user=user.pk).values("role_id")
+        roles = Role.objects.filter(Q(pk__in=direct) | Q(pk__in=carried))
         held = (permission for permissions in roles.values_list("permissions", flat=True) for permission in permissions)
         beyond = lacking_for_user(by, held)
     if beyond:

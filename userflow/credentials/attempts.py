@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connections
-from django.db.models import Case, F, When
+from django.db.models import Case, F, Q, When
 from django.db.models.functions import Mod
 from django.db.models.lookups import Exact
 from django.utils.timezone import now
@@ -19,6 +19,7 @@ from identity_platform.api.client_address import network_of
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import keyed_digest
 from userflow.accounts.realms import Realm
+from userflow.accounts.session_models import Attempts
 from userflow.errors import AttemptsLocked, HashersBusy, TooManyFromAddress
 
 FREE_TRIES = 5
@@ -27,6 +28,8 @@ LONGEST_LOCK = timedelta(minutes=15)
 # A counter without an attempt for this long starts again at 1.
 FORGOTTEN_AFTER = timedelta(days=1)
 PASSWORD = "password"
+# The six digits of a mail that verifies an address.
+EMAIL_CODE = "email"
 # The budgets (column `caller`). A caller with the user's own session has one, and so has every other caller.
 SIGNED_IN, UNKNOWN_NETWORK = "known", "stranger"
 # Passwords from a network where the user has signed in recently. Five wrong passwords every 15 minutes from elsewhere then
@@ -156,9 +159,21 @@ def clear(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWO
     realm.attempts._default_manager.filter(subject=subject_of(realm, who), factor=factor, caller=caller).delete()
 
 
-def forget(realm: Realm, who: object) -> None:
-    """Delete every counter of a user who is erased."""
-    realm.attempts._default_manager.filter(subject=subject_of(realm, who)).delete()
+def forget(realm: Realm, who: object) -> int:
+    """Delete every counter of a user who is erased or unlocked; return how many there were."""
+    return realm.attempts._default_manager.filter(subject=subject_of(realm, who)).delete()[0]
+
+
+def failed_attempts(realm: Realm, who: object) -> list[Attempts]:
+    """Return the counters of a user that count: locked, or with a failed attempt in the last day; newest first."""
+    recent = Q(updated_at__gt=now() - FORGOTTEN_AFTER, failures__gt=0)
+    counters = realm.attempts._default_manager.filter(subject=subject_of(realm, who))
+    return list(counters.filter(recent | Q(locked_until__gt=now())).order_by("-updated_at"))
+
+
+def is_locked(counter: Attempts) -> bool:
+    """Return whether attempts are rejected now without being counted."""
+    return counter.locked_until is not None and counter.locked_until > now()
 
 
 def limit_address(name: str) -> None:

@@ -20,6 +20,7 @@ from userflow import mail
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.accounts.principals import END_USER, Principal
+from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
 from userflow.credentials import attempts, tickets
 from userflow.credentials import email_verification as proofs
@@ -28,6 +29,7 @@ from userflow.credentials.models import EmailProof
 from userflow.email import ownership
 from userflow.email.admin_proofs import verify_admin_email
 from userflow.errors import (
+    AlreadyVerified,
     AttemptsLocked,
     EmailProofInvalid,
     EmailTaken,
@@ -35,13 +37,16 @@ from userflow.errors import (
     NoPasswordHere,
     NotSignedInByTicket,
     TooManyFromAddress,
+    UnknownUser,
+    UserDeactivated,
 )
 from userflow.events.outbox import publish
 from userflow.mailed_tokens import NotAToken, place_of
+from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import end_sessions, require_active_session
+from userflow.sessions.permissions import editing_users, require
 from userflow.signin.proofs import check_password, wrong_password
 
-FACTOR = "email"
 MAX_PENDING = 5
 
 
@@ -94,7 +99,7 @@ def verify_email_by_code(*, tenant_id: UUID, email: str, code: str, registrant: 
             )
             for proof in asked.order_by("-created_at")[:MAX_PENDING]:
                 if _is_code_of(proof, code, tenant):
-                    attempts.clear(END_USERS, proof.pk, factor=FACTOR)
+                    attempts.clear(END_USERS, proof.pk, factor=attempts.EMAIL_CODE)
                     return _verify(proof, registrant)
             raise EmailProofInvalid
     except (UnknownTenant, EmailProofInvalid) as problem:
@@ -109,7 +114,7 @@ def _is_code_of(proof: EmailProof, code: str, tenant: lookup.TenantContext) -> b
     five more: a caller who requests many mails to an address must not guess through all codes.
     """
     try:
-        attempts.count(END_USERS, proof.pk, factor=FACTOR)
+        attempts.count(END_USERS, proof.pk, factor=attempts.EMAIL_CODE)
     except AttemptsLocked:
         # The same response as for a wrong code: a lock would reveal that this address is being verified.
         return False
@@ -184,6 +189,63 @@ def _is_registrant(user: EndUser, registrant: Registrant, compared: str | None) 
     if compared is not None and compared != user.password:
         raise wrong_password()
     return registrant != Registrant()
+
+
+def send_email_proof(*, tenant_id: UUID, user_id: UUID, by: Principal) -> str:
+    """Send a new link and code to the address of an end user that waits for verification, at the request of an admin.
+
+    A pending new address comes first, and keeps its expiry. The older link and code end. Return the address. Raises
+    InsufficientScope, UnknownUser, UserDeactivated, AlreadyVerified, GrantsMoreThanHeld (a user who holds more than the
+    caller), TooManyFromAddress, TenantSuspended, TenantBusy.
+    """
+    require(by, "endusers:write")
+    with in_tenant(tenant_id) as tenant, tenant_atomic():
+        user = _locked_for_admin(user_id, by)
+        pending = EmailProof.objects.filter(user=user, expires_at__gt=now()).exclude(email_key=user.email_key).first()
+        if pending is None and user.email_verified_at is not None:
+            raise AlreadyVerified
+        mail.limit("resend_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="email_resend")
+        if pending is not None:
+            key, until, keep = pending.email_key, pending.expires_at, pending.session_id
+            proofs.start_proof(user, pending.email, key, tenant, until=until, keep=keep)
+        else:
+            proofs.start_proof(user, user.email, user.email_key, tenant)
+        record_for_tenant("email.proof_sent", target=("end_user", user.pk), details={"changes": pending is not None})
+    return pending.email if pending is not None else user.email
+
+
+def mark_email_verified(*, tenant_id: UUID, user_id: UUID, reason: str, by: Principal) -> EndUser:
+    """Mark the current address of an end user as verified: the admin knows that it is the user's own.
+
+    As with any first verification that does not show that the registrant asks for it, sessions end and factors go
+    (`ownership`). A pending new address still waits. Raises InsufficientScope, InsufficientAuthentication, UnknownUser,
+    UserDeactivated, AlreadyVerified, GrantsMoreThanHeld (a user who holds more than the caller), TenantSuspended,
+    TenantBusy.
+    """
+    require(by, "endusers:write")
+    require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
+    with in_tenant(tenant_id, editing_users(by)), tenant_atomic():
+        user = _locked_for_admin(user_id, by)
+        if user.email_verified_at is not None:
+            raise AlreadyVerified
+        EmailProof.objects.filter(user=user, email_key=user.email_key).delete()
+        user.email_verified_at = now()
+        user.save(update_fields=["email_verified_at", "updated_at"])
+        ended = ownership.end_unverified_use(user)
+        details = {"by": "admin", "reason": reason, **ended}
+        record_for_tenant("email.proven", target=("end_user", user.pk), details=details)
+        if any(ended.values()):
+            proofs.tell_of_ended_use(user)
+        publish("end_user.email_verified", {"user_id": user.pk, "email": user.email})
+    return user
+
+
+def _locked_for_admin(user_id: UUID, by: Principal) -> EndUser:
+    user = first_or(EndUser.objects.select_for_update().filter(pk=user_id), UnknownUser)
+    must_outrank(by, user)
+    if not user.active:
+        raise UserDeactivated
+    return user
 
 
 def resend_email_proof(*, tenant_id: UUID, email: str) -> None:

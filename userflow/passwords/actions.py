@@ -22,20 +22,30 @@ from userflow import mail
 from userflow.accounts.admin_names import admins_named
 from userflow.accounts.models import LOCAL, Account, AdminUser, Client, EndUser
 from userflow.accounts.principals import CLIENT, Principal
+from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.credentials import attempts, passwords, tickets
 from userflow.credentials import email_verification as proofs
 from userflow.email.ownership import verify_by_reset
-from userflow.errors import NoPasswordHere, NotSignedInByTicket, ResetTokenInvalid, UnknownUser
+from userflow.errors import (
+    NoPasswordHere,
+    NotSignedInByTicket,
+    ResetTokenInvalid,
+    UnknownUser,
+    UserDeactivated,
+)
 from userflow.events.outbox import publish
 from userflow.mailed_tokens import NotAToken, place_of
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import end_sessions, require_active_session
 from userflow.sessions.issue import realm_of
+from userflow.sessions.permissions import require
 from userflow.signin.proofs import check_proof, wrong_password
 
 MOST_OF_ONE_ADDRESS = 5
 MINUTES = int(tickets.LIFETIME[tickets.PASSWORD_RESET].total_seconds() // 60)
+# End users who may get a link. A provider other than local is trusted only with a verified address; registrants can choose it.
+RESETTABLE = Q(provider=LOCAL) | Q(email_verified_at=None)
 
 
 def change_password(
@@ -134,13 +144,33 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
             return
         # An unknown or unavailable tenant sends no mail, and the response stays the same.
         with suppress(ApiError), in_tenant(named, Purpose.WRITE) as tenant:
-            # A provider other than local is trusted only with a verified address; registrants can choose it.
-            with_password = Q(provider=LOCAL) | Q(email_verified_at=None)
-            user = EndUser.objects.filter(with_password, email_key=key, active=True).first()
+            user = EndUser.objects.filter(RESETTABLE, email_key=key, active=True).first()
             if user is not None:
                 _send_link(END_USERS, user, tenant)
 
     mail.later(work, to=key)
+
+
+def send_password_reset(*, tenant_id: UUID, user_id: UUID, by: Principal) -> EndUser:
+    """Mail an end user a link to set a new password, at the request of an admin, and return the user.
+
+    The admin never sees the link. It has a limit of its own, so that unknown callers who request links for the user
+    cannot use it up. Raises InsufficientScope, UnknownUser, UserDeactivated, NoPasswordHere, GrantsMoreThanHeld (a user who
+    holds more than the caller), TooManyFromAddress, MailBusy, TenantSuspended, TenantBusy.
+    """
+    require(by, "endusers:write")
+    with in_tenant(tenant_id) as tenant, END_USERS.atomic():
+        # A change of the address waits: it ends the link, which must not be valid at the former address.
+        user = first_or(EndUser.objects.select_for_update(no_key=True).filter(pk=user_id), UnknownUser)
+        must_outrank(by, user)
+        if not user.active:
+            raise UserDeactivated
+        if not EndUser.objects.filter(RESETTABLE, pk=user_id).exists():
+            raise NoPasswordHere
+        mail.limit("reset_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="forgot")
+        token = _issue_link(END_USERS, user, tenant)
+    mail.later(lambda: _mail_link(END_USERS, user, tenant, token), to=user.email)
+    return user
 
 
 def _limit(realm: Realm, place: str, key: str) -> None:
@@ -156,12 +186,18 @@ def _send_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None)
     key = f"{realm.name} {tenant_id} {user.pk}"
     if ratelimit.count(group="forgot", key=key, limit=most, period=seconds).limited:
         return
+    _mail_link(realm, user, tenant, _issue_link(realm, user, tenant))
+
+
+def _issue_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None) -> str:
     with realm.atomic():
         token = tickets.issue_ticket(realm, user, tickets.PASSWORD_RESET)
-        realm.record("password.reset_asked", target=("user", user.pk), tenant_id=tenant_id)
-    if realm is END_USERS and tenant is not None:
-        # The token names the tenant whose database has it.
-        token = f"{tenant.tenant_id.hex}.{token}"
+        realm.record("password.reset_asked", target=("user", user.pk), tenant_id=tenant.tenant_id if tenant else None)
+    # The token names the tenant whose database has it.
+    return f"{tenant.tenant_id.hex}.{token}" if realm is END_USERS and tenant is not None else token
+
+
+def _mail_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None, token: str) -> None:
     # A tenant's own page must not receive the tokens of admin users.
     page = tenant.effective["password_reset_url"] if tenant and realm is END_USERS else settings.PASSWORD_RESET_URL
     mail.send(
@@ -174,7 +210,7 @@ def _send_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None)
             # Chosen by an admin; end users choose their own names and could write a message there.
             "username": user.username if isinstance(user, AdminUser) else "",
         },
-        tenant_id=tenant_id if realm is END_USERS else None,
+        tenant_id=tenant.tenant_id if realm is END_USERS and tenant else None,
         language=user.own_language,
     )
 

@@ -68,7 +68,9 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
         Action.RESET_FACTORS: Requirement("Reset another user's factors", clients=False, rank=True),
         Action.ISSUE_ENROLLMENT_PASS: Requirement("Issue an enrollment pass", clients=False, rank=True),
         # Passwords of others have no row: no entry point sets one, they are reset by a link to the user.
-        Action.CHANGE_EMAIL_OF_OTHERS: Requirement("Change another user's e-mail address", rank=True),
+        Action.CHANGE_EMAIL_OF_OTHERS: Requirement(
+            "Change another user's e-mail address, or mark it as verified", rank=True
+        ),
         Action.END_SESSIONS_OF_OTHERS: Requirement(
             "End another user's sessions: sign out, deactivate or erase the user, deactivate or delete the client, "
             "make it first-party no longer",

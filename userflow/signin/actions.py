@@ -64,7 +64,8 @@ def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> Sign
     with attempts.counted(ADMINS, who, factor=attempts.PASSWORD, caller=caller):
         right = passwords.matches(password, user.password if user else None)
         if not right or user is None or not user.active or not user.enters:
-            raise _rejected(ADMINS, user, tenant_id=user.tenant_id if user else None)
+            reason = _reason(user, right=right) or "tenant_inactive"
+            raise _rejected(ADMINS, user, reason, tenant_id=user.tenant_id if user else None)
         _renew_hash(ADMINS, user, password)
     tenant = None
     if user.tenant_id:
@@ -145,7 +146,7 @@ def _sign_in_end_user(
     with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD, caller=caller):
         right = passwords.matches(password, user.password if user else None)
         if not right or user is None or not user.active or (client is not None and not client.active):
-            raise _rejected(END_USERS, user)
+            raise _rejected(END_USERS, user, _reason(user, right=right) or "client_inactive")
         _renew_hash(END_USERS, user, password)
     if email_verification.is_unverified(user, tenant):
         if client is None:
@@ -170,10 +171,20 @@ def _sign_in_end_user(
     return SignIn(user, tenant.tenant_id, client_id, tokens, enrollment_ticket=ticket)
 
 
-def _rejected(realm: Realm, user: Account | None, *, tenant_id: UUID | None = None) -> WrongCredentials:
+def _reason(user: Account | None, *, right: bool) -> str:
+    """Return why the user cannot sign in, for the audit log only; "" if the reason is not the user or the password."""
+    if user is None:
+        return "unknown_user"
+    if not right:
+        return "wrong_password" if user.password else "no_password"
+    return "" if user.active else "deactivated"
+
+
+def _rejected(realm: Realm, user: Account | None, reason: str, *, tenant_id: UUID | None = None) -> WrongCredentials:
     attempts.count_wrong_secret()
+    target, details = ("user", user.pk) if user else None, {"reason": reason}
     # Outside any transaction: the event must survive the error. Names of unknown users are not stored.
-    realm.record("signin.refused", target=("user", user.pk) if user else None, outcome="refused", tenant_id=tenant_id)
+    realm.record("signin.refused", target=target, outcome="refused", tenant_id=tenant_id, details=details)
     return WrongCredentials()
 
 

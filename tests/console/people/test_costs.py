@@ -99,7 +99,7 @@ PINNED = {
     "users, no match": (5, 4),
     "users, filtered": (5, 4),
     "users of a client": (5, 4),
-    "person": (5, 16),
+    "person": (5, 20),
     "groups": (4, 4),
     "group": (4, 4),
     "group, member": (4, 6),

@@ -206,7 +206,11 @@ def test_failed_logins_are_audited_with_ids_only(tenant: TestTenant) -> None:
     Api().post(END_USER, login(tenant, person, password="wrong wrong"))
     with in_tenant(tenant.id):
         event = TenantEvent.objects.get(action="signin.refused", target_id=str(person.id))
-        assert (event.outcome, event.actor_kind, event.details) == ("refused", "anonymous", {})
+        assert (event.outcome, event.actor_kind, event.details) == (
+            "refused",
+            "anonymous",
+            {"reason": "wrong_password"},
+        )
         assert event.address
         assert event.request_id
 
