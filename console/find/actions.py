@@ -12,7 +12,6 @@ from uuid import UUID
 from django.db.models import Model, QuerySet, Value
 from django.db.models.functions import Collate, Lower
 
-from console.frame.lists import uuid_or_none
 from identity_platform.api.email_addresses import key_of_spelling
 from registry.models import Service
 from tenants.lookup import GONE
@@ -20,6 +19,7 @@ from tenants.models import Tenant
 from userflow.accounts.models import AdminUser, Client
 from userflow.accounts.principals import OPERATOR, Principal
 from userflow.endusers.finding import MOST_FOUND, find_end_users
+from userflow.ids import FORM
 
 # Of each kind, but end users: `MOST_FOUND`.
 MOST_SHOWN: Final = 5
@@ -98,7 +98,7 @@ def _tenants(by: Principal, words: str) -> Iterator[Match]:
 
 
 def _end_users(by: Principal, words: str) -> Iterator[Match]:
-    key, user_id = key_of_spelling(words), uuid_or_none(words)
+    key, user_id = key_of_spelling(words), _id(words)
     if key or user_id:
         for found in find_end_users(by=by, email_key=key, user_id=user_id):
             yield Match(Kind.END_USER, found.user_id, words, found.tenant)
@@ -129,6 +129,10 @@ _SEARCHES: Final[dict[Kind, Callable[[Principal, str], Iterator[Match]]]] = {
 }
 
 
+def _id(words: str) -> UUID | None:
+    return UUID(words) if FORM.fullmatch(words) else None
+
+
 def _of_caller(rows: QuerySet[Rows], by: Principal) -> QuerySet[Rows]:
     return rows if by.tenant_id is None else rows.filter(tenant_id=by.tenant_id)
 
@@ -138,7 +142,7 @@ def _matching(rows: QuerySet[Rows], words: str, *fields: str) -> list[Rows]:
 
     One statement for each field, whose index has the rows in this order: it ends after the few that are shown.
     """
-    if key := uuid_or_none(words):
+    if key := _id(words):
         return list(rows.filter(pk=key))
     found: dict[object, Rows] = {}
     for field in fields:

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext_lazy
+from django.utils.translation import gettext_lazy
 
 from console.find.actions import Found, Kind, Match, find_anything, searchable
 from console.frame.access import Context, Staff, staff_at
@@ -21,8 +21,14 @@ _LABELS: Final[dict[Kind, Text]] = {
     Kind.TENANT: gettext_lazy("Tenant"),
     Kind.END_USER: gettext_lazy("End user"),
     Kind.ADMIN_USER: gettext_lazy("Admin user"),
-    Kind.CLIENT: pgettext_lazy("application", "Client"),
+    Kind.CLIENT: gettext_lazy("Client"),
     Kind.SERVICE: gettext_lazy("Service"),
+}
+_NAMES: Final[dict[Kind, Text]] = {
+    Kind.TENANT: gettext_lazy("tenants"),
+    Kind.ADMIN_USER: gettext_lazy("admin users"),
+    Kind.CLIENT: gettext_lazy("clients"),
+    Kind.SERVICE: gettext_lazy("services"),
 }
 _PAGES: Final = {
     Kind.TENANT: "admin:tenants_tenant_change",
@@ -65,14 +71,6 @@ def find(request: HttpRequest) -> HttpResponse:
     if "HX-Request" in request.headers:
         return never_stored(TemplateResponse(request, "console/find/results.html", context))
     return never_stored(render_page(request, "console/find/page.html", _("Search"), context))
-
-
-_NAMES: Final[dict[Kind, Text]] = {
-    Kind.TENANT: gettext_lazy("tenants"),
-    Kind.ADMIN_USER: gettext_lazy("admin users"),
-    Kind.CLIENT: gettext_lazy("clients"),
-    Kind.SERVICE: gettext_lazy("services"),
-}
 
 
 def _result(match: Match, request: HttpRequest, staff: Staff) -> Result:
