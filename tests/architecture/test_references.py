@@ -17,7 +17,7 @@ EXPIRES = "ends by itself within minutes or days, and is of no use without what 
 SAME = "in the same database, and written or deleted in the same transaction"
 LOG = "history: what it refers to may be gone"
 COUNTER = "a counter, which is compared with the rows that it counts"
-INDEX = "an index, which `index_end_users` compares with the tenants' databases and corrects every day"
+INDEX = "compared as `index of end users`"
 NO_ID = "a random value or an id of another system, not of a row"
 UNCHECKED = {
     "audit.ChainHead.owner": "compared as `audit chain`",

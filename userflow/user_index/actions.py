@@ -21,13 +21,18 @@ log = structlog.get_logger("identity.user_index")
 _BEFORE_ALL: Final = UUID(int=0)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Difference:
-    """What differed between a tenant's database and the index."""
+    """How many entries differed: end users without one or with another address, and entries without an end user."""
 
     missing: int = 0
     outdated: int = 0
     surplus: int = 0
+
+    def __add__(self, other: "Difference") -> "Difference":
+        return Difference(
+            self.missing + other.missing, self.outdated + other.outdated, self.surplus + other.surplus
+        )
 
     @property
     def total(self) -> int:
@@ -64,7 +69,7 @@ def index_end_users(
             break
         found, failure = Difference(), ""
         try:
-            compare(tenant_id, found, dry_run=dry_run)
+            found = compare(tenant_id, dry_run=dry_run)
         except Exception as problem:
             failure = why(problem)
         outcomes.append(Outcome(slug, found, failure))
@@ -93,11 +98,12 @@ def _remove_deleted_tenants() -> None:
     IndexedEndUser.objects.filter(tenant_id__in=deleted.values("pk")).delete()
 
 
-def compare(tenant_id: UUID, found: Difference, *, dry_run: bool = False, size: int = entries.AT_ONCE) -> None:
-    """Add to `found` what differs between the tenant's database and the index, and unless `dry_run`, correct the index.
+def compare(tenant_id: UUID, *, dry_run: bool = False, size: int = entries.AT_ONCE) -> Difference:
+    """Return what differs between the tenant's database and the index, and unless `dry_run`, correct the index.
 
     Both are read in the order of the ids, `size` rows at a time. Raises UnknownTenant, TenantBusy.
     """
+    found = Difference()
     last: UUID | None = _BEFORE_ALL
     while last is not None:
         # The index first: a user who is erased between the two reads is only in the index, as is right. In the other order a
@@ -107,7 +113,8 @@ def compare(tenant_id: UUID, found: Difference, *, dry_run: bool = False, size: 
         last = min((max(page) for page in (indexed, users) if len(page) == size), default=None)
         if last is not None:
             indexed, users = _up_to(last, indexed), _up_to(last, users)
-        _correct(tenant_id, indexed, users, found, dry_run=dry_run)
+        found += _correct(tenant_id, indexed, users, dry_run=dry_run)
+    return found
 
 
 def _digests_after(tenant_id: UUID, user_id: UUID, size: int) -> dict[UUID, bytes]:
@@ -123,23 +130,21 @@ def _up_to(last: UUID, page: dict[UUID, bytes]) -> dict[UUID, bytes]:
 
 
 def _correct(
-    tenant_id: UUID, indexed: dict[UUID, bytes], users: dict[UUID, bytes], found: Difference, *, dry_run: bool
-) -> None:
+    tenant_id: UUID, indexed: dict[UUID, bytes], users: dict[UUID, bytes], *, dry_run: bool
+) -> Difference:
     missing = users.keys() - indexed.keys()
     outdated = {user_id for user_id, digest in users.items() if indexed.get(user_id, digest) != digest}
     surplus = indexed.keys() - users.keys()
-    found.missing += len(missing)
-    found.outdated += len(outdated)
-    found.surplus += len(surplus)
     if not dry_run:
         # Accepted race: a user who is erased or gets another address just now, until the next comparison.
         entries.store(tenant_id, {user_id: users[user_id] for user_id in missing | outdated})
         entries.remove(tenant_id, surplus)
+    return Difference(len(missing), len(outdated), len(surplus))
 
 
 def follow_restore(sender: object, *, tenant_id: UUID, **_: object) -> None:
     """Index a tenant whose database was restored. Errors are logged: the tenant is restored, and the daily run tries again."""
     try:
-        compare(tenant_id, Difference())
+        compare(tenant_id)
     except Exception as problem:
         log.warning("end_users_not_indexed", tenant=str(tenant_id), cause=why(problem), next="index_end_users")

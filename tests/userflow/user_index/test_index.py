@@ -12,7 +12,7 @@ from tenants.states import State
 from tests.tenants.conftest import run_command
 from tests.userflow.user_index.reading import indexed
 from tests.world import Api, TestTenant, capture_statements
-from userflow.user_index.actions import Difference, compare
+from userflow.user_index.actions import compare
 from userflow.user_index.entries import digest_of
 from userflow.user_index.models import IndexedEndUser
 
@@ -27,8 +27,7 @@ def entries(tenant: TestTenant) -> dict[Any, bytes]:
 
 
 def differences(tenant: TestTenant, **options: Any) -> tuple[int, int, int]:
-    found = Difference()
-    compare(tenant.id, found, **options)
+    found = compare(tenant.id, **options)
     return found.missing, found.outdated, found.surplus
 
 
