@@ -54,7 +54,7 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   dialog.addEventListener("htmx:beforeSwap", (event) => {
     // The session has ended: the response is the sign-in page.
-    if (!event.detail.xhr.responseURL.endsWith(words.form.getAttribute("action"))) {
+    if (new URL(event.detail.xhr.responseURL).pathname !== words.form.getAttribute("action")) {
       event.detail.shouldSwap = false;
       window.location.reload();
     }

@@ -96,9 +96,9 @@ def test_command_reports_and_corrects(new_tenant: Callable[[], TestTenant]) -> N
     IndexedEndUser.objects.filter(tenant_id=tenant.id).delete()
     said = run_command("index_end_users", tenant=[tenant.slug], dry_run=True)
     assert f"{tenant.slug}: 1 missing, 0 outdated, 0 surplus" in said
-    assert "1 compared, 0 failed; 1 entries differ." in said
+    assert "1 compared, 0 failed. Entries that differ: 1." in said
     assert entries(tenant) == {}
-    assert "1 entries corrected." in run_command("index_end_users", tenant=[tenant.slug])
+    assert "Entries corrected: 1." in run_command("index_end_users", tenant=[tenant.slug])
     assert entries(tenant) == right
 
 

@@ -28,8 +28,8 @@ class Command(terminal.OperatorCommand):
             outcomes = index_end_users(only=tenant, dry_run=dry_run, begun=begun, progress=progress)
         failed = [outcome for outcome in outcomes if outcome.failure]
         differing = sum(outcome.found.total for outcome in outcomes)
-        did = "differ" if dry_run else "corrected"
-        self.stdout.write(f"{len(outcomes) - len(failed)} compared, {len(failed)} failed; {differing} entries {did}.")
+        did = "Entries that differ" if dry_run else "Entries corrected"
+        self.stdout.write(f"{len(outcomes) - len(failed)} compared, {len(failed)} failed. {did}: {differing}.")
         if failed:
             terminal.table(self.stdout, ("tenant", "reason"), [(each.slug, each.failure) for each in failed])
             sys.exit(1)
