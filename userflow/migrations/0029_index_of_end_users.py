@@ -19,9 +19,7 @@ class Migration(migrations.Migration):
                 ("user_id", models.UUIDField()),
                 (
                     "digest",
-                    models.BinaryField(
-                        help_text="Of the address (`user_index.entries.digest_of`).", max_length=16
-                    ),
+                    models.BinaryField(help_text="Of the address (`user_index.entries.digest_of`).", max_length=16),
                 ),
             ],
             options={

@@ -30,9 +30,7 @@ class Difference:
     surplus: int = 0
 
     def __add__(self, other: "Difference") -> "Difference":
-        return Difference(
-            self.missing + other.missing, self.outdated + other.outdated, self.surplus + other.surplus
-        )
+        return Difference(self.missing + other.missing, self.outdated + other.outdated, self.surplus + other.surplus)
 
     @property
     def total(self) -> int:
@@ -119,9 +117,9 @@ def compare(tenant_id: UUID, *, dry_run: bool = False, size: int = entries.AT_ON
 
 def _digests_after(tenant_id: UUID, user_id: UUID, size: int) -> dict[UUID, bytes]:
     with in_tenant(tenant_id, Purpose.INSPECT):
-        rows: Iterable[tuple[UUID, str]] = EndUser.objects.filter(pk__gt=user_id).order_by("pk").values_list(
-            "pk", "email_key"
-        )[:size]
+        rows: Iterable[tuple[UUID, str]] = (
+            EndUser.objects.filter(pk__gt=user_id).order_by("pk").values_list("pk", "email_key")[:size]
+        )
         return {found: entries.digest_of(key) for found, key in rows}
 
 
@@ -129,9 +127,7 @@ def _up_to(last: UUID, page: dict[UUID, bytes]) -> dict[UUID, bytes]:
     return {user_id: digest for user_id, digest in page.items() if user_id <= last}
 
 
-def _correct(
-    tenant_id: UUID, indexed: dict[UUID, bytes], users: dict[UUID, bytes], *, dry_run: bool
-) -> Difference:
+def _correct(tenant_id: UUID, indexed: dict[UUID, bytes], users: dict[UUID, bytes], *, dry_run: bool) -> Difference:
     missing = users.keys() - indexed.keys()
     outdated = {user_id for user_id, digest in users.items() if indexed.get(user_id, digest) != digest}
     surplus = indexed.keys() - users.keys()

@@ -157,7 +157,9 @@ def test_deleted_tenant_is_not_found(operator: Staff) -> None:
         assert str(gone.pk) not in found(operator, words)
 
 
-def test_search_enters_no_tenant_and_costs_the_same(operator: Staff, tenant: TestTenant, other_tenant: TestTenant) -> None:
+def test_search_enters_no_tenant_and_costs_the_same(
+    operator: Staff, tenant: TestTenant, other_tenant: TestTenant
+) -> None:
     person, costs = tenant.register(), []
     operator.just_seen()
     found(operator, person.email)
