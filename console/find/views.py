@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy
 from console.find.actions import Found, Kind, Match, find_anything, searchable
 from console.frame.access import Context, Staff, staff_at
 from console.frame.navigation import OPEN_TENANT, permitted
-from console.frame.records import Text, never_stored, render_page
+from console.frame.records import Text, render_page
 from console.frame.scope import chosen_tenant
 from tenants.models import Tenant
 
@@ -69,8 +69,8 @@ def find(request: HttpRequest) -> HttpResponse:
         "choose": staff.is_operator and staff.may("tenants:read"),
     }
     if "HX-Request" in request.headers:
-        return never_stored(TemplateResponse(request, "console/find/results.html", context))
-    return never_stored(render_page(request, "console/find/page.html", _("Search"), context))
+        return TemplateResponse(request, "console/find/results.html", context)
+    return render_page(request, "console/find/page.html", _("Search"), context)
 
 
 def _result(match: Match, request: HttpRequest, staff: Staff) -> Result:

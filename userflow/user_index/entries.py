@@ -1,7 +1,7 @@
 """Write and read the index of the end users of all tenants.
 
-It follows the tenants' databases: what a tenant's transaction has changed is written after the commit. If the process is killed in
-between, or the global database does not respond, a difference remains, which `actions.index_end_users` removes.
+It follows the tenants' databases: what a tenant's transaction has changed is written after the commit. If the process is
+killed in between, or the global database does not respond, a difference remains, which `actions.index_end_users` removes.
 """
 
 from collections.abc import Collection, Mapping

@@ -19,7 +19,8 @@ class Command(terminal.OperatorCommand):
         "Run the jobs that operators start in the console, and periodic tasks: keep ready-made databases waiting on every "
         "server that accepts tenants, so that creating a tenant takes milliseconds; seal new audit events; collect the "
         "console's metrics; on request, synchronize directories and purge expired rows; look up the "
-        "records of tenants' domains; compare the index of end users with the tenants' databases. Runs until SIGTERM or Ctrl-C; several machines can run it and share the work. "
+        "records of tenants' domains; compare the index of end users with the tenants' databases. "
+        "Runs until SIGTERM or Ctrl-C; several machines can run it and share the work. "
         "Intervals are rounded to whole seconds, minutes, hours or days. "
         "Example: tenant_worker --size 20"
     )

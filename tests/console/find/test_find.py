@@ -27,7 +27,7 @@ def operator(django_db_setup: None, django_db_blocker: Any) -> Staff:
 def found(staff: Staff, words: str) -> str:
     """Return the results as the dialog gets them."""
     response = staff.browser.post(FIND, {"q": words}, headers={"HX-Request": "true"})
-    assert (response.status_code, response.headers["Cache-Control"]) == (200, "no-store")
+    assert (response.status_code, "no-store" in response.headers["Cache-Control"]) == (200, True)
     page: str = response.content.decode()
     assert "<html" not in page
     return page
@@ -113,8 +113,8 @@ def test_search_is_limited_by_permissions(permission: str, kinds: str, tenant: T
     assert (f"by id: {kinds}." in found(staff, "")) == bool(kinds)
     may = {"tenants:read", "endusers:read"} <= set(held)
     assert (str(person.id) in found(staff, person.email), len(searches(staff))) == (may, int(may))
-    assert (str(tenant.client_id) in found(staff, str(tenant.client_id))) == ("clients:read" in held)
-    assert (tenant.admin.username in found(staff, tenant.admin.username)) == ("admins:read" in held)
+    assert ("data-result" in found(staff, str(tenant.client_id))) == ("clients:read" in held)
+    assert ("data-result" in found(staff, tenant.admin.username)) == ("admins:read" in held)
 
 
 def test_page_works_without_script(operator: Staff, tenant: TestTenant) -> None:
@@ -135,7 +135,7 @@ def test_no_result_says_what_can_be_found(operator: Staff) -> None:
 
 @pytest.mark.parametrize("odd", ["%", "_", "\\", "'", "\x00", "@", "a" * 300, "ſ", "{00000000}", "💥"])
 def test_odd_words_find_nothing(operator: Staff, odd: str) -> None:
-    assert "data-result" not in found(operator, odd).replace(f'href="{CHOOSER}" class="people-link" data-result', "")
+    assert "data-result" not in found(operator, odd)
 
 
 def test_results_are_limited(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
@@ -154,7 +154,7 @@ def test_deleted_tenant_is_not_found(operator: Staff) -> None:
     TenantDatabase.objects.create(tenant=gone, server=server, name=gone.slug, status="deleted")
     IndexedEndUser.objects.create(tenant_id=gone.pk, user_id=uuid4(), digest=digest_of(email))
     for words in (email, gone.slug, str(gone.pk)):
-        assert str(gone.pk) not in found(operator, words)
+        assert "data-result" not in found(operator, words)
 
 
 def test_search_enters_no_tenant_and_costs_the_same(
@@ -170,4 +170,4 @@ def test_search_enters_no_tenant_and_costs_the_same(
     other_tenant.register(person.email)
     with capture_statements() as seen:
         found(operator, person.email)
-    assert (seen.counts, costs) == (costs[0], [(12, 0), (9, 0), (9, 0)])
+    assert (seen.counts, costs) == (costs[0], [(12, 0), (8, 0), (8, 0)])

@@ -34,7 +34,8 @@ def differences(tenant: TestTenant, **options: Any) -> tuple[int, int, int]:
 def test_index_follows_registration_and_erasure(tenant: TestTenant) -> None:
     person = tenant.register(address())
     assert indexed(tenant, person.email) == [person.id]
-    assert tenant.api.delete(f"/uflow/user/enduser/{tenant.id}/{person.id}").status_code == 200
+    body = {"tenant_id": str(tenant.id), "user_id": str(person.id)}
+    assert tenant.api.post("/uflow/user/enduser/delete_all", body).status_code == 200
     assert indexed(tenant, person.email) == []
 
 
