@@ -70,7 +70,7 @@ def find(request: HttpRequest) -> HttpResponse:
     }
     if "HX-Request" in request.headers:
         return TemplateResponse(request, "console/find/results.html", context)
-    return render_page(request, "console/find/page.html", _("Search"), context)
+    return render_page(request, "console/find/page.html", _("Find"), context)
 
 
 def _result(match: Match, request: HttpRequest, staff: Staff) -> Result:
