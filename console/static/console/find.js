@@ -52,6 +52,8 @@ document.addEventListener("DOMContentLoaded", () => {
       first.click();
     }
   });
+  // The page of the search shows the error.
+  dialog.addEventListener("htmx:responseError", () => words.form.submit());
   dialog.addEventListener("htmx:beforeSwap", (event) => {
     // The session has ended: the response is the sign-in page.
     if (new URL(event.detail.xhr.responseURL).pathname !== words.form.getAttribute("action")) {
