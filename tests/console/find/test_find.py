@@ -1,11 +1,14 @@
 """The search over tenants, admin users, clients, services and end users of all tenants."""
 
+import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connection
 
 from identity_platform.audit.models import PlatformEvent
 from tenants.models import Tenant, TenantDatabase
@@ -171,3 +174,41 @@ def test_search_enters_no_tenant_and_costs_the_same(
     with capture_statements() as seen:
         found(operator, person.email)
     assert (seen.counts, costs) == (costs[0], [(12, 0), (8, 0), (8, 0)])
+
+
+@contextmanager
+def plans() -> Iterator[list[str]]:
+    """Collect the plans of the statements on the global database, for tables that are too large to be read as a whole."""
+    found: list[str] = []
+
+    def explain(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith("SELECT"):
+            execute(f"EXPLAIN {sql}", params, many, context)
+            found.append("\n".join(line for (line,) in context["cursor"].fetchall()))
+        return execute(sql, params, many, context)
+
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
+        try:
+            with connection.execute_wrapper(explain):
+                yield found
+        finally:
+            cursor.execute("RESET enable_seqscan; RESET enable_bitmapscan")
+
+
+def test_search_reads_indexes_in_their_order(operator: Staff, tenant: TestTenant) -> None:
+    with plans() as by_name:
+        found(operator, "a")
+    used = re.findall(r"Index Scan using (\w+_begins)", "\n".join(by_name))
+    assert sorted(used) == [
+        "admin_email_begins",
+        "admin_username_begins",
+        "client_name_begins",
+        "service_name_begins",
+        "tenant_name_begins",
+        "tenant_slug_begins",
+    ]
+    assert not [plan for plan in by_name if "_begins" in plan and "Sort" in plan]
+    with plans() as by_address:
+        found(operator, tenant.admin.email)
+    assert [plan for plan in by_address if "indexed_end_user_address" in plan and "Seq Scan" not in plan]
