@@ -10,19 +10,26 @@ from typing import Final
 from uuid import UUID
 
 import structlog
-from django.db import transaction
+from django.db import connections, transaction
 
 from identity_platform.crypto import keyed_digest
 from tenants import keys
 from tenants.context import current_tenant
+from tenants.router import GLOBAL_ALIAS
 from tenants.schema import why
 from tenants.target import TENANT_ALIAS
 from userflow.user_index.models import IndexedEndUser
 
 log = structlog.get_logger("identity.user_index")
 
-# Rows of one statement, whose number of parameters is limited.
+# Rows of one statement.
 AT_ONCE: Final = 5000
+# With arrays: the ORM passes each value as a parameter, which makes large imports twice as slow.
+_STORE: Final = (
+    "INSERT INTO userflow_indexedenduser (tenant_id, user_id, digest)"
+    " SELECT %s, user_id, digest FROM unnest(%s::uuid[], %s::bytea[]) AS indexed(user_id, digest)"
+    " ON CONFLICT (tenant_id, user_id) DO UPDATE SET digest = excluded.digest"
+)
 
 
 def digest_of(key: str) -> bytes:
@@ -69,14 +76,11 @@ def store(tenant_id: UUID, digests: Mapping[UUID, bytes]) -> None:
     if not digests:
         return
     # In the order of the ids, so that two transactions do not deadlock.
-    rows = [IndexedEndUser(tenant_id=tenant_id, user_id=key, digest=digests[key]) for key in sorted(digests)]
-    IndexedEndUser.objects.bulk_create(
-        rows,
-        batch_size=AT_ONCE,
-        update_conflicts=True,
-        unique_fields=["tenant_id", "user_id"],
-        update_fields=["digest"],
-    )
+    ids = sorted(digests)
+    with connections[GLOBAL_ALIAS].cursor() as cursor:
+        for start in range(0, len(ids), AT_ONCE):
+            some = ids[start : start + AT_ONCE]
+            cursor.execute(_STORE, [tenant_id, some, [digests[user_id] for user_id in some]])
 
 
 def remove(tenant_id: UUID, user_ids: Collection[UUID]) -> None:
