@@ -12,7 +12,7 @@ from tenants.states import State
 from tests.tenants.conftest import run_command
 from tests.userflow.user_index.reading import indexed
 from tests.world import Api, TestTenant, capture_statements
-from userflow.user_index.actions import compare
+from userflow.user_index.actions import compare, index_end_users
 from userflow.user_index.entries import digest_of
 from userflow.user_index.models import IndexedEndUser
 
@@ -112,5 +112,8 @@ def test_deleted_tenant_leaves_the_index(new_tenant: Callable[[], TestTenant]) -
     tenant = new_tenant()
     tenant.register()
     run_command("delete_tenant", tenant.slug, yes=True, no_final_backup=True)
+    assert (entries(tenant), TenantDatabase.objects.get(pk=tenant.id).status) == ({}, State.DELETED)
+    # Written by a transaction that has ended after the deletion.
+    IndexedEndUser.objects.create(tenant_id=tenant.id, user_id=uuid4(), digest=b"z" * 16)
+    assert index_end_users(until=lambda: True) == []
     assert entries(tenant) == {}
-    assert TenantDatabase.objects.get(pk=tenant.id).status == State.DELETED
