@@ -25,7 +25,8 @@ UNFOLD = {
     "SHOW_VIEW_ON_SITE": False,
     "DASHBOARD_CALLBACK": "console.metrics.dashboard.context",
     "SIDEBAR": {"navigation": "console.frame.navigation.sidebar"},
-    "STYLES": [f"{STATIC_URL}console/records.css"],
+    "STYLES": [f"{STATIC_URL}console/records.css", f"{STATIC_URL}console/find.css"],
+    "SCRIPTS": [f"{STATIC_URL}console/find.js"],
     "ACCOUNT": {"navigation": "console.frame.navigation.own_links"},
 }
 

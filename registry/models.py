@@ -5,7 +5,7 @@ from uuid import UUID
 
 import orjson
 from django.db import models
-from django.db.models.functions import Lower
+from django.db.models.functions import Collate, Lower
 
 from identity_platform.crypto import SealContext, seal, unseal
 from identity_platform.transfer.runs import ImportRun
@@ -45,6 +45,8 @@ class Service(models.Model):
             models.Index(fields=["tenant", "type", "status", "-created_at", "-id"], name="service_type"),
             # Few services share a name in any case, so a page of them is sorted.
             models.Index("tenant", Lower("name"), name="service_name_any_case"),
+            # In byte order, in which the rows that begin with some letters follow each other: for the console's search.
+            models.Index(Collate(Lower("name"), "C"), name="service_name_begins"),
         ]
 
     def __str__(self) -> str:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models.functions import Lower
+from django.db.models.functions import Collate, Lower
 
 from tenants.states import State
 
@@ -98,7 +98,12 @@ class Tenant(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(Lower("slug"), name="tenant_slug_unique")]
-        indexes = [models.Index(fields=["-created_at", "id"], name="tenant_newest_first")]
+        indexes = [
+            models.Index(fields=["-created_at", "id"], name="tenant_newest_first"),
+            # In byte order, in which the rows that begin with some letters follow each other: for the console's search.
+            models.Index(Collate(Lower("slug"), "C"), name="tenant_slug_begins"),
+            models.Index(Collate(Lower("name"), "C"), name="tenant_name_begins"),
+        ]
 
     def __str__(self) -> str:
         return self.slug

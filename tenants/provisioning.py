@@ -30,7 +30,7 @@ from tenants.final_backups import Deletion
 from tenants.models import DatabaseServer, DataKey, FinalBackup, Tenant, TenantDatabase
 from tenants.queries import reserve_tenant
 from tenants.schema import is_current, schema_version, upgrade
-from tenants.signals import tenant_created, tenant_resuming
+from tenants.signals import tenant_created, tenant_forgotten, tenant_resuming
 from tenants.states import FOLLOWS, State
 from tenants.target import DatabaseTarget
 from tenants.webauthn_claims import claim
@@ -326,6 +326,7 @@ def forget_in_global_database(tenant_id: UUID, *, keep_key: bool) -> None:
             # In batches: the cascade passes keys as parameters, of which a statement takes 65,535.
             while some := list(rows.values_list("pk", flat=True)[:10_000]):
                 rows.filter(pk__in=some).delete()
+    tenant_forgotten.send(sender=forget_in_global_database, tenant_id=tenant_id)
     # Without the data key no backup can be decrypted. A final backup keeps the key until it expires.
     if not keep_key:
         DataKey.objects.filter(owner=str(tenant_id)).delete()

@@ -31,6 +31,7 @@ from tenants.provisioning import change_state, forget_in_global_database, mappin
 from tenants.router import lives_in_tenant
 from tenants.schema import is_current, is_older, reason_of, schema_version, upgrade
 from tenants.sealed_archives import new_archive, opened_archive
+from tenants.signals import tenant_restored
 from tenants.states import State
 from tenants.target import TENANT_ALIAS, DatabaseTarget, in_target
 from tenants.warm_pool import new_database_name
@@ -93,6 +94,7 @@ def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
             WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
             switch(mapping, mapping.server, name, "tenant.restored")
             drop_copies(tenant_id)
+    tenant_restored.send(sender=restore_tenant, tenant_id=tenant_id)
     return mapping_of(tenant_id)
 
 
@@ -132,6 +134,7 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
             drop_copies(mapping.pk)
     lookup.forget()
     final_backups.remove(file)
+    tenant_restored.send(sender=restore_deleted_tenant, tenant_id=mapping.pk)
     return mapping_of(mapping.pk)
 
 

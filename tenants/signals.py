@@ -13,6 +13,13 @@ tenant_created: Final = Signal()
 # A suspended tenant is about to be resumed. Sent with `tenant_id`, before its state changes.
 tenant_resuming: Final = Signal()
 
+# The rows of a tenant in the global database are being deleted. Sent with `tenant_id`, in the transaction that deletes them.
+tenant_forgotten: Final = Signal()
+
+# The database of a tenant was restored from a backup. Sent with `tenant_id`, after the restored database is in use: a receiver
+# raises nothing.
+tenant_restored: Final = Signal()
+
 # The settings of a tenant are about to change. Sent with `tenant_id`, `before` and `after`, in the transaction that stores
 # them. A receiver raises an ApiError to reject the change.
 tenant_settings_changing: Final = Signal()

@@ -7,18 +7,29 @@ class UserflowConfig(AppConfig):
     name = "userflow"
 
     def ready(self) -> None:
-        from tenants.signals import consistency_examined, tenant_compared, tenant_created, tenant_resuming
+        from tenants.signals import (
+            consistency_examined,
+            tenant_compared,
+            tenant_created,
+            tenant_forgotten,
+            tenant_restored,
+            tenant_resuming,
+        )
         from userflow import consistency
         from userflow.clients.actions import create_default_client
         from userflow.directory.people import keep_admins_decision
         from userflow.domains.recording import find_unrecorded
         from userflow.invitations.queries import delete_invitations_of
         from userflow.signals import end_user_activity_set, end_user_erasing
+        from userflow.user_index.actions import follow_restore
+        from userflow.user_index.entries import remove_tenant
         from userflow.webhooks.logout_tokens import end_sessions_before_resuming
 
         consistency_examined.connect(consistency.examine)
         tenant_compared.connect(find_unrecorded)
         tenant_created.connect(create_default_client)
+        tenant_forgotten.connect(remove_tenant)
+        tenant_restored.connect(follow_restore)
         tenant_resuming.connect(end_sessions_before_resuming)
         end_user_activity_set.connect(keep_admins_decision)
         end_user_erasing.connect(delete_invitations_of)

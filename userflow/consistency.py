@@ -27,6 +27,7 @@ from userflow.events.models import WebhookEndpoint, WebhookMessage
 from userflow.invitations.models import EndUserInvitation, Invitation
 from userflow.sessions import signing
 from userflow.sessions.ending import end_found
+from userflow.user_index.actions import compare
 from userflow.webhooks import signing as webhook_signing
 
 CLIENT_LOST: Final = (
@@ -149,6 +150,7 @@ def examine(sender: object, *, tenant_id: UUID | None, **_: object) -> Iterable[
         *_has_domains(tenant_id),
         *_roles(),
         *_counters(),
+        *_index(tenant_id),
     ]
 
 
@@ -291,3 +293,15 @@ def _count_again(ids: Collection[str]) -> int:
         EndUserCount.objects.all().delete()
         cursor.execute(_COUNT_AGAIN)
     return len(ids)
+
+
+def _index(tenant_id: UUID) -> Iterator[Finding]:
+    if keys.is_readable(DataKey.PLATFORM) and (found := compare(tenant_id, dry_run=True)).total:
+        yield Finding(
+            "index of end users",
+            {str(tenant_id): found.total},
+            "The console's search misses end users, or finds some who do not exist.",
+            "--repair corrects the index.",
+            lambda ids: compare(tenant_id).total,
+            GLOBAL_ALIAS,
+        )

@@ -13,3 +13,4 @@ from userflow.events import models as events
 from userflow.invitations import models as invitations
 from userflow.sessions import models as sessions
 from userflow.transfer import models as transfer
+from userflow.user_index import models as user_index

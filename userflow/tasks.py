@@ -10,6 +10,7 @@ from identity_platform.task_queue import PROBLEMS, TaskContext, periodic_task
 from tenants.domain_claims import tenants_with_domains
 from tenants.schema import why
 from userflow.domains.actions import check_domains
+from userflow.user_index.actions import index_end_users
 
 log = structlog.get_logger("identity.directory")
 
@@ -42,3 +43,19 @@ def check_domains_of_tenants(context: TaskContext) -> None:
         except Exception as problem:
             PROBLEMS.labels("check_domains").inc()
             log.warning("domains_not_checked", tenant=str(tenant_id), cause=why(problem))
+
+
+@periodic_task("index_end_users")
+def compare_index(context: TaskContext) -> None:
+    """Compare the index of end users with the databases of all tenants, and correct it."""
+    try:
+        outcomes = index_end_users(until=context.should_abort)
+    except Exception as problem:
+        PROBLEMS.labels("index_end_users").inc()
+        log.warning("end_users_not_indexed", cause=why(problem))
+        return
+    if corrected := sum(outcome.found.total for outcome in outcomes):
+        log.info("index_of_end_users_corrected", entries=corrected)
+    if failed := [outcome for outcome in outcomes if outcome.failure]:
+        PROBLEMS.labels("index_end_users").inc()
+        log.warning("end_users_not_indexed", tenants=len(failed), first=f"{failed[0].slug}: {failed[0].failure}")

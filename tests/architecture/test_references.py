@@ -17,6 +17,7 @@ EXPIRES = "ends by itself within minutes or days, and is of no use without what 
 SAME = "in the same database, and written or deleted in the same transaction"
 LOG = "history: what it refers to may be gone"
 COUNTER = "a counter, which is compared with the rows that it counts"
+INDEX = "compared as `index of end users`"
 NO_ID = "a random value or an id of another system, not of a row"
 UNCHECKED = {
     "audit.ChainHead.owner": "compared as `audit chain`",
@@ -68,6 +69,8 @@ UNCHECKED = {
     "userflow.EndUserInvitation.user_id": SAME,
     "userflow.EndUserTicket.client_id": EXPIRES,
     "userflow.EndUserTicket.session_id": SAME,
+    "userflow.IndexedEndUser.tenant_id": INDEX,
+    "userflow.IndexedEndUser.user_id": INDEX,
     "userflow.PendingClientChange.client_id": "the client may be deleted; the deliverer applies the change and deletes the row",
     "userflow.WebhookEndpoint.lease": NO_ID,
     "userflow.WebhookMessage.endpoint_id": "the endpoint may be deleted; purge_expired deletes the message",

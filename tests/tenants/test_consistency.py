@@ -220,6 +220,7 @@ def test_older_global_database_is_found(two: Two, entra: Entra, tmp_path: Path) 
             "invitations of lost client": False,
             "users of lost directory": False,
             "unlisted webhooks": True,
+            "index of end users": True,
         }
         assert [entry["ids"] for entry in listed if "client" in entry["finding"]] == [[str(client_id)]] * 3
         assert "@" not in ended.said

@@ -19,6 +19,7 @@ from tests.tenants.test_killed_jobs import wrong_with
 from tests.userflow.domains.conftest import _dns_server as _dns_server
 from tests.userflow.domains.conftest import name_server as name_server
 from tests.userflow.domains.dns_server import DnsServer
+from tests.userflow.user_index.reading import indexed
 from tests.world import Api, TestTenant, User, build_tenant, sign_in_admin
 from userflow.accounts.models import AdminUser, Client
 
@@ -78,11 +79,13 @@ def test_restore_deleted_restores_everything(folder: Path, populated: tuple[Test
     slug, before = tenant.slug, tenant.sign_in(person)
     assert Api(token=before["access_token"]).get("/authmgr/validate").status_code == 200
     delete(tenant)
+    assert indexed(tenant, person.email) == []
     file = file_of(tenant)
     assert f"{slug} is suspended" in run_command("restore_deleted_tenant", str(file))
     run_command("resume_tenant", slug)
     row = Tenant.objects.get(pk=tenant.id)
     assert (row.slug, row.name) == (slug, tenant.name)
+    assert indexed(tenant, person.email) == [person.id]
     assert tenant.sign_in(person)["access_token"]
     # Sessions that were open at the deletion stay closed.
     assert Api(token=before["access_token"]).get("/authmgr/validate").status_code == 401

@@ -28,6 +28,7 @@ from tests.tenants.conftest import (
     throw_away,
 )
 from tests.userflow.mailbox import mails_to, token_in
+from tests.userflow.user_index.reading import indexed
 from tests.world import Api, TestTenant, User, build_tenant
 from userflow.accounts.models import EndUser
 from userflow.events.models import WebhookEndpoint
@@ -99,6 +100,7 @@ def test_restore_returns_to_backup(settled: TestTenant, tmp_path: Path) -> None:
         EndUser.objects.filter(pk=kept.id).update(name="Changed Since")
     run_command("restore_tenant", settled.slug, str(file), yes=True)
     assert people(settled) == {kept.id}
+    assert (indexed(settled, kept.email), indexed(settled, late.email)) == ([kept.id], [])
     assert settled.sign_in(kept)["access_token"]
     rejected = Api().post(
         "/uflow/auth/enduser/login",

@@ -8,7 +8,7 @@ from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
-from django.db.models.functions import Lower
+from django.db.models.functions import Collate, Lower
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
@@ -263,6 +263,8 @@ class Client(models.Model):
         indexes = [
             models.Index(fields=["tenant", "-created_at", "id"], name="client_newest_first"),
             models.Index(fields=["tenant", "project_id"], name="client_project"),
+            # In byte order, in which the rows that begin with some letters follow each other: for the console's search.
+            models.Index(Collate(Lower("name"), "C"), name="client_name_begins"),
         ]
 
     def __str__(self) -> str:
@@ -347,6 +349,9 @@ class AdminUser(AbstractBaseUser, Account):
         indexes = [
             models.Index(fields=["tenant", "-created_at", "id"], name="admin_newest_first"),
             models.Index(fields=["email_key"], name="admin_email"),
+            # For the console's search, as of clients.
+            models.Index(Collate(Lower("username"), "C"), name="admin_username_begins"),
+            models.Index(Collate(Lower("email_key"), "C"), name="admin_email_begins"),
         ]
 
     def __str__(self) -> str:

@@ -20,6 +20,7 @@ from userflow.accounts.realms import END_USERS
 from userflow.credentials import attempts
 from userflow.events import outbox
 from userflow.events.outbox import publish_for_each
+from userflow.user_index.entries import unindex_after_commit
 
 
 def holds_address(key: str) -> bool:
@@ -51,6 +52,7 @@ def release_addresses(keys: Collection[str], *, to: str) -> list[UUID]:
     if not ids:
         return []
     EndUser.objects.filter(pk__in=ids).delete()
+    unindex_after_commit(ids)
     for user_id in ids:
         attempts.forget(END_USERS, user_id)
     record_for_each_in_tenant("end_user.superseded", kind="end_user", ids=ids, details={"by": to})

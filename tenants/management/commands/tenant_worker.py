@@ -19,7 +19,8 @@ class Command(terminal.OperatorCommand):
         "Run the jobs that operators start in the console, and periodic tasks: keep ready-made databases waiting on every "
         "server that accepts tenants, so that creating a tenant takes milliseconds; seal new audit events; collect the "
         "console's metrics; on request, synchronize directories and purge expired rows; look up the "
-        "records of tenants' domains. Runs until SIGTERM or Ctrl-C; several machines can run it and share the work. "
+        "records of tenants' domains; compare the index of end users with the tenants' databases. "
+        "Runs until SIGTERM or Ctrl-C; several machines can run it and share the work. "
         "Intervals are rounded to whole seconds, minutes, hours or days. "
         "Example: tenant_worker --size 20"
     )
@@ -53,6 +54,12 @@ class Command(terminal.OperatorCommand):
             default=DAY,
             help="Seconds between two look-ups of the TXT records of tenants' domains; 0: never (default: a day).",
         )
+        parser.add_argument(
+            "--index-every",
+            type=float,
+            default=DAY,
+            help="Seconds between two runs of index_end_users; 0: never (default: a day).",
+        )
         parser.add_argument("--once", action="store_true", help="Fill the pool once and exit.")
         metrics_server.add_argument(parser)
 
@@ -66,6 +73,7 @@ class Command(terminal.OperatorCommand):
         purge_every: float,
         directories_every: float,
         domains_every: float,
+        index_every: float,
         once: bool,
         metrics: str,
         **_: object,
@@ -87,6 +95,7 @@ class Command(terminal.OperatorCommand):
                 "collect_figures": figures_every,
                 "synchronize_directories": directories_every,
                 "check_domains": domains_every,
+                "index_end_users": index_every,
             },
             poll_seconds=every,
             options={"warm_pool": size},

@@ -10,6 +10,7 @@ from django.utils.timezone import now
 
 from tests.userflow.directory.conftest import Directory, counts
 from tests.userflow.directory.entra import Entra
+from tests.userflow.user_index.reading import indexed
 from tests.world import TestTenant, capture_statements
 from userflow.directory.models import DirectoryConfig
 
@@ -44,7 +45,10 @@ def test_entra_delta_updates_users(directory: Directory, entra: Entra) -> None:
     entra.add(directory.mail("new"))
     done = directory.sync()
     assert (counts(done), done["full"]) == ((4, 1, 1, 0, 2, 0), False)
-    assert directory.user(directory.mail("married"))["name"] == "Ann"
+    married = directory.user(directory.mail("married"))
+    assert married["name"] == "Ann"
+    assert [str(user_id) for user_id in indexed(directory.tenant, married["email"])] == [married["id"]]
+    assert len(indexed(directory.tenant, directory.mail("new"))) == 1
     assert directory.user(directory.mail("person1"))["active"] is False
     assert directory.user(directory.mail("person2"))["active"] is False
     entra.change(disabled, accountEnabled=True)

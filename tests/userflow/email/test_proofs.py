@@ -15,6 +15,7 @@ from django.utils.timezone import now
 from tenants.context import in_tenant, tenant_atomic
 from tests.userflow.mailbox import code_in, mails_to, token_in
 from tests.userflow.sessions.aged import aged
+from tests.userflow.user_index.reading import indexed
 from tests.world import PASSWORD, Api, TestTenant, User, build_tenant, capture_statements
 from userflow import mail
 from userflow.accounts.models import EndUser
@@ -233,6 +234,7 @@ def test_pending_address_applies_once_verified(strict: TestTenant) -> None:
     assert new not in told.body
     assert by_code(strict, new, code_in(last_proof(new))).json()["email"] == new
     assert (sign_in(strict, person.email).status_code, sign_in(strict, new).status_code) == (401, 200)
+    assert (indexed(strict, person.email), indexed(strict, new)) == ([], [person.id])
 
 
 def test_verified_new_address_voids_reset_links(strict: TestTenant) -> None:
@@ -264,6 +266,7 @@ def test_address_applies_at_once_without_verification(tenant: TestTenant) -> Non
     assert change(tenant, person, new).json()["email"] == new
     assert len(mails_to(person.email, TOLD)) == 1
     assert (sign_in(tenant, person.email).status_code, sign_in(tenant, new).status_code) == (401, 200)
+    assert (indexed(tenant, person.email), indexed(tenant, new)) == ([], [person.id])
     assert verify(token=token_in(last_proof(new))).json()["email"] == new
 
 

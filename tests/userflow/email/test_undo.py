@@ -15,6 +15,7 @@ from tenants.context import in_tenant
 from tests.mfa.people import new_user
 from tests.userflow.email.test_proofs import last_proof, strict_tenant, verify
 from tests.userflow.mailbox import mails_to, token_in
+from tests.userflow.user_index.reading import indexed
 from tests.world import PASSWORD, Api, TestTenant, User, sign_in_admin
 from userflow.accounts.models import EndUser
 from userflow.credentials.models import EndUserEmailUndo
@@ -70,6 +71,7 @@ def test_undo_restores_the_address_and_ends_every_session(tenant: TestTenant) ->
     assert (done.status_code, done.json()["email"], done.json()["user_id"]) == (200, person.email, str(person.id))
     assert session.get("/authmgr/profile").status_code == 401
     assert (sign_in(tenant, person.email), sign_in(tenant, new)) == (200, 401)
+    assert (indexed(tenant, person.email), indexed(tenant, new)) == ([person.id], [])
     with in_tenant(tenant.id):
         assert TenantEvent.objects.filter(action="email.change_undone", target_id=str(person.id)).count() == 1
         assert EndUser.objects.get(pk=person.id).email_verified_at is not None

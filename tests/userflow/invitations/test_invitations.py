@@ -12,6 +12,7 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.userflow.mailbox import mails_to, token_in
+from tests.userflow.user_index.reading import indexed
 from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
 
@@ -77,6 +78,7 @@ def test_invited_end_user_signs_in_with_invited_roles(tenant: TestTenant) -> Non
         str(tenant.client_id),
     )
     assert done.headers["X-Enrollment-Ticket"]
+    assert [str(user_id) for user_id in indexed(tenant, invitation["email"])] == [done.json()["user_id"]]
     login = {"client_id": str(tenant.client_id), "email": invitation["email"], "password": PASSWORD}
     token = Api().post("/uflow/auth/enduser/login", login).json()["access_token"]
     held = Api(token=token).get("/exsvc/debug/auth").json()

@@ -15,6 +15,7 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tests.userflow.passwords.test_foreign_hashes import HASHES, SECRET
 from tests.userflow.transfer.files import address, emails, everything
+from tests.userflow.user_index.reading import indexed
 from tests.world import Api, TestTenant, User, capture_statements, sign_in_admin
 from userflow.accounts.models import EndUser
 from userflow.events.models import WebhookEndpoint, WebhookMessage
@@ -51,8 +52,9 @@ def test_rest_import_accepts_file_content(form: str, tenant: TestTenant) -> None
     content = f"email,name\r\n{email},Ann\r\n" if form == "csv" else f'{{"email": "{email}", "name": "Ann"}}\n'
     body = {"tenant_id": str(tenant.id), "format": form, "content": content}
     dry = tenant.api.post(IMPORT, {**body, "dry_run": True}).json()
-    assert (dry["created"], email in emails(tenant)) == (1, False)
+    assert (dry["created"], email in emails(tenant), indexed(tenant, email)) == (1, False, [])
     assert tenant.api.post(IMPORT, body).json()["created"] == 1
+    assert len(indexed(tenant, email)) == 1
     assert everything(tenant)[email]["name"] == "Ann"
 
 

@@ -1,0 +1,1 @@
+"""The search of the console over tenants, admin users, clients, services and end users."""

@@ -1,0 +1,13 @@
+"""What the index of end users holds, for tests of everything that creates, changes or deletes end users."""
+
+from uuid import UUID
+
+from tests.world import TestTenant
+from userflow.user_index.entries import digest_of
+from userflow.user_index.models import IndexedEndUser
+
+
+def indexed(tenant: TestTenant, email: str) -> list[UUID]:
+    """Return the ids of the tenant's end users that the index has with this address."""
+    rows = IndexedEndUser.objects.filter(tenant_id=tenant.id, digest=digest_of(email.lower()))
+    return list(rows.values_list("user_id", flat=True))

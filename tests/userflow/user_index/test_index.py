@@ -1,0 +1,119 @@
+"""The index of all tenants' end users follows their databases; `index_end_users` removes what still differs."""
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tenants.models import TenantDatabase
+from tenants.states import State
+from tests.tenants.conftest import run_command
+from tests.userflow.user_index.reading import indexed
+from tests.world import Api, TestTenant, capture_statements
+from userflow.user_index.actions import compare, index_end_users
+from userflow.user_index.entries import digest_of
+from userflow.user_index.models import IndexedEndUser
+
+
+def address() -> str:
+    return f"Person-{secrets.token_hex(6)}@example.com"
+
+
+def entries(tenant: TestTenant) -> dict[Any, bytes]:
+    rows = IndexedEndUser.objects.filter(tenant_id=tenant.id)
+    return {row.user_id: bytes(row.digest) for row in rows}
+
+
+def differences(tenant: TestTenant, **options: Any) -> tuple[int, int, int]:
+    found = compare(tenant.id, **options)
+    return found.missing, found.outdated, found.surplus
+
+
+def test_index_follows_registration_and_erasure(tenant: TestTenant) -> None:
+    person = tenant.register(address())
+    assert indexed(tenant, person.email) == [person.id]
+    body = {"tenant_id": str(tenant.id), "user_id": str(person.id)}
+    assert tenant.api.post("/uflow/user/enduser/delete_all", body).status_code == 200
+    assert indexed(tenant, person.email) == []
+
+
+def test_index_follows_address_that_an_admin_changes(tenant: TestTenant) -> None:
+    person, new = tenant.register(), address()
+    response = tenant.api.put(f"/uflow/user/enduser/{tenant.id}/{person.id}", {"email": new})
+    assert response.json()["email"] == new
+    assert (indexed(tenant, person.email), indexed(tenant, new)) == ([], [person.id])
+
+
+def test_unused_registration_leaves_index_with_its_address(tenant: TestTenant) -> None:
+    first = tenant.register()
+    second = tenant.register(first.email)
+    assert indexed(tenant, first.email) == [second.id]
+
+
+def test_rejected_registration_is_not_indexed(tenant: TestTenant) -> None:
+    before = entries(tenant)
+    body = {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id), "email": address(), "password": "short"}
+    assert Api().post("/uflow/user/clients/register", body).status_code == 400
+    assert entries(tenant) == before
+
+
+def test_digest_is_keyed_and_the_same_in_every_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    email = address()
+    one, other = tenant.register(email), other_tenant.register(email)
+    assert entries(tenant)[one.id] == entries(other_tenant)[other.id] == digest_of(email.lower())
+    columns = {column.name for column in IndexedEndUser._meta.concrete_fields}
+    assert (len(digest_of("a@example.com")), columns) == (16, {"tenant_id", "user_id", "digest"})
+
+
+def test_sign_in_needs_no_statement_for_the_index(tenant: TestTenant) -> None:
+    person = tenant.register()
+    with capture_statements() as seen:
+        tenant.sign_in(person)
+    assert not [sql for sql in seen.default if "indexedenduser" in sql]
+
+
+@pytest.mark.parametrize("size", [2, 5000])
+def test_comparison_corrects_the_index(size: int, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    people = [tenant.register() for _ in range(5)]
+    right = entries(tenant)
+    IndexedEndUser.objects.filter(tenant_id=tenant.id, user_id__in=[people[0].id, people[1].id]).delete()
+    IndexedEndUser.objects.filter(tenant_id=tenant.id, user_id=people[2].id).update(digest=b"x" * 16)
+    IndexedEndUser.objects.bulk_create(
+        IndexedEndUser(tenant_id=tenant.id, user_id=uuid4(), digest=b"y" * 16) for _ in range(7)
+    )
+    wrong = entries(tenant)
+    assert (differences(tenant, size=size, dry_run=True), entries(tenant)) == ((2, 1, 7), wrong)
+    assert (differences(tenant, size=size), entries(tenant)) == ((2, 1, 7), right)
+    assert differences(tenant, size=size) == (0, 0, 0)
+
+
+def test_command_reports_and_corrects(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    tenant.register()
+    right = entries(tenant)
+    IndexedEndUser.objects.filter(tenant_id=tenant.id).delete()
+    said = run_command("index_end_users", tenant=[tenant.slug], dry_run=True)
+    assert f"{tenant.slug}: 1 missing, 0 outdated, 0 surplus" in said
+    assert "1 compared, 0 failed. Entries that differ: 1." in said
+    assert entries(tenant) == {}
+    assert "Entries corrected: 1." in run_command("index_end_users", tenant=[tenant.slug])
+    assert entries(tenant) == right
+
+
+def test_command_rejects_unknown_slug() -> None:
+    with pytest.raises(Exception, match="No tenant with a readable database"):
+        run_command("index_end_users", tenant=["no-such-tenant"])
+
+
+def test_deleted_tenant_leaves_the_index(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    tenant.register()
+    run_command("delete_tenant", tenant.slug, yes=True, no_final_backup=True)
+    assert (entries(tenant), TenantDatabase.objects.get(pk=tenant.id).status) == ({}, State.DELETED)
+    # Written by a transaction that has ended after the deletion.
+    IndexedEndUser.objects.create(tenant_id=tenant.id, user_id=uuid4(), digest=b"z" * 16)
+    assert index_end_users(until=lambda: True) == []
+    assert entries(tenant) == {}
