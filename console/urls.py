@@ -103,6 +103,8 @@ SIGNED_IN: Final[Paths] = (
     (f"{_WEBHOOK}/rotate/", "webhook_rotate", webhooks.RotateSecret.as_view()),
     (f"{_WEBHOOK}/test/", "webhook_test", webhooks.SendTest.as_view()),
     (f"{_WEBHOOK}/replay/", "webhook_replay", webhooks.Replay.as_view()),
+    (f"{_WEBHOOK}/messages/<int:position>/", "webhook_message", webhooks.show_message),
+    (f"{_WEBHOOK}/messages/<int:position>/replay/", "webhook_message_replay", webhooks.ReplayMessage.as_view()),
     (f"{_WEBHOOK}/delete/", "webhook_delete", webhooks.DeleteEndpoint.as_view()),
     ("platform/directories/", "directories", directories.listed),
     (f"{_DIRECTORY}/", "directory", directories.show),

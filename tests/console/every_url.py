@@ -149,6 +149,8 @@ PAGES: dict[str, Page] = {
     "webhook_rotate": _inside("webhooks:write", "endpoint"),
     "webhook_test": _inside("webhooks:write", "endpoint"),
     "webhook_replay": _inside("webhooks:write", "endpoint"),
+    "webhook_message": _inside("webhooks:read", "endpoint", "message"),
+    "webhook_message_replay": _inside("webhooks:write", "endpoint", "message"),
     "webhook_delete": _inside("webhooks:write", "endpoint"),
     "directories": _inside("directory:read"),
     "directory": _inside("directory:read", "directory"),
