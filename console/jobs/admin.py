@@ -4,15 +4,17 @@ from uuid import UUID
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Context, must_grant_tenant_admin, staff_at
 from console.frame.confirm import RowView
-from console.frame.labels import labelled
+from console.frame.labels import STATES, labelled
 from console.frame.labels import state as state_label
-from console.frame.lists import ConsoleModelAdmin, column
+from console.frame.lists import ChoiceFilter, ConsoleModelAdmin, column
 from console.frame.records import NOTHING, render_page
 from console.jobs.actions import run_job_again
 from console.jobs.models import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Job
@@ -96,6 +98,15 @@ class RunAgain(RowView[Job]):
         return {"job_id": self.row.pk, "by": self.staff.user}
 
 
+class JobState(ChoiceFilter):
+    title = _("state")
+    parameter_name = "state"
+    options = (("unsuccessful", _("failed lately or interrupted")), (DONE, STATES[DONE]))
+
+    def matching(self, rows: QuerySet[Model], value: str) -> QuerySet[Model]:
+        return rows.filter(Q(state=DONE) if value == DONE else Job.unsuccessful(now()))
+
+
 @admin.register(Job)
 class JobAdmin(ConsoleModelAdmin):
     view_permission = "tenants:read"
@@ -105,6 +116,7 @@ class JobAdmin(ConsoleModelAdmin):
     list_display = ("shown_kind", "shown_about", "shown_state", "begun_by", "created_at")
     ordering = ("-created_at", "pk")
     list_select_related = ("begun_by",)
+    list_filter = (JobState,)
     list_per_page = 25
     list_title = _("Jobs")
     empty_title = _("No jobs")
