@@ -1,22 +1,27 @@
 """Pages that change a tenant: each asks, then calls the action that the command of the same name calls."""
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from django.conf import settings
+from django.core.exceptions import PermissionDenied
 from django.forms import Form
+from django.http import HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Context, must_grant_tenant_admin
+from console.frame.access import Context, must_grant_tenant_admin, needed
 from console.frame.confirm import ConfirmView, EditView, RowView, TypedName
-from console.frame.records import Text
+from console.frame.forms import Reason
+from console.frame.records import Table, Text
 from console.jobs.actions import begin_job
 from console.jobs.models import Job
 from console.tenants import job_kinds
 from console.tenants.forms import DeletionForm, ProvisionForm, SettingsForm
-from console.tenants.pages import tenant_at
+from console.tenants.labels import setting_label
+from console.tenants.pages import may_change_settings, tenant_at
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import Arguments
+from tenants import lookup
 from tenants.errors import RelyingPartyTaken
 from tenants.models import Tenant
 from tenants.settings import SETTINGS
@@ -38,13 +43,45 @@ class OneTenantView(RowView[Tenant]):
 
 
 class Settings(EditView[Tenant], OneTenantView):
-    """Change name, slug and settings, by the action behind `PATCH /uflow/admin/tenants/<id>`."""
+    """Change name, slug and settings, by the action behind `PATCH /uflow/admin/tenants/<id>`.
 
+    Admins of the tenant change the settings that the API lets them change.
+    """
+
+    permissions = ()
+    operators_only = False
     action = Action.CHANGE_TENANT_SETTINGS
+    template_name = "console/tenants/settings.html"
     title = _("Settings of %(tenant)s")
     text = _("An empty field uses the default of the platform.")
     form_class = SettingsForm
     done = _("The settings are saved. They apply from the next request on.")
+
+    def run(self) -> HttpResponse:
+        if not may_change_settings(self.staff):
+            raise PermissionDenied(needed("tenants:write" if self.staff.is_operator else "admins:write"))
+        return super().run()
+
+    def load(self) -> None:
+        super().load()
+        self.known = lookup.find(self.row.pk)
+
+    def get_form_kwargs(self) -> Context:
+        by_operator = self.staff.is_operator
+        return {**super().get_form_kwargs(), "by_operator": by_operator, "defaults": self.known.defaults}
+
+    def get_context_data(self, **kwargs: object) -> Context:
+        return {**super().get_context_data(**kwargs), "in_effect": self._in_effect()}
+
+    def _in_effect(self) -> Table:
+        effective, usual = cast(Context, self.known.effective), self.known.defaults
+        rows = [
+            (setting.label, setting_label(effective[name]), setting_label(usual[name]), self.row.settings.get(name) is not None)
+            for name, setting in SETTINGS.items()
+        ]
+        note = "" if self.staff.is_operator else _("The page leaves out the settings that only operators can change.")
+        headers = (_("Setting"), _("In effect"), _("Default"), _("Set for this tenant"))
+        return Table(title=_("Values in effect"), headers=headers, rows=rows, empty="", note=note)
 
     def get_initial(self) -> Context:
         # Settings of a newer release are not shown and stay.
@@ -64,6 +101,7 @@ class Settings(EditView[Tenant], OneTenantView):
 
 class Suspend(OneTenantView):
     action = Action.CHANGE_TENANT_STATE
+    form_class = Reason
     title = _("Suspend %(tenant)s")
     text = _(
         "From the next request on no one can sign in to %(tenant)s or use it. Its data stays, and you can resume it at "
@@ -115,6 +153,7 @@ class Provision(JobView):
     submit = _("Provision")
     dangerous = False
     form_class = ProvisionForm
+    template_name = "console/tenants/provision.html"
 
     def load(self) -> None:
         must_grant_tenant_admin(self.request)

@@ -13,7 +13,7 @@ class Page:
     `within` says whether ids of another tenant mean nothing on it, also to an operator who has chosen a tenant. `own`:
     its ids are the person's own things, so there are none in the table's worlds. `works`: its form begins work that
     outlives the request or calls somewhere; the room's own tests send it. `of_operators` is a permission that operators
-    need and a tenant's admins, who see their own tenant only, do not.
+    need and a tenant's admins, who see their own tenant only, do not; `of_admins` is one that only these need.
     """
 
     needs: str = ""
@@ -24,10 +24,11 @@ class Page:
     own: bool = False
     works: bool = False
     of_operators: str = ""
+    of_admins: str = ""
 
     def wants(self, *, operator: bool) -> set[str]:
         """Return the permissions that a user of this kind needs."""
-        return set(self.needs.split()) | ({self.of_operators} if operator and self.of_operators else set())
+        return {*self.needs.split(), *(self.of_operators if operator else self.of_admins).split()}
 
 
 def _service(needs: str, *of: str) -> Page:
@@ -81,7 +82,7 @@ PAGES: dict[str, Page] = {
     "tenants_tenant_change": Page(of=("tenant",), of_operators="tenants:read"),
     "tenants_tenant_add": Page("never"),
     "tenants_tenant_provision": Page("tenants:write", operators=True),
-    "tenants_tenant_settings": _step(),
+    "tenants_tenant_settings": Page(of=("tenant",), of_operators="tenants:write", of_admins="admins:write"),
     "tenants_tenant_suspend": _step(works=True),
     "tenants_tenant_resume": _step(works=True),
     "tenants_tenant_finish": _step(works=True),

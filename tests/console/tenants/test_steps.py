@@ -90,6 +90,15 @@ def test_provisioning_shows_validation_errors(operator: Staff, wrong: dict[str, 
     assert says in response.content.decode()
 
 
+def test_provisioning_proposes_a_free_slug(operator: Staff) -> None:
+    name = f"Größe & Söhne {secrets.token_hex(4)}"
+    slugs = [
+        job_of(operator.post(f"{LIST}provision/", provision_form(name=name, slug=""))).params["slug"] for _ in range(2)
+    ]
+    wanted = name.lower().replace("größe & söhne ", "groesse-soehne-")
+    assert (slugs[0], slugs[1].startswith(f"{wanted}-"), len(slugs[1])) == (wanted, True, len(wanted) + 5)
+
+
 def test_provisioning_rejects_taken_names(operator: Staff, tenant: TestTenant) -> None:
     response = operator.post(f"{LIST}provision/", provision_form(slug=tenant.slug, username=tenant.admin.username))
     for says in ("Another tenant has this slug", "Another admin user has this username"):
@@ -100,8 +109,10 @@ def test_a_tenant_is_suspended_and_resumed(operator: Staff, new_tenant: Callable
     tenant = new_tenant()
     assert operator.get(page(tenant, "suspend")).status_code == 200
     assert state(tenant) == "active"
-    assert operator.post(page(tenant, "suspend")).headers["Location"] == page(tenant)
+    assert operator.post(page(tenant, "suspend")).status_code == 400
+    assert operator.post(page(tenant, "suspend"), {"reason": "Contract ended"}).headers["Location"] == page(tenant)
     assert (state(tenant), events(tenant, "tenant.suspended", operator)) == ("suspended", 1)
+    assert "Reason: Contract ended" in operator.get(page(tenant)).text
     operator.post(page(tenant, "resume"))
     assert (state(tenant), events(tenant, "tenant.resumed", operator)) == ("active", 1)
 
@@ -111,7 +122,7 @@ def test_change_rejected_by_tenant_state_is_shown(operator: Staff, new_tenant: C
     response = operator.post(page(tenant, "resume"))
     assert response.status_code == 400 or state(tenant) == "active"
     TenantDatabase.objects.filter(pk=tenant.id).update(status="migrating")
-    response = operator.post(page(tenant, "suspend"))
+    response = operator.post(page(tenant, "suspend"), {"reason": "Contract ended"})
     TenantDatabase.objects.filter(pk=tenant.id).update(status="active")
     assert response.status_code == 400
     assert "cannot become suspended" in response.content.decode()
@@ -244,7 +255,8 @@ def test_assurance_table_actions_require_step_up(operator: Staff, tenant: TestTe
 
 @pytest.mark.parametrize("step", STEPS)
 def test_changes_by_url_require_permission(step: str, tenant: TestTenant) -> None:
-    for staff in (new_operator("tenants:read"), new_tenant_admin(tenant)):
+    # Admins of a tenant can change its settings only.
+    for staff in (new_operator("tenants:read"), new_tenant_admin(tenant, "admins:read", "clients:write")):
         staff.sign_in()
         for response in (staff.get(page(tenant, step)), staff.post(page(tenant, step), {"typed": tenant.slug})):
             assert response.status_code == 403
