@@ -24,7 +24,6 @@ from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS
 from userflow.admins.serializers import AdminUserChanges, AdminUserIn
 from userflow.clients.registration import ID_TOKEN_ALGORITHMS
 from userflow.clients.serializers import ClientIn
-from userflow.directory.serializers import DirectoryChanges
 from userflow.domains.serializers import DomainIn
 from userflow.events.catalogue import EVENTS, FILTERS
 from userflow.invitations.serializers import InvitationIn
@@ -303,25 +302,3 @@ class MessageSearch(forms.Form):
     def filters(self) -> dict[str, str]:
         """Return the valid filters that are filled."""
         return {name: value for name in ("event", "status") if (value := self.cleaned_data.get(name))}
-
-
-class ScheduleForm(ApiForm):
-    serializer = DirectoryChanges
-
-    name = fields.Line(label=_("Name"))
-    enabled = fields.Tick(label=_("Enabled"))
-    sync_every_minutes = fields.Number(
-        label=_("Interval (minutes)"), required=False, help_text=_("Leave empty to run only on request.")
-    )
-    max_deactivation_percent = fields.Number(
-        label=_("Deactivation limit (percent)"),
-        help_text=_("A run that would deactivate more users is rejected."),
-    )
-
-
-class SyncForm(forms.Form):
-    full = fields.Tick(label=_("Full run: read all users instead of changes only"))
-    force = fields.Tick(
-        label=_("Deactivate any number of missing users"),
-        help_text=_("Only if you are sure that they were removed from the directory."),
-    )

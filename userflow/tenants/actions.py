@@ -180,12 +180,16 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
                 details={"changed": sorted([*changes, *(stated or {})])},
             )
     lookup.forget()
-    current = TenantDatabase.objects.get(pk=tenant_id).status if status is not None else None
-    if status == State.ACTIVE != current:
-        resume_tenant(tenant_id=tenant_id, by=by)
-    elif status == State.SUSPENDED != current:
-        suspend_tenant(tenant_id=tenant_id, by=by, reason=reason or "")
+    if status is not None and TenantDatabase.objects.get(pk=tenant_id).status != status:
+        _set_status(tenant_id, status, by=by, reason=reason or "")
     return find_tenant(tenant_id=tenant_id)
+
+
+def _set_status(tenant_id: UUID, status: str, *, by: Principal, reason: str) -> None:
+    if status == State.ACTIVE:
+        resume_tenant(tenant_id=tenant_id, by=by)
+    else:
+        suspend_tenant(tenant_id=tenant_id, by=by, reason=reason)
 
 
 def _check_status(status: str | None, reason: str | None) -> None:
