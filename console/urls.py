@@ -149,6 +149,8 @@ SIGNED_IN: Final[Paths] = (
     (f"{_TENANT}/finish/", "tenants_tenant_finish", changes.Finish.as_view()),
     (f"{_TENANT}/migrate/", "tenants_tenant_migrate", changes.Migrate.as_view()),
     (f"{_TENANT}/backup/", "tenants_tenant_backup", changes.BackUp.as_view()),
+    (f"{_TENANT}/move/", "tenants_tenant_move", changes.Move.as_view()),
+    (f"{_TENANT}/restore/", "tenants_tenant_restore", changes.Restore.as_view()),
     (f"{_JOB}/state/", "console_job_state", jobs.show_state),
     (f"{_JOB}/again/", "console_job_again", jobs.RunAgain.as_view()),
 )

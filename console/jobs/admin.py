@@ -28,7 +28,11 @@ from tenants.states import State
 from userflow.sessions.assurance import Action
 
 # The rows of the assurance table for kinds of jobs.
-_ACTIONS = {job_kinds.PROVISION: Action.GRANT_ROLES, job_kinds.DELETE: Action.CHANGE_TENANT_STATE}
+_ACTIONS = {
+    job_kinds.PROVISION: Action.GRANT_ROLES,
+    **dict.fromkeys((job_kinds.DELETE, job_kinds.MOVE, job_kinds.RESTORE), Action.CHANGE_TENANT_STATE),
+}
+_DANGEROUS = (job_kinds.DELETE, job_kinds.RESTORE)
 STATE_COLOURS = {WAITING: "", RUNNING: "info", DONE: "success", FAILED: "danger", INTERRUPTED: "warning"}
 
 
@@ -89,7 +93,7 @@ class RunAgain(RowView[Job]):
         if self.row.kind == job_kinds.PROVISION:
             must_grant_tenant_admin(self.request)
         self.action = _ACTIONS.get(self.row.kind)
-        self.dangerous = self.row.kind == job_kinds.DELETE
+        self.dangerous = self.row.kind in _DANGEROUS
 
     def names(self) -> Context:
         return {"kind": name_of(self.row)}

@@ -16,14 +16,14 @@ from console.frame.records import Table, Text
 from console.jobs.actions import begin_job
 from console.jobs.models import Job
 from console.tenants import job_kinds
-from console.tenants.forms import DeletionForm, ProvisionForm, SettingsForm
+from console.tenants.forms import DeletionForm, MoveForm, ProvisionForm, RestoreForm, SettingsForm
 from console.tenants.labels import setting_label
 from console.tenants.pages import may_change_settings, tenant_at
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import Arguments
 from tenants import lookup
 from tenants.errors import RelyingPartyTaken
-from tenants.models import Tenant
+from tenants.models import DatabaseServer, Tenant
 from tenants.settings import SETTINGS
 from userflow.sessions.assurance import Action
 from userflow.tenants.actions import resume_tenant, suspend_tenant, update_tenant
@@ -194,6 +194,49 @@ class BackUp(OneTenantJobView):
 
     def names(self) -> Context:
         return {**super().names(), "folder": settings.BACKUP_FOLDER}
+
+
+class ChangeByJobView(OneTenantJobView):
+    """A dangerous job whose form offers choices and requires the slug of the tenant."""
+
+    action = Action.CHANGE_TENANT_STATE
+
+    def choices(self) -> list[tuple[str, str]]:
+        """Return what can be chosen."""
+        raise NotImplementedError
+
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "wanted": self.row.slug, "choices": self.choices()}
+
+
+class Move(ChangeByJobView):
+    kind = job_kinds.MOVE
+    form_class = MoveForm
+    title = _("Move %(tenant)s")
+    text = _(
+        "Its database is copied to another server, compared and switched. The tenant stays in use and writes are rejected for "
+        "about a second, if both servers allow logical replication; a dry run says whether they do. Otherwise it is "
+        "read-only during the move."
+    )
+    submit = _("Start")
+
+    def choices(self) -> list[tuple[str, str]]:
+        others = DatabaseServer.objects.filter(accepts_tenants=True).exclude(pk=self.row.database.server_id)
+        return [(name, f"{name} ({host})") for name, host in others.order_by("name").values_list("name", "host")]
+
+
+class Restore(ChangeByJobView):
+    kind = job_kinds.RESTORE
+    form_class = RestoreForm
+    title = _("Restore %(tenant)s")
+    text = _(
+        "Its database is restored from a backup into a new one, and the tenant then uses that. All changes since the backup "
+        "are lost, and all users sign in again."
+    )
+    submit = _("Start")
+
+    def choices(self) -> list[tuple[str, str]]:
+        return [(name, name) for name in job_kinds.backups_of(self.row)]
 
 
 class Delete(OneTenantJobView):

@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 from django import forms
@@ -6,8 +6,9 @@ from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Context
 from console.frame.confirm import TypedName
-from console.frame.forms import Address, FormOptions, Line, Lines, Number, Pick, Tick
+from console.frame.forms import Address, FormOptions, Line, Lines, Number, Pick, Tick, set_choices
 from console.frame.records import Text
+from console.tenants.job_kinds import DRY_RUN, FOR_REAL, OFFLINE, ONLINE
 from console.tenants.labels import setting_label
 from identity_platform.api.fields import Boolean, Choice, Integer, Items
 from tenants.models import DatabaseServer, Tenant
@@ -19,6 +20,43 @@ from userflow.admins.actions import is_taken
 
 class DeletionForm(TypedName):
     without_backup = Tick(label=_("Without a final backup: the tenant cannot be restored"))
+
+
+class MoveForm(TypedName):
+    """Where to move a tenant and how. A dry run is offered first."""
+
+    server = Pick(label=_("Database server"))
+    mode = Pick(
+        label=_("Mode"),
+        choices=[
+            (DRY_RUN, _("Dry run: only say how the tenant would be moved")),
+            (ONLINE, _("Move, online if the servers allow it")),
+            (OFFLINE, _("Move by dump and restore: read-only during the whole move")),
+        ],
+    )
+    field_order = ("server", "mode", "typed")
+
+    def __init__(self, *, choices: Sequence[tuple[str, str]], wanted: str, **options: Unpack[FormOptions]) -> None:
+        super().__init__(wanted=wanted, **options)
+        set_choices(self, "server", choices)
+
+
+class RestoreForm(TypedName):
+    """Which backup to restore. A dry run is offered first."""
+
+    file = Pick(label=_("Backup"), help_text=_("The files in the backup folder of this server, newest first."))
+    mode = Pick(
+        label=_("Mode"),
+        choices=[
+            (DRY_RUN, _("Dry run: restore into a copy, compare it and drop it")),
+            (FOR_REAL, _("Restore: all changes since the backup are lost")),
+        ],
+    )
+    field_order = ("file", "mode", "typed")
+
+    def __init__(self, *, choices: Sequence[tuple[str, str]], wanted: str, **options: Unpack[FormOptions]) -> None:
+        super().__init__(wanted=wanted, **options)
+        set_choices(self, "file", choices)
 
 
 class _Flag(Pick):

@@ -1,5 +1,6 @@
 """The page of a tenant: its facts, metrics, settings, admins, clients, services, jobs and events."""
 
+from typing import Final
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -27,6 +28,8 @@ from tenants.states import ALLOWED, Purpose, State
 from userflow.accounts.models import AdminUser, Client
 
 SHOWN = 6
+# In these states a tenant can be moved and restored.
+RELOCATED: Final = (State.ACTIVE, State.SUSPENDED, State.MOVING, State.FAILED)
 
 
 def may_look(staff: Staff) -> bool:
@@ -97,6 +100,8 @@ def _buttons(tenant: Tenant, staff: Staff) -> list[Button]:
             state == State.MIGRATING or (not is_current(tenant) and state in MIGRATED),
         ),
         ("backup", _("Back up"), "default", state not in (State.PROVISIONING, State.DELETING)),
+        ("move", _("Move"), "default", state in RELOCATED),
+        ("restore", _("Restore"), "default", state in RELOCATED),
         ("suspend", _("Suspend"), "default", state == State.ACTIVE),
         ("resume", _("Resume"), "default", state == State.SUSPENDED),
         ("delete", _("Delete"), "danger", state not in (State.MIGRATING, State.MOVING)),

@@ -89,6 +89,8 @@ PAGES: dict[str, Page] = {
     "tenants_tenant_migrate": _step(works=True),
     "tenants_tenant_backup": _step(works=True),
     "tenants_tenant_delete": _step(),
+    "tenants_tenant_move": _step(),
+    "tenants_tenant_restore": _step(),
     "console_job_changelist": Page("tenants:read", operators=True),
     "console_job_add": Page("never"),
     "console_job_change": Page("tenants:read", ("job",), operators=True),

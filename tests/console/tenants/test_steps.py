@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,22 +10,25 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.utils.timezone import now
+from psycopg.conninfo import make_conninfo
 
-from console.jobs.actions import begin_job
+from console.jobs.actions import begin_job, run_job_again
 from console.jobs.models import Job
 from identity_platform.audit.models import PlatformEvent
-from tenants import keys
+from tenants import keys, servers
 from tenants.capacity import main_server
-from tenants.models import Tenant, TenantDatabase
+from tenants.context import in_tenant
+from tenants.models import DatabaseServer, Tenant, TenantDatabase
 from tenants.warm_pool import new_database_name
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.tenants.test_pages import LIST, page
 from tests.jobs import run_waiting_jobs
 from tests.tenants.conftest import run_command
 from tests.userflow.mailbox import mails_to
-from tests.world import Api, TestTenant, sign_in_admin
+from tests.world import Api, TestTenant, User, sign_in_admin
+from userflow.accounts.models import AdminUser, EndUser
 
-STEPS = ["settings", "suspend", "resume", "finish", "migrate", "backup", "delete"]
+STEPS = ["settings", "suspend", "resume", "finish", "migrate", "backup", "move", "restore", "delete"]
 
 
 def until_over(job: Job) -> Job:
@@ -153,6 +156,74 @@ def test_backup_is_written_to_folder(
     assert events(tenant, "tenant.backed_up", operator) == 1
 
 
+def test_tenant_is_restored_after_a_dry_run(
+    operator: Staff, new_tenant: Callable[[], TestTenant], tmp_path: Path, settings: Any
+) -> None:
+    tenant, other = new_tenant(), new_tenant()
+    settings.BACKUP_FOLDER = tmp_path
+    job_of(operator.post(page(tenant, "backup")))
+    [file] = tmp_path.iterdir()
+    (tmp_path / file.name.replace(tenant.slug, other.slug)).write_bytes(file.read_bytes())
+    person = tenant.register()
+    form = {"file": file.name, "mode": "dry_run", "typed": tenant.slug}
+    for wrong in ({"typed": "another"}, {"file": f"../{file.name}"}, {"file": f"{other.slug}-20260101T000000Z.backup"}):
+        assert operator.post(page(tenant, "restore"), {**form, **wrong}).status_code == 400
+    tried = job_of(operator.post(page(tenant, "restore"), form))
+    assert ("Nothing was changed" in str(tried.lines), exists(tenant, person)) == (True, True)
+    done = job_of(operator.post(page(tenant, "restore"), {**form, "mode": "for_real"}))
+    assert (done.read_status(), done.reason, exists(tenant, person)) == ("done", "", False)
+    assert events(tenant, "tenant.restored", operator) == 1
+    later = tenant.register()
+    run_again(done)
+    assert exists(tenant, later)
+    foreign = {**form, "file": file.name.replace(tenant.slug, other.slug), "typed": other.slug}
+    assert "no backup of this tenant" in job_of(operator.post(page(other, "restore"), foreign)).reason
+
+
+def exists(tenant: TestTenant, person: User) -> bool:
+    with in_tenant(tenant.id):
+        return EndUser.objects.filter(pk=person.id).exists()
+
+
+def run_again(job: Job) -> None:
+    """Run a job that has done its work as after a kill before its end was recorded."""
+    Job.objects.filter(pk=job.pk).update(state="failed")
+    run_job_again(job_id=job.pk, by=AdminUser.objects.get(pk=job.begun_by_id))
+    assert until_over(job).read_status() == "done"
+
+
+@pytest.fixture
+def another_server() -> Iterator[DatabaseServer]:
+    """A second server for the platform, in truth the same one."""
+    name = f"another-{secrets.token_hex(3)}"
+    url = servers.parameters(main_server().pk, main_server().revision, direct=True)
+    sealed = servers.seal_url(name, "url_sealed", make_conninfo(**url))
+    server = DatabaseServer.objects.create(name=name, host="there", url_sealed=sealed)
+    yield server
+    TenantDatabase.objects.filter(server=server).update(server=main_server())
+    server.delete()
+
+
+def test_tenant_is_moved_after_a_dry_run(
+    operator: Staff, new_tenant: Callable[[], TestTenant], another_server: DatabaseServer
+) -> None:
+    tenant = new_tenant()
+    person = tenant.register()
+    form = {"server": another_server.name, "mode": "dry_run", "typed": tenant.slug}
+    for wrong in ({"typed": "another"}, {"server": "main"}, {"server": ""}):
+        assert operator.post(page(tenant, "move"), {**form, **wrong}).status_code == 400
+    planned = job_of(operator.post(page(tenant, "move"), form))
+    assert ("Nothing was changed" in str(planned.lines), place(tenant)) == (True, main_server().pk)
+    done = job_of(operator.post(page(tenant, "move"), {**form, "mode": "offline"}))
+    assert (done.reason, place(tenant), exists(tenant, person)) == ("", another_server.pk, True)
+    assert events(tenant, "tenant.moved", operator) == 1
+    run_again(done)
+
+
+def place(tenant: TestTenant) -> int:
+    return TenantDatabase.objects.get(pk=tenant.id).server_id
+
+
 def test_failed_backup_shows_reason(
     operator: Staff, new_tenant: Callable[[], TestTenant], tmp_path: Path, settings: Any
 ) -> None:
@@ -244,7 +315,7 @@ def test_waiting_job_without_worker_names_the_command(operator: Staff) -> None:
 
 def test_assurance_table_actions_require_step_up(operator: Staff, tenant: TestTenant) -> None:
     operator.time_passes(minutes=16)
-    for step in ("suspend", "settings", "delete"):
+    for step in ("suspend", "settings", "move", "restore", "delete"):
         for response in (
             operator.get(page(tenant, step)),
             operator.post(page(tenant, step), {"typed": tenant.slug}),
