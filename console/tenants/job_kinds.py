@@ -1,7 +1,6 @@
 """The kinds of jobs. Each calls the action of the command of the same name."""
 
 import re
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -195,14 +194,14 @@ def restore(job: Job, report: Report) -> None:
 
 
 def _is_restored(job: Job) -> bool:
-    """Return whether an earlier run of the job has restored the tenant, and note the start of its first run."""
-    begun = job.params.get("begun_at")
-    if begun is None:
-        job.params["begun_at"] = now().isoformat()
-        job.save(update_fields=["params"])
-        return False
+    """Return whether an earlier run of the job has restored the tenant. The first run notes which restore was the last."""
     restored = PlatformEvent.objects.filter(tenant_id=job.tenant_id, action="tenant.restored")
-    return restored.filter(at__gte=datetime.fromisoformat(begun)).exists()
+    last = restored.values_list("pk", flat=True).first() or 0
+    if "last_restore" in job.params:
+        return last > job.params["last_restore"]
+    job.params["last_restore"] = last
+    job.save(update_fields=["params"])
+    return False
 
 
 def _tenant_of(job: Job) -> Tenant:
