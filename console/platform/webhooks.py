@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from console.frame import labels
-from console.frame.access import Context, Staff, needed, needs, staff_at
+from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView, SecretView
 from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, never_stored, record_page
 from console.frame.scope import tenant_at
@@ -31,6 +31,7 @@ PAGE: Final = "admin:webhook"
 MESSAGE_PAGE: Final = "admin:webhook_message"
 SHOWN: Final = 50
 PAYLOAD_PERMISSION: Final = "endusers:read"
+_HIDDEN = _("Needs the permission %(permission)s.") % {"permission": PAYLOAD_PERMISSION}
 DELIVERY_TONES = {PENDING: Tone.PLAIN, DELIVERED: Tone.GOOD, DEAD: Tone.BAD}
 
 
@@ -167,7 +168,7 @@ def show_message(request: HttpRequest, tenant: Tenant, endpoint_id: UUID, positi
         back=reverse(PAGE, args=[endpoint.pk]),
         template="console/platform/webhook_message.html",
         payload=json.dumps(json.loads(message.body), indent=2, ensure_ascii=False) if sees_data else "",
-        needed=needed(PAYLOAD_PERMISSION),
+        hidden=_HIDDEN,
     )
     return never_stored(page)
 
@@ -201,7 +202,6 @@ def _headers_of(message: WebhookMessage) -> Table:
 
 
 def _attempts(message: WebhookMessage, sees_data: bool) -> Table:
-    hidden = needed(PAYLOAD_PERMISSION)
     return Table(
         title=_("Delivery log"),
         headers=(_("When"), _("Response"), _("Duration"), _("Error"), _("Beginning of the response")),
@@ -211,7 +211,7 @@ def _attempts(message: WebhookMessage, sees_data: bool) -> Table:
                 each["status"],
                 _("%(number)d ms") % {"number": each["milliseconds"]},
                 each["error"],
-                mono(each["response"] if sees_data or not each["response"] else hidden),
+                mono(each["response"]) if sees_data or not each["response"] else _HIDDEN,
             )
             for each in reversed(message.attempt_log)
         ],

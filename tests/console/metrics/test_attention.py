@@ -75,9 +75,11 @@ def test_operator_finds_the_tenants_with_problems(new_tenant: Callable[[], TestT
     found = shown(operator)
     for title, count in OF_TENANTS.items():
         assert found[title][0] >= count
-        page = operator.get(found[title][1], q=tenant.slug).text
-        assert (tenant.slug in page, found[title][1].startswith("/admin/tenants/tenant/?attention=")) == (True, True)
-        assert other.slug not in operator.get(f"{found[title][1]}&q={other.slug}").text.replace(f'"{other.slug}"', "")
+        link = found[title][1]
+        assert link.startswith("/admin/tenants/tenant/?attention=")
+        for one, listed in ((tenant, [tenant.slug]), (other, [])):
+            rows = operator.get(f"{link}&q={one.slug}").context["cl"].result_list
+            assert [row.slug for row in rows] == listed, title
 
 
 def test_each_problem_requires_its_permission(new_tenant: Callable[[], TestTenant]) -> None:
@@ -102,6 +104,7 @@ def troubled_platform(new_tenant: Callable[[], TestTenant]) -> Iterator[None]:
     """A platform with a problem of each of its kinds."""
     failed, outdated, unreadable = new_tenant(), new_tenant(), new_tenant()
     TenantDatabase.objects.filter(pk=failed.id).update(status="failed")
+    current = TenantDatabase.objects.get(pk=outdated.id).schema_version
     TenantDatabase.objects.filter(pk=outdated.id).update(schema_version="1-older")
     TenantFigures.objects.update_or_create(tenant_id=unreadable.id, defaults={"failure": "the server is away"})
     jobs = [
@@ -120,14 +123,15 @@ def troubled_platform(new_tenant: Callable[[], TestTenant]) -> Iterator[None]:
         kid=uuid4().hex, public_jwk={"alg": "ES256"}, private_sealed=b"", signs_from=now() - 101 * DAY
     )
     SigningKey.objects.filter(pk=old.pk).update(created_at=now() - 101 * DAY)
-    PlatformEvent.objects.create(
+    backup = PlatformEvent.objects.create(
         at=now() - 2 * DAY, action="backup.written", outcome="success", details={"whole": True, "failed": 3}
     )
     yield
     Job.objects.filter(pk__in=[job.pk for job in jobs]).delete()
     DatabaseServer.objects.filter(pk__in=[server.pk for server in servers]).delete()
     old.delete()
-    TenantDatabase.objects.filter(pk__in=[failed.id, outdated.id]).update(status="active")
+    backup.delete()
+    TenantDatabase.objects.filter(pk=outdated.id).update(schema_version=current)
     TenantFigures.objects.filter(pk=unreadable.id).update(failure="")
 
 
@@ -146,12 +150,11 @@ def test_operator_sees_problems_of_the_platform(troubled_platform: None) -> None
         "Days since the last backup of all tenants": 2,
         "Tenants that the last backup could not include": 3,
     }
-    assert {title: found.get(title, (0, ""))[0] >= count for title, count in expected.items()} == dict.fromkeys(
-        expected, True
-    )
-    assert {title: operator.get(found[title][1]).status_code for title in expected} == dict.fromkeys(expected, 200)
-    jobs = operator.get(found["Jobs that failed in the last seven days or were interrupted"][1])
-    assert len(jobs.context["cl"].result_list) == found["Jobs that failed in the last seven days or were interrupted"][0]
+    for title, count in expected.items():
+        assert (title, found.get(title, (0, ""))[0] >= count) == (title, True)
+        assert (title, operator.get(found[title][1]).status_code) == (title, 200)
+    number, link = found["Jobs that failed in the last seven days or were interrupted"]
+    assert operator.get(link).context["cl"].result_count == number
 
 
 def test_collection_counts_failing_endpoints_and_rejections(new_tenant: Callable[[], TestTenant]) -> None:
