@@ -31,7 +31,6 @@ PAGE: Final = "admin:webhook"
 MESSAGE_PAGE: Final = "admin:webhook_message"
 SHOWN: Final = 50
 PAYLOAD_PERMISSION: Final = "endusers:read"
-_HIDDEN = _("Needs the permission %(permission)s.") % {"permission": PAYLOAD_PERMISSION}
 DELIVERY_TONES = {PENDING: Tone.PLAIN, DELIVERED: Tone.GOOD, DEAD: Tone.BAD}
 
 
@@ -168,9 +167,13 @@ def show_message(request: HttpRequest, tenant: Tenant, endpoint_id: UUID, positi
         back=reverse(PAGE, args=[endpoint.pk]),
         template="console/platform/webhook_message.html",
         payload=json.dumps(json.loads(message.body), indent=2, ensure_ascii=False) if sees_data else "",
-        hidden=_HIDDEN,
+        hidden=_hidden(),
     )
     return never_stored(page)
+
+
+def _hidden() -> str:
+    return _("Needs the permission %(permission)s.") % {"permission": PAYLOAD_PERMISSION}
 
 
 def _message_facts(endpoint: WebhookEndpoint, message: WebhookMessage) -> tuple[tuple[Text, object], ...]:
@@ -211,7 +214,7 @@ def _attempts(message: WebhookMessage, sees_data: bool) -> Table:
                 each["status"],
                 _("%(number)d ms") % {"number": each["milliseconds"]},
                 each["error"],
-                mono(each["response"]) if sees_data or not each["response"] else _HIDDEN,
+                mono(each["response"]) if sees_data or not each["response"] else _hidden(),
             )
             for each in reversed(message.attempt_log)
         ],

@@ -123,14 +123,13 @@ def troubled_platform(new_tenant: Callable[[], TestTenant]) -> Iterator[None]:
         kid=uuid4().hex, public_jwk={"alg": "ES256"}, private_sealed=b"", signs_from=now() - 101 * DAY
     )
     SigningKey.objects.filter(pk=old.pk).update(created_at=now() - 101 * DAY)
-    backup = PlatformEvent.objects.create(
+    PlatformEvent.objects.create(
         at=now() - 2 * DAY, action="backup.written", outcome="success", details={"whole": True, "failed": 3}
     )
     yield
     Job.objects.filter(pk__in=[job.pk for job in jobs]).delete()
     DatabaseServer.objects.filter(pk__in=[server.pk for server in servers]).delete()
     old.delete()
-    backup.delete()
     TenantDatabase.objects.filter(pk=outdated.id).update(schema_version=current)
     TenantFigures.objects.filter(pk=unreadable.id).update(failure="")
 
