@@ -96,9 +96,7 @@ def failing_directories() -> QuerySet[DirectoryConfig]:
 def expiring_credentials() -> QuerySet[ServiceCredential]:
     """Return the active credentials of services that expire soon or have expired lately."""
     moment = now()
-    return ServiceCredential.objects.filter(
-        status=ACTIVE, expires_at__gt=moment - SOON, expires_at__lt=moment + SOON
-    )
+    return ServiceCredential.objects.filter(status=ACTIVE, expires_at__gt=moment - SOON, expires_at__lt=moment + SOON)
 
 
 def _lost_domains() -> QuerySet[DomainClaim]:
@@ -201,9 +199,7 @@ class Check:
 _TENANTS: Final = "tenants_tenant_changelist"
 # The name of a check with `tenants` is its value in the filter `attention` of the list of tenants.
 CHECKS: Final[dict[str, Check]] = {
-    "silent_servers": Check(
-        title=_("Database servers that do not respond"), count=_silent_servers, platform="servers"
-    ),
+    "silent_servers": Check(title=_("Database servers that do not respond"), count=_silent_servers, platform="servers"),
     "failed": Check(
         title=_("Tenants whose last operation failed"), count=_failed_tenants, platform=f"{_TENANTS}?state=failed"
     ),

@@ -143,7 +143,9 @@ def _buttons(staff: Staff, config_id: UUID) -> list[Button]:
             *buttons_to("directory", config_id, sync=_("Synchronize"), **{"try": _("Test")}),
         ]
     if staff.may("directory:write"):
-        buttons += buttons_to("directory", config_id, change=_("Edit"), connection=_("Edit connection"), delete=_("Delete"))
+        buttons += buttons_to(
+            "directory", config_id, change=_("Edit"), connection=_("Edit connection"), delete=_("Delete")
+        )
     return buttons
 
 

@@ -48,7 +48,9 @@ class ConnectionForm(ApiForm):
         label=_("New secret"),
         required=False,
         strip=False,
-        help_text=_("Needed again for every change of the server or the account. Leave it empty to keep the present one."),
+        help_text=_(
+            "Needed again for every change of the server or the account. Leave it empty to keep the present one."
+        ),
     )
     mapping = fields.JsonObject(
         label=_("Attributes"),

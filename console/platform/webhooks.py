@@ -104,7 +104,7 @@ def show(request: HttpRequest, endpoint_id: UUID) -> HttpResponse:
         template="console/platform/webhook.html",
         search=search,
         filtered=bool(search.filters()),
-        messages=_messages(request, endpoint, search),
+        table=_messages(request, endpoint, search),
     )
 
 

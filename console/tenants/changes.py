@@ -32,7 +32,7 @@ from userflow.tenants.actions import resume_tenant, suspend_tenant, update_tenan
 class OneTenantView(RowView[Tenant]):
     """A page that changes the tenant in the path. Its form needs no tenant id: the path names the tenant."""
 
-    permissions = ("tenants:write",)
+    permissions: ClassVar[tuple[str, ...]] = ("tenants:write",)
     operators_only = True
     page = "admin:tenants_tenant_change"
     key = "tenant_id"
@@ -76,7 +76,12 @@ class Settings(EditView[Tenant], OneTenantView):
     def _in_effect(self) -> Table:
         effective, usual = cast(Context, self.known.effective), self.known.defaults
         rows = [
-            (setting.label, setting_label(effective[name]), setting_label(usual[name]), self.row.settings.get(name) is not None)
+            (
+                setting.label,
+                setting_label(effective[name]),
+                setting_label(usual[name]),
+                self.row.settings.get(name) is not None,
+            )
             for name, setting in SETTINGS.items()
         ]
         note = "" if self.staff.is_operator else _("The page leaves out the settings that only operators can change.")
@@ -125,7 +130,7 @@ class Resume(OneTenantView):
 class JobView(ConfirmView):
     """A page that starts a job and goes to the job's page."""
 
-    permissions = ("tenants:write",)
+    permissions: ClassVar[tuple[str, ...]] = ("tenants:write",)
     operators_only = True
     kind: ClassVar[str]
     job: Job

@@ -98,9 +98,7 @@ class SettingsForm(forms.Form):
         help_text=_("a-z, 0-9 and dashes. Commands and addresses name the tenant by it."),
     )
 
-    def __init__(
-        self, *, by_operator: bool, defaults: Mapping[str, object], **options: Unpack[FormOptions]
-    ) -> None:
+    def __init__(self, *, by_operator: bool, defaults: Mapping[str, object], **options: Unpack[FormOptions]) -> None:
         super().__init__(**options)
         if not by_operator:
             self.fields.clear()

@@ -198,7 +198,7 @@ def _is_restored(job: Job) -> bool:
     restored = PlatformEvent.objects.filter(tenant_id=job.tenant_id, action="tenant.restored")
     last = restored.values_list("pk", flat=True).first() or 0
     if "last_restore" in job.params:
-        return last > job.params["last_restore"]
+        return bool(last != job.params["last_restore"])
     job.params["last_restore"] = last
     job.save(update_fields=["params"])
     return False
@@ -206,4 +206,4 @@ def _is_restored(job: Job) -> bool:
 
 def _tenant_of(job: Job) -> Tenant:
     tenants = Tenant.objects.select_related("database__server").exclude(database__status=State.DELETED)
-    return first_or(tenants.filter(pk=job.tenant_id), UnknownTenant)
+    return first_or(tenants.filter(database__pk=job.tenant_id), UnknownTenant)

@@ -145,9 +145,9 @@ def read_settings(*, tenant_id: UUID) -> tuple[dict[str, object], EffectiveSetti
 def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) -> Tenant:
     """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null restores a default).
 
-    `reason` goes with the status suspended and is in the audit event. A tenant's own admin can change only some settings. Settings and status need a recent proof. Raises
-    UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also if enrolled factors depend on a setting),
-    WrongState, InsufficientAuthentication, NotAllowed.
+    `reason` goes with the status suspended and is in the audit event. A tenant's own admin can change only some settings.
+    Settings and status need a recent proof. Raises UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also if
+    enrolled factors depend on a setting), WrongState, InsufficientAuthentication, NotAllowed.
     """
     changes = dict(changes)
     status, stated, reason = (changes.pop(name, None) for name in ("status", "settings", "reason"))

@@ -92,10 +92,10 @@ def test_send_test_delivers_event(head: Staff, home: TestTenant, endpoint: Webho
 def test_dead_letters_are_shown_and_replayed(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
     give_up(home, endpoint, 60)
     first = head.get(f"{at(endpoint)}?status=dead")
-    table = first.context["messages"]
+    table = first.context["table"]
     assert (len(table.rows), "refused" in first.text) == (50, True)
     older = next(button.link for button in table.buttons if "before" in button.link)
-    assert len(head.get(at(endpoint) + older).context["messages"].rows) == 10
+    assert len(head.get(at(endpoint) + older).context["table"].rows) == 10
     assert send(head, home, at(endpoint, "replay/")).status_code == 302
     assert "60 messages are sent again." in head.get(at(endpoint)).text
     with in_tenant(home.id):
@@ -112,7 +112,7 @@ def test_message_page_shows_payload_and_attempts(
     for words in ("&quot;type&quot;: &quot;webhook.test&quot;", "status 500", "webhook-signature", "pending"):
         assert words in page.text
     (attempt,) = page.context["tables"][1].rows
-    assert (attempt[1], attempt[3], page.headers["Cache-Control"]) == (500, "status 500", "no-store")
+    assert (attempt[1], attempt[3], "no-store" in page.headers["Cache-Control"]) == (500, "status 500", True)
     with in_tenant(home.id):
         viewed = TenantEvent.objects.get(action="webhook.message_viewed")
         assert (viewed.actor_id, viewed.target_id) == (str(head.id), str(endpoint.pk))
@@ -126,9 +126,7 @@ def test_payload_requires_permission_to_see_users(home: TestTenant, endpoint: We
     assert "/replay/" not in page
 
 
-def test_one_message_is_replayed(
-    head: Staff, home: TestTenant, endpoint: WebhookEndpoint, consumer: Consumer
-) -> None:
+def test_one_message_is_replayed(head: Staff, home: TestTenant, endpoint: WebhookEndpoint, consumer: Consumer) -> None:
     give_up(home, endpoint, 2)
     path = message_at(home, endpoint)
     assert send(head, home, f"{path}replay/").headers["Location"] == path
@@ -146,9 +144,13 @@ def test_one_message_is_replayed(
 def test_messages_are_found_by_event_and_state(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
     give_up(home, endpoint, 2)
     send(head, home, at(endpoint, "test/"))
-    wanted = (({"event": "webhook.test"}, 1), ({"status": "dead"}, 2), ({"event": "group.created", "status": "dead"}, 2))
+    wanted = (
+        ({"event": "webhook.test"}, 1),
+        ({"status": "dead"}, 2),
+        ({"event": "group.created", "status": "dead"}, 2),
+    )
     for query, number in wanted:
-        assert len(head.get(at(endpoint), **query).context["messages"].rows) == number
+        assert len(head.get(at(endpoint), **query).context["table"].rows) == number
     page = head.get(at(endpoint), event="group.created", status="delivered")
     assert "No message matches the filters." in page.text
     assert "Select a valid choice" in head.get(at(endpoint), event="odd").text
@@ -191,8 +193,8 @@ def test_read_permission_does_not_allow_changes(home: TestTenant, endpoint: Webh
 
 def test_pages_cost_the_same_with_many_messages(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
     give_up(home, endpoint)
-    # The page of a message also writes an audit event, in a transaction.
-    pages = (LIST, 1), (at(endpoint), 3), (message_at(home, endpoint), 4)
+    # The page of a message also writes an audit event.
+    pages = (LIST, 1), (at(endpoint), 3), (message_at(home, endpoint), 3)
     for number, (path, own) in enumerate(pages):
         give_up(home, endpoint, 10 * number)
         with capture_statements() as seen:

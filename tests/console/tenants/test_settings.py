@@ -109,7 +109,9 @@ def test_settings_reject_stale_form(operator: Staff, new_tenant: Callable[[], Te
     assert "This was changed after you opened the page" in late.content.decode()
 
 
-def test_settings_page_shows_values_in_effect_and_defaults(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
+def test_settings_page_shows_values_in_effect_and_defaults(
+    operator: Staff, new_tenant: Callable[[], TestTenant]
+) -> None:
     tenant = new_tenant()
     operator.post(page(tenant, "settings"), form(tenant, password_min_length="12", self_registration="false"))
     rows = {str(row[0]): row[1:] for row in operator.get(page(tenant, "settings")).context["in_effect"].rows}
@@ -136,7 +138,10 @@ def test_tenant_admin_needs_permission_and_step_up_for_settings(
 ) -> None:
     tenant = new_tenant()
     admin, reader = new_tenant_admin(tenant).sign_in(), new_tenant_admin(tenant, "admins:read").sign_in()
-    assert (page(tenant, "settings") in admin.get(page(tenant)).text, reader.get(page(tenant)).status_code) == (True, 200)
+    assert (page(tenant, "settings") in admin.get(page(tenant)).text, reader.get(page(tenant)).status_code) == (
+        True,
+        200,
+    )
     assert page(tenant, "settings") not in reader.get(page(tenant)).text
     sent = {**form(tenant), "mfa_policy": "required"}
     assert reader.post(page(tenant, "settings"), sent).status_code == 403
