@@ -96,12 +96,14 @@ def test_directory_is_added_and_its_connection_edited(
     assert (row.target["application_id"], open_secret(row)) == ("other", "again")
 
 
+@pytest.mark.needs("python-ldap")
 def test_active_directory_is_added_with_its_defaults(head: Staff, home: TestTenant) -> None:
     form = {"name": "HQ", "server": "dc.example.com", "base_dn": "DC=x", "bind_dn": "reader@x", "secret": "s3cret"}
     missing = send(head, home, f"{LIST}add/active-directory/", **{**form, "server": ""})
     assert (missing.status_code, "server" in missing.context["form"].errors) == (400, True)
     sent = {**form, "tls": "ldaps", "max_deactivation_percent": "20", "sync_every_minutes": "60", "enabled": "on"}
-    assert send(head, home, f"{LIST}add/active-directory/", **sent).status_code == 302
+    added = send(head, home, f"{LIST}add/active-directory/", **sent)
+    assert added.status_code == 302, added.context["form"].errors
     row = DirectoryConfig.objects.get(tenant_id=home.id)
     assert (row.target["port"], row.enabled, row.sync_every_minutes) == (636, True, 60)
     assert send(head, home, f"{LIST}{row.pk}/connection/", **form, tls="ldaps", port="636").status_code == 302

@@ -198,7 +198,7 @@ def another_server() -> Iterator[DatabaseServer]:
     name = f"another-{secrets.token_hex(3)}"
     url = servers.parameters(main_server().pk, main_server().revision, direct=True)
     sealed = servers.seal_url(name, "url_sealed", make_conninfo(**url))
-    server = DatabaseServer.objects.create(name=name, host="there", url_sealed=sealed)
+    server = DatabaseServer.objects.create(name=name, host="there", url_sealed=sealed, accepts_tenants=False)
     yield server
     TenantDatabase.objects.filter(server=server).update(server=main_server())
     server.delete()
@@ -208,6 +208,7 @@ def test_tenant_is_moved_after_a_dry_run(
     operator: Staff, new_tenant: Callable[[], TestTenant], another_server: DatabaseServer
 ) -> None:
     tenant = new_tenant()
+    DatabaseServer.objects.filter(pk=another_server.pk).update(accepts_tenants=True)
     person = tenant.register()
     form = {"server": another_server.name, "mode": "dry_run", "typed": tenant.slug}
     for wrong in ({"typed": "another"}, {"server": "main"}, {"server": ""}):
