@@ -157,13 +157,13 @@ def show_message(request: HttpRequest, tenant: Tenant, endpoint_id: UUID, positi
     staff = staff_at(request)
     # The payload and the responses have data of users, which webhooks:read alone does not show.
     sees_data = staff.may(PAYLOAD_PERMISSION)
-    may_replay = staff.may("webhooks:write") and endpoint.enabled
+    replay = Button(_("Replay"), reverse(f"{MESSAGE_PAGE}_replay", args=[endpoint.pk, message.pk]), "primary")
     page = record_page(
         request,
         message.event,
         facts=_message_facts(endpoint, message),
         tables=[_headers_of(message), _attempts(message, sees_data)],
-        buttons=buttons_to("webhook_message", endpoint.pk, message.pk, replay=_("Replay")) if may_replay else [],
+        buttons=[replay] if staff.may("webhooks:write") and endpoint.enabled else [],
         back=reverse(PAGE, args=[endpoint.pk]),
         template="console/platform/webhook_message.html",
         payload=json.dumps(json.loads(message.body), indent=2, ensure_ascii=False) if sees_data else "",
@@ -207,7 +207,7 @@ def _headers_of(message: WebhookMessage) -> Table:
 def _attempts(message: WebhookMessage, sees_data: bool) -> Table:
     return Table(
         title=_("Delivery log"),
-        headers=(_("When"), _("Response"), _("Duration"), _("Error"), _("Beginning of the response")),
+        headers=(_("When"), _("Status"), _("Duration"), _("Error"), _("Response")),
         rows=[
             (
                 datetime.fromisoformat(each["at"]),
@@ -219,7 +219,7 @@ def _attempts(message: WebhookMessage, sees_data: bool) -> Table:
             for each in reversed(message.attempt_log)
         ],
         empty=_("No attempt yet, or the attempts were made before the platform kept a log."),
-        note=_("The newest %(most)d attempts are kept.") % {"most": ATTEMPTS_KEPT},
+        note=_("The newest %(most)d attempts are kept, with the beginning of each response.") % {"most": ATTEMPTS_KEPT},
     )
 
 

@@ -71,18 +71,16 @@ class _Flag(Pick):
 
 def _field_of(setting: Setting, default: str) -> forms.Field:
     """Return the form field for a setting. `tenants.settings` alone validates the value."""
-    field, label = setting.field, str(setting.label)
-    says = _("Default: %(value)s") % {"value": default}
-    help_text = f"{setting.meaning} {says}"
-    none = ("", says)
+    field, label, meaning = setting.field, str(setting.label), str(setting.meaning)
+    unset = _("Default: %(value)s") % {"value": default}
     if isinstance(field, Choice):
-        choices = [none, *((choice, choice) for choice in field.choices)]
-        return Pick(label=label, help_text=help_text, required=False, choices=choices)
+        choices = [("", unset), *((choice, choice) for choice in field.choices)]
+        return Pick(label=label, help_text=meaning, required=False, choices=choices)
     if isinstance(field, Boolean):
-        choices = [none, ("true", _("yes")), ("false", _("no"))]
-        return _Flag(label=label, help_text=help_text, required=False, choices=choices)
+        choices = [("", unset), ("true", _("yes")), ("false", _("no"))]
+        return _Flag(label=label, help_text=meaning, required=False, choices=choices)
     kind = Number if isinstance(field, Integer) else Lines if isinstance(field, Items) else Line
-    return kind(label=label, help_text=help_text, required=False)
+    return kind(label=label, help_text=f"{meaning} {unset}", required=False)
 
 
 class SettingsForm(forms.Form):
