@@ -178,6 +178,7 @@ def test_dashboard_and_list_stay_quick_with_ten_thousand_tenants(
         ("list", lambda: operator.get("/admin/tenants/tenant/"), 8),
         ("search", lambda: operator.get("/admin/tenants/tenant/", q="crowded-77"), 8),
         ("filtered", lambda: operator.get("/admin/tenants/tenant/", state="suspended", schema="behind"), 8),
+        ("attention", lambda: operator.get("/admin/tenants/tenant/", attention="credentials"), 8),
         ("sorted", lambda: operator.get("/admin/tenants/tenant/", o="-6"), 8),
     ]
     for name, page, most in pages:
