@@ -115,10 +115,15 @@ def start_again(name: str, *, lock: str, **arguments: JSONValue) -> None:
         start(name, lock=lock, **arguments)
 
 
+def queued() -> QuerySet[ProcrastinateJob]:
+    """Return the tasks that wait, or run in a worker that is alive."""
+    runs = Q(status="doing", worker__in=living_workers())
+    return ProcrastinateJob.objects.filter(Q(status="todo") | runs)
+
+
 def is_queued(lock: str) -> bool:
     """Return whether a task with this lock waits, or runs in a worker that is alive."""
-    runs = Q(status="doing", worker__in=living_workers())
-    return ProcrastinateJob.objects.filter(Q(status="todo") | runs, lock=lock).exists()
+    return queued().filter(lock=lock).exists()
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,9 @@ class ServiceCredential(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["service", "name"], name="service_credential_name_unique")]
+        indexes = [
+            models.Index(fields=["expires_at"], condition=models.Q(status=ACTIVE), name="service_credential_expiry")
+        ]
 
     def __str__(self) -> str:
         return str(self.id)

@@ -22,7 +22,7 @@ from identity_platform.audit.origin import set_tenant
 from identity_platform.semaphore import Semaphore
 from tenants.addresses import Place
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
-from tenants.settings import EffectiveSettings, effective
+from tenants.settings import EffectiveSettings, defaults, effective
 from tenants.states import ALLOWED, Purpose, State
 from tenants.target import TENANT_ALIAS, DatabaseTarget
 
@@ -70,6 +70,11 @@ class TenantContext:
     def effective(self) -> EffectiveSettings:
         """The values of the settings that apply in this tenant."""
         return effective(self.settings, tenant_name=self.name, slug=self.slug, domain=self.sign_in_domain)
+
+    @property
+    def defaults(self) -> dict[str, object]:
+        """The values that would apply without settings of its own."""
+        return defaults(self.settings, tenant_name=self.name, slug=self.slug, domain=self.sign_in_domain)
 
     def allows(self, purpose: Purpose) -> bool:
         """Return whether the state allows this."""

@@ -52,6 +52,7 @@ class ServerHealth(models.Model):
     seconds = models.FloatField(null=True, help_text="Until the connection was open.")
     connections = models.PositiveIntegerField(null=True)
     max_connections = models.PositiveIntegerField(null=True, help_text="Without those reserved for superusers.")
+    tenants = models.PositiveIntegerField(null=True, help_text="On the server, so that a page need not count them.")
     checked_at = models.DateTimeField()
 
     def __str__(self) -> str:
@@ -195,6 +196,9 @@ class DomainClaim(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["tenant"], condition=models.Q(sign_in=True), name="one_sign_in_domain")
+        ]
+        indexes = [
+            models.Index(fields=["tenant"], condition=models.Q(lost_since__isnull=False), name="domain_claim_lost")
         ]
 
     def __str__(self) -> str:

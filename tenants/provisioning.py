@@ -123,13 +123,27 @@ def create_tenant(
 
 def _reserve(server: DatabaseServer, name: str, slug: str | None, own: dict[str, object]) -> Tenant:
     """Write the tenant's rows, in the caller's transaction. Raises SlugTaken."""
-    generated = slug or slug_of(name)
     # A stated slug is taken as it is.
-    suffixed = [] if slug else [f"{generated[:45]}-{secrets.token_hex(2)}" for _ in range(SLUG_TRIES - 1)]
-    for candidate in suffixed if suffixed and is_reserved(generated) else [generated, *suffixed]:
+    for candidate in [slug] if slug else _slugs_for(name):
         tenant = reserve_tenant(server, name=name, slug=candidate, tenant_settings=own)
         if tenant is not None:
             return tenant
+    raise SlugTaken
+
+
+def _slugs_for(name: str) -> list[str]:
+    generated = slug_of(name)
+    suffixed = [f"{generated[:45]}-{secrets.token_hex(2)}" for _ in range(SLUG_TRIES - 1)]
+    return suffixed if is_reserved(generated) else [generated, *suffixed]
+
+
+def propose_slug(name: str) -> str:
+    """Return a slug made of the name that no tenant has now. Raises SlugTaken."""
+    proposed = _slugs_for(name)
+    taken = set(Tenant.objects.filter(slug__in=proposed).values_list("slug", flat=True))
+    for slug in proposed:
+        if slug not in taken:
+            return slug
     raise SlugTaken
 
 
@@ -223,10 +237,14 @@ def mapping_of(tenant_id: UUID) -> TenantDatabase:
     return first_or(rows.filter(pk=tenant_id), UnknownTenant)
 
 
-def suspend_tenant(*, tenant_id: UUID) -> TenantDatabase:
-    """Suspend a tenant from the next request on; its data is kept. Raises UnknownTenant, WrongState."""
+def suspend_tenant(*, tenant_id: UUID, reason: str = "") -> TenantDatabase:
+    """Suspend a tenant from the next request on; its data is kept. Raises UnknownTenant, WrongState.
+
+    `reason` is in the audit event. It must hold no personal data.
+    """
     mapping = change_state(tenant_id, State.SUSPENDED)
-    record_for_platform("tenant.suspended", tenant_id=tenant_id, target=("tenant", tenant_id))
+    details = {"reason": reason} if reason else {}
+    record_for_platform("tenant.suspended", tenant_id=tenant_id, target=("tenant", tenant_id), details=details)
     return mapping
 
 

@@ -13,6 +13,7 @@ from django.utils.timezone import now
 from tenants import servers
 from tenants.models import DatabaseServer, ServerHealth
 from tenants.schema import why
+from tenants.states import State
 
 log = structlog.get_logger("identity.tenants")
 
@@ -53,6 +54,7 @@ def _check(server: DatabaseServer) -> ServerHealth:
         # For example, its URL cannot be decrypted. The other servers are checked all the same.
         log.warning("database_server_not_checked", server=server.name, cause=why(problem))
     try:
+        health.tenants = server.databases.exclude(status=State.DELETED).count()
         _save(health)
     finally:
         # The thread ends with the check.
@@ -61,7 +63,7 @@ def _check(server: DatabaseServer) -> ServerHealth:
 
 
 def _save(health: ServerHealth) -> None:
-    fields = ("responds", "seconds", "connections", "max_connections", "checked_at")
+    fields = ("responds", "seconds", "connections", "max_connections", "tenants", "checked_at")
     ServerHealth.objects.update_or_create(
         server=health.server, defaults={field: getattr(health, field) for field in fields}
     )

@@ -284,16 +284,20 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 }
 
 
+def defaults(
+    own: Mapping[str, object], *, tenant_name: str = "", slug: str = "", domain: str | None = None
+) -> dict[str, object]:
+    """Return every setting with the value that applies while the tenant has not set it; `own` is what it has set."""
+    place = Place(slug, domain)
+    return {name: setting.default.of(own, tenant_name, place) for name, setting in SETTINGS.items()}
+
+
 def effective(
     own: Mapping[str, object], *, tenant_name: str = "", slug: str = "", domain: str | None = None
 ) -> EffectiveSettings:
     """Return every setting with the value that applies: `own`, what the tenant has set, or the default."""
-    place = Place(slug, domain)
-    found = {
-        name: setting.default.of(own, tenant_name, place) if own.get(name) is None else own[name]
-        for name, setting in SETTINGS.items()
-    }
-    values = cast(EffectiveSettings, found)
+    found = defaults(own, tenant_name=tenant_name, slug=slug, domain=domain)
+    values = cast(EffectiveSettings, found | {name: own[name] for name in SETTINGS if own.get(name) is not None})
     if domain:
         # The hosted pages are there: a list without it would let users enroll passkeys nowhere.
         values["webauthn_origins"] = list(dict.fromkeys([*values["webauthn_origins"], origin_of(domain)]))

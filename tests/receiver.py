@@ -15,6 +15,7 @@ class Receiver:
     slowness: float = 0.0
     # Another address of the loopback network is another host.
     host: str = "127.0.0.1"
+    response_body: bytes = b""
 
     def __post_init__(self) -> None:
         receiver = self
@@ -68,9 +69,10 @@ class Receiver:
             self.at_once -= 1
             self.keep(body, {name.lower(): value for name, value in request.headers.items()}, status)
         request.send_response(status)
-        for name, value in {"Content-Length": "0", **headers}.items():
+        for name, value in {"Content-Length": str(len(self.response_body)), **headers}.items():
             request.send_header(name, value)
         request.end_headers()
+        request.wfile.write(self.response_body)
 
     def await_accepted(self, number: int, seconds: float) -> None:
         """Wait until this number of different deliveries was accepted."""

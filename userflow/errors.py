@@ -318,6 +318,10 @@ class UnknownEndpoint(errors.NotFound):
     message = "No webhook endpoint with this id exists in this tenant."
 
 
+class UnknownMessage(errors.NotFound):
+    message = "This endpoint has no message with this number. Sent messages are deleted after some days."
+
+
 class TooManyEndpoints(errors.Conflict):
     message = "This tenant has reached its maximum number of webhook endpoints. Delete one first."
 

@@ -4,15 +4,17 @@ from uuid import UUID
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Context, must_grant_tenant_admin, staff_at
 from console.frame.confirm import RowView
-from console.frame.labels import labelled
+from console.frame.labels import STATES, labelled
 from console.frame.labels import state as state_label
-from console.frame.lists import ConsoleModelAdmin, column
+from console.frame.lists import ChoiceFilter, ConsoleModelAdmin, column
 from console.frame.records import NOTHING, render_page
 from console.frame.scope import act_on
 from console.jobs.actions import run_job_again
@@ -27,7 +29,11 @@ from tenants.states import State
 from userflow.sessions.assurance import Action
 
 # The rows of the assurance table for kinds of jobs.
-_ACTIONS = {job_kinds.PROVISION: Action.GRANT_ROLES, job_kinds.DELETE: Action.CHANGE_TENANT_STATE}
+_ACTIONS = {
+    job_kinds.PROVISION: Action.GRANT_ROLES,
+    **dict.fromkeys((job_kinds.DELETE, job_kinds.MOVE, job_kinds.RESTORE), Action.CHANGE_TENANT_STATE),
+}
+_DANGEROUS = (job_kinds.DELETE, job_kinds.RESTORE)
 STATE_COLOURS = {WAITING: "", RUNNING: "info", DONE: "success", FAILED: "danger", INTERRUPTED: "warning"}
 
 
@@ -99,7 +105,7 @@ class RunAgain(RowView[Job]):
         if self.row.kind == job_kinds.PROVISION:
             must_grant_tenant_admin(self.request)
         self.action = _ACTIONS.get(self.row.kind)
-        self.dangerous = self.row.kind == job_kinds.DELETE
+        self.dangerous = self.row.kind in _DANGEROUS
 
     def row_name(self) -> str:
         return name_of(self.row)
@@ -111,6 +117,15 @@ class RunAgain(RowView[Job]):
         return {"job_id": self.row.pk, "by": self.staff.user}
 
 
+class JobState(ChoiceFilter):
+    title = _("state")
+    parameter_name = "state"
+    options = (("unsuccessful", _("failed lately or interrupted")), (DONE, STATES[DONE]))
+
+    def matching(self, rows: QuerySet[Model], value: str) -> QuerySet[Model]:
+        return rows.filter(Q(state=DONE) if value == DONE else Job.unsuccessful(now()))
+
+
 @admin.register(Job)
 class JobAdmin(ConsoleModelAdmin):
     view_permission = "tenants:read"
@@ -120,6 +135,7 @@ class JobAdmin(ConsoleModelAdmin):
     list_display = ("shown_kind", "shown_about", "shown_state", "begun_by", "created_at")
     ordering = ("-created_at", "pk")
     list_select_related = ("begun_by",)
+    list_filter = (JobState,)
     list_per_page = 25
     list_title = _("Jobs")
     empty_title = _("No jobs")

@@ -3,6 +3,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.db import models
+from django.db.models.functions import Cast, Concat
 
 from identity_platform import task_queue
 from userflow.accounts.models import AdminUser
@@ -10,6 +11,8 @@ from userflow.accounts.models import AdminUser
 WAITING, RUNNING, DONE, FAILED, INTERRUPTED = "waiting", "running", "done", "failed", "interrupted"
 # The audit log keeps the changes themselves for longer.
 KEPT = timedelta(days=90)
+# Jobs that failed longer ago need no attention any more.
+LATELY = timedelta(days=7)
 
 
 class Job(models.Model):
@@ -37,6 +40,7 @@ class Job(models.Model):
         indexes = [
             models.Index(fields=["tenant_id", "-created_at"], name="console_job_of_tenant"),
             models.Index(fields=["-created_at"], name="console_job_newest"),
+            models.Index(fields=["state", "ended_at"], name="console_job_state"),
         ]
 
     def __str__(self) -> str:
@@ -46,6 +50,14 @@ class Job(models.Model):
     def expired(cls, moment: datetime) -> models.Q:
         """Without progress for long."""
         return models.Q(seen_at__lt=moment - KEPT)
+
+    @classmethod
+    def unsuccessful(cls, moment: datetime) -> models.Q:
+        """Failed lately, or interrupted: its worker has ended and no other has taken it yet."""
+        lock = Concat(models.Value("job-"), Cast(models.OuterRef("pk"), models.CharField()))
+        queued = models.Exists(task_queue.queued().filter(lock=lock))
+        failed = models.Q(state=FAILED, ended_at__gt=moment - LATELY)
+        return failed | (models.Q(state__in=cls.LIVING) & ~models.Q(queued))
 
     @property
     def lock(self) -> str:

@@ -35,6 +35,10 @@ SETTLED_SECONDS: Final = 60
 RECENT_DAYS: Final = 3
 # Days that are always summed again, in case a run was killed before its sums.
 SUMMED_DAYS: Final = 31
+# Rejected sign-ins of a day are unusual if there are at least so many, and so many times the average of the days before.
+MANY_REJECTIONS: Final = 50
+UNUSUAL_TIMES: Final = 4
+USUAL_DAYS: Final = 14
 # The metrics that a collection replaces: fields of both.
 _CURRENT: Final = {field.name for field in TenantFigures._meta.fields} & set(queries.Collected.__slots__)
 
@@ -162,7 +166,20 @@ def _keep(known: TenantFigures, collected: queries.Collected) -> None:
             # Another collection was faster, or the tenant was deleted: keep what it has written.
             return
         queries.add_to_days(known.pk, collected)
+        rejected = _unusual_rejections(known.pk)
+        marked = bool(collected.failing_endpoints or collected.overdue_endpoints or rejected)
+        TenantFigures.objects.filter(pk=known.pk).update(rejected_sign_ins=rejected, needs_attention=marked)
     known.last_event_id = collected.upto
+
+
+def _unusual_rejections(tenant_id: UUID) -> int:
+    """Return the rejected sign-ins of the worse of the last two days if there were unusually many, else 0."""
+    yesterday = now().date() - timedelta(days=1)
+    compared = TenantDay.objects.filter(tenant_id=tenant_id, day__gte=yesterday - timedelta(days=USUAL_DAYS))
+    found = list(compared.values_list("day", "failures"))
+    worst = max((failures for day, failures in found if day >= yesterday), default=0)
+    usual = sum(failures for day, failures in found if day < yesterday) / USUAL_DAYS
+    return worst if worst >= MANY_REJECTIONS and worst > UNUSUAL_TIMES * usual else 0
 
 
 def _note_failure(tenant_id: UUID, failure: str) -> None:

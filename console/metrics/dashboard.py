@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from console.frame.access import Context, staff_at
 from console.frame.labels import state as state_label
-from console.metrics import plots, queries, tables
+from console.metrics import attention, plots, queries, tables
 from console.metrics.models import PlatformDay, TenantDay, TenantFigures
 from console.tenants.labels import STATE_COLOURS
 from tenants.models import TenantDatabase
@@ -31,6 +31,7 @@ def context(request: HttpRequest, context: Context) -> Context:
     tenant_id = staff.user.tenant_id
     sees_metrics = staff.may("tenants:read" if staff.is_operator else "endusers:read")
     context |= {"title": _("Dashboard"), "is_operator": staff.is_operator, "sees_metrics": sees_metrics}
+    context["attention"] = attention.lines(staff)
     if sees_metrics:
         context |= _metrics(tenant_id)
     if staff.may("services:read"):

@@ -16,6 +16,14 @@ class TenantFigures(models.Model):
     pending_messages = models.BigIntegerField(default=0, db_default=0, help_text="Webhook messages still to be sent.")
     overdue_endpoints = models.BigIntegerField(default=0, db_default=0, help_text="Whose next message is overdue.")
     unsealed_events = models.BigIntegerField(default=0, db_default=0, help_text="Audit events without a seal.")
+    failing_endpoints = models.BigIntegerField(
+        default=0, db_default=0, help_text="Webhook endpoints that fail, or were disabled because they failed."
+    )
+    rejected_sign_ins = models.BigIntegerField(
+        default=0, db_default=0, help_text="On the worse of the last two days, if there were unusually many; else 0."
+    )
+    # Whether one of the checks of these metrics finds something: its index holds no other tenant.
+    needs_attention = models.BooleanField(default=False, db_default=False)
     check_ms = models.FloatField(default=0, help_text="Until its database had answered the first statement.")
     # Why the last collection failed; no personal data.
     failure = models.TextField(blank=True, default="")
@@ -30,6 +38,7 @@ class TenantFigures(models.Model):
             models.Index(fields=["-users"], name="console_most_users"),
             models.Index(fields=["-database_bytes"], name="console_largest"),
             models.Index(fields=["tenant"], condition=~models.Q(failure=""), name="console_failing"),
+            models.Index(fields=["tenant"], condition=models.Q(needs_attention=True), name="console_attention"),
         ]
 
     def __str__(self) -> str:

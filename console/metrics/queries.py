@@ -47,6 +47,8 @@ SELECT people.users, people.active, people.protected,
   (SELECT count(*) FROM userflow_webhookendpoint e WHERE e.enabled AND (e.paused_until IS NULL OR e.paused_until < now())
     AND (SELECT m.next_attempt_at FROM userflow_webhookmessage m
       WHERE m.endpoint_id = e.id AND m.status = 'pending' ORDER BY m.id LIMIT 1) < now() - interval '5 minutes'),
+  (SELECT count(*) FROM userflow_webhookendpoint WHERE client_id IS NULL
+    AND (enabled AND failing_since < now() - interval '15 minutes' OR NOT enabled AND disabled_reason IN ('gone', 'failing'))),
   (SELECT count(*) FROM audit_tenantevent
     WHERE id > coalesce((SELECT to_id FROM audit_tenantseal ORDER BY number DESC LIMIT 1), 0))
 FROM (SELECT count(*) AS users, count(*) FILTER (WHERE active) AS active,
@@ -119,6 +121,7 @@ class Collected:
     pending_messages: int
     # Of endpoints that are enabled: the deliverer is late, or none runs.
     overdue_endpoints: int
+    failing_endpoints: int
     unsealed_events: int
     database_bytes: int
     check_ms: float

@@ -13,10 +13,16 @@ from django.utils.translation import gettext_lazy as _
 
 from console.frame import labels
 from console.frame.access import Context, Staff, needs, staff_at
-from console.frame.confirm import ChosenTenantConfirmView, DeleteView, EditView, RowView
+from console.frame.confirm import ChosenTenantConfirmView, CreateView, DeleteView, EditView, RowView
 from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, moment, mono, never_stored, record_page
 from console.frame.scope import tenant_at
-from console.platform.forms import ScheduleForm, SyncForm
+from console.platform.directory_forms import (
+    CONNECTION_FORMS,
+    NewActiveDirectoryForm,
+    NewEntraForm,
+    ScheduleForm,
+    SyncForm,
+)
 from identity_platform.api.views import Arguments
 from userflow.directory import actions, models, synchronising
 from userflow.directory.models import DirectoryConfig, DirectoryRun
@@ -61,6 +67,8 @@ def _run_state(run: DirectoryRun | None) -> Cell:
 
 @needs("directory:read")
 def listed(request: HttpRequest) -> HttpResponse:
+    staff = staff_at(request)
+    add = buttons_to("directory_add", active_directory=_("Add Active Directory"), entra_id=_("Add Entra ID"))
     found = actions.list_directories(tenant_id=tenant_at(request).pk, page=1, limit=MOST_SHOWN)
     table = Table(
         title=_("Directories"),
@@ -76,7 +84,8 @@ def listed(request: HttpRequest) -> HttpResponse:
             )
             for shown in found.rows
         ],
-        empty=_("No directory yet. The API adds one (POST on /uflow/directory/configs); then try it out here."),
+        buttons=add if staff.may("directory:write") else (),
+        empty=_("No directory yet. Add one and test it before its first run."),
         note=_("The newest %(most)d are shown.") % {"most": MOST_SHOWN} if found.total > MOST_SHOWN else "",
     )
     return record_page(request, _("Directories"), tables=[table])
@@ -134,7 +143,9 @@ def _buttons(staff: Staff, config_id: UUID) -> list[Button]:
             *buttons_to("directory", config_id, sync=_("Synchronize"), **{"try": _("Test")}),
         ]
     if staff.may("directory:write"):
-        buttons += buttons_to("directory", config_id, change=_("Edit"), delete=_("Delete"))
+        buttons += buttons_to(
+            "directory", config_id, change=_("Edit"), connection=_("Edit connection"), delete=_("Delete")
+        )
     return buttons
 
 
@@ -254,11 +265,62 @@ class TestDirectory(DirectoryConfirmView):
         return never_stored(page)
 
 
+class CreateDirectory(CreateView[DirectoryConfig], ChosenTenantConfirmView):
+    permissions = ("directory:write",)
+    action = Action.CHANGE_CONNECTIONS
+    page = PAGE
+    list_page = LIST
+    call = staticmethod(actions.create_directory)
+    done = _("The directory is added. Test it, and begin with a dry run.")
+
+    def keep(self, result: actions.Shown) -> None:
+        self.row = result.config
+
+
+class CreateActiveDirectory(CreateDirectory):
+    title = _("Add Active Directory")
+    text = _("The platform reads users from a server over LDAP. Its secret is stored encrypted and never shown again.")
+    form_class = NewActiveDirectoryForm
+
+
+class CreateEntraId(CreateDirectory):
+    title = _("Add Entra ID")
+    text = _("The platform reads users through Microsoft Graph. The secret is stored encrypted and never shown again.")
+    form_class = NewEntraForm
+
+
+class EditConnection(EditView[DirectoryConfig], DirectoryConfirmView):
+    """Change where a directory is and what is read from it; the secret is sent only if it is entered again."""
+
+    permissions = ("directory:write",)
+    action = Action.CHANGE_CONNECTIONS
+    title = _("Edit the connection of %(name)s")
+    text = _("The next run reads all users again. You need all permissions that users of this directory hold.")
+    done = _("The connection is saved. Test it.")
+
+    def load(self) -> None:
+        super().load()
+        self.form_class = CONNECTION_FORMS[self.row.kind]
+
+    def get_initial(self) -> Context:
+        row = self.row
+        target = {name: row.target.get(name) for name in actions.TARGET[row.kind]}
+        filters = {"user_filter": row.user_filter} if row.kind == models.ACTIVE_DIRECTORY else {}
+        return {**target, **filters, "mapping": row.mapping, "groups": row.groups}
+
+    def changed_fields(self, form: Form) -> Arguments:
+        secret = form.cleaned_data.get("secret")
+        return {**super().changed_fields(form), **({"secret": secret} if secret else {})}
+
+    def update(self, changes: Arguments) -> Text:
+        actions.update_directory(**self.arguments(), **changes)
+        return self.done
+
+
 class EditDirectory(EditView[DirectoryConfig], DirectoryConfirmView):
     permissions = ("directory:write",)
     action = Action.CHANGE_CONNECTIONS
     title = _("Edit %(name)s")
-    text = _("The server and the secret are changed through the API.")
     form_class = ScheduleForm
     done = _("The directory is saved.")
 

@@ -12,6 +12,7 @@ from rest_framework.serializers import Serializer
 from console.frame import forms as fields
 from console.frame.access import Context, Staff
 from console.frame.forms import ApiForm, FormOptions, set_choices
+from console.frame.labels import STATES
 from console.frame.records import Text
 from console.signin.forms import ProofForm
 from tenants.capacity import labels_in
@@ -23,9 +24,8 @@ from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS
 from userflow.admins.serializers import AdminUserChanges, AdminUserIn
 from userflow.clients.registration import ID_TOKEN_ALGORITHMS
 from userflow.clients.serializers import ClientIn
-from userflow.directory.serializers import DirectoryChanges
 from userflow.domains.serializers import DomainIn
-from userflow.events.catalogue import FILTERS
+from userflow.events.catalogue import EVENTS, FILTERS
 from userflow.invitations.serializers import InvitationIn
 from userflow.sessions.client_authentication import METHODS
 from userflow.webhooks.serializers import STATUSES, WebhookEndpointChanges, WebhookEndpointIn
@@ -291,27 +291,14 @@ class DisablePasskeysForm(forms.Form):
 
 
 class MessageSearch(forms.Form):
-    status = forms.ChoiceField(required=False, choices=[(name, name) for name in STATUSES])
-    before = forms.IntegerField(required=False, min_value=1, max_value=2**62)
+    """Filters of webhook messages. The page ends before the message with the number `before`."""
 
-
-class ScheduleForm(ApiForm):
-    serializer = DirectoryChanges
-
-    name = fields.Line(label=_("Name"))
-    enabled = fields.Tick(label=_("Enabled"))
-    sync_every_minutes = fields.Number(
-        label=_("Interval (minutes)"), required=False, help_text=_("Leave empty to run only on request.")
+    event = fields.Pick(label=_("Event"), required=False, choices=[("", _("All")), *((name, name) for name in EVENTS)])
+    status = fields.Pick(
+        label=_("State"), required=False, choices=[("", _("All")), *((name, STATES[name]) for name in STATUSES)]
     )
-    max_deactivation_percent = fields.Number(
-        label=_("Deactivation limit (percent)"),
-        help_text=_("A run that would deactivate more users is rejected."),
-    )
+    before = forms.IntegerField(required=False, min_value=1, max_value=2**62, widget=forms.HiddenInput)
 
-
-class SyncForm(forms.Form):
-    full = fields.Tick(label=_("Full run: read all users instead of changes only"))
-    force = fields.Tick(
-        label=_("Deactivate any number of missing users"),
-        help_text=_("Only if you are sure that they were removed from the directory."),
-    )
+    def filters(self) -> dict[str, str]:
+        """Return the valid filters that are filled."""
+        return {name: value for name in ("event", "status") if (value := self.cleaned_data.get(name))}

@@ -1,6 +1,6 @@
 from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
-from django.db.models import QuerySet, Sum
+from django.db.models import Exists, Model, OuterRef, QuerySet, Sum
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
@@ -9,6 +9,7 @@ from console.frame.labels import STATES, labelled
 from console.frame.lists import BoundedPaginator, ChoiceFilter, ChosenTenantModelAdmin, column
 from console.frame.records import Text
 from console.frame.scope import tenant_at
+from console.metrics.attention import expiring_credentials
 from console.registry import pages
 from registry.models import STATUSES, Service, ServiceCount
 
@@ -38,6 +39,15 @@ class StatusFilter(ChoiceFilter):
     options = tuple((status, STATES[status]) for status in STATUSES)
 
 
+class CredentialFilter(ChoiceFilter):
+    title = _("credentials")
+    parameter_name = "credentials"
+    options = (("expiring", _("expire soon or have just expired")),)
+
+    def matching(self, rows: QuerySet[Model], value: str) -> QuerySet[Model]:
+        return rows.filter(Exists(expiring_credentials().filter(service_id=OuterRef("pk"))))
+
+
 class CountedPaginator(BoundedPaginator):
     """Take the total from the registry's counters instead of counting services."""
 
@@ -55,7 +65,7 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     empty_title = _("No services yet")
     empty_text = _("Register the outside services that this tenant's applications call, then add their credentials.")
     list_display = ("name", "type", "shown_status", "address", "updated_at")
-    list_filter = (TypeFilter, StatusFilter)
+    list_filter = (TypeFilter, StatusFilter, CredentialFilter)
     search_fields = ("name",)
     search_help_text = _("Part of a name")
     sortable_by = ("name",)
@@ -72,7 +82,7 @@ class ServiceAdmin(ChosenTenantModelAdmin):
     address = column(_("Base URL"), lambda service: service.base_url)
 
     def get_paginator(self, request: HttpRequest, queryset: QuerySet[Service], per_page: int) -> BoundedPaginator:
-        if request.GET.get("q"):
+        if request.GET.get("q") or request.GET.get("credentials"):
             return BoundedPaginator(queryset, per_page)
         paginator = CountedPaginator(queryset, per_page)
         kinds = ServiceCount.objects.filter(tenant_id=tenant_at(request).pk)

@@ -11,6 +11,7 @@ from console.frame.labels import STATES
 from console.frame.labels import state as state_label
 from console.frame.lists import ChoiceFilter, ConsoleModelAdmin, column, uuid_or_none
 from console.frame.records import NOTHING, Text
+from console.metrics.attention import CHECKS
 from console.tenants import changes, pages
 from console.tenants.labels import STATE_COLOURS, is_current, size_label
 from tenants.models import DatabaseServer, Tenant
@@ -42,6 +43,18 @@ class SchemaFilter(ChoiceFilter, DropdownFilter):  # type: ignore[misc]  # unfol
     def matching(self, rows: QuerySet[Model], value: str) -> QuerySet[Model]:
         current = Q(database__schema_version=schema_version())
         return rows.filter(current if value == "current" else ~current)
+
+
+class AttentionFilter(ChoiceFilter, DropdownFilter):  # type: ignore[misc]  # unfold has no types
+    """Tenants with a problem that the dashboard counts."""
+
+    title = _("needs attention")
+    parameter_name = "attention"
+    options = tuple((name, check.title) for name, check in CHECKS.items() if check.tenants)
+
+    def matching(self, rows: QuerySet[Model], value: str) -> QuerySet[Model]:
+        condition = CHECKS[value].tenants
+        return rows.filter(condition()) if condition else rows
 
 
 def _number_of_users(tenant: Tenant) -> str:
@@ -83,7 +96,7 @@ class TenantAdmin(ConsoleModelAdmin):
         return staff is not None and pages.may_look(staff)
 
     def get_list_filter(self, request: HttpRequest) -> list[type[ChoiceFilter]]:
-        return [StateFilter, ServerFilter, SchemaFilter] if staff_at(request).is_operator else []
+        return [StateFilter, ServerFilter, SchemaFilter, AttentionFilter] if staff_at(request).is_operator else []
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         return super().get_queryset(request).exclude(database__status=State.DELETED)

@@ -1,24 +1,29 @@
 """Pages that change a tenant: each asks, then calls the action that the command of the same name calls."""
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from django.conf import settings
+from django.core.exceptions import PermissionDenied
 from django.forms import Form
+from django.http import HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import Context, must_grant_tenant_admin
+from console.frame.access import Context, must_grant_tenant_admin, needed
 from console.frame.confirm import ConfirmView, EditView, RowView, TypedName
-from console.frame.records import Text
+from console.frame.forms import Reason
+from console.frame.records import Table, Text
 from console.jobs.actions import begin_job
 from console.jobs.models import Job
 from console.tenants import job_kinds
-from console.tenants.forms import DeletionForm, ProvisionForm, SettingsForm
-from console.tenants.pages import tenant_at
+from console.tenants.forms import DeletionForm, MoveForm, ProvisionForm, RestoreForm, SettingsForm
+from console.tenants.labels import setting_label
+from console.tenants.pages import may_change_settings, tenant_at
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import Arguments
+from tenants import lookup
 from tenants.errors import RelyingPartyTaken
-from tenants.models import Tenant
+from tenants.models import DatabaseServer, Tenant
 from tenants.settings import SETTINGS
 from userflow.sessions.assurance import Action
 from userflow.tenants.actions import resume_tenant, suspend_tenant, update_tenant
@@ -27,7 +32,7 @@ from userflow.tenants.actions import resume_tenant, suspend_tenant, update_tenan
 class OneTenantView(RowView[Tenant]):
     """A page that changes the tenant in the path. Its form needs no tenant id: the path names the tenant."""
 
-    permissions = ("tenants:write",)
+    permissions: ClassVar[tuple[str, ...]] = ("tenants:write",)
     operators_only = True
     page = "admin:tenants_tenant_change"
     key = "tenant_id"
@@ -38,13 +43,50 @@ class OneTenantView(RowView[Tenant]):
 
 
 class Settings(EditView[Tenant], OneTenantView):
-    """Change name, slug and settings, by the action behind `PATCH /uflow/admin/tenants/<id>`."""
+    """Change name, slug and settings, by the action behind `PATCH /uflow/admin/tenants/<id>`.
 
+    Admins of the tenant change the settings that the API lets them change.
+    """
+
+    permissions = ()
+    operators_only = False
     action = Action.CHANGE_TENANT_SETTINGS
+    template_name = "console/tenants/settings.html"
     title = _("Settings of %(tenant)s")
     text = _("An empty field uses the default of the platform.")
     form_class = SettingsForm
     done = _("The settings are saved. They apply from the next request on.")
+
+    def run(self) -> HttpResponse:
+        if not may_change_settings(self.staff):
+            raise PermissionDenied(needed("tenants:write" if self.staff.is_operator else "admins:write"))
+        return super().run()
+
+    def load(self) -> None:
+        super().load()
+        self.known = lookup.find(self.row.pk)
+
+    def get_form_kwargs(self) -> Context:
+        by_operator = self.staff.is_operator
+        return {**super().get_form_kwargs(), "by_operator": by_operator, "defaults": self.known.defaults}
+
+    def get_context_data(self, **kwargs: object) -> Context:
+        return {**super().get_context_data(**kwargs), "in_effect": self._in_effect()}
+
+    def _in_effect(self) -> Table:
+        effective, usual = cast(Context, self.known.effective), self.known.defaults
+        rows = [
+            (
+                setting.label,
+                setting_label(effective[name]),
+                setting_label(usual[name]),
+                self.row.settings.get(name) is not None,
+            )
+            for name, setting in SETTINGS.items()
+        ]
+        note = "" if self.staff.is_operator else _("The page leaves out the settings that only operators can change.")
+        headers = (_("Setting"), _("In effect"), _("Default"), _("Set for this tenant"))
+        return Table(title=_("Values in effect"), headers=headers, rows=rows, empty="", note=note)
 
     def get_initial(self) -> Context:
         # Settings of a newer release are not shown and stay.
@@ -64,6 +106,7 @@ class Settings(EditView[Tenant], OneTenantView):
 
 class Suspend(OneTenantView):
     action = Action.CHANGE_TENANT_STATE
+    form_class = Reason
     title = _("Suspend %(tenant)s")
     text = _(
         "From the next request on no one can sign in to %(tenant)s or use it. Its data stays, and you can resume it at "
@@ -87,7 +130,7 @@ class Resume(OneTenantView):
 class JobView(ConfirmView):
     """A page that starts a job and goes to the job's page."""
 
-    permissions = ("tenants:write",)
+    permissions: ClassVar[tuple[str, ...]] = ("tenants:write",)
     operators_only = True
     kind: ClassVar[str]
     job: Job
@@ -115,6 +158,7 @@ class Provision(JobView):
     submit = _("Provision")
     dangerous = False
     form_class = ProvisionForm
+    template_name = "console/tenants/provision.html"
 
     def load(self) -> None:
         must_grant_tenant_admin(self.request)
@@ -155,6 +199,49 @@ class BackUp(OneTenantJobView):
 
     def names(self) -> Context:
         return {**super().names(), "folder": settings.BACKUP_FOLDER}
+
+
+class ChangeByJobView(OneTenantJobView):
+    """A dangerous job whose form offers choices and requires the slug of the tenant."""
+
+    action = Action.CHANGE_TENANT_STATE
+
+    def choices(self) -> list[tuple[str, str]]:
+        """Return what can be chosen."""
+        raise NotImplementedError
+
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), "wanted": self.row.slug, "choices": self.choices()}
+
+
+class Move(ChangeByJobView):
+    kind = job_kinds.MOVE
+    form_class = MoveForm
+    title = _("Move %(tenant)s")
+    text = _(
+        "Its database is copied to another server, compared and switched. The tenant stays in use and writes are rejected for "
+        "about a second, if both servers allow logical replication; a dry run says whether they do. Otherwise it is "
+        "read-only during the move."
+    )
+    submit = _("Start")
+
+    def choices(self) -> list[tuple[str, str]]:
+        others = DatabaseServer.objects.filter(accepts_tenants=True).exclude(pk=self.row.database.server_id)
+        return [(name, f"{name} ({host})") for name, host in others.order_by("name").values_list("name", "host")]
+
+
+class Restore(ChangeByJobView):
+    kind = job_kinds.RESTORE
+    form_class = RestoreForm
+    title = _("Restore %(tenant)s")
+    text = _(
+        "Its database is restored from a backup into a new one, and the tenant then uses that. All changes since the backup "
+        "are lost, and all users sign in again."
+    )
+    submit = _("Start")
+
+    def choices(self) -> list[tuple[str, str]]:
+        return [(name, name) for name in job_kinds.backups_of(self.row)]
 
 
 class Delete(OneTenantJobView):

@@ -1,5 +1,7 @@
 """The kinds of jobs. Each calls the action of the command of the same name."""
 
+import re
+from pathlib import Path
 from typing import Final
 
 from django.conf import settings
@@ -9,23 +11,32 @@ from django.utils.translation import gettext_lazy
 
 from console.jobs.actions import Report, kind_of_job
 from console.jobs.models import Job
+from identity_platform.audit.models import PlatformEvent
 from identity_platform.postgresql.row_errors import first_or
 from tenants import fleet, provisioning, steps
 from tenants.errors import SlugTaken, UnknownTenant, UpgradeFailed
-from tenants.models import Tenant, TenantDatabase
-from tenants.relocation import back_up_tenant
+from tenants.models import Tenant
+from tenants.moves import Plan, move_tenant, plan_move
+from tenants.relocation import back_up_tenant, clear_up, has_copy, restore_tenant, try_backup
 from tenants.states import State
 from userflow.passwords.actions import ask_for_admin_reset
 from userflow.tenants.actions import generated_password, open_tenant, remove_tenant
 
 PROVISION, FINISH, MIGRATE, BACK_UP, DELETE = "provision", "finish", "migrate", "back_up", "delete"
+MOVE, RESTORE = "move", "restore"
+# What a move or restore does, in the parameters of its job.
+DRY_RUN, ONLINE, OFFLINE, FOR_REAL = "dry_run", "online", "offline", "for_real"
 KIND_NAMES: Final = {
     PROVISION: gettext_lazy("Provision a tenant"),
     FINISH: gettext_lazy("Finish provisioning"),
     MIGRATE: gettext_lazy("Migrate"),
     BACK_UP: gettext_lazy("Back up"),
     DELETE: gettext_lazy("Delete a tenant"),
+    MOVE: gettext_lazy("Move"),
+    RESTORE: gettext_lazy("Restore"),
 }
+# What follows the slug in the name of a file that `back_up` writes.
+_BACKUP: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z\.backup")
 _STEPS: Final = {
     "mapped": gettext_lazy("The database's name is reserved."),
     "copied": gettext_lazy("The database is copied from the template."),
@@ -37,6 +48,12 @@ _STEPS: Final = {
     "backed up": gettext_lazy("The final backup is written."),
     "deleting": gettext_lazy("The tenant is closed to requests."),
     "dropped": gettext_lazy("The database is dropped."),
+    "moving": gettext_lazy("Writes are blocked."),
+    "written out": gettext_lazy("The database is written to a file."),
+    "reserved": gettext_lazy("The name of the copy is reserved."),
+    "created": gettext_lazy("The copy is created."),
+    "read in": gettext_lazy("The copy is filled."),
+    "switched": gettext_lazy("The tenant uses the copy from now on."),
 }
 
 
@@ -125,6 +142,68 @@ def delete(job: Job, report: Report) -> None:
         report(_("There is no final backup of it."))
 
 
+@kind_of_job(MOVE)
+def move(job: Job, report: Report) -> None:
+    """Move a tenant to another database server, or only say how it would be moved."""
+    tenant, server, mode = _tenant_of(job), job.params["server"], job.params["mode"]
+    if mode == DRY_RUN:
+        _report_plan(plan_move(tenant_id=tenant.pk, server=server), report)
+        return
+    if tenant.database.server.name == server and not has_copy(tenant.pk):
+        # Killed after the last step.
+        report(_("The tenant is on %(server)s.") % {"server": server})
+        return
+    with steps.observed_by(lambda step: _step(report, step)):
+        mapping = move_tenant(tenant_id=tenant.pk, server=server, offline=mode == OFFLINE, progress=report)
+    report(_("The tenant is on %(server)s.") % {"server": mapping.server.name})
+
+
+def _report_plan(plan: Plan, report: Report) -> None:
+    servers = {"source": plan.source, "target": plan.target}
+    if not plan.obstacles:
+        report(_("It would be moved from %(source)s to %(target)s online.") % servers)
+    else:
+        report(_("It would be moved from %(source)s to %(target)s by dump and restore, read-only meanwhile.") % servers)
+    for obstacle in plan.obstacles:
+        report(obstacle)
+    report(_("Nothing was changed."))
+
+
+def backups_of(tenant: Tenant) -> list[str]:
+    """Return the names of the tenant's files in the backup folder, newest first."""
+    names = (file.name for file in settings.BACKUP_FOLDER.glob(f"{tenant.slug}-*.backup"))
+    return sorted((name for name in names if _BACKUP.fullmatch(name.removeprefix(f"{tenant.slug}-"))), reverse=True)
+
+
+@kind_of_job(RESTORE)
+def restore(job: Job, report: Report) -> None:
+    """Restore a tenant from a file of the backup folder, or only into a copy that is compared and dropped."""
+    tenant, file = _tenant_of(job), settings.BACKUP_FOLDER / Path(job.params["file"]).name
+    if job.params["mode"] == DRY_RUN:
+        with steps.observed_by(lambda step: _step(report, step)):
+            try_backup(tenant_id=tenant.pk, file=file)
+        report(_("The backup can be restored: its copy had all rows. Nothing was changed."))
+        return
+    if _is_restored(job):
+        # Killed after the switch. Another restore would lose the changes since.
+        clear_up(tenant.pk)
+    else:
+        with steps.observed_by(lambda step: _step(report, step)):
+            restore_tenant(tenant_id=tenant.pk, file=file)
+    report(_("The tenant is restored."))
+
+
+def _is_restored(job: Job) -> bool:
+    """Return whether an earlier run of the job has restored the tenant. The first run notes which restore was the last."""
+    restored = PlatformEvent.objects.filter(tenant_id=job.tenant_id, action="tenant.restored")
+    last = restored.values_list("pk", flat=True).first() or 0
+    if "last_restore" in job.params:
+        return bool(last != job.params["last_restore"])
+    job.params["last_restore"] = last
+    job.save(update_fields=["params"])
+    return False
+
+
 def _tenant_of(job: Job) -> Tenant:
-    mapping = TenantDatabase.objects.select_related("tenant").filter(pk=job.tenant_id)
-    return first_or(mapping.exclude(status=State.DELETED), UnknownTenant).tenant
+    tenants = Tenant.objects.select_related("database__server").exclude(database__status=State.DELETED)
+    return first_or(tenants.filter(database__pk=job.tenant_id), UnknownTenant)

@@ -1,5 +1,8 @@
 from typing import Final
 
+from django.utils.translation import gettext as _
+
+from console.frame.records import NOTHING
 from tenants.models import Tenant
 from tenants.schema import schema_version
 from tenants.states import State
@@ -27,3 +30,11 @@ def size_label(size: int | None) -> str:
         return "–"
     number, unit = (f"{size / 1e9:.1f}", "GB") if size >= 1_000_000_000 else (f"{size / 1e6:.0f}", "MB")
     return f"{number}\N{NO-BREAK SPACE}{unit}"
+
+
+def setting_label(value: object) -> str:
+    """Return a readable value of a setting, or a dash for none."""
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if value is not None and text else NOTHING

@@ -1,5 +1,6 @@
 """The page of a tenant: its facts, metrics, settings, admins, clients, services, jobs and events."""
 
+from typing import Final
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -17,15 +18,18 @@ from console.frame.scope import act_on, chosen_tenant
 from console.jobs.models import Job
 from console.metrics.tables import linked, recent_events, when
 from console.tenants.job_kinds import KIND_NAMES
-from console.tenants.labels import STATE_COLOURS, is_current, size_label
+from console.tenants.labels import STATE_COLOURS, is_current, setting_label, size_label
+from identity_platform.audit.models import PlatformEvent
 from registry.models import Service, ServiceCount
 from tenants.fleet import MIGRATED
 from tenants.models import Tenant
-from tenants.settings import SETTINGS
+from tenants.settings import SETTINGS, defaults
 from tenants.states import ALLOWED, Purpose, State
 from userflow.accounts.models import AdminUser, Client
 
 SHOWN = 6
+# In these states a tenant can be moved and restored.
+RELOCATED: Final = (State.ACTIVE, State.SUSPENDED, State.MOVING, State.FAILED)
 
 
 def may_look(staff: Staff) -> bool:
@@ -72,6 +76,8 @@ def tenant_page(request: HttpRequest, tenant_id: UUID) -> HttpResponse:
     if staff.is_operator:
         # Messages of database servers are for operators only.
         context["reason"] = tenant.database.reason
+        if tenant.database.status == State.SUSPENDED:
+            context["suspension"] = _suspension(tenant)
         context["failure"] = getattr(getattr(tenant, "figures", None), "failure", "")
         context["jobs"] = _jobs(tenant)
     return render_page(request, "console/tenants/tenant.html", tenant.name, context)
@@ -84,7 +90,8 @@ def _buttons(tenant: Tenant, staff: Staff) -> list[Button]:
     if staff.is_operator and Purpose.INSPECT in ALLOWED[state]:
         buttons.append(Button(_("Open tenant"), f"{reverse('admin:choose_tenant')}?tenant={tenant.pk}"))
     if not staff.is_operator or not staff.may("tenants:write"):
-        return buttons
+        has_settings = may_change_settings(staff) and state not in (State.PROVISIONING, State.DELETING)
+        return buttons + ([_button(tenant, "settings", _("Settings"))] if has_settings else [])
     wanted = [
         ("finish", _("Finish provisioning"), "primary", state == State.PROVISIONING),
         ("settings", _("Settings"), "primary", state not in (State.PROVISIONING, State.DELETING)),
@@ -95,15 +102,17 @@ def _buttons(tenant: Tenant, staff: Staff) -> list[Button]:
             state == State.MIGRATING or (not is_current(tenant) and state in MIGRATED),
         ),
         ("backup", _("Back up"), "default", state not in (State.PROVISIONING, State.DELETING)),
+        ("move", _("Move"), "default", state in RELOCATED),
+        ("restore", _("Restore"), "default", state in RELOCATED),
         ("suspend", _("Suspend"), "default", state == State.ACTIVE),
         ("resume", _("Resume"), "default", state == State.SUSPENDED),
         ("delete", _("Delete"), "danger", state not in (State.MIGRATING, State.MOVING)),
     ]
-    return buttons + [
-        Button(label, reverse(f"admin:tenants_tenant_{name}", args=[tenant.pk]), variant)
-        for name, label, variant, allowed in wanted
-        if allowed
-    ]
+    return buttons + [_button(tenant, name, label, variant) for name, label, variant, allowed in wanted if allowed]
+
+
+def _button(tenant: Tenant, name: str, label: str, variant: str = "primary") -> Button:
+    return Button(label, reverse(f"admin:tenants_tenant_{name}", args=[tenant.pk]), variant)
 
 
 def _facts(tenant: Tenant, staff: Staff) -> list[tuple[str, object]]:
@@ -134,17 +143,28 @@ def _facts(tenant: Tenant, staff: Staff) -> list[tuple[str, object]]:
 
 
 def _settings(tenant: Tenant) -> Context:
+    # Not of the tenant's own domain, which only the page of the settings reads.
+    usual = defaults(tenant.settings, tenant_name=tenant.name, slug=tenant.slug)
     rows = [
-        [SETTINGS[name].label if name in SETTINGS else name, _shown(value)]
+        [
+            SETTINGS[name].label if name in SETTINGS else name,
+            setting_label(value),
+            setting_label(usual.get(name)),
+        ]
         for name, value in sorted(tenant.settings.items())
     ]
-    return {"headers": [_("Setting"), _("Value")], "rows": rows}
+    return {"headers": [_("Setting"), _("Value"), _("Default")], "rows": rows}
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return _("yes") if value else _("no")
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+def may_change_settings(staff: Staff) -> bool:
+    """Return whether the user may change settings of tenants, as over the API."""
+    return staff.may("tenants:write" if staff.is_operator else "admins:write")
+
+
+def _suspension(tenant: Tenant) -> PlatformEvent | None:
+    """Return the event that has suspended the tenant."""
+    events = PlatformEvent.objects.filter(tenant_id=tenant.pk, action="tenant.suspended")
+    return events.first()
 
 
 def _admins(tenant: Tenant) -> Context:

@@ -13,7 +13,7 @@ class Page:
     `within` says whether ids of another tenant mean nothing on it, also to an operator who has chosen a tenant. `own`:
     its ids are the person's own things, so there are none in the table's worlds. `works`: its form begins work that
     outlives the request or calls somewhere; the room's own tests send it. `of_operators` is a permission that operators
-    need and a tenant's admins, who see their own tenant only, do not.
+    need and a tenant's admins, who see their own tenant only, do not; `of_admins` is one that only these need.
     """
 
     needs: str = ""
@@ -24,10 +24,11 @@ class Page:
     own: bool = False
     works: bool = False
     of_operators: str = ""
+    of_admins: str = ""
 
     def wants(self, *, operator: bool) -> set[str]:
         """Return the permissions that a user of this kind needs."""
-        return set(self.needs.split()) | ({self.of_operators} if operator and self.of_operators else set())
+        return {*self.needs.split(), *(self.of_operators if operator else self.of_admins).split()}
 
 
 def _service(needs: str, *of: str) -> Page:
@@ -81,13 +82,15 @@ PAGES: dict[str, Page] = {
     "tenants_tenant_change": Page(of=("tenant",), of_operators="tenants:read"),
     "tenants_tenant_add": Page("never"),
     "tenants_tenant_provision": Page("tenants:write", operators=True),
-    "tenants_tenant_settings": _step(),
+    "tenants_tenant_settings": Page(of=("tenant",), of_operators="tenants:write", of_admins="admins:write"),
     "tenants_tenant_suspend": _step(works=True),
     "tenants_tenant_resume": _step(works=True),
     "tenants_tenant_finish": _step(works=True),
     "tenants_tenant_migrate": _step(works=True),
     "tenants_tenant_backup": _step(works=True),
     "tenants_tenant_delete": _step(),
+    "tenants_tenant_move": _step(),
+    "tenants_tenant_restore": _step(),
     "console_job_changelist": Page("tenants:read", operators=True),
     "console_job_add": Page("never"),
     "console_job_change": Page("tenants:read", ("job",), operators=True),
@@ -157,14 +160,19 @@ PAGES: dict[str, Page] = {
     "webhook_rotate": _inside("webhooks:write", "endpoint"),
     "webhook_test": _inside("webhooks:write", "endpoint"),
     "webhook_replay": _inside("webhooks:write", "endpoint"),
+    "webhook_message": _inside("webhooks:read", "endpoint", "message"),
+    "webhook_message_replay": _inside("webhooks:write", "endpoint", "message"),
     "webhook_delete": _inside("webhooks:write", "endpoint"),
     "directories": _inside("directory:read"),
+    "directory_add_active_directory": _inside("directory:write"),
+    "directory_add_entra_id": _inside("directory:write"),
     "directory": _inside("directory:read", "directory"),
     "directory_run": _inside("directory:read", "directory", "run"),
     "directory_dry_run": Page("directory:sync", ("directory",), within=True, works=True),
     "directory_sync": Page("directory:sync", ("directory",), within=True, works=True),
     "directory_try": Page("directory:sync", ("directory",), within=True, works=True),
     "directory_change": _inside("directory:write", "directory"),
+    "directory_connection": _inside("directory:write", "directory"),
     "directory_delete": _inside("directory:write", "directory"),
     # Services.
     "registry_service_changelist": Page("services:read"),

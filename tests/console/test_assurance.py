@@ -53,6 +53,7 @@ OUTSIDE_THE_TABLE = {
     "branding_preview": "It shows values that are not stored.",
     "webhook_test": RANK_ONLY,
     "webhook_replay": RANK_ONLY,
+    "webhook_message_replay": RANK_ONLY,
     "directory_dry_run": "It changes nothing.",
     "directory_try": "It changes nothing.",
     "directory_sync": "It applies what a connection was set up for.",

@@ -37,13 +37,14 @@ from userflow.invitations.models import AdminInvitation, EndUserInvitation
 from userflow.roles.actions import create_role
 from userflow.sessions.models import TenantSigningKey
 from userflow.sessions.signing import rotate_signing_keys, signing_key_status
-from userflow.webhooks.actions import create_endpoint
+from userflow.webhooks.actions import create_endpoint, send_test
 
 # A permission that opens no page of the console by itself.
 NOTHING_HERE = "end_users_of_the_table:none"
 NONSENSE: dict[str, Any] = {
     "app": "registry",
     "server": 999_999,
+    "message": 999_999,
     "kid": "no-such-key",
     "tenant_kid": "no-key",
     "role": 999_999,
@@ -86,6 +87,7 @@ def add_rows(tenant: TestTenant) -> Ids:
     with in_tenant(tenant.id):
         session = EndUserSession.objects.get(user_id=person.id)
         grant_consent(user_id=person.id, client_id=tenant.client_id, scopes=["openid"])
+        message = WebhookMessage.objects.get(message_id=send_test(tenant_id=tenant.id, endpoint_id=endpoint.pk))
     return {
         "service": service.pk,
         "credential": credential.pk,
@@ -102,6 +104,7 @@ def add_rows(tenant: TestTenant) -> Ids:
         "tenant_role": role.pk,
         "domain": add_domain(tenant_id=tenant.id, by=root, domain=f"{uuid4().hex[:12]}.example").pk,
         "endpoint": endpoint.pk,
+        "message": message.pk,
         "directory": directory.config.pk,
         "run": DirectoryRun.objects.create(config=directory.config, tenant_id=tenant.id, trigger="request").pk,
         # Rows of the platform, the same in both.

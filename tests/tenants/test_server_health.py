@@ -49,6 +49,7 @@ def test_check_tells_servers_that_respond_from_those_that_do_not(
     assert (health.seconds or 0) > 0
     failed = ServerHealth.objects.get(server=silent)
     assert (failed.responds, failed.connections) == (False, None)
+    assert (health.tenants, failed.tenants) == (0, 0)
     found = collected()
     up = samples(found["identity_server_up"], "server")
     assert (up[second.name], up[silent.name]) == (1, 0)

@@ -64,6 +64,8 @@ class DirectoryConfig(models.Model):
     # The delta link for the next read of changes, and the time of the last full read.
     cursor = models.TextField(blank=True, default="", editable=False)
     read_in_full_at = models.DateTimeField(null=True, editable=False)
+    # Since when no run that changes users has succeeded.
+    failing_since = models.DateTimeField(null=True, editable=False)
     # The run that holds the directory, and its last heartbeat: one run at a time (`directory.runs`).
     running = models.UUIDField(null=True, editable=False)
     alive_at = models.DateTimeField(null=True, editable=False)
@@ -75,6 +77,9 @@ class DirectoryConfig(models.Model):
         indexes = [
             models.Index(fields=["tenant", "-created_at", "-id"], name="directory_config_newest_first"),
             models.Index(fields=["next_run_at"], condition=models.Q(enabled=True), name="directory_config_due"),
+            models.Index(
+                fields=["tenant"], condition=models.Q(failing_since__isnull=False), name="directory_config_failing"
+            ),
         ]
 
     def __str__(self) -> str:

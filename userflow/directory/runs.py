@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
+from django.db.models.functions import Coalesce
 from django.utils.timezone import now
 
 from identity_platform.audit.writer import record_for_platform
@@ -87,6 +88,8 @@ def finish(
     changes: dict[str, object] = {"running": None}
     if not run.dry_run:
         every = config.sync_every_minutes
+        failing_since = None if state == SUCCEEDED else Coalesce("failing_since", run.finished_at)
+        changes["failing_since"] = failing_since
         changes["next_run_at"] = None if every is None else run.finished_at + timedelta(minutes=every)
         if cursor is not None:
             changes["cursor"] = cursor

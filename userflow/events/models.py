@@ -5,7 +5,7 @@ Logout tokens take the same way: an application that receives them has an endpoi
 
 import uuid
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import ClassVar, Final, TypedDict
 
 from django.conf import settings
 from django.db import models
@@ -14,6 +14,22 @@ from django.db.models.functions import Now
 from tenants.models import TenantModel
 
 PENDING, DELIVERED, DEAD = "pending", "delivered", "dead"
+# The delivery log of a message: its newest attempts, each with the beginning of the response.
+ATTEMPTS_KEPT: Final = 20
+RESPONSE_CHARACTERS: Final = 500
+
+
+class Attempt(TypedDict):
+    """One attempt to deliver a message."""
+
+    # ISO 8601, in UTC.
+    at: str
+    milliseconds: int
+    # None without a response.
+    status: int | None
+    error: str
+    # The beginning of the body.
+    response: str
 
 
 class WebhookEndpoint(TenantModel):
@@ -80,6 +96,8 @@ class WebhookMessage(TenantModel):
     settled_at = models.DateTimeField(null=True)
     last_status = models.PositiveSmallIntegerField(null=True)
     last_error = models.CharField(max_length=64, blank=True, default="", db_default="")
+    # In the row itself: recording an attempt costs no further statement, and erasing the message erases the responses too.
+    attempt_log: "models.JSONField[list[Attempt], list[Attempt]]" = models.JSONField(default=list, db_default=[])
 
     class Meta:
         indexes = [

@@ -145,12 +145,12 @@ def read_settings(*, tenant_id: UUID) -> tuple[dict[str, object], EffectiveSetti
 def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) -> Tenant:
     """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null restores a default).
 
-    A tenant's own admin can change only some settings. Settings and status need a recent proof. Raises
-    UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also if enrolled factors depend on a setting),
-    WrongState, InsufficientAuthentication, NotAllowed.
+    `reason` goes with the status suspended and is in the audit event. A tenant's own admin can change only some settings.
+    Settings and status need a recent proof. Raises UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also if
+    enrolled factors depend on a setting), WrongState, InsufficientAuthentication, NotAllowed.
     """
     changes = dict(changes)
-    status, stated = changes.pop("status", None), changes.pop("settings", None)
+    status, stated, reason = (changes.pop(name, None) for name in ("status", "settings", "reason"))
     if by.kind != OPERATOR and (changes or status is not None):
         raise NotAllowed("Only operators can change more than the settings of a tenant.")
     if stated is not None:
@@ -158,8 +158,7 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
     if status is not None:
         require_assurance(Action.CHANGE_TENANT_STATE, by)
     _check_slug(changes.get("slug"))
-    if status is not None and status not in (State.ACTIVE, State.SUSPENDED):
-        raise ValidationFailed(details={"status": ["Send active or suspended."]})
+    _check_status(status, reason)
     with unique_or(SlugTaken), transaction.atomic():
         # The lock prevents lost updates of concurrent changes.
         tenant = _found(_existing().select_for_update(of=("self",)), tenant_id)
@@ -182,9 +181,22 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
             )
     lookup.forget()
     if status is not None and TenantDatabase.objects.get(pk=tenant_id).status != status:
-        step = resume_tenant if status == State.ACTIVE else suspend_tenant
-        step(tenant_id=tenant_id, by=by)
+        _set_status(tenant_id, status, by=by, reason=reason or "")
     return find_tenant(tenant_id=tenant_id)
+
+
+def _set_status(tenant_id: UUID, status: str, *, by: Principal, reason: str) -> None:
+    if status == State.ACTIVE:
+        resume_tenant(tenant_id=tenant_id, by=by)
+    else:
+        suspend_tenant(tenant_id=tenant_id, by=by, reason=reason)
+
+
+def _check_status(status: str | None, reason: str | None) -> None:
+    if status not in (None, State.ACTIVE, State.SUSPENDED):
+        raise ValidationFailed(details={"status": ["Send active or suspended."]})
+    if reason is not None and status != State.SUSPENDED:
+        raise ValidationFailed(details={"reason": ["Send it with the status suspended."]})
 
 
 def _check_place(tenant_id: UUID, region: str | None) -> None:
@@ -196,13 +208,13 @@ def _check_place(tenant_id: UUID, region: str | None) -> None:
         raise ValidationFailed(details={"settings.region": [f"{problem.text} Move it first."]}) from problem
 
 
-def suspend_tenant(*, tenant_id: UUID, by: Principal) -> None:
+def suspend_tenant(*, tenant_id: UUID, by: Principal, reason: str = "") -> None:
     """Suspend a tenant; applies at the next request. Raises UnknownTenant, WrongState, InsufficientAuthentication.
 
-    The deliverer then ends the sessions of applications that receive logout tokens.
+    `reason` is in the audit event. The deliverer then ends the sessions of applications that receive logout tokens.
     """
     require_assurance(Action.CHANGE_TENANT_STATE, by)
-    provisioning.suspend_tenant(tenant_id=tenant_id)
+    provisioning.suspend_tenant(tenant_id=tenant_id, reason=reason)
     if lookup.find(tenant_id).has_webhooks:
         wakeups.wake(tenant_id)
 

@@ -83,6 +83,12 @@ class TenantChanges(serializers.Serializer[object]):
     name = Text(max_length=255, trim=True, required=False)
     slug = Text(max_length=50, required=False)
     status = Text(max_length=16, required=False, help_text="active or suspended")
+    reason = Text(
+        max_length=500,
+        required=False,
+        allow_blank=True,
+        help_text="Why it is suspended, for the audit log. No personal data.",
+    )
     settings = SettingsIn(required=False, help_text="Merged into the current settings; null restores a default.")
 
 

@@ -19,7 +19,7 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
-from userflow.errors import EndpointOff, NameServersBusy, TooManyEndpoints, UnknownEndpoint
+from userflow.errors import EndpointOff, NameServersBusy, TooManyEndpoints, UnknownEndpoint, UnknownMessage
 from userflow.events import outbox
 from userflow.events.catalogue import TEST
 from userflow.events.models import PENDING, WebhookEndpoint, WebhookMessage
@@ -29,6 +29,10 @@ from userflow.webhooks.delivery import reach
 
 # Bounds the time of one call; the response says whether more messages are left.
 REPLAYED_AT_ONCE = 5000
+# The audit event of a replay names at most this many messages.
+AUDITED_IDS = 20
+# A search by event looks at this many of the newest messages, because no index has the event.
+SEARCHED = 10_000
 # A slow name server holds a thread.
 _semaphore = Semaphore.for_slow_requests("webhook_check", NameServersBusy)
 _SHOWN = (
@@ -182,19 +186,38 @@ def list_messages(
     endpoint_id: UUID,
     limit: int,
     status: str | None = None,
+    event: str | None = None,
     before: int | None = None,
     purpose: Purpose = Purpose.READ,
 ) -> tuple[list[dict[str, object]], int | None]:
     """Return one page of the endpoint's messages with ids below `before`, newest first, and the next page's `before`.
 
-    Bodies are left out, as they hold personal data. Raises UnknownEndpoint.
+    With an `event` these are the messages about it among the SEARCHED newest with the status. Bodies and responses are left
+    out, as they hold personal data. Raises UnknownEndpoint.
     """
     with in_tenant(tenant_id, purpose):
         _found(endpoint_id)
-        found = filtered(WebhookMessage.objects.filter(endpoint_id=endpoint_id), status=status, pk__lt=before)
+        found = filtered(WebhookMessage.objects.filter(endpoint_id=endpoint_id), status=status)
+        if event is not None:
+            newest = found.order_by("-pk").values("pk")[:SEARCHED]
+            found = WebhookMessage.objects.filter(pk__in=newest, event=event)
+        found = filtered(found, pk__lt=before)
         rows = list(found.order_by("-pk").values(*_SHOWN)[: limit + 1])
     more = len(rows) > limit
     return rows[:limit], rows[limit - 1]["id"] if more else None
+
+
+def find_message(
+    *, tenant_id: UUID, endpoint_id: UUID, position: int, purpose: Purpose = Purpose.READ
+) -> tuple[WebhookEndpoint, WebhookMessage]:
+    """Return one message, by its position in the delivery order, with its body, its attempts, and its endpoint.
+
+    Raises UnknownEndpoint, UnknownMessage.
+    """
+    with in_tenant(tenant_id, purpose):
+        endpoint = _found(endpoint_id)
+        messages = WebhookMessage.objects.filter(endpoint_id=endpoint_id, pk=position)
+        return endpoint, first_or(messages, UnknownMessage)
 
 
 def replay(
@@ -208,7 +231,8 @@ def replay(
     """Send messages again, by id or by time and status; return their number and whether more are left.
 
     They keep their `webhook-id` and are sent in their order, before newer ones; messages that wait for a retry are sent at
-    once. If one call cannot take all, it takes the oldest. Raises UnknownEndpoint, EndpointOff.
+    once, and those that wait for their first attempt are left alone. If one call cannot take all, it takes the oldest.
+    Raises UnknownEndpoint, EndpointOff.
     """
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)
@@ -224,7 +248,8 @@ def replay(
         )
         more = len(chosen) > REPLAYED_AT_ONCE
         number = queue.queue_again(WebhookMessage.objects.filter(pk__in=chosen[:REPLAYED_AT_ONCE]))
-        _record("replayed", endpoint, messages=number)
+        named = {} if message_ids is None else {"message_ids": sorted(message_ids)[:AUDITED_IDS]}
+        _record("replayed", endpoint, messages=number, **named)
     return number, more
 
 

@@ -22,7 +22,15 @@ from prometheus_client import Counter, Histogram
 
 from identity_platform import outbound
 from identity_platform.audit.writer import record_for_tenant
-from identity_platform.outbound import GuardedSession, NotResolved, Reach, TargetRejected, TooSlow, retry_after_seconds
+from identity_platform.outbound import (
+    Answer,
+    GuardedSession,
+    NotResolved,
+    Reach,
+    TargetRejected,
+    TooSlow,
+    retry_after_seconds,
+)
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.lookup import TenantContext
 from tenants.states import Purpose
@@ -31,7 +39,7 @@ from userflow import mail
 from userflow.accounts.models import AdminUser
 from userflow.accounts.permissions_catalogue import TENANT_ADMIN
 from userflow.events import wakeups
-from userflow.events.models import WebhookEndpoint
+from userflow.events.models import RESPONSE_CHARACTERS, Attempt, WebhookEndpoint
 from userflow.sessions import client_keys
 from userflow.webhooks import logout_tokens, queue, signing
 from userflow.webhooks.queue import Lease, Message
@@ -46,6 +54,7 @@ TURN_SECONDS: Final = 20.0
 # How long to wait for transactions that may still add a message before the visible ones.
 WRITERS_WAIT_SECONDS: Final = 0.5
 AGENT: Final = "identity-platform-webhooks/1"
+CONTENT_TYPE: Final = "application/json"
 GONE: Final = 410
 ASKS_TO_WAIT: Final = (429, 503)
 NO_ADDRESS: Final = "no address"
@@ -87,7 +96,7 @@ class Held:
         signed = signing.headers(
             message_id=message.message_id, timestamp=int(time.time()), body=message.body, secrets=self.secrets
         )
-        return self.lease.url, message.body, {**signed, "Content-Type": "application/json"}
+        return self.lease.url, message.body, {**signed, "Content-Type": CONTENT_TYPE}
 
 
 def deliver(
@@ -171,10 +180,11 @@ def _final_id(tenant_id: UUID, endpoint_id: UUID, writers_wait: float) -> int | 
 def _send(held: Held, message: Message) -> Turn:
     """Send one message and record the outcome; return MORE if the next one may follow, else how the turn ends."""
     lease, tells_logout = held.lease, held.lease.client_id is not None
-    status, error, asked_to_wait = _exchange(held, message)
-    if status is not None and 200 <= status < 300:
+    attempt, asked_to_wait = _attempt(held, message)
+    status, error = attempt["status"], attempt["error"]
+    if not error:
         with held.entered():
-            goes_on = queue.record_delivered(lease, message, status)
+            goes_on = queue.record_delivered(lease, message, attempt)
         TRIES.labels("delivered").inc()
         return Turn.MORE if goes_on else Turn.NOT_MINE
     final = tells_logout and (status in logout_tokens.FINAL or error == NO_ADDRESS)
@@ -182,7 +192,7 @@ def _send(held: Held, message: Message) -> Turn:
     # An application that responds gets the next token. One that does not respond must not keep a thread busy.
     pauses = tells_logout and not final and (status is None or status in ASKS_TO_WAIT)
     with held.entered(), tenant_atomic():
-        failing_since = queue.record_failure(lease, message, status, error, again=again, pauses=pauses)
+        failing_since = queue.record_failure(lease, message, attempt, again=again, pauses=pauses)
         disabled = (
             failing_since is not None
             and not tells_logout
@@ -201,31 +211,51 @@ def _send(held: Held, message: Message) -> Turn:
     return Turn.MORE if goes_on else Turn.DONE
 
 
-def _exchange(held: Held, message: Message) -> tuple[int | None, str, float | None]:
-    """POST the message; return the status or None, the error, and the seconds of the consumer's Retry-After."""
+def _attempt(held: Held, message: Message) -> tuple[Attempt, float | None]:
+    """POST the message; return the attempt, without an error if it was accepted, and the seconds of a Retry-After."""
+    at, began = now(), time.monotonic()
+    response, error = _exchange(held, message)
+    seconds = time.monotonic() - began
+    attempt = Attempt(
+        at=at.isoformat(timespec="seconds"), milliseconds=round(seconds * 1000), status=None, error=error, response=""
+    )
+    if response is None:
+        return attempt, None
+    attempt["status"] = response.status
+    attempt["error"] = "" if 200 <= response.status < 300 else f"status {response.status}"
+    attempt["response"] = _beginning(response.beginning)
+    wait = retry_after_seconds(response.headers.get("Retry-After")) if response.status in ASKS_TO_WAIT else None
+    return attempt, wait
+
+
+def _beginning(body: bytes) -> str:
+    """Return the beginning of a response as text that PostgreSQL takes in JSON: without NUL."""
+    return body.decode(errors="replace")[:RESPONSE_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _exchange(held: Held, message: Message) -> tuple[Answer | None, str]:
+    """POST the message; return the response, or None and why there is none."""
     url, body, headers = held.request(message)
     if not url:
-        return None, NO_ADDRESS, None
+        return None, NO_ADDRESS
     headers["User-Agent"] = AGENT
     began = time.monotonic()
     try:
-        response = outbound.post(
+        return outbound.post(
             held.session, url, body=body, headers=headers, seconds=settings.WEBHOOK_TIMEOUT_SECONDS
-        )
+        ), ""
     except NotResolved:
-        return None, "name not resolved", None
+        return None, "name not resolved"
     except TargetRejected:
-        return None, "address not allowed", None
+        return None, "address not allowed"
     except (TooSlow, requests.Timeout):
-        return None, "no answer in time", None
+        return None, "no answer in time"
     except (requests.exceptions.SSLError, ssl.SSLError):
-        return None, "TLS failed", None
+        return None, "TLS failed"
     except (requests.RequestException, OSError):
-        return None, "connection failed", None
+        return None, "connection failed"
     finally:
         SECONDS.observe(time.monotonic() - began)
-    wait = retry_after_seconds(response.headers.get("Retry-After")) if response.status in ASKS_TO_WAIT else None
-    return response.status, f"status {response.status}", wait
 
 
 def _next_try(message: Message, asked_to_wait: float | None) -> float | None:

@@ -101,7 +101,7 @@ def list_deliveries(
     """Return the latest logout tokens of the client, newest first. Raises UnknownTenant, TenantSuspended, TenantBusy."""
     with in_tenant(tenant_id, purpose):
         found = WebhookMessage.objects.filter(endpoint_id=client_id).order_by("-pk")
-        return list(found.defer("body")[:limit])
+        return list(found.defer("body", "attempt_log")[:limit])
 
 
 def retry_deliveries(*, tenant_id: UUID, client_id: UUID) -> int:

@@ -33,7 +33,15 @@ from tenants.context import current_tenant, tenant_atomic
 from tenants.states import Purpose
 from tenants.target import TENANT_ALIAS
 from userflow.events import outbox
-from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint, WebhookMessage
+from userflow.events.models import (
+    ATTEMPTS_KEPT,
+    DEAD,
+    DELIVERED,
+    PENDING,
+    Attempt,
+    WebhookEndpoint,
+    WebhookMessage,
+)
 
 BATCH = 20
 # A lease that was renewed longer ago than this is too old for another exchange.
@@ -74,6 +82,7 @@ class Message:
     attempts: int
     age_seconds: float
     wait_seconds: float
+    log: Sequence[Attempt] = ()
 
 
 def lease_seconds() -> int:
@@ -145,7 +154,9 @@ def next_messages(lease: Lease, highest: int) -> Sequence[Message]:
     """Return the next pending messages in their order, up to the id `highest`; of an application those that are due."""
     pending = WebhookMessage.objects.filter(endpoint_id=lease.endpoint_id, status=PENDING).order_by("pk")
     pending = pending.filter(pk__lte=highest) if lease.client_id is None else pending.filter(next_attempt_at__lte=Now())
-    rows = pending.values_list("pk", "message_id", "body", "attempts", "queued_at", "next_attempt_at", Now())
+    rows = pending.values_list(
+        "pk", "message_id", "body", "attempts", "queued_at", "next_attempt_at", "attempt_log", Now()
+    )
     return [
         Message(
             pk,
@@ -154,21 +165,22 @@ def next_messages(lease: Lease, highest: int) -> Sequence[Message]:
             tries,
             (at - queued_at).total_seconds(),
             (next_attempt_at - at).total_seconds(),
+            attempt_log,
         )
-        for pk, message_id, body, tries, queued_at, next_attempt_at, at in rows[:BATCH]
+        for pk, message_id, body, tries, queued_at, next_attempt_at, attempt_log, at in rows[:BATCH]
     ]
 
 
-def record_delivered(lease: Lease, message: Message, status: int) -> bool:
+def record_delivered(lease: Lease, message: Message, attempt: Attempt) -> bool:
     """Record a delivery. Return False if the endpoint is disabled or the lease is lost: the caller then stops."""
     with tenant_atomic():
         held = _renew(lease, failing_since=None, paused_until=None, last_delivered_at=Now())
-        recorded = _record_attempt(message, last_status=status, status=DELIVERED, settled_at=Now())
+        recorded = _record_attempt(message, attempt, status=DELIVERED, settled_at=Now())
     return recorded and held is not None and held.enabled
 
 
 def record_failure(
-    lease: Lease, message: Message, status: int | None, error: str, *, again: float | None, pauses: bool = False
+    lease: Lease, message: Message, attempt: Attempt, *, again: float | None, pauses: bool = False
 ) -> datetime | None:
     """Record a failed delivery. Retry after `again` seconds, or dead-letter the message if None. Call in `tenant_atomic`.
 
@@ -181,9 +193,9 @@ def record_failure(
     if held is None:
         return None
     if again is None:
-        recorded = _record_attempt(message, last_status=status, last_error=error, status=DEAD, settled_at=Now())
+        recorded = _record_attempt(message, attempt, status=DEAD, settled_at=Now())
     else:
-        recorded = _record_attempt(message, last_status=status, last_error=error, next_attempt_at=due)
+        recorded = _record_attempt(message, attempt, next_attempt_at=due)
     return held.failing_since if recorded else None
 
 
@@ -194,9 +206,18 @@ def _renew(lease: Lease, **changes: Combinable | None) -> WebhookEndpoint | None
     return rows.only("enabled", "failing_since").get()
 
 
-def _record_attempt(message: Message, *, last_error: str = "", **changes: Combinable | str | int | None) -> bool:
+def _record_attempt(message: Message, attempt: Attempt, **changes: Combinable | str) -> bool:
     rows = WebhookMessage.objects.filter(pk=message.id, status=PENDING)
-    return bool(rows.update(attempts=F("attempts") + 1, last_error=last_error, **changes))
+    return bool(
+        rows.update(
+            attempts=F("attempts") + 1,
+            last_status=attempt["status"],
+            last_error=attempt["error"],
+            # Only the holder of the lease adds to the log, so nothing was added since the message was read.
+            attempt_log=[*message.log, attempt][-ATTEMPTS_KEPT:],
+            **changes,
+        )
+    )
 
 
 def queue_again(messages: "QuerySet[WebhookMessage]") -> int:

@@ -5,7 +5,7 @@ from rest_framework import serializers
 from identity_platform.api.fields import Boolean, Choice, Items, QueryChoice, QueryInteger, Text, Timestamp, fields_of
 from identity_platform.api.pagination import page_limit
 from identity_platform.api.url_field import HttpUrl
-from userflow.events.catalogue import FILTERS
+from userflow.events.catalogue import EVENTS, FILTERS
 from userflow.events.models import DEAD, DELIVERED, PENDING, WebhookEndpoint
 from userflow.named_tenant import NamedTenant
 
@@ -75,6 +75,7 @@ class WebhookTestOut(serializers.Serializer[object]):
 
 class WebhookMessageQuery(NamedTenant):
     status = QueryChoice(STATUSES, required=False)
+    event = QueryChoice(tuple(EVENTS), required=False, help_text="Searches the newest 10,000 messages.")
     cursor = QueryInteger(required=False, min_value=1, help_text="`next_cursor` of the previous page.")
     limit = page_limit(50)
 

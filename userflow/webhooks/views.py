@@ -108,6 +108,6 @@ class WebhookViewSet(InTenantViewSet):
         errors=[UnknownEndpoint, EndpointOff, *TENANCY],
     )
     def replay(self, request: Request, endpoint_id: str) -> Response:
-        """Replay messages in their order, with the same `webhook-id`."""
+        """Replay messages in their order, with the same `webhook-id`. To replay one message, send its id alone."""
         number, more = actions.replay(**self.arguments())
         return Response({"message": "The messages are queued.", "replayed": number, "more": more})

@@ -173,11 +173,12 @@ def test_dashboard_and_list_stay_quick_with_ten_thousand_tenants(
     tenant = collected(new_tenant())
     operator, admin = new_operator().sign_in(), new_tenant_admin(tenant).sign_in()
     pages: list[tuple[str, Callable[[], object], int]] = [
-        ("dashboard", lambda: operator.get(HOME), 16),
-        ("an admin's", lambda: admin.get(HOME), 14),
+        ("dashboard", lambda: operator.get(HOME), 27),
+        ("an admin's", lambda: admin.get(HOME), 18),
         ("list", lambda: operator.get("/admin/tenants/tenant/"), 8),
         ("search", lambda: operator.get("/admin/tenants/tenant/", q="crowded-77"), 8),
         ("filtered", lambda: operator.get("/admin/tenants/tenant/", state="suspended", schema="behind"), 8),
+        ("attention", lambda: operator.get("/admin/tenants/tenant/", attention="credentials"), 8),
         ("sorted", lambda: operator.get("/admin/tenants/tenant/", o="-6"), 8),
     ]
     for name, page, most in pages:

@@ -1,5 +1,6 @@
 """Directories of the chosen tenant in the console, read from a fake Entra ID."""
 
+import json
 from collections.abc import Callable
 from uuid import uuid4
 
@@ -12,6 +13,7 @@ from tests.userflow.directory.conftest import configured as configured
 from tests.userflow.directory.conftest import entra as entra
 from tests.userflow.directory.entra import Entra
 from tests.world import TestTenant, capture_statements
+from userflow.directory.configs import open_secret
 from userflow.directory.models import DirectoryConfig, DirectoryRun
 
 LIST = "/admin/platform/directories/"
@@ -74,13 +76,46 @@ def test_directory_is_edited_and_deleted(head: Staff, home: TestTenant, director
     assert send(head, home, at(directory, "delete/")).headers["Location"] == LIST
 
 
+def test_directory_is_added_and_its_connection_edited(
+    head: Staff, home: TestTenant, entra: Entra, configured: Callable[..., Directory]
+) -> None:
+    target = {"directory_tenant_id": "contoso.example", "application_id": "app", "cloud": "standin"}
+    form = {"name": "Office", "secret": "first s3cret", "max_deactivation_percent": "20", **target}
+    page = head.get(f"{LIST}add/entra-id/").text
+    assert ("Secret" in page, f"{LIST}add/active-directory/" in head.get(LIST).text) == (True, True)
+    assert send(head, home, f"{LIST}add/entra-id/", **form, groups="[]").status_code == 400
+    added = send(head, home, f"{LIST}add/entra-id/", **form)
+    row = DirectoryConfig.objects.get(tenant_id=home.id)
+    assert (added.headers["Location"], row.sync_every_minutes, row.target) == (f"{LIST}{row.pk}/", None, target)
+    path = f"{LIST}{row.pk}/connection/"
+    assert "first s3cret" not in head.get(path).text
+    kept = {**target, "mapping": json.dumps(row.mapping), "groups": "{}"}
+    assert send(head, home, path, **{**kept, "application_id": "other"}).context["form"].errors.keys() == {"secret"}
+    assert send(head, home, path, **{**kept, "application_id": "other", "secret": "again"}).status_code == 302
+    row.refresh_from_db()
+    assert (row.target["application_id"], open_secret(row)) == ("other", "again")
+
+
+@pytest.mark.needs("python-ldap")
+def test_active_directory_is_added_with_its_defaults(head: Staff, home: TestTenant) -> None:
+    form = {"name": "HQ", "server": "dc.example.com", "base_dn": "DC=x", "bind_dn": "reader@x", "secret": "s3cret"}
+    missing = send(head, home, f"{LIST}add/active-directory/", **{**form, "server": ""})
+    assert (missing.status_code, "server" in missing.context["form"].errors) == (400, True)
+    sent = {**form, "tls": "ldaps", "max_deactivation_percent": "20", "sync_every_minutes": "60", "enabled": "on"}
+    added = send(head, home, f"{LIST}add/active-directory/", **sent)
+    assert added.status_code == 302, added.context["form"].errors
+    row = DirectoryConfig.objects.get(tenant_id=home.id)
+    assert (row.target["port"], row.enabled, row.sync_every_minutes) == (636, True, 60)
+    assert send(head, home, f"{LIST}{row.pk}/connection/", **form, tls="ldaps", port="636").status_code == 302
+
+
 def test_directories_of_other_tenant_are_404(directory: Directory, tenant: TestTenant) -> None:
     run = directory.sync()
     theirs = new_tenant_admin(tenant).sign_in()
     operator = new_operator().sign_in().choose(tenant)
     for person in (theirs, operator):
         assert directory.made["name"] not in person.get(LIST).text
-        for page in ("", "dry-run/", "sync/", "try/", "change/", "delete/", f"runs/{run['id']}/"):
+        for page in ("", "dry-run/", "sync/", "try/", "change/", "connection/", "delete/", f"runs/{run['id']}/"):
             found = [person.get(at(directory, page)), send(person, tenant, at(directory, page))]
             assert {response.status_code for response in found} == {404}
     assert DirectoryRun.objects.filter(config_id=directory.made["id"]).count() == 1
@@ -89,7 +124,7 @@ def test_directories_of_other_tenant_are_404(directory: Directory, tenant: TestT
 def test_read_permission_does_not_allow_runs_or_changes(home: TestTenant, directory: Directory) -> None:
     reader = new_tenant_admin(home, "directory:read").sign_in()
     assert "/sync/" not in reader.get(at(directory)).text
-    for page in ("dry-run/", "sync/", "try/", "change/", "delete/"):
+    for page in ("dry-run/", "sync/", "try/", "change/", "connection/", "delete/"):
         assert [reader.get(at(directory, page)).status_code, send(reader, home, at(directory, page)).status_code] == [
             403,
             403,

@@ -14,7 +14,7 @@ from tests.userflow.webhooks.conftest import consumer as consumer
 from tests.userflow.webhooks.conftest import deliver
 from tests.userflow.webhooks.consumer import Consumer
 from tests.world import TestTenant, capture_statements
-from userflow.events.models import DEAD, WebhookEndpoint, WebhookMessage
+from userflow.events.models import DEAD, DELIVERED, Attempt, WebhookEndpoint, WebhookMessage
 from userflow.webhooks.actions import create_endpoint
 
 LIST = "/admin/platform/webhooks/"
@@ -29,14 +29,25 @@ def at(endpoint: WebhookEndpoint, page: str = "") -> str:
     return f"{LIST}{endpoint.pk}/{page}"
 
 
-def give_up(home: TestTenant, endpoint: WebhookEndpoint, number: int = 1) -> None:
+def message_at(home: TestTenant, endpoint: WebhookEndpoint) -> str:
+    """Return the path of the endpoint's newest message."""
+    with in_tenant(home.id):
+        newest = WebhookMessage.objects.filter(endpoint_id=endpoint.pk).latest("pk")
+    return at(endpoint, f"messages/{newest.pk}/")
+
+
+def give_up(home: TestTenant, endpoint: WebhookEndpoint, number: int = 1, *, body: str = "{}") -> None:
+    failed = Attempt(
+        at=now().isoformat(), milliseconds=7, status=500, error="status 500", response="the body of a response"
+    )
     with in_tenant(home.id):
         for _ in range(number):
             WebhookMessage.objects.create(
                 endpoint_id=endpoint.pk,
                 message_id=f"evt_{uuid4().hex}",
                 event="group.created",
-                body="{}",
+                body=body,
+                attempt_log=[failed],
                 status=DEAD,
                 attempts=9,
                 settled_at=now(),
@@ -81,14 +92,78 @@ def test_send_test_delivers_event(head: Staff, home: TestTenant, endpoint: Webho
 def test_dead_letters_are_shown_and_replayed(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
     give_up(home, endpoint, 60)
     first = head.get(f"{at(endpoint)}?status=dead")
-    (table,) = first.context["tables"]
+    table = first.context["table"]
     assert (len(table.rows), "refused" in first.text) == (50, True)
     older = next(button.link for button in table.buttons if "before" in button.link)
-    assert len(head.get(at(endpoint) + older).context["tables"][0].rows) == 10
+    assert len(head.get(at(endpoint) + older).context["table"].rows) == 10
     assert send(head, home, at(endpoint, "replay/")).status_code == 302
     assert "60 messages are sent again." in head.get(at(endpoint)).text
     with in_tenant(home.id):
         assert not WebhookMessage.objects.filter(status=DEAD).exists()
+
+
+def test_message_page_shows_payload_and_attempts(
+    head: Staff, home: TestTenant, endpoint: WebhookEndpoint, consumer: Consumer
+) -> None:
+    consumer.respond = lambda event: (500, {})
+    send(head, home, at(endpoint, "test/"))
+    deliver()
+    page = head.get(message_at(home, endpoint))
+    for words in ("&quot;type&quot;: &quot;webhook.test&quot;", "status 500", "webhook-signature", "pending"):
+        assert words in page.text
+    (attempt,) = page.context["tables"][1].rows
+    assert (attempt[1], attempt[3], "no-store" in page.headers["Cache-Control"]) == (500, "status 500", True)
+    with in_tenant(home.id):
+        viewed = TenantEvent.objects.get(action="webhook.message_viewed")
+        assert (viewed.actor_id, viewed.target_id) == (str(head.id), str(endpoint.pk))
+
+
+def test_payload_requires_permission_to_see_users(home: TestTenant, endpoint: WebhookEndpoint) -> None:
+    give_up(home, endpoint, body='{"secret": "of a user"}')
+    reader = new_tenant_admin(home, "webhooks:read").sign_in()
+    page = reader.get(message_at(home, endpoint)).text
+    assert ("of a user" in page, "the body of a response" in page, "endusers:read" in page) == (False, False, True)
+    assert "/replay/" not in page
+
+
+def test_one_message_is_replayed(head: Staff, home: TestTenant, endpoint: WebhookEndpoint, consumer: Consumer) -> None:
+    give_up(home, endpoint, 2)
+    path = message_at(home, endpoint)
+    assert send(head, home, f"{path}replay/").headers["Location"] == path
+    assert "The message is sent again." in head.get(path).text
+    send(head, home, f"{path}replay/")
+    assert "waiting to be sent already" in head.get(path).text
+    deliver()
+    assert (len(consumer.seen), "delivered" in head.get(path).text) == (1, True)
+    with in_tenant(home.id):
+        message = WebhookMessage.objects.get(status=DELIVERED)
+        assert TenantEvent.objects.get(details__messages=1).details["message_ids"] == [message.message_id]
+        assert [each["status"] for each in message.attempt_log] == [500, 204]
+
+
+def test_messages_are_found_by_event_and_state(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
+    give_up(home, endpoint, 2)
+    send(head, home, at(endpoint, "test/"))
+    wanted = (
+        ({"event": "webhook.test"}, 1),
+        ({"status": "dead"}, 2),
+        ({"event": "group.created", "status": "dead"}, 2),
+    )
+    for query, number in wanted:
+        assert len(head.get(at(endpoint), **query).context["table"].rows) == number
+    page = head.get(at(endpoint), event="group.created", status="delivered")
+    assert "No message matches the filters." in page.text
+    assert "Select a valid choice" in head.get(at(endpoint), event="odd").text
+
+
+def test_message_of_other_endpoint_is_404(
+    head: Staff, home: TestTenant, endpoint: WebhookEndpoint, consumer: Consumer
+) -> None:
+    other = create_endpoint(tenant_id=home.id, url=consumer.url, events=["*"])[0]
+    give_up(home, endpoint)
+    path = message_at(home, endpoint).replace(str(endpoint.pk), str(other.pk))
+    assert [head.get(path).status_code, send(head, home, f"{path}replay/").status_code] == [404, 404]
+    assert head.get(at(endpoint, f"messages/{10**30}/")).status_code == 404
 
 
 def test_form_of_other_tenant_is_rejected(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
@@ -117,7 +192,10 @@ def test_read_permission_does_not_allow_changes(home: TestTenant, endpoint: Webh
 
 
 def test_pages_cost_the_same_with_many_messages(head: Staff, home: TestTenant, endpoint: WebhookEndpoint) -> None:
-    for number, (path, own) in enumerate(((LIST, 1), (at(endpoint), 3))):
+    give_up(home, endpoint)
+    # The page of a message also writes an audit event.
+    pages = (LIST, 1), (at(endpoint), 3), (message_at(home, endpoint), 3)
+    for number, (path, own) in enumerate(pages):
         give_up(home, endpoint, 10 * number)
         with capture_statements() as seen:
             assert head.get(path).status_code == 200

@@ -8,7 +8,7 @@ import pytest
 
 from tenants.models import Tenant
 from tenants.settings import SETTINGS
-from tests.console.staff import Staff, new_operator
+from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.tenants.test_pages import page
 from tests.world import TestTenant
 
@@ -107,3 +107,45 @@ def test_settings_reject_stale_form(operator: Staff, new_tenant: Callable[[], Te
     late = operator.post(page(tenant, "settings"), form(tenant, form_state=found[1], name="Renamed"))
     assert (late.status_code, settings_of(tenant)) == (400, {"mfa_policy": "required"})
     assert "This was changed after you opened the page" in late.content.decode()
+
+
+def test_settings_page_shows_values_in_effect_and_defaults(
+    operator: Staff, new_tenant: Callable[[], TestTenant]
+) -> None:
+    tenant = new_tenant()
+    operator.post(page(tenant, "settings"), form(tenant, password_min_length="12", self_registration="false"))
+    rows = {str(row[0]): row[1:] for row in operator.get(page(tenant, "settings")).context["in_effect"].rows}
+    assert rows["Minimum password length"] == ("12", "8", True)
+    assert rows["Self-registration"] == ("no", "yes", True)
+    assert rows["Second factor"] == ("optional", "optional", False)
+
+
+def test_tenant_admin_changes_settings_that_the_api_allows(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    admin = new_tenant_admin(tenant).sign_in()
+    shown = admin.get(page(tenant, "settings")).text
+    hidden = ("name", "slug", "webauthn_rp_id", "webauthn_origins", "region")
+    assert [name for name in hidden if f'name="{name}"' in shown] == []
+    sent = {**form(tenant), "password_min_length": "12", "name": "Renamed", "region": "eu"}
+    assert admin.post(page(tenant, "settings"), sent).headers["Location"] == page(tenant)
+    assert (settings_of(tenant), Tenant.objects.get(pk=tenant.id).name) == ({"password_min_length": 12}, tenant.name)
+    longer = admin.post(page(tenant, "settings"), {**form(tenant), "access_token_seconds": "86400"})
+    assert (longer.status_code, "only an operator can set a longer lifetime" in longer.text) == (400, True)
+
+
+def test_tenant_admin_needs_permission_and_step_up_for_settings(
+    new_tenant: Callable[[], TestTenant], other_tenant: TestTenant
+) -> None:
+    tenant = new_tenant()
+    admin, reader = new_tenant_admin(tenant).sign_in(), new_tenant_admin(tenant, "admins:read").sign_in()
+    assert (page(tenant, "settings") in admin.get(page(tenant)).text, reader.get(page(tenant)).status_code) == (
+        True,
+        200,
+    )
+    assert page(tenant, "settings") not in reader.get(page(tenant)).text
+    sent = {**form(tenant), "mfa_policy": "required"}
+    assert reader.post(page(tenant, "settings"), sent).status_code == 403
+    assert admin.post(page(other_tenant, "settings"), sent).status_code == 404
+    admin.time_passes(minutes=16)
+    assert admin.post(page(tenant, "settings"), sent).headers["Location"].startswith("/admin/reauthenticate/")
+    assert settings_of(tenant) == {}

@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,22 +10,25 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.utils.timezone import now
+from psycopg.conninfo import make_conninfo
 
-from console.jobs.actions import begin_job
+from console.jobs.actions import begin_job, run_job_again
 from console.jobs.models import Job
 from identity_platform.audit.models import PlatformEvent
-from tenants import keys
+from tenants import keys, servers
 from tenants.capacity import main_server
-from tenants.models import Tenant, TenantDatabase
+from tenants.context import in_tenant
+from tenants.models import DatabaseServer, Tenant, TenantDatabase
 from tenants.warm_pool import new_database_name
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.console.tenants.test_pages import LIST, page
 from tests.jobs import run_waiting_jobs
 from tests.tenants.conftest import run_command
 from tests.userflow.mailbox import mails_to
-from tests.world import Api, TestTenant, sign_in_admin
+from tests.world import Api, TestTenant, User, sign_in_admin
+from userflow.accounts.models import AdminUser, EndUser
 
-STEPS = ["settings", "suspend", "resume", "finish", "migrate", "backup", "delete"]
+STEPS = ["settings", "suspend", "resume", "finish", "migrate", "backup", "move", "restore", "delete"]
 
 
 def until_over(job: Job) -> Job:
@@ -90,6 +93,15 @@ def test_provisioning_shows_validation_errors(operator: Staff, wrong: dict[str, 
     assert says in response.content.decode()
 
 
+def test_provisioning_proposes_a_free_slug(operator: Staff) -> None:
+    name = f"Größe & Söhne {secrets.token_hex(4)}"
+    slugs = [
+        job_of(operator.post(f"{LIST}provision/", provision_form(name=name, slug=""))).params["slug"] for _ in range(2)
+    ]
+    wanted = name.lower().replace("größe & söhne ", "groesse-soehne-")
+    assert (slugs[0], slugs[1].startswith(f"{wanted}-"), len(slugs[1])) == (wanted, True, len(wanted) + 5)
+
+
 def test_provisioning_rejects_taken_names(operator: Staff, tenant: TestTenant) -> None:
     response = operator.post(f"{LIST}provision/", provision_form(slug=tenant.slug, username=tenant.admin.username))
     for says in ("Another tenant has this slug", "Another admin user has this username"):
@@ -100,8 +112,10 @@ def test_a_tenant_is_suspended_and_resumed(operator: Staff, new_tenant: Callable
     tenant = new_tenant()
     assert operator.get(page(tenant, "suspend")).status_code == 200
     assert state(tenant) == "active"
-    assert operator.post(page(tenant, "suspend")).headers["Location"] == page(tenant)
+    assert operator.post(page(tenant, "suspend")).status_code == 400
+    assert operator.post(page(tenant, "suspend"), {"reason": "Contract ended"}).headers["Location"] == page(tenant)
     assert (state(tenant), events(tenant, "tenant.suspended", operator)) == ("suspended", 1)
+    assert "Reason: Contract ended" in operator.get(page(tenant)).text
     operator.post(page(tenant, "resume"))
     assert (state(tenant), events(tenant, "tenant.resumed", operator)) == ("active", 1)
 
@@ -111,7 +125,7 @@ def test_change_rejected_by_tenant_state_is_shown(operator: Staff, new_tenant: C
     response = operator.post(page(tenant, "resume"))
     assert response.status_code == 400 or state(tenant) == "active"
     TenantDatabase.objects.filter(pk=tenant.id).update(status="migrating")
-    response = operator.post(page(tenant, "suspend"))
+    response = operator.post(page(tenant, "suspend"), {"reason": "Contract ended"})
     TenantDatabase.objects.filter(pk=tenant.id).update(status="active")
     assert response.status_code == 400
     assert "cannot become suspended" in response.content.decode()
@@ -140,6 +154,75 @@ def test_backup_is_written_to_folder(
     run_command("restore_tenant", tenant.slug, str(file), yes=True)
     assert str(file) in operator.get(f"/admin/console/job/{job.pk}/change/").content.decode()
     assert events(tenant, "tenant.backed_up", operator) == 1
+
+
+def test_tenant_is_restored_after_a_dry_run(
+    operator: Staff, new_tenant: Callable[[], TestTenant], tmp_path: Path, settings: Any
+) -> None:
+    tenant, other = new_tenant(), new_tenant()
+    settings.BACKUP_FOLDER = tmp_path
+    job_of(operator.post(page(tenant, "backup")))
+    [file] = tmp_path.iterdir()
+    (tmp_path / file.name.replace(tenant.slug, other.slug)).write_bytes(file.read_bytes())
+    person = tenant.register()
+    form = {"file": file.name, "mode": "dry_run", "typed": tenant.slug}
+    for wrong in ({"typed": "another"}, {"file": f"../{file.name}"}, {"file": f"{other.slug}-20260101T000000Z.backup"}):
+        assert operator.post(page(tenant, "restore"), {**form, **wrong}).status_code == 400
+    tried = job_of(operator.post(page(tenant, "restore"), form))
+    assert ("Nothing was changed" in str(tried.lines), exists(tenant, person)) == (True, True)
+    done = job_of(operator.post(page(tenant, "restore"), {**form, "mode": "for_real"}))
+    assert (done.read_status(), done.reason, exists(tenant, person)) == ("done", "", False)
+    assert events(tenant, "tenant.restored", operator) == 1
+    later = tenant.register()
+    run_again(done)
+    assert exists(tenant, later)
+    foreign = {**form, "file": file.name.replace(tenant.slug, other.slug), "typed": other.slug}
+    assert "no backup of this tenant" in job_of(operator.post(page(other, "restore"), foreign)).reason
+
+
+def exists(tenant: TestTenant, person: User) -> bool:
+    with in_tenant(tenant.id):
+        return EndUser.objects.filter(pk=person.id).exists()
+
+
+def run_again(job: Job) -> None:
+    """Run a job that has done its work as after a kill before its end was recorded."""
+    Job.objects.filter(pk=job.pk).update(state="failed")
+    run_job_again(job_id=job.pk, by=AdminUser.objects.get(pk=job.begun_by_id))
+    assert until_over(job).read_status() == "done"
+
+
+@pytest.fixture
+def another_server() -> Iterator[DatabaseServer]:
+    """A second server for the platform, in truth the same one."""
+    name = f"another-{secrets.token_hex(3)}"
+    url = servers.parameters(main_server().pk, main_server().revision, direct=True)
+    sealed = servers.seal_url(name, "url_sealed", make_conninfo(**url))
+    server = DatabaseServer.objects.create(name=name, host="there", url_sealed=sealed, accepts_tenants=False)
+    yield server
+    TenantDatabase.objects.filter(server=server).update(server=main_server())
+    server.delete()
+
+
+def test_tenant_is_moved_after_a_dry_run(
+    operator: Staff, new_tenant: Callable[[], TestTenant], another_server: DatabaseServer
+) -> None:
+    tenant = new_tenant()
+    DatabaseServer.objects.filter(pk=another_server.pk).update(accepts_tenants=True)
+    person = tenant.register()
+    form = {"server": another_server.name, "mode": "dry_run", "typed": tenant.slug}
+    for wrong in ({"typed": "another"}, {"server": "main"}, {"server": ""}):
+        assert operator.post(page(tenant, "move"), {**form, **wrong}).status_code == 400
+    planned = job_of(operator.post(page(tenant, "move"), form))
+    assert ("Nothing was changed" in str(planned.lines), place(tenant)) == (True, main_server().pk)
+    done = job_of(operator.post(page(tenant, "move"), {**form, "mode": "offline"}))
+    assert (done.reason, place(tenant), exists(tenant, person)) == ("", another_server.pk, True)
+    assert events(tenant, "tenant.moved", operator) == 1
+    run_again(done)
+
+
+def place(tenant: TestTenant) -> int:
+    return TenantDatabase.objects.get(pk=tenant.id).server_id
 
 
 def test_failed_backup_shows_reason(
@@ -233,7 +316,7 @@ def test_waiting_job_without_worker_names_the_command(operator: Staff) -> None:
 
 def test_assurance_table_actions_require_step_up(operator: Staff, tenant: TestTenant) -> None:
     operator.time_passes(minutes=16)
-    for step in ("suspend", "settings", "delete"):
+    for step in ("suspend", "settings", "move", "restore", "delete"):
         for response in (
             operator.get(page(tenant, step)),
             operator.post(page(tenant, step), {"typed": tenant.slug}),
@@ -244,7 +327,8 @@ def test_assurance_table_actions_require_step_up(operator: Staff, tenant: TestTe
 
 @pytest.mark.parametrize("step", STEPS)
 def test_changes_by_url_require_permission(step: str, tenant: TestTenant) -> None:
-    for staff in (new_operator("tenants:read"), new_tenant_admin(tenant)):
+    # Admins of a tenant can change its settings only.
+    for staff in (new_operator("tenants:read"), new_tenant_admin(tenant, "admins:read", "clients:write")):
         staff.sign_in()
         for response in (staff.get(page(tenant, step)), staff.post(page(tenant, step), {"typed": tenant.slug})):
             assert response.status_code == 403

@@ -92,7 +92,9 @@ def test_entra_sync_gives_up_after_long_throttling(directory: Directory, entra: 
     assert (response.status_code, "throttles" in response.json()["message"]) == (502, True)
     (run,) = directory.tenant.api.get(f"{directory.path}/runs").json()["runs"]
     assert (run["state"], run["reason"]) == ("failed", response.json()["message"])
+    assert DirectoryConfig.objects.get(pk=directory.made["id"]).failing_since is not None
     assert counts(directory.sync()) == (3, 3, 0, 0, 0, 0)
+    assert DirectoryConfig.objects.get(pk=directory.made["id"]).failing_since is None
 
 
 def test_expired_entra_token_is_renewed(directory: Directory, entra: Entra) -> None:

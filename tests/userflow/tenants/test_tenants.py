@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from django.core.management import call_command
 
+from identity_platform.audit.models import PlatformEvent
 from tests.world import Api, TestTenant
 
 TENANTS = "/uflow/admin/tenants"
@@ -154,6 +155,15 @@ def test_update_accepts_current_state(operator: Api) -> None:
     for status in ("active", "suspended", "suspended", "active"):
         response = operator.patch(path, {"status": status})
         assert (response.status_code, response.json()["status"]) == (200, status)
+
+
+def test_reason_of_suspension_is_audited(operator: Api) -> None:
+    made = make(operator)
+    path = f"{TENANTS}/{made['tenant_id']}"
+    assert operator.patch(path, {"reason": "Contract ended"}).json()["details"].keys() == {"reason"}
+    assert operator.patch(path, {"status": "suspended", "reason": "Contract ended"}).status_code == 200
+    event = PlatformEvent.objects.get(action="tenant.suspended", tenant_id=made["tenant_id"])
+    assert event.details == {"reason": "Contract ended"}
 
 
 def test_delete_requires_the_slug(operator: Api) -> None:

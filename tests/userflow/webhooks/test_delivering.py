@@ -18,7 +18,7 @@ from tests.machine.conftest import within
 from tests.userflow.webhooks.conftest import Listening, deliver, listen
 from tests.userflow.webhooks.consumer import Consumer, verifies
 from tests.world import TestTenant
-from userflow.events.models import WebhookEndpoint
+from userflow.events.models import ATTEMPTS_KEPT, RESPONSE_CHARACTERS, Attempt, WebhookEndpoint, WebhookMessage
 from userflow.events.outbox import publish, publish_for_each
 from userflow.webhooks.queue import lease_seconds
 
@@ -201,6 +201,20 @@ def test_dead_letter_is_listed_and_can_be_replayed(listening: Listening, consume
     assert [each.event["data"]["name"] for each in consumer.taken()] == ["a", "b", "bad"]
     assert consumer.seen[-1].id == dead["message_id"]
     assert listening.messages(status="dead") == []
+
+
+def test_newest_attempts_are_logged_with_response(listening: Listening, consumer: Consumer) -> None:
+    publish_named(listening.home, "a")
+    old = Attempt(at=now().isoformat(), milliseconds=1, status=None, error="connection failed", response="")
+    with in_tenant(listening.home.id):
+        WebhookMessage.objects.update(attempt_log=[old] * ATTEMPTS_KEPT)
+    consumer.respond, consumer.response_body = lambda event: (422, {}), b"unknown \0 group " + b"x" * 9000
+    deliver()
+    with in_tenant(listening.home.id):
+        log = WebhookMessage.objects.get(endpoint_id=listening.endpoint_id).attempt_log
+    assert (len(log), log[-2], log[-1]["status"], log[-1]["error"]) == (ATTEMPTS_KEPT, old, 422, "status 422")
+    assert log[-1]["response"].startswith("unknown \N{REPLACEMENT CHARACTER} group xxx")
+    assert (len(log[-1]["response"]), log[-1]["milliseconds"] < 3000) == (RESPONSE_CHARACTERS, True)
 
 
 def test_status_410_disables_endpoint(listening: Listening, consumer: Consumer) -> None:

@@ -147,7 +147,10 @@ def test_message_list_pages_by_cursor_without_bodies(listening: Listening) -> No
     assert ids == sorted(ids, reverse=True)
     assert second["next_cursor"] is None
     assert "body" not in first["messages"][0]
-    assert listening.home.api.get(f"{listening.path}/messages", {"status": "odd"}).status_code == 400
+    assert len(listening.messages(event="group.created")) == 5
+    assert listening.messages(event="group.deleted") == []
+    for odd in ({"status": "odd"}, {"event": "odd"}):
+        assert listening.home.api.get(f"{listening.path}/messages", odd).status_code == 400
 
 
 def test_replay_by_ids_or_time(listening: Listening, consumer: Consumer) -> None:
