@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("userflow", "0028_kept_responses_of_refresh_tokens")]
+    dependencies = [("userflow", "0029_index_of_end_users")]
 
     operations = [
         migrations.AddField(

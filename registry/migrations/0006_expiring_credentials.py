@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("registry", "0004_look_ups")]
+    dependencies = [("registry", "0005_beginnings_of_names")]
 
     operations = [
         migrations.AddIndex(

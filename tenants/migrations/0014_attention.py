@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tenants", "0012_server_labels")]
+    dependencies = [("tenants", "0013_beginnings_of_names")]
 
     operations = [
         migrations.AddField(
