@@ -5,10 +5,11 @@ from typing import Final
 from django.contrib.admin import AdminSite
 from django.urls import URLPattern, path
 
+from console.audit_logs import pages as audit_logs
 from console.frame.access import Page
 from console.jobs import admin as jobs
 from console.people import chooser, end_user, groups_and_roles, invitations
-from console.platform import admins, audit_logs, clients, directories, domains, keys, servers, webhooks
+from console.platform import admins, clients, directories, domains, keys, servers, webhooks
 from console.platform import invitations as admin_invitations
 from console.registry import pages as services
 from console.signin import own_account, own_factors, views
@@ -75,6 +76,7 @@ SIGNED_IN: Final[Paths] = (
     (f"{_INVITATION}resend/", "resend_invitation", invitations.Resend.as_view()),
     (f"{_INVITATION}cancel/", "cancel_invitation", invitations.Cancel.as_view()),
     ("inside/trail/", "tenant_trail", audit_logs.of_tenant),
+    ("inside/trail/export/", "tenant_audit_export", audit_logs.TenantExport.as_view()),
     ("inside/branding/", "branding", branding.BrandingPage.as_view()),
     ("inside/branding/preview/", "branding_preview", branding.BrandingPreview.as_view()),
     ("inside/signing-keys/", "tenant_signing_keys", keys.tenant_signing_keys),

@@ -3,7 +3,7 @@
 from typing import Final
 
 from django.http import HttpRequest
-from django.urls import reverse_lazy
+from django.urls import reverse, reverse_lazy
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Context, Staff, staff_or_none
@@ -24,7 +24,6 @@ OPEN_TENANT: Final[Links] = (
     (_("Invitations"), "outgoing_mail", "invitations", "invitations:read"),
     (_("Sessions"), "devices", "userflow_endusersession_changelist", "sessions:read endusers:read"),
     (_("Branding"), "palette", "branding", "admins:write"),
-    (_("Audit log"), "history", "tenant_trail", "audit:read"),
 )
 # Tenant admins see the keys without a permission, like the tenant itself.
 TENANT_KEYS: Final[Links] = ((_("Signing keys"), "signature", "tenant_signing_keys", "tenants:read"),)
@@ -40,7 +39,6 @@ PLATFORM: Final[Links] = (
     (_("Admin users"), "badge", "userflow_adminuser_changelist", "admins:read"),
     (_("Admin invitations"), "mail", "userflow_admininvitation_changelist", "invitations:read"),
     (_("Admin roles"), "key", "userflow_adminrole_changelist", "admins:read"),
-    (_("Audit log"), "history", "audit_trail", "audit:read"),
 )
 SERVERS_AND_KEYS: Final[Links] = (
     (_("Database servers"), "storage", "servers", "tenants:read"),
@@ -67,18 +65,29 @@ def sidebar(request: HttpRequest) -> list[Context]:
     chosen = open_tenant or (permitted(staff, CHOOSER) if is_operator else ())
     platform = PLATFORM + (SERVERS_AND_KEYS if is_operator else ())
     return [
-        _group(_("Overview"), OVERVIEW + tenants),
+        {"title": _("Overview"), "items": [*_items(OVERVIEW + tenants), *_audit_log(request, staff)]},
         {**_group(_("Open tenant"), chosen), "separator": True},
         _group(_("Applications"), permitted(staff, APPLICATIONS)),
         _group(_("Platform"), permitted(staff, platform)),
     ]
 
 
+def _audit_log(request: HttpRequest, staff: Staff) -> list[Context]:
+    """Return the one link to both audit logs: it opens that of the open tenant, if there is one."""
+    if not staff.may("audit:read"):
+        return []
+    platform, tenant = reverse("admin:audit_trail"), reverse("admin:tenant_trail")
+    link = tenant if chosen_tenant(request) else platform
+    shown = request.path.startswith((platform, tenant))
+    return [{"title": _("Audit log"), "icon": "history", "link": link, "active": shown}]
+
+
 def _group(title: Text, links: Links) -> Context:
-    items = [
-        {"title": name, "icon": icon, "link": reverse_lazy(f"admin:{page}")} for name, icon, page, _needed in links
-    ]
-    return {"title": title, "items": items}
+    return {"title": title, "items": _items(links)}
+
+
+def _items(links: Links) -> list[Context]:
+    return [{"title": name, "icon": icon, "link": reverse_lazy(f"admin:{page}")} for name, icon, page, _needed in links]
 
 
 def own_links(request: HttpRequest) -> list[Context]:

@@ -129,6 +129,7 @@ PAGES: dict[str, Page] = {
     "resend_invitation": _inside(_INVITING, "person_invitation"),
     "cancel_invitation": _inside(_INVITING, "person_invitation"),
     "tenant_trail": _inside("audit:read"),
+    "tenant_audit_export": _inside("audit:read"),
     "branding": Page("admins:write", within=True, of_operators="tenants:write"),
     "branding_preview": Page("admins:write", within=True, of_operators="tenants:write", works=True),
     "tenant_signing_keys": Page(within=True, of_operators="tenants:read"),

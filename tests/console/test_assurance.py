@@ -25,6 +25,7 @@ FORM = re.compile(rf'<form(?![^>]*(?:{FRAME}))[^>]*method="post"', re.IGNORECASE
 STEP_UP = "/admin/reauthenticate/"
 RANK_ONLY = "The table has no row for it: permission and rank decide, as over the API."
 REGISTRY = "The table has no row for services and their credentials but for revealing a secret."
+AUDIT = "The table has no row for the audit log; the export is itself audited."
 LESS = "It takes rights away and gives none."
 OWN = "One's own sessions may be ended by each of them."
 OUTSIDE_THE_TABLE = {
@@ -66,7 +67,8 @@ OUTSIDE_THE_TABLE = {
     "client_logouts": RANK_ONLY,
     "admin_activate": RANK_ONLY,
     "server_change": RANK_ONLY,
-    "audit_export": "The table has no row for the audit log; the export is itself audited.",
+    "audit_export": AUDIT,
+    "tenant_audit_export": AUDIT,
 }
 
 
