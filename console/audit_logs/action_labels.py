@@ -126,6 +126,9 @@ LABELS: Final[tuple[tuple[Text, dict[str, Text]], ...]] = (
             "admin_user.updated": _("Admin user changed"),
             "admin_user.activated": _("Admin user activated"),
             "admin_user.deactivated": _("Admin user deactivated"),
+            "admin_role.created": _("Admin role created"),
+            "admin_role.updated": _("Admin role changed"),
+            "admin_role.deleted": _("Admin role deleted"),
             "access.rejected": _("Access rejected"),
         },
     ),
@@ -228,8 +231,8 @@ LABELS: Final[tuple[tuple[Text, dict[str, Text]], ...]] = (
 )
 OF_ACTIONS: Final[dict[str, Text]] = {action: text for _group, labels in LABELS for action, text in labels.items()}
 # As the field of a search takes them.
-CHOICES: Final[list[tuple[Text, list[tuple[str, Text]]]]] = [
-    ("", [("", _("All actions"))]),
+CHOICES: Final[list[tuple[Text, Text | list[tuple[str, Text]]]]] = [
+    ("", _("All actions")),
     *((group, list(labels.items())) for group, labels in LABELS),
 ]
 OUTCOMES: Final[dict[str, Text]] = {"success": _("success"), "refused": _("rejected"), "failed": _("failed")}

@@ -75,9 +75,9 @@ def _shown(row: Context, names: Names, with_tenant: bool) -> ShownEvent:
         code=str(row["action"]),
         outcome=Cell(OUTCOMES.get(outcome, outcome), tone=_TONES.get(outcome, Tone.WARNING)),
         actor=names.cell(*actor) if actor[1] else None,
-        actor_kind=names.label(actor[0]),
+        actor_kind=names.label(*actor),
         target=names.cell(*target) if target[1] else None,
-        target_kind=names.label(target[0]),
+        target_kind=names.label(*target),
         tenant=names.cell("tenant", tenant) if tenant else None,
         facts=_facts(row, names),
     )

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -16,7 +17,7 @@ from console.frame.access import Context, Staff
 from console.frame.records import Cell, Text, mono
 from registry.models import Service, ServiceCredential
 from tenants.models import DatabaseServer, Tenant
-from userflow.accounts.models import AdminUser, Client, EndUser, Group, Role
+from userflow.accounts.models import AdminRole, AdminUser, Client, EndUser, Group, Role
 from userflow.accounts.principals import ADMIN, CLIENT, END_USER, OPERATOR
 from userflow.accounts.session_models import AdminSession, EndUserSession
 from userflow.directory.models import DirectoryConfig
@@ -32,6 +33,8 @@ class Kind:
     label: Text
     model: type[Model]
     name: F | Concat
+    # What comes before the name, where it is that of the object's user.
+    of: Text = ""
     # What the reader needs to see the name, and to open the page.
     sees: str = ""
     opens: str = ""
@@ -44,14 +47,24 @@ class Kind:
     in_open_tenant: bool = False
 
 
-def _of_tenant(label: Text, model: type[Model], name: str, right: str, page: str, page_of: str = "pk") -> Kind:
-    return Kind(label, model, F(name), right, right, f"admin:{page}", page_of)
+def _of_tenant(label: Text, model: type[Model], name: str, right: str, page: str) -> Kind:
+    return Kind(label, model, F(name), sees=right, opens=right, page=f"admin:{page}")
 
 
 def _application(
     label: Text, model: type[Model], name: F | Concat, right: str, page: str, page_of: str = "pk"
 ) -> Kind:
-    return Kind(label, model, name, right, right, f"admin:{page}", page_of, tenant="tenant_id", in_open_tenant=True)
+    return Kind(
+        label,
+        model,
+        name,
+        sees=right,
+        opens=right,
+        page=f"admin:{page}",
+        page_of=page_of,
+        tenant="tenant_id",
+        in_open_tenant=True,
+    )
 
 
 _ADMIN_PAGE: Final = "admin:userflow_adminuser_change"
@@ -70,6 +83,14 @@ _ANYWHERE: Final[dict[str, Kind]] = {
     ADMIN: _ADMIN,
     OPERATOR: _OPERATOR,
     "admin_user": _ADMIN,
+    "admin_role": Kind(
+        _("admin role"),
+        AdminRole,
+        F("name"),
+        sees="admins:read",
+        opens="admins:read",
+        page="admin:userflow_adminrole_change",
+    ),
     "tenant": _TENANT,
     "database_server": _SERVER,
     CLIENT: _application(_("client"), Client, F("name"), "clients:read", "userflow_client_change"),
@@ -89,18 +110,20 @@ IN_PLATFORM: Final[Mapping[str, Kind]] = {
     **_ANYWHERE,
     "user": _ADMIN,
     "session": Kind(
-        _("session of"),
+        _("session"),
         AdminSession,
         F("user__username"),
+        of=_("session of"),
         opens="admins:read",
         page=_ADMIN_PAGE,
         page_of="user_id",
         tenant="user__tenant_id",
     ),
     "invitation": Kind(
-        _("invitation of"),
+        _("invitation"),
         AdminInvitation,
         F("email"),
+        of=_("invitation of"),
         sees="invitations:read",
         opens="invitations:read",
         page="admin:userflow_admininvitation_change",
@@ -113,8 +136,19 @@ IN_TENANT: Final[Mapping[str, Kind]] = {
     END_USER: _PERSON,
     "group": _of_tenant(_("group"), Group, "name", "groups:read", "group"),
     "role": _of_tenant(_("role"), Role, "name", "roles:read", "role"),
-    "session": _of_tenant(_("session of"), EndUserSession, "user__email", "endusers:read", "person", "user_id"),
-    "invitation": Kind(_("invitation of"), EndUserInvitation, F("email"), sees="invitations:read"),
+    "session": Kind(
+        _("session"),
+        EndUserSession,
+        F("user__email"),
+        of=_("session of"),
+        sees="endusers:read",
+        opens="endusers:read",
+        page="admin:person",
+        page_of="user_id",
+    ),
+    "invitation": Kind(
+        _("invitation"), EndUserInvitation, F("email"), of=_("invitation of"), sees="invitations:read"
+    ),
     "domain": _of_tenant(_("domain"), TenantDomain, "domain", "domains:read", "domain"),
     "webhook_endpoint": _of_tenant(_("webhook"), WebhookEndpoint, "url", "webhooks:read", "webhook"),
 }
@@ -184,22 +218,26 @@ class Names:
         """Return the name with its link, or the id of what has no name here any more."""
         if kind_name == OPERATOR and not self.staff.is_operator:
             return Cell(_("an operator"))
-        kind = self.kinds.get(kind_name)
-        named = self.found.get((kind.model, key)) if kind else None
-        return named or mono(key)
+        return self._named(kind_name, key) or mono(key)
 
-    def label(self, kind_name: str) -> Text:
-        """Return what objects of this kind are called."""
+    def label(self, kind_name: str, key: str) -> Text:
+        """Return what comes before the name: the kind of the object."""
         kind = self.kinds.get(kind_name)
-        return kind.label if kind else OTHERS.get(kind_name, kind_name)
+        if kind is None:
+            return OTHERS.get(kind_name, kind_name)
+        return kind.of if kind.of and self._named(kind_name, key) else kind.label
+
+    def _named(self, kind_name: str, key: str) -> Cell | None:
+        kind = self.kinds.get(kind_name)
+        return self.found.get((kind.model, key)) if kind else None
 
 
 def _keys_of(model: type[Model], texts: Iterable[str]) -> list[object]:
     """Return the texts that can be ids of the model, as its primary keys."""
+    column = model._meta.pk
+    assert column is not None  # every model has one
     keys: list[object] = []
     for text in texts:
-        try:
-            keys.append(model._meta.pk.to_python(text))
-        except ValidationError:
-            continue
+        with suppress(ValidationError):
+            keys.append(column.to_python(text))
     return keys

@@ -62,10 +62,6 @@ class Reader:
         return filtered(PlatformEvent.objects.filter(target_id=text), tenant_id=self.staff.user.tenant_id).exists()
 
 
-class SearchOptions(FormOptions):
-    reader: Reader
-
-
 class EventSearch(forms.Form):
     """Filters of events; an empty one matches everything but views. The page ends before the event with the id `before`."""
 
@@ -88,9 +84,9 @@ class EventSearch(forms.Form):
     # Shown when they are opened.
     further: Final = ("actor", "target")
 
-    def __init__(self, **options: Unpack[SearchOptions]) -> None:
-        self.reader = options.pop("reader")
+    def __init__(self, *, reader: Reader, **options: Unpack[FormOptions]) -> None:
         super().__init__(**options)
+        self.reader = reader
 
     def _user(self, field: str) -> str | None:
         text = str(self.cleaned_data[field])
@@ -140,8 +136,8 @@ class PlatformSearch(EventSearch):
     tenant = Line(label=_("Tenant"), required=False, max_length=255, help_text=_("Slug, name or id."))
     field_order = ("person", "action", "tenant", "since", "until", "views")
 
-    def __init__(self, **options: Unpack[SearchOptions]) -> None:
-        super().__init__(**options)
+    def __init__(self, *, reader: Reader, **options: Unpack[FormOptions]) -> None:
+        super().__init__(reader=reader, **options)
         if not self.reader.staff.is_operator:
             del self.fields["tenant"]
 
@@ -160,8 +156,8 @@ class PlatformSearch(EventSearch):
         return found[0]
 
 
-class _File(forms.Form):
-    """The format of an export, which has no pages."""
+class FileForm(forms.Form):
+    """The format of an export."""
 
     form = Pick(
         label=_("File"),
@@ -170,12 +166,11 @@ class _File(forms.Form):
             (CSV, _("CSV for spreadsheets")),
         ],
     )
-    before = None
 
 
-class EventExport(_File, EventSearch):
+class EventExport(FileForm, EventSearch):
     """The filters of an export of a tenant's log."""
 
 
-class PlatformExport(_File, PlatformSearch):
+class PlatformExport(FileForm, PlatformSearch):
     """The filters of an export of the platform's log."""

@@ -30,7 +30,7 @@ from openid.account.applications import Connected, connected_applications, disco
 from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Client, EndUser, Group, GroupMembership, RoleBinding
-from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, FACTORS
+from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, FACTORS, HISTORY
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.branding.texts import named_languages
@@ -73,7 +73,7 @@ def _record(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) ->
         "permissions": None if roles is None else effective(roles),
         "sessions": list(active[:SHOWN_SESSIONS]) if staff.may("sessions:read") else None,
         "applications": _applications(user) if staff.may("sessions:read") else None,
-        "events": _events(user, staff) if staff.may("audit:read") else None,
+        "events": _events(user, staff) if staff.may("audit:read") or staff.may(HISTORY) else None,
         "language": dict(named_languages()).get(user.language, ""),
         "metadata": json.dumps(user.metadata, indent=2, ensure_ascii=False),
     }

@@ -200,9 +200,11 @@ PAGES: dict[str, Page] = {
     "invitation_resend": Page("invitations:write", ("invitation",)),
     "invitation_cancel": Page("invitations:write", ("invitation",)),
     "userflow_adminrole_changelist": Page("admins:read"),
-    "userflow_adminrole_add": Page("never"),
+    "userflow_adminrole_add": Page("admins:read admins:write", operators=True),
     "userflow_adminrole_change": Page("admins:read", ("role",)),
     "userflow_adminrole_delete": Page("never", ("role",)),
+    "admin_role_edit": Page("admins:read admins:write", ("role",), operators=True),
+    "admin_role_remove": Page("admins:read admins:write", ("role",), operators=True),
     # The platform.
     "signing_keys": Page("tenants:read", operators=True),
     "signing_keys_rotate": Page("tenants:write", operators=True),
