@@ -141,7 +141,9 @@ class BuiltInAdminRole(errors.NotAllowed):
 
 
 class AdminRoleInUse(errors.Conflict):
-    message = "Admin users or pending invitations have this role. Give them other roles or cancel the invitations first."
+    message = (
+        "Admin users or pending invitations have this role. Give them other roles or cancel the invitations first."
+    )
 
 
 class UnknownGroup(errors.NotFound):

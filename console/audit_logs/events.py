@@ -33,6 +33,7 @@ class ShownEvent:
     target: Cell | None
     target_kind: Text
     tenant: Cell | None
+    address: Cell
     # Label and value; shown on demand.
     facts: Sequence[tuple[Text, Cell]]
 
@@ -46,7 +47,9 @@ def described(
     pages the reader can open. `with_tenant` names the tenant of each.
     """
     names = Names(staff, IN_TENANT if in_tenant else IN_PLATFORM, open_tenant)
-    names.look_up((kind, str(key)) for row in rows for kind, key in _mentioned(row))
+    tenants = [("tenant", row["tenant_id"] or "") for row in rows] if with_tenant else []
+    mentioned = [each for row in rows for each in _mentioned(row)]
+    names.look_up((kind, str(key)) for kind, key in [*mentioned, *tenants])
     return [_shown(row, names, with_tenant) for row in rows]
 
 
@@ -55,13 +58,7 @@ def _mentioned(row: Context) -> list[tuple[str, object]]:
     details = row["details"]
     assert isinstance(details, dict)
     named = [(DETAILS[name], value) for name, value in details.items() if name in DETAILS and isinstance(value, str)]
-    tenant = row.get("tenant_id") or ""
-    return [
-        (str(row["actor_kind"]), row["actor_id"]),
-        (str(row["target_kind"]), row["target_id"]),
-        ("tenant", tenant),
-        *named,
-    ]
+    return [(str(row["actor_kind"]), row["actor_id"]), (str(row["target_kind"]), row["target_id"]), *named]
 
 
 def _shown(row: Context, names: Names, with_tenant: bool) -> ShownEvent:
@@ -79,6 +76,7 @@ def _shown(row: Context, names: Names, with_tenant: bool) -> ShownEvent:
         target=names.cell(*target) if target[1] else None,
         target_kind=names.label(*target),
         tenant=names.cell("tenant", tenant) if tenant else None,
+        address=mono(row["address"]),
         facts=_facts(row, names),
     )
 
@@ -107,10 +105,12 @@ def _plain(value: object) -> Cell:
 
 
 def of_target(target_id: UUID, *, staff: Staff) -> Table:
-    """Return the newest events of the platform's log about one object, views left out."""
-    filters = Filters(target=str(target_id), views=False)
+    """Return the newest events of the platform's log about one object."""
     own = staff.user.tenant_id
+    filters = Filters(target=str(target_id))
     rows, _more = page_of_events(tenant_id=own, trail=PLATFORM, limit=SHOWN_OF_ONE, filters=filters)
+    names = Names(staff, IN_PLATFORM, own)
+    names.look_up((str(row["actor_kind"]), str(row["actor_id"])) for row in rows)
     return Table(
         title=_("Latest events"),
         headers=(_("Time (UTC)"), _("Action"), _("Outcome"), _("Actor"), _("IP address")),
@@ -120,11 +120,9 @@ def of_target(target_id: UUID, *, staff: Staff) -> Table:
                 event.action,
                 event.outcome,
                 event.actor or event.actor_kind,
-                mono(row["address"]),
+                event.address,
             )
-            for event, row in zip(
-                described(rows, staff=staff, in_tenant=False, open_tenant=own), rows, strict=True
-            )
+            for event in (_shown(row, names, with_tenant=False) for row in rows)
         ],
         empty=_("No events yet."),
     )

@@ -51,9 +51,7 @@ def _of_tenant(label: Text, model: type[Model], name: str, right: str, page: str
     return Kind(label, model, F(name), sees=right, opens=right, page=f"admin:{page}")
 
 
-def _application(
-    label: Text, model: type[Model], name: F | Concat, right: str, page: str, page_of: str = "pk"
-) -> Kind:
+def _application(label: Text, model: type[Model], name: F | Concat, right: str, page: str, page_of: str = "pk") -> Kind:
     return Kind(
         label,
         model,
@@ -71,7 +69,9 @@ _ADMIN_PAGE: Final = "admin:userflow_adminuser_change"
 _ADMIN: Final = Kind(
     _("admin user"), AdminUser, F("username"), opens="admins:read", page=_ADMIN_PAGE, tenant="tenant_id"
 )
-_OPERATOR: Final = Kind(_("operator"), AdminUser, F("username"), opens="admins:read", page=_ADMIN_PAGE, tenant="tenant_id")
+_OPERATOR: Final = Kind(
+    _("operator"), AdminUser, F("username"), opens="admins:read", page=_ADMIN_PAGE, tenant="tenant_id"
+)
 _PERSON: Final = _of_tenant(_("end user"), EndUser, "email", "endusers:read", "person")
 _TENANT: Final = Kind(
     _("tenant"), Tenant, F("name"), opens="tenants:read", page="admin:tenants_tenant_change", tenant="pk"
@@ -146,9 +146,7 @@ IN_TENANT: Final[Mapping[str, Kind]] = {
         page="admin:person",
         page_of="user_id",
     ),
-    "invitation": Kind(
-        _("invitation"), EndUserInvitation, F("email"), of=_("invitation of"), sees="invitations:read"
-    ),
+    "invitation": Kind(_("invitation"), EndUserInvitation, F("email"), of=_("invitation of"), sees="invitations:read"),
     "domain": _of_tenant(_("domain"), TenantDomain, "domain", "domains:read", "domain"),
     "webhook_endpoint": _of_tenant(_("webhook"), WebhookEndpoint, "url", "webhooks:read", "webhook"),
 }

@@ -66,7 +66,10 @@ class EventSearch(forms.Form):
     """Filters of events; an empty one matches everything but views. The page ends before the event with the id `before`."""
 
     person = Line(
-        label=_("User"), required=False, max_length=_LONGEST, help_text=_("Address, username or id: by or about the user.")
+        label=_("User"),
+        required=False,
+        max_length=_LONGEST,
+        help_text=_("Address, username or id: by or about the user."),
     )
     action = Pick(
         label=_("Action"),

@@ -25,6 +25,7 @@ OPEN_TENANT: Final[Links] = (
     (_("Sessions"), "devices", "userflow_endusersession_changelist", "sessions:read endusers:read"),
     (_("Branding"), "palette", "branding", "admins:write"),
 )
+AUDIT_LOG: Final[Links] = ((_("Audit log"), "history", "tenant_trail", "audit:read"),)
 # Tenant admins see the keys without a permission, like the tenant itself.
 TENANT_KEYS: Final[Links] = ((_("Signing keys"), "signature", "tenant_signing_keys", "tenants:read"),)
 # Of the chosen tenant, in the global database.
@@ -74,12 +75,12 @@ def sidebar(request: HttpRequest) -> list[Context]:
 
 def _audit_log(request: HttpRequest, staff: Staff) -> list[Context]:
     """Return the one link to both audit logs: it opens that of the open tenant, if there is one."""
-    if not staff.may("audit:read"):
-        return []
     platform, tenant = reverse("admin:audit_trail"), reverse("admin:tenant_trail")
-    link = tenant if chosen_tenant(request) else platform
-    shown = request.path.startswith((platform, tenant))
-    return [{"title": _("Audit log"), "icon": "history", "link": link, "active": shown}]
+    changes = {
+        "link": tenant if chosen_tenant(request) else platform,
+        "active": request.path.startswith((platform, tenant)),
+    }
+    return [{**item, **changes} for item in _items(permitted(staff, AUDIT_LOG))]
 
 
 def _group(title: Text, links: Links) -> Context:

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Context, Staff, needs, staff_at
-from console.frame.confirm import CreateView, EditView, RowView, TypedDeleteView
+from console.frame.confirm import ConfirmView, CreateView, EditView, RowView, TypedDeleteView
 from console.frame.forms import Boxes, FormOptions, Line, set_choices
 from console.frame.records import Button, Cell, Table, Text, buttons_to, mono, record_page
 from identity_platform.api.views import Arguments
@@ -64,7 +64,7 @@ def show(request: HttpRequest, role_id: str) -> HttpResponse:
 
 def _holders(role: AdminRole, staff: Staff) -> Table:
     holders = AdminUser.objects.filter(roles=role).order_by("username")
-    if not staff.is_operator:
+    if staff.user.tenant_id is not None:
         holders = holders.filter(tenant_id=staff.user.tenant_id)
     return Table(
         title=_("Holders"),
@@ -113,7 +113,7 @@ class RoleForm(PermissionsForm):
     field_order = ("name", "permissions")
 
 
-class RolesView:
+class RolesView(ConfirmView):
     permissions = ("admins:read", "admins:write")
     operators_only = True
     page = PAGE

@@ -1,4 +1,4 @@
-"""Custom roles of admin users: any set of permissions that the operator who makes it holds. They are the same for all tenants."""
+"""Custom roles of admin users, the same for all tenants: any permissions that the operator who makes a role holds."""
 
 import re
 from collections.abc import Collection

@@ -112,7 +112,8 @@ def grantable_roles(names: Iterable[str], tenant_id: UUID | None, by: Principal 
 def _assign(user: AdminUser, roles: Sequence[AdminRole]) -> None:
     """Replace the roles. Raises UnknownRole for one that was deleted since it was found; locked, it stays until the commit."""
     custom = [role.pk for role in roles if role.name not in BUILT_IN_ROLES]
-    if custom and len(AdminRole.objects.filter(pk__in=custom).order_by("pk").select_for_update(no_key=True)) < len(custom):
+    locked = AdminRole.objects.filter(pk__in=custom).order_by("pk").select_for_update(no_key=True)
+    if custom and len(locked) < len(custom):
         raise UnknownRole(details={"roles": ["A role was deleted meanwhile."]})
     user.roles.set(roles)
 

@@ -97,7 +97,7 @@ def _page(
     if len(rows) > limit:
         return [dict(row) for row in rows[:limit]], rows[limit - 1]["id"]
     # Not full: either the log ends here, or the page has read as much as it may.
-    read_to = max((row["id"] for end in ends for row in end), default=None)
+    read_to = max((row["id"] for row in (ends[0].union(*ends[1:]) if ends else ())), default=None)
     return [dict(row) for row in rows], read_to
 
 
@@ -156,13 +156,11 @@ def export_events(
     record_for_platform("audit.exported", tenant_id=tenant_id, target=target)
     last = 0
     while rows := _exported(tenant_id, filters, last, purpose if own else None):
-        yield from map(dict, rows)
+        yield from rows
         last = rows[-1]["id"]
 
 
-def _exported(
-    tenant_id: UUID | None, filters: Filters, last: int, purpose: Purpose | None
-) -> Sequence[dict[str, Any]]:
+def _exported(tenant_id: UUID | None, filters: Filters, last: int, purpose: Purpose | None) -> Sequence[dict[str, Any]]:
     """Return the next events of an export: the tenant's own if it is to be entered for a purpose, else the platform's."""
     if tenant_id is None or purpose is None:
         return _after(last, filtered(PlatformEvent.objects.all(), tenant_id=tenant_id), filters)
@@ -174,4 +172,4 @@ def _after(last: int, events: Events, filters: Filters) -> Sequence[dict[str, An
     found = _matching(_of_time(events.filter(id__gt=last), filters), filters)
     if filters.person is not None:
         found = found.filter(Q(target_id=filters.person) | Q(actor_id=filters.person))
-    return list(found.order_by("id").values()[:EXPORTED_AT_ONCE])
+    return [dict(row) for row in found.order_by("id").values()[:EXPORTED_AT_ONCE]]
