@@ -65,7 +65,8 @@ def _shown(row: Context, names: Names, with_tenant: bool) -> ShownEvent:
     at, outcome = row["at"], str(row["outcome"])
     assert isinstance(at, datetime)
     actor, target = (str(row["actor_kind"]), str(row["actor_id"])), (str(row["target_kind"]), str(row["target_id"]))
-    tenant = str(row["tenant_id"]) if with_tenant and row["tenant_id"] else ""
+    # An event about a tenant itself names it once.
+    tenant = str(row["tenant_id"]) if with_tenant and row["tenant_id"] and str(row["tenant_id"]) != target[1] else ""
     return ShownEvent(
         at=at,
         action=label_of(str(row["action"])),

@@ -25,6 +25,8 @@ FORM = re.compile(rf'<form(?![^>]*(?:{FRAME}))[^>]*method="post"', re.IGNORECASE
 STEP_UP = "/admin/reauthenticate/"
 RANK_ONLY = "The table has no row for it: permission and rank decide, as over the API."
 REGISTRY = "The table has no row for services and their credentials but for revealing a secret."
+# Their search has a field of the name that lists give to their actions.
+AUDIT_PAGES = ("audit_trail", "audit_export", "tenant_trail", "tenant_audit_export")
 AUDIT = "The table has no row for the audit log; the export is itself audited."
 LESS = "It takes rights away and gives none."
 OWN = "One's own sessions may be ended by each of them."
@@ -106,7 +108,7 @@ def _forms_found(staff: Staff, ids: dict[str, Any]) -> list[str]:
     found = []
     for name in pages(staff):
         response = staff.get(path_of(name, ids))
-        assert b'<select name="action"' not in response.content, (
+        assert name in AUDIT_PAGES or b'<select name="action"' not in response.content, (
             f"{name} is a list with actions: walk through them here"
         )
         # A page that always asks for a recent step-up is a form as well.
