@@ -5,10 +5,11 @@ from typing import Final
 from django.contrib.admin import AdminSite
 from django.urls import URLPattern, path
 
+from console.audit_logs import pages as audit_logs
 from console.frame.access import Page
 from console.jobs import admin as jobs
 from console.people import bulk, chooser, end_user, groups_and_roles, invitations, support
-from console.platform import admins, audit_logs, clients, directories, domains, keys, servers, webhooks
+from console.platform import admin_roles, admins, clients, directories, domains, keys, servers, webhooks
 from console.platform import invitations as admin_invitations
 from console.registry import pages as services
 from console.signin import own_account, own_factors, views
@@ -19,6 +20,7 @@ _GROUP: Final = "inside/groups/<uuid:group_id>/"
 _ROLE: Final = "inside/roles/<uuid:role_id>/"
 _INVITATION: Final = "inside/invitations/<uuid:invitation_id>/"
 _ADMIN: Final = "userflow/adminuser/<uuid:user_id>"
+_ADMIN_ROLE: Final = "userflow/adminrole/<int:role_id>"
 _ADMIN_INVITATION: Final = "userflow/admininvitation/<uuid:invitation_id>"
 _CLIENT: Final = "userflow/client/<uuid:client_id>"
 _SERVICE: Final = "registry/service/<uuid:service_id>"
@@ -83,6 +85,7 @@ SIGNED_IN: Final[Paths] = (
     (f"{_INVITATION}resend/", "resend_invitation", invitations.Resend.as_view()),
     (f"{_INVITATION}cancel/", "cancel_invitation", invitations.Cancel.as_view()),
     ("inside/trail/", "tenant_trail", audit_logs.of_tenant),
+    ("inside/trail/export/", "tenant_audit_export", audit_logs.TenantExport.as_view()),
     ("inside/branding/", "branding", branding.BrandingPage.as_view()),
     ("inside/branding/preview/", "branding_preview", branding.BrandingPreview.as_view()),
     ("inside/signing-keys/", "tenant_signing_keys", keys.tenant_signing_keys),
@@ -135,6 +138,8 @@ SIGNED_IN: Final[Paths] = (
     (f"{_ADMIN}/reset-factors/", "admin_reset_factors", admins.ResetFactors.as_view()),
     (f"{_ADMIN}/enrollment-pass/", "admin_issue_pass", admins.IssuePass.as_view()),
     (f"{_ADMIN}/end-sessions/", "admin_end_sessions", admins.EndAllSessions.as_view()),
+    (f"{_ADMIN_ROLE}/edit/", "admin_role_edit", admin_roles.EditRole.as_view()),
+    (f"{_ADMIN_ROLE}/remove/", "admin_role_remove", admin_roles.DeleteRole.as_view()),
     (f"{_ADMIN_INVITATION}/resend/", "invitation_resend", admin_invitations.Resend.as_view()),
     (f"{_ADMIN_INVITATION}/cancel/", "invitation_cancel", admin_invitations.Cancel.as_view()),
     (f"{_CLIENT}/edit/", "client_edit", clients.EditClient.as_view()),

@@ -132,6 +132,20 @@ class BuiltInRole(errors.NotAllowed):
     message = "Built-in roles cannot be deleted or renamed."
 
 
+class UnknownAdminRole(errors.NotFound):
+    message = "No role of admin users has this id."
+
+
+class BuiltInAdminRole(errors.NotAllowed):
+    message = "Built-in roles cannot be changed or deleted. Create a role of your own."
+
+
+class AdminRoleInUse(errors.Conflict):
+    message = (
+        "Admin users or pending invitations have this role. Give them other roles or cancel the invitations first."
+    )
+
+
 class UnknownGroup(errors.NotFound):
     message = "No group with this id exists in this tenant."
 

@@ -16,7 +16,6 @@ from console.frame.access import Context
 from console.frame.records import Text
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import json_object
-from userflow.audit.actions import Filters
 
 LONGEST_REASON = 500
 
@@ -151,21 +150,3 @@ class Reason(forms.Form):
         max_length=LONGEST_REASON,
         help_text=_("Recorded in the audit log. Do not enter personal data."),
     )
-
-
-class EventSearch(forms.Form):
-    """Filters of audit events; an empty one matches everything. The page ends before the event with the number `before`."""
-
-    action = Line(label=_("Action, such as signin.refused"), required=False, max_length=64)
-    actor = Line(label=_("Actor (id)"), required=False, max_length=64)
-    target = Line(label=_("Target (id)"), required=False, max_length=64)
-    since = Moment(label=_("From (UTC)"), required=False)
-    until = Moment(label=_("Before (UTC)"), required=False)
-    before = forms.IntegerField(required=False, min_value=1, max_value=2**62, widget=forms.HiddenInput)
-
-    def filters(self) -> Filters:
-        return Filters(**{name: self.cleaned_data.get(name) or None for name in Filters.__slots__})
-
-    def asked(self) -> dict[str, str]:
-        """Return the filled filters for the path of another page."""
-        return {name: str(self.data[name]) for name in self.fields if name != "before" and self.data.get(name)}

@@ -3,7 +3,7 @@
 from typing import Final
 
 from django.http import HttpRequest
-from django.urls import reverse_lazy
+from django.urls import reverse, reverse_lazy
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Context, Staff, staff_or_none
@@ -25,8 +25,8 @@ OPEN_TENANT: Final[Links] = (
     (_("Invitations"), "outgoing_mail", "invitations", "invitations:read"),
     (_("Sessions"), "devices", "userflow_endusersession_changelist", "sessions:read endusers:read"),
     (_("Branding"), "palette", "branding", "admins:write"),
-    (_("Audit log"), "history", "tenant_trail", "audit:read"),
 )
+AUDIT_LOG: Final[Links] = ((_("Audit log"), "history", "tenant_trail", "audit:read"),)
 # Tenant admins see the keys without a permission, like the tenant itself.
 TENANT_KEYS: Final[Links] = ((_("Signing keys"), "signature", "tenant_signing_keys", "tenants:read"),)
 # Of the chosen tenant, in the global database.
@@ -41,7 +41,6 @@ PLATFORM: Final[Links] = (
     (_("Admin users"), "badge", "userflow_adminuser_changelist", "admins:read"),
     (_("Admin invitations"), "mail", "userflow_admininvitation_changelist", "invitations:read"),
     (_("Admin roles"), "key", "userflow_adminrole_changelist", "admins:read"),
-    (_("Audit log"), "history", "audit_trail", "audit:read"),
 )
 SERVERS_AND_KEYS: Final[Links] = (
     (_("Database servers"), "storage", "servers", "tenants:read"),
@@ -50,7 +49,7 @@ SERVERS_AND_KEYS: Final[Links] = (
 )
 # Every page that is in the sidebar for someone, apart from the chooser.
 ENTRIES: Final[Links] = (
-    OVERVIEW + TENANTS + JOBS + OPEN_TENANT + TENANT_KEYS + APPLICATIONS + PLATFORM + SERVERS_AND_KEYS
+    OVERVIEW + TENANTS + JOBS + AUDIT_LOG + OPEN_TENANT + TENANT_KEYS + APPLICATIONS + PLATFORM + SERVERS_AND_KEYS
 )
 
 
@@ -73,7 +72,7 @@ def sidebar(request: HttpRequest) -> list[Context]:
     of_tenant += permitted(staff, OPEN_TENANT) + keys if chosen else ()
     platform = PLATFORM + (SERVERS_AND_KEYS if is_operator else ())
     return [
-        _group(_("Overview"), OVERVIEW + tenants),
+        {"title": _("Overview"), "items": [*_items(OVERVIEW + tenants), *_audit_log(request, staff)]},
         # The name: a page of the platform, or of another tenant, shows these links too.
         {**_group(chosen.name if chosen else _("Tenant"), of_tenant), "separator": True},
         _group(_("Applications"), permitted(staff, APPLICATIONS)),
@@ -81,11 +80,22 @@ def sidebar(request: HttpRequest) -> list[Context]:
     ]
 
 
+def _audit_log(request: HttpRequest, staff: Staff) -> list[Context]:
+    """Return the one link to both audit logs: it opens that of the open tenant, if there is one."""
+    platform, tenant = reverse("admin:audit_trail"), reverse("admin:tenant_trail")
+    changes = {
+        "link": tenant if chosen_tenant(request) else platform,
+        "active": request.path.startswith((platform, tenant)),
+    }
+    return [{**item, **changes} for item in _items(permitted(staff, AUDIT_LOG))]
+
+
 def _group(title: Text, links: Links) -> Context:
-    items = [
-        {"title": name, "icon": icon, "link": reverse_lazy(f"admin:{page}")} for name, icon, page, _needed in links
-    ]
-    return {"title": title, "items": items}
+    return {"title": title, "items": _items(links)}
+
+
+def _items(links: Links) -> list[Context]:
+    return [{"title": name, "icon": icon, "link": reverse_lazy(f"admin:{page}")} for name, icon, page, _needed in links]
 
 
 def own_links(request: HttpRequest) -> list[Context]:

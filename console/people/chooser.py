@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from console.frame.access import require
 from console.frame.lists import uuid_or_none
-from console.frame.navigation import OPEN_TENANT, permitted
+from console.frame.navigation import AUDIT_LOG, OPEN_TENANT, permitted
 from console.frame.records import render_page
 from console.frame.scope import RECENT, choose_tenant, chosen_tenant, console_path
 from tenants.models import Tenant
@@ -68,7 +68,7 @@ def _choose(request: HttpRequest) -> HttpResponse:
 
 def first_page(request: HttpRequest) -> str:
     """Return the first list of a tenant that the user may open. Raises PermissionDenied."""
-    if pages := permitted(require(request), OPEN_TENANT):
+    if pages := permitted(require(request), OPEN_TENANT + AUDIT_LOG):
         return reverse(f"admin:{pages[0][2]}")
     raise PermissionDenied
 

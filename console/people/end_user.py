@@ -32,7 +32,7 @@ from openid.account.devices import device_in_words
 from tenants.models import Tenant
 from tenants.states import Purpose
 from userflow.accounts.models import Client, EndUser, Group, GroupMembership, RoleBinding
-from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, FACTORS
+from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, FACTORS, HISTORY
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
 from userflow.branding.texts import named_languages
@@ -65,7 +65,7 @@ def _record(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) ->
     roles = held_roles(user) if staff.may("roles:read") else None
     sessions = _sessions(user) if staff.may("sessions:read") else None
     clients = _client_names([user.client_id, *(one.client_id for one in sessions or ())], tenant)
-    events = newest_events(user) if staff.may("audit:read") else None
+    events = newest_events(user) if staff.may("audit:read") or staff.may(HISTORY) else None
     return {
         "client": clients.get(user.client_id, ""),
         "pending_email": proof.email if proof is not None else "",

@@ -10,11 +10,11 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from console.audit_logs.events import of_target
 from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView
 from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
 from console.frame.scope import act_on, chosen_tenant
-from console.platform.audit_logs import of_target
 from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, RecordForm, roles_for
 from console.signin.lost_factors import IssuePassView, ResetFactorsView
 from console.signin.proofs import ProofConfirmView, proof_in
@@ -59,7 +59,7 @@ def show(request: HttpRequest, user_id: UUID) -> HttpResponse:
     )
     tables = [_sessions(user)] if staff.may("sessions:read") or user.pk == staff.user.pk else []
     if staff.may("audit:read"):
-        tables.append(of_target(user.pk, within=staff.user.tenant_id))
+        tables.append(of_target(user.pk, staff=staff))
     buttons = _buttons(staff, user)
     return record_page(request, user.username, facts=facts, tables=tables, buttons=buttons, back=reverse(LIST))
 

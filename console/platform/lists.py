@@ -1,11 +1,10 @@
 from django.contrib import admin
 from django.db.models import Model, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
 from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
-from console.frame.access import needs, staff_at
+from console.frame.access import staff_at
 from console.frame.labels import STATES, labelled
 from console.frame.lists import (
     ActiveFilter,
@@ -15,15 +14,13 @@ from console.frame.lists import (
     column,
     joined_column,
 )
-from console.frame.records import NOTHING, Cell, Table, Text, mono, record_page
+from console.frame.records import NOTHING, Text
 from console.frame.scope import chosen_tenant
-from console.platform import admins, clients, invitations
+from console.platform import admin_roles, admins, clients, invitations
 from userflow.accounts.models import AdminRole, AdminUser, Client
-from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS
 from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation
 from userflow.invitations.queries import with_status
 
-MOST_HOLDERS = 50
 _STATE = column(
     _("State"),
     lambda row: labelled("active" if row.active else "deactivated"),
@@ -111,51 +108,6 @@ class AdminInvitationAdmin(ConsoleModelAdmin):
     state = column(_("State"), lambda row: labelled(row.status(now())), badges=invitations.TONES)
 
 
-def visible_roles(request: HttpRequest) -> QuerySet[AdminRole]:
-    """Return all roles for an operator, else those that a tenant admin can have."""
-    found = AdminRole.objects.order_by("name")
-    if staff_at(request).is_operator:
-        return found
-    for permission in OPERATOR_PERMISSIONS:
-        found = found.exclude(permissions__contains=[permission])
-    return found
-
-
-@needs("admins:read")
-def show_role(request: HttpRequest, role_id: str) -> HttpResponse:
-    # No number of the table has more digits, and int() rejects very many of them.
-    known = role_id.isascii() and role_id.isdigit() and len(role_id) < 19
-    role = visible_roles(request).filter(pk=int(role_id)).first() if known else None
-    if role is None:
-        raise Http404
-    holders = AdminUser.objects.filter(roles=role).order_by("username")
-    own = staff_at(request).user.tenant_id
-    if own is not None:
-        holders = holders.filter(tenant_id=own)
-    permissions = Table(
-        title=_("Permissions"),
-        headers=(_("Permission"),),
-        rows=[(mono(permission),) for permission in sorted(role.permissions)],
-        empty=_("This role has no permissions."),
-    )
-    who = Table(
-        title=_("Holders"),
-        headers=(_("Username"), _("E-mail address"), _("Active")),
-        rows=[
-            (
-                Cell(user.username, link=reverse("admin:userflow_adminuser_change", args=[user.pk])),
-                user.email,
-                user.active,
-            )
-            for user in holders[:MOST_HOLDERS]
-        ],
-        note=_("At most %(most)d are shown.") % {"most": MOST_HOLDERS},
-        empty=_("No holders. Roles are given on the page of an admin user."),
-    )
-    back = reverse("admin:userflow_adminrole_changelist")
-    return record_page(request, role.name, tables=[permissions, who], back=back)
-
-
 @admin.register(AdminRole)
 class AdminRoleAdmin(ConsoleModelAdmin):
     """Roles of admin users, the same for all tenants."""
@@ -164,14 +116,19 @@ class AdminRoleAdmin(ConsoleModelAdmin):
     list_title = _("Admin roles")
     list_display = ("name", "permission_names")
     ordering = ("name",)
+    add = staticmethod(admin_roles.CreateRole.as_view())
+    add_needs = ("admins:read", "admins:write")
 
     permission_names = column(_("Permissions"), lambda role: ", ".join(sorted(role.permissions)))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
-        return visible_roles(request)
+        return admin_roles.visible_roles(request)
+
+    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return super().has_add_permission(request) and staff_at(request).is_operator
 
     def change_view(self, request: HttpRequest, object_id: str, *args: object) -> HttpResponse:
-        return show_role(request, object_id)
+        return admin_roles.show(request, object_id)
 
 
 @admin.register(Client)

@@ -111,7 +111,7 @@ def add_rows(tenant: TestTenant) -> Ids:
         "app": "registry",
         "server": DatabaseServer.objects.get(name="main").pk,
         "kid": spare_key(),
-        "role": AdminRole.objects.get(name="auditor").pk,
+        "role": AdminRole.objects.get_or_create(name="support", defaults={"permissions": ["endusers:read"]})[0].pk,
         "job": Job.objects.get_or_create(kind="backup", state="done", params={"slug": "gone"})[0].pk,
         "factor": FACTOR,
         "session": FACTOR,

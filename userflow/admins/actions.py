@@ -15,7 +15,7 @@ from tenants import lookup
 from userflow.accounts.admin_names import username_is
 from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import AdminRole, AdminUser
-from userflow.accounts.permissions_catalogue import OPERATOR, OPERATOR_PERMISSIONS, TENANT_ADMIN
+from userflow.accounts.permissions_catalogue import BUILT_IN_ROLES, OPERATOR, OPERATOR_PERMISSIONS, TENANT_ADMIN
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import ADMINS
@@ -68,7 +68,7 @@ def create_admin_user(
         _save(user, force_insert=True)
         if not verified:
             admin_proofs.start_admin_proof(user, email)
-        user.roles.set(granted)
+        _assign(user, granted)
         ADMINS.record_about(user, "admin_user.created", {"roles": sorted(role.name for role in granted)})
         ticket = tickets.open_enrollment(ADMINS, user, cause="creation")
     return user, ticket
@@ -107,6 +107,15 @@ def grantable_roles(names: Iterable[str], tenant_id: UUID | None, by: Principal 
     if by is not None and not permissions <= by.permissions:
         raise GrantsMoreThanHeld
     return found
+
+
+def _assign(user: AdminUser, roles: Sequence[AdminRole]) -> None:
+    """Replace the roles. Raises UnknownRole for one that was deleted since it was found; locked, it stays until the commit."""
+    custom = [role.pk for role in roles if role.name not in BUILT_IN_ROLES]
+    locked = AdminRole.objects.filter(pk__in=custom).order_by("pk").select_for_update(no_key=True)
+    if custom and len(locked) < len(custom):
+        raise UnknownRole(details={"roles": ["A role was deleted meanwhile."]})
+    user.roles.set(roles)
 
 
 def list_admin_users(
@@ -168,7 +177,7 @@ def update_admin_user(
         asked = sorted([*changes, *(["roles"] if roles is not None else [])])
         _apply(user, changes, keep=by.session_id if own else None)
         if granted is not None:
-            user.roles.set(granted)
+            _assign(user, granted)
         ADMINS.record_about(user, "admin_user.updated", {"changed": asked})
     return find_admin_user(user_id=user_id, within=by.tenant_id)
 

@@ -43,4 +43,6 @@ class EventOut(serializers.Serializer[object]):
 class AuditOut(serializers.Serializer[object]):
     events = EventOut(many=True)
     limit = serializers.IntegerField()
-    next_cursor = serializers.IntegerField(allow_null=True, help_text="Send it as `cursor`; null at the end.")
+    next_cursor = serializers.IntegerField(
+        allow_null=True, help_text="Send it as `cursor`; null at the end. A page before the end can have fewer events."
+    )

@@ -27,8 +27,13 @@ class AuditViewSet(ApiViewSet):
         trail = asked.get("trail") or (TENANT if tenant_id else PLATFORM)
         if trail == TENANT and tenant_id is None:
             tenant_id = tenant_at(request)
-        named = {name: asked.get(name) for name in ("actor", "action", "target")}
-        filters = Filters(**named, since=asked.get("from"), until=asked.get("to"))
+        filters = Filters(
+            actor=asked.get("actor"),
+            action=asked.get("action"),
+            target=asked.get("target"),
+            since=asked.get("from"),
+            until=asked.get("to"),
+        )
         rows, next_cursor = actions.page_of_events(
             tenant_id=tenant_id,
             trail=trail,

@@ -223,8 +223,8 @@ def test_admin_page_costs_the_same_for_all_users(head: Staff, tenant: TestTenant
     user = new_tenant_admin(tenant).sign_in()
     with capture_statements() as seen:
         assert head.get(at(user)).status_code == 200
-    # Session, admin user; the user with roles, tenant, sessions and events; the tenant of the bar.
-    assert seen.counts == (8, 0), "\n".join(seen.default)
+    # Session, admin user; the user with roles, tenant, sessions, events and their actors; the tenant of the bar.
+    assert seen.counts == (9, 0), "\n".join(seen.default)
 
 
 def test_admin_invitation_is_resent_and_cancelled(operator: Staff, tenant: TestTenant) -> None:

@@ -1,8 +1,6 @@
-"""Invitations and the audit log of the open tenant."""
+"""Invitations of the open tenant."""
 
 import secrets
-from collections.abc import Callable
-from uuid import uuid4
 
 import pytest
 
@@ -12,7 +10,6 @@ from tests.userflow.mailbox import mails_to
 from tests.world import TestTenant
 
 INVITATIONS = "/admin/inside/invitations/"
-TRAIL = "/admin/inside/trail/"
 
 
 @pytest.fixture
@@ -80,53 +77,3 @@ def test_invitations_require_permission_and_own_tenant(
 @pytest.mark.parametrize("query", [{"status": "nonsense"}, {"page": "0"}, {"page": "x"}, {"page": "1001"}])
 def test_malformed_page_shows_first_page(staff: Staff, query: dict[str, str]) -> None:
     assert staff.get(INVITATIONS, **query).status_code == 200
-
-
-def test_tenant_audit_trail_is_searched(tenant: TestTenant, staff: Staff) -> None:
-    person = tenant.register()
-    tenant.sign_in(person)
-    page = text_of(staff.get(TRAIL, target=str(person.id)))
-    assert "end_user.registered" in page
-    for query, shown in (
-        ({"target": str(person.id), "action": "end_user.registered"}, True),
-        ({"target": str(person.id), "action": "end_user.erased"}, False),
-        ({"target": str(person.id), "since": "2020-01-01T00:00"}, True),
-        ({"target": str(person.id), "until": "2020-01-01T00:00"}, False),
-        ({"actor": str(uuid4())}, False),
-    ):
-        assert ("No event fits" not in text_of(staff.get(TRAIL, **query))) is shown, query
-
-
-def test_tenant_audit_trail_is_paged(new_tenant: Callable[[], TestTenant]) -> None:
-    tenant = new_tenant()
-    staff = operator_in(tenant)
-    for _ in range(60):
-        staff.get(TRAIL)
-    first = text_of(staff.get(TRAIL, action="audit.viewed"))
-    assert first.count("<details") == 50
-    query = first.split('">Older</a>')[0].rsplit('href="?', 1)[1].replace("&amp;", "&")
-    second = text_of(staff.browser.get(f"{TRAIL}?{query}"))
-    assert second.count("<details") == 11
-    assert ">Older</a>" not in second
-    assert ">Newest</a>" in second
-
-
-def test_audit_trail_of_other_tenant_is_not_shown(tenant: TestTenant, other_tenant: TestTenant, staff: Staff) -> None:
-    foreign_user = other_tenant.register()
-    for someone in (staff, new_tenant_admin(tenant).sign_in()):
-        assert "No event fits" in text_of(someone.get(TRAIL, target=str(foreign_user.id)))
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        {"since": "yesterday"},
-        {"until": "9999-99-99"},
-        {"before": "x"},
-        {"before": "-1"},
-        {"before": "9" * 30},
-        {"action": "\x00"},
-    ],
-)
-def test_malformed_trail_search_shows_error(staff: Staff, query: dict[str, str]) -> None:
-    assert staff.get(TRAIL, **query).status_code == 200

@@ -1,0 +1,243 @@
+"""What the actions of audit events are called in the console. A test finds actions without a label."""
+
+from typing import Final
+
+from django.utils.translation import gettext_lazy as _
+
+from console.frame.records import Text
+
+# By groups, in the order of the list that a search offers.
+LABELS: Final[tuple[tuple[Text, dict[str, Text]], ...]] = (
+    (
+        _("Sign-in"),
+        {
+            "signin.succeeded": _("Signed in"),
+            "signin.refused": _("Sign-in rejected"),
+            "signin.first_step": _("Password accepted, second step pending"),
+            "signin.factor_missing": _("Password accepted, second factor must be enrolled"),
+            "signin.address_not_proven": _("Sign-in rejected: address not verified"),
+            "console.signed_in": _("Signed in to the console"),
+            "application.signed_in": _("Signed in to an application"),
+            "device.remembered": _("Browser remembered"),
+            "device.used": _("Remembered browser used"),
+            "device.reused": _("Copied cookie of a remembered browser rejected"),
+            "device.forgotten": _("Remembered browser removed"),
+            "device.approved": _("Device sign-in approved"),
+            "device.denied": _("Device sign-in denied"),
+        },
+    ),
+    (
+        _("Sessions and consent"),
+        {
+            "session.ended": _("Session ended"),
+            "session.revoked": _("Session revoked"),
+            "session.stepped_up": _("Authentication confirmed"),
+            "session.listed": _("Sessions viewed"),
+            "refresh_token.reused": _("Used refresh token rejected"),
+            "authorization_code.reused": _("Used authorization code rejected"),
+            "consent.granted": _("Consent granted"),
+            "consent.revoked": _("Consent revoked"),
+        },
+    ),
+    (
+        _("Passwords and addresses"),
+        {
+            "password.changed": _("Password changed"),
+            "password.refused": _("Wrong password"),
+            "password.reset_asked": _("Password reset requested"),
+            "password.reset": _("Password reset"),
+            "password.set": _("Password set by a command"),
+            "email.proven": _("Address verified"),
+            "email.proof_refused": _("Wrong verification code"),
+            "email.change_undone": _("Change of address undone"),
+        },
+    ),
+    (
+        _("Second factors"),
+        {
+            "factor.enrolled": _("Factor enrolled"),
+            "factor.replaced": _("Factor replaced"),
+            "factor.regenerated": _("Backup codes replaced"),
+            "factor.renamed": _("Factor renamed"),
+            "factor.removed": _("Factor removed"),
+            "factor.reset": _("Factors reset by an admin"),
+            "factor.verified": _("Factor verified"),
+            "factor.refused": _("Factor rejected"),
+            "factor.enrollment_refused": _("Enrollment of a factor rejected"),
+            "enrollment_pass.issued": _("Enrollment pass issued"),
+            "sms.requested": _("SMS code requested"),
+            "sms.conversion_low": _("Few SMS codes are used"),
+            "seal.broken": _("Stored secret unreadable"),
+        },
+    ),
+    (
+        _("End users"),
+        {
+            "end_user.registered": _("End user registered"),
+            "end_user.updated": _("End user changed"),
+            "end_user.activated": _("End user activated"),
+            "end_user.deactivated": _("End user deactivated"),
+            "end_user.erased": _("End user erased"),
+            "end_user.superseded": _("Unused registration replaced"),
+            "end_user.viewed": _("End user viewed"),
+            "end_user.listed": _("End users viewed"),
+            "end_users.exported": _("End users exported"),
+            "end_user_import.started": _("Import of end users started"),
+            "end_user_import.resumed": _("Import of end users resumed"),
+            "end_user_import.batch": _("Part of an import of end users done"),
+            "end_user_import.finished": _("Import of end users finished"),
+        },
+    ),
+    (
+        _("Groups and roles"),
+        {
+            "group.created": _("Group created"),
+            "group.imported": _("Group imported"),
+            "group.updated": _("Group changed"),
+            "group.deleted": _("Group deleted"),
+            "group.joined": _("Added to group"),
+            "group.left": _("Removed from group"),
+            "group.viewed": _("Group viewed"),
+            "group.listed": _("Groups viewed"),
+            "role.created": _("Role created"),
+            "role.imported": _("Role imported"),
+            "role.updated": _("Role changed"),
+            "role.deleted": _("Role deleted"),
+            "role.bound": _("Role assigned"),
+            "role.unbound": _("Role unassigned"),
+            "role.viewed": _("Role viewed"),
+            "role.listed": _("Roles viewed"),
+        },
+    ),
+    (
+        _("Invitations"),
+        {
+            "invitation.made": _("Invitation sent"),
+            "invitation.sent_again": _("Invitation sent again"),
+            "invitation.cancelled": _("Invitation canceled"),
+            "invitation.accepted": _("Invitation accepted"),
+            "invitation.listed": _("Invitations viewed"),
+        },
+    ),
+    (
+        _("Admin users"),
+        {
+            "admin_user.created": _("Admin user created"),
+            "admin_user.updated": _("Admin user changed"),
+            "admin_user.activated": _("Admin user activated"),
+            "admin_user.deactivated": _("Admin user deactivated"),
+            "admin_role.created": _("Admin role created"),
+            "admin_role.updated": _("Admin role changed"),
+            "admin_role.deleted": _("Admin role deleted"),
+            "access.rejected": _("Access rejected"),
+        },
+    ),
+    (
+        _("Clients"),
+        {
+            "client.created": _("Client created"),
+            "client.updated": _("Client changed"),
+            "client.activated": _("Client activated"),
+            "client.deactivated": _("Client deactivated"),
+            "client.deleted": _("Client deleted"),
+            "client.secret_rotated": _("Client secret rotated"),
+            "client.signed_in": _("Client signed in"),
+            "client.refused": _("Client rejected"),
+            "client.tokens_ended": _("Tokens of a client revoked"),
+            "client_token.revoked": _("Token of a client revoked"),
+            "client.logouts_retried": _("Logout tokens sent again"),
+        },
+    ),
+    (
+        _("Services"),
+        {
+            "service.created": _("Service registered"),
+            "service.updated": _("Service changed"),
+            "service.deleted": _("Service deleted"),
+            "service_credential.created": _("Credential added"),
+            "service_credential.updated": _("Credential changed"),
+            "service_credential.rotated": _("Credential rotated"),
+            "service_credential.activated": _("Credential activated"),
+            "service_credential.revoked": _("Credential revoked"),
+            "service_credential.deleted": _("Credential deleted"),
+            "service_credential.read": _("Secret read by a program"),
+            "service_credential.revealed": _("Secret revealed in the console"),
+            "service_credential.unreadable": _("Stored secret of a credential unreadable"),
+            "services.exported": _("Services exported"),
+            "service_import.started": _("Import of services started"),
+            "service_import.resumed": _("Import of services resumed"),
+            "service_import.batch": _("Part of an import of services done"),
+            "service_import.finished": _("Import of services finished"),
+        },
+    ),
+    (
+        _("Webhooks, domains, directories, branding"),
+        {
+            "webhook.created": _("Webhook created"),
+            "webhook.updated": _("Webhook changed"),
+            "webhook.deleted": _("Webhook deleted"),
+            "webhook.secret_rotated": _("Webhook secret rotated"),
+            "webhook.tested": _("Webhook tested"),
+            "webhook.replayed": _("Webhook messages replayed"),
+            "webhook.disabled": _("Webhook disabled"),
+            "domain.added": _("Domain added"),
+            "domain.verified": _("Domain verified"),
+            "domain.updated": _("Domain changed"),
+            "domain.record_lost": _("TXT record of a domain missing"),
+            "domain.withdrawn": _("Domain withdrawn"),
+            "domain.deleted": _("Domain deleted"),
+            "directory.created": _("Directory created"),
+            "directory.updated": _("Directory changed"),
+            "directory.deleted": _("Directory deleted"),
+            "directory.tried": _("Directory tested"),
+            "directory.synchronised": _("Directory synchronized"),
+            "directory.secret_unreadable": _("Stored secret of a directory unreadable"),
+            "branding.updated": _("Branding changed"),
+        },
+    ),
+    (
+        _("Tenants"),
+        {
+            "tenant.created": _("Tenant created"),
+            "tenant.updated": _("Tenant changed"),
+            "tenant.suspended": _("Tenant suspended"),
+            "tenant.resumed": _("Tenant resumed"),
+            "tenant.migrated": _("Tenant migrated"),
+            "tenant.moved": _("Tenant moved"),
+            "tenant.backed_up": _("Tenant backed up"),
+            "tenant.restored": _("Tenant restored"),
+            "tenant.deleted": _("Tenant deleted"),
+            "tenant.undeleted": _("Deleted tenant restored"),
+            "tenant.final_backup_deleted": _("Final backup deleted"),
+            "tenants.repaired": _("Database repaired"),
+            "consistency.repaired": _("Inconsistent rows repaired"),
+            "backup.written": _("Backup set written"),
+        },
+    ),
+    (
+        _("Servers, keys and logs"),
+        {
+            "database_server.added": _("Database server added"),
+            "database_server.replaced": _("Database server replaced"),
+            "database_server.changed": _("Database server changed"),
+            "signing_key.rotated": _("Signing key rotated"),
+            "signing_key.withdrawn": _("Signing key withdrawn"),
+            "encryption_keys.rotated": _("Encryption keys rotated"),
+            "audit.viewed": _("Audit log viewed"),
+            "audit.exported": _("Audit log exported"),
+            "audit.end_accepted": _("End of an audit log accepted"),
+        },
+    ),
+)
+OF_ACTIONS: Final[dict[str, Text]] = {action: text for _group, labels in LABELS for action, text in labels.items()}
+# As the field of a search takes them.
+CHOICES: Final[list[tuple[Text, Text | list[tuple[str, Text]]]]] = [
+    ("", _("All actions")),
+    *((group, list(labels.items())) for group, labels in LABELS),
+]
+OUTCOMES: Final[dict[str, Text]] = {"success": _("success"), "refused": _("rejected"), "failed": _("failed")}
+
+
+def label_of(action: str) -> str:
+    """Return what the action is called; the action itself if an earlier release recorded it."""
+    return str(OF_ACTIONS.get(action, action))
