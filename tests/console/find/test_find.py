@@ -133,7 +133,9 @@ def test_no_result_says_what_can_be_found(operator: Staff) -> None:
     page = found(operator, "<no such thing>")
     assert "Nothing was found for “&lt;no such thing&gt;”." in page
     assert "by id: tenants, admin users, clients, services." in page
-    assert f'href="{CHOOSER}"' in page
+    assert f'href="{CHOOSER}?q=%3Cno%20such%20thing%3E"' in page
+    # An address does not get into a URL.
+    assert f'href="{CHOOSER}"' in found(operator, "unknown@example.com")
 
 
 @pytest.mark.parametrize("odd", ["%", "_", "\\", "'", "\x00", "@", "a" * 300, "ſ", "{00000000}", "💥"])
