@@ -12,6 +12,7 @@ from django.utils.timesince import timesince
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 
+from console.audit_logs.action_labels import label_of
 from console.frame.access import Context, Staff
 from console.metrics.models import TenantFigures
 from identity_platform.audit.models import PlatformEvent
@@ -84,7 +85,7 @@ def recent_events(tenant_id: UUID | None, *, reader: UUID | None, shown: int = S
     events = list(found[:shown])
     names = _actor_names(events, reader)
     headers = [_("Time"), _("Action"), _("Actor"), _("Outcome")]
-    rows = [[when(e.at), e.action, names.get(e.actor_id) or e.actor_kind, e.outcome] for e in events]
+    rows = [[when(e.at), label_of(e.action), names.get(e.actor_id) or e.actor_kind, e.outcome] for e in events]
     if tenant_id is None:
         slugs = _slugs(events)
         headers.insert(2, _("Tenant"))

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 
+from console.audit_logs.action_labels import label_of
 from console.frame.access import Context, Staff
 from console.frame.records import NOTHING, Text
 from console.metrics.tables import with_actors
@@ -118,12 +119,12 @@ def timeline(rows: Sequence[Event], *, user: EndUser, tenant: Tenant, staff: Sta
 
 
 def sentence(row: Event, names: Mapping[str, str]) -> str:
-    """Return what happened, or the name of an action without a sentence."""
+    """Return what happened: a sentence, or what the action is called in the audit log."""
     action, details = str(row["action"]), row["details"]
     details = details if isinstance(details, Mapping) else {}
     text = SENTENCES.get(action)
     if text is None:
-        return action
+        return label_of(action)
     reason, kind = str(details.get("reason", "")), str(details.get("kind", ""))
     return str(text) % {
         "methods": methods(details.get("proven") or details.get("amr")),

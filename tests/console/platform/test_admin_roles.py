@@ -106,7 +106,7 @@ def test_support_resets_factors_and_sees_history_of_one_person(operator: Staff, 
     person = tenant.register()
     support = open_tenant_pages(tenant, holder(created(operator, *SUPPORT, "tenants:read"), None))
     page = support.get(f"{PEOPLE}{person.id}/")
-    assert [event["action"] for event in page.context["record"]["events"]] == ["end_user.registered"]
+    assert [entry.event["action"] for entry in page.context["record"]["events"]] == ["end_user.registered"]
     assert "Open audit log" not in page.text
     statuses = {
         path: support.get(path).status_code

@@ -47,7 +47,7 @@ def test_the_list_is_filtered(tenant: TestTenant, wanted: str, found: bool) -> N
 def test_tenant_page_shows_related_rows(new_tenant: Callable[[], TestTenant]) -> None:
     tenant = new_tenant()
     shown = new_operator().sign_in().get(page(tenant)).content.decode()
-    for word in (tenant.slug, tenant.admin.username, "main", "Suspend", "Back up", "tenant.created"):
+    for word in (tenant.slug, tenant.admin.username, "main", "Suspend", "Back up", "Tenant created"):
         assert word in shown
 
 
