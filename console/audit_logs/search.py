@@ -78,7 +78,7 @@ class EventSearch(forms.Form):
         error_messages={"invalid_choice": _("No action has this name. Choose one from the list.")},
     )
     since = Moment(label=_("From (UTC)"), required=False, error_messages=_TIME)
-    until = Moment(label=_("Before (UTC)"), required=False, error_messages=_TIME)
+    until = Moment(label=_("Until (UTC)"), required=False, error_messages=_TIME)
     views = Tick(label=_("Show views"), help_text=_("Events that only record that something was read."))
     actor = Line(label=_("Actor"), required=False, max_length=_LONGEST, help_text=_("Address, username or id."))
     target = Line(label=_("Target"), required=False, max_length=_LONGEST, help_text=_("Address, username or id."))

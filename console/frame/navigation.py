@@ -68,13 +68,18 @@ def sidebar(request: HttpRequest) -> list[Context]:
     tenants = permitted(staff, TENANTS + JOBS) if is_operator else TENANTS
     keys = permitted(staff, TENANT_KEYS) if is_operator else TENANT_KEYS
     chosen = chosen_tenant(request)
-    of_tenant = permitted(staff, CHANGE if chosen else CHOOSER) if is_operator else ()
-    of_tenant += permitted(staff, OPEN_TENANT) + keys if chosen else ()
+    chooser = permitted(staff, CHANGE if chosen else CHOOSER) if is_operator else ()
+    of_tenant = permitted(staff, OPEN_TENANT) + keys if chosen else ()
     platform = PLATFORM + (SERVERS_AND_KEYS if is_operator else ())
     return [
         {"title": _("Overview"), "items": [*_items(OVERVIEW + tenants), *_audit_log(request, staff)]},
         # The name: a page of the platform, or of another tenant, shows these links too.
-        {**_group(chosen.name if chosen else _("Tenant"), of_tenant), "separator": True},
+        {
+            "title": chosen.name if chosen else _("Tenant"),
+            # The paths of all pages inside a tenant begin with the chooser's, so it would be marked on them too.
+            "items": [*_marked(chooser, request.path == reverse("admin:choose_tenant")), *_items(of_tenant)],
+            "separator": True,
+        },
         _group(_("Applications"), permitted(staff, APPLICATIONS)),
         _group(_("Platform"), permitted(staff, platform)),
     ]
@@ -88,6 +93,10 @@ def _audit_log(request: HttpRequest, staff: Staff) -> list[Context]:
         "active": request.path.startswith((platform, tenant)),
     }
     return [{**item, **changes} for item in _items(permitted(staff, AUDIT_LOG))]
+
+
+def _marked(links: Links, active: bool) -> list[Context]:
+    return [{**item, "active": active} for item in _items(links)]
 
 
 def _group(title: Text, links: Links) -> Context:

@@ -75,3 +75,9 @@ def test_a_page_that_acts_on_two_tenants_is_a_defect() -> None:
     act_on(request, Tenant(pk=uuid4(), slug="one"))
     with pytest.raises(RuntimeError, match="acts on one and on two"):
         act_on(request, Tenant(pk=uuid4(), slug="two"))
+
+
+def test_sidebar_marks_the_chooser_on_its_own_page_only(ann: Staff) -> None:
+    marked = re.compile(r'href="/admin/inside/" aria-current="page"')
+    assert marked.search(ann.get("/admin/inside/").content.decode())
+    assert not marked.search(ann.get("/admin/inside/invitations/").content.decode())

@@ -99,7 +99,7 @@ def test_tenant_list_and_page_require_permission(tenant: TestTenant) -> None:
 
 def test_a_page_shows_only_what_the_roles_allow(tenant: TestTenant) -> None:
     shown = new_operator("tenants:read").sign_in().get(page(tenant)).content.decode()
-    for word in (tenant.admin.username, "tenant.created", "Suspend", "Provision"):
+    for word in (tenant.admin.username, "Tenant created", "Suspend", "Provision"):
         assert word not in shown
 
 
