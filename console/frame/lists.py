@@ -254,8 +254,8 @@ def column(
 
 
 def time_column(label: Text, field: str) -> Any:
-    """Return a column with a time in UTC."""
-    return column(label, lambda row: moment(getattr(row, field)))
+    """Return a column with a time in UTC. A list sorts by it if its `sortable_by` names it."""
+    return column(label, lambda row: moment(getattr(row, field)), ordering=field)
 
 
 def joined_column(label: Text, field: str) -> Any:

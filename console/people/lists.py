@@ -144,6 +144,8 @@ class EndUserAdmin(TenantModelAdmin):
     )
     list_display = ("person", "display_name", "state", "provider", "second_factors", "registered", "signed_in")
     ordering = ("-created_at", "-id")
+    # The columns with an index.
+    sortable_by = ("person", "registered")
     list_filter = (EndUserActiveFilter, ProviderFilter, ClientFilter, FactorFilter)
     list_disable_select_all = True
     search_fields = ("email",)
@@ -189,7 +191,7 @@ class EndUserAdmin(TenantModelAdmin):
         box = CheckboxInput({"class": "action-select", "aria-label": label}, check_test=lambda value: False)
         return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
 
-    person = column(_("E-mail"), lambda user: link("admin:person", user.pk, user.email))
+    person = column(_("E-mail"), lambda user: link("admin:person", user.pk, user.email), ordering="email_key")
     display_name = column(_("Name"), lambda user: user.name or None)
     state = column(
         _("State"), lambda user: tag(_("active"), "is-good") if user.active else tag(_("deactivated"), "is-bad")

@@ -138,6 +138,7 @@ class ClientAdmin(ChosenTenantModelAdmin):
     empty_title = _("No clients")
     empty_text = _("Add a client for each application that signs users in or calls the platform.")
     list_display = ("name", "type", "default", "state", "last_used_at", "created_at")
+    sortable_by = ("name", "last_used_at", "created_at")
     list_filter = (ActiveFilter,)
     search_fields = ("name",)
     search_help_text = _("Part of a name")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tenants.context import in_tenant
 from tests.console.people.browsing import (
     GROUPS,
     PEOPLE,
@@ -19,6 +20,7 @@ from tests.console.people.browsing import (
 )
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.world import TestTenant
+from userflow.accounts.models import EndUser
 
 LISTS = {
     USERS: ("endusers:read", "end_user.listed"),
@@ -102,6 +104,30 @@ def test_end_users_are_filtered(new_tenant: Callable[[], TestTenant]) -> None:
     assert shown(staff, {on.email, off.email}, client=str(tenant.client_id)) == {on.email, off.email}
     assert shown(staff, {on.email, off.email}, factor="none", active="yes") == {on.email}
     assert shown(staff, {on.email, off.email}, factor="totp") == set()
+
+
+def test_end_users_are_sorted_by_address_and_time(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    first, second = (tenant.register(email=f"{name}-{secrets.token_hex(3)}@example.com") for name in ("zoe", "amy"))
+    staff = operator_in(tenant)
+
+    def first_shown(order: str) -> str:
+        page = text_of(staff.get(USERS, o=order))
+        return min(first.email, second.email, key=page.index)
+
+    # The first column has the boxes.
+    orders = {"": second, "1": second, "-1": first, "6": first, "-6": second}
+    assert {order: first_shown(order) for order in orders} == {order: user.email for order, user in orders.items()}
+
+
+def test_page_is_compressed_and_small(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    rows = [EndUser(email=f"u{i}@example.com", email_key=f"u{i}@example.com", name=f"User {i}") for i in range(60)]
+    with in_tenant(tenant.id):
+        EndUser.objects.bulk_create(rows)
+    response = operator_in(tenant).browser.get(USERS, headers={"Accept-Encoding": "gzip"})
+    assert response.headers["Content-Encoding"] == "gzip"
+    assert len(response.content) < 100 * 1024
 
 
 def shown(staff: Staff, of: set[str], **filters: Any) -> set[str]:
