@@ -8,7 +8,7 @@ from django.urls import URLPattern, path
 from console.audit_logs import pages as audit_logs
 from console.frame.access import Page
 from console.jobs import admin as jobs
-from console.people import bulk, chooser, end_user, groups_and_roles, invitations, support
+from console.people import bulk, chooser, end_user, groups_and_roles, invitations, support, transfer
 from console.platform import admin_roles, admins, clients, directories, domains, keys, servers, webhooks
 from console.platform import invitations as admin_invitations
 from console.registry import pages as services
@@ -48,6 +48,8 @@ SIGNED_IN: Final[Paths] = (
     ("my-sign-in/sessions/end-others/", "end_my_other_sessions", own_account.end_other_sessions),
     ("my-sign-in/sessions/<str:session_id>/end/", "end_my_session", own_account.end_session),
     ("inside/", "choose_tenant", chooser.chooser),
+    ("inside/people/import/", "import_people", transfer.ImportEndUsers.as_view()),
+    ("inside/people/export/", "export_people", transfer.ExportEndUsers.as_view()),
     ("inside/people/register/", "register_person", end_user.Register.as_view()),
     ("inside/people/deactivate/", "deactivate_people", bulk.DeactivateSelected.as_view()),
     ("inside/people/end-sessions/", "end_sessions_of_people", bulk.EndSessionsOfSelected.as_view()),

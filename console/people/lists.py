@@ -141,6 +141,8 @@ class EndUserAdmin(TenantModelAdmin):
     links = (
         (_("Invite end user"), "admin:invite_person", "invitations:write"),
         (_("Add end user"), "admin:register_person", "endusers:write"),
+        (_("Import"), "admin:import_people", "endusers:write"),
+        (_("Export"), "admin:export_people", "endusers:read"),
     )
     list_display = ("person", "display_name", "state", "provider", "second_factors", "registered", "signed_in")
     ordering = ("-created_at", "-id")

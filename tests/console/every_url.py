@@ -103,6 +103,8 @@ PAGES: dict[str, Page] = {
     "userflow_group_changelist": _inside("groups:read"),
     "userflow_role_changelist": _inside("roles:read"),
     "userflow_endusersession_changelist": _inside("sessions:read endusers:read"),
+    "import_people": _inside("endusers:read endusers:write"),
+    "export_people": _inside("endusers:read"),
     "register_person": _inside("endusers:read endusers:write"),
     "deactivate_people": _inside("endusers:read endusers:write"),
     "end_sessions_of_people": _inside("endusers:read sessions:write"),
