@@ -3,7 +3,7 @@
 Never in it: sessions, tokens, tickets, and the secrets of factors (TOTP secrets, passkeys, telephone numbers, backup codes).
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 from uuid import UUID
 
@@ -52,7 +52,7 @@ _FIRST_PAGE = _PAGE.format(behind="")
 _NEXT_PAGE = _PAGE.format(behind="WHERE e.id > %(after)s")
 
 
-def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dict[str, object]]:
+def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Generator[dict[str, object], None, None]:
     """Yield every end user as a row, with `definitions` after the tenant's roles and groups; write an audit event.
 
     One snapshot (REPEATABLE READ) read in pages, so memory use is constant; it holds back vacuum until the end. For a

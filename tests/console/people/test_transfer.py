@@ -35,7 +35,7 @@ def people_of(tenant: TestTenant, *emails: str) -> set[str]:
 
 def test_file_is_checked_then_imported(staff: Staff, tenant: TestTenant) -> None:
     email = f"new-{secrets.token_hex(4)}@example.com"
-    content = f"email,name\n{email},Nora\nnonsense,Nobody\n".encode()
+    content = f"email,name\n{email},Nora\nnonsense,Nils\n".encode()
     checked = text_of(sent(staff, tenant, content, dry_run="on"))
     assert ("Would be created" in checked, people_of(tenant, email)) == (True, set())
     imported = text_of(sent(staff, tenant, content))
