@@ -85,7 +85,7 @@ def test_an_auditors_day(place: Place, acme: dict[str, Any], visit: Callable[[st
     for forbidden in (f"{person}factors/reset/", f"{person}erase/", f"{person}edit/", "/admin/inside/groups/new/"):
         cleo.opens(forbidden)
         assert cleo.is_rejected(), forbidden
-    cleo.opens("/admin/inside/trail/").reads("end_user")
+    cleo.opens("/admin/inside/trail/").reads("End user registered")
     cleo.follows("Services")
     cleo.follows("Card payments")
     cleo.reads("Live key")
@@ -120,4 +120,4 @@ def a_day_inside_a_tenant(visitor: Visitor, camera: Camera) -> None:
     visitor.presses("Rotate")
     visitor.reads("The credential is rotated.")
 
-    visitor.opens("/admin/inside/trail/").reads("factor.reset")
+    visitor.opens("/admin/inside/trail/").reads("Factors reset by an admin")
