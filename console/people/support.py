@@ -28,7 +28,7 @@ class SupportView(EndUserConfirmView):
 class SendReset(SupportView):
     title = _("Send password reset")
     text = _(
-        "%(email)s receives a link to set a new password. The present password stays valid until then; all sessions end "
+        "%(email)s receives a link to set a new password. The current password stays valid until then; all sessions end "
         "when the new one is set."
     )
     submit = _("Send the mail")
