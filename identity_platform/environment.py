@@ -43,9 +43,10 @@ def text(name: str, default: str | None = None) -> str | None:
     return value or default
 
 
-def translated_languages(folder: Path) -> list[tuple[str, str]]:
-    """Return the languages with a compiled gettext catalogue in the folder, with their names."""
-    codes = sorted(to_language(path.parts[-3]) for path in folder.glob("*/LC_MESSAGES/django.mo"))
+def translated_languages(*folders: Path) -> list[tuple[str, str]]:
+    """Return the languages with a compiled gettext catalogue in one of the folders, with their names."""
+    found = (path for folder in folders for path in folder.glob("*/LC_MESSAGES/django.mo"))
+    codes = sorted({to_language(path.parts[-3]) for path in found})
     return [(code, LANG_INFO.get(code, {}).get("name_local", code)) for code in codes if code != "en"]
 
 

@@ -245,9 +245,10 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 USE_I18N = True
 LANGUAGE_CODE = "en"
-# The console speaks the languages that catalogues are there for (docs/operators-console.md).
+# The console speaks the languages that catalogues are there for: its own, and those that an installation adds
+# (docs/operators-console.md).
 LOCALE_PATHS = [BASE_DIR / "locale"]
-LANGUAGES = [("en", "English"), *translated_languages(LOCALE_PATHS[0])]
+LANGUAGES = [("en", "English"), *translated_languages(BASE_DIR / "console" / "locale", *LOCALE_PATHS)]
 FORMAT_MODULE_PATH = "console.formats"
 API_BODY_LIMIT = 1024 * 1024
 DATA_UPLOAD_MAX_MEMORY_SIZE = API_BODY_LIMIT + 1

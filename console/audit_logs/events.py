@@ -13,7 +13,7 @@ from console.audit_logs.action_labels import OUTCOMES, label_of
 from console.audit_logs.names import DETAILS, IN_PLATFORM, IN_TENANT, Names
 from console.frame.access import Context, Staff
 from console.frame.records import Cell, Table, Text, Tone, cell_of, mono
-from userflow.accounts.principals import OPERATOR
+from console.metrics.tables import without_operator
 from userflow.audit.actions import PLATFORM, Filters, page_of_events
 
 SHOWN_OF_ONE: Final = 10
@@ -77,7 +77,7 @@ def _shown(row: Context, names: Names, with_tenant: bool) -> ShownEvent:
         target=names.cell(*target) if target[1] else None,
         target_kind=names.label(*target),
         tenant=names.cell("tenant", tenant) if tenant else None,
-        address=mono(row["address"]),
+        address=mono(without_operator(row, names.staff)["address"]),
         facts=_facts(row, names),
     )
 
@@ -86,13 +86,13 @@ def _facts(row: Context, names: Names) -> list[tuple[Text, Cell]]:
     """Return what an event shows on demand."""
     details = row["details"]
     assert isinstance(details, dict)
-    hidden = row["actor_kind"] == OPERATOR and not names.staff.is_operator
+    shown = without_operator(row, names.staff)
     facts: list[tuple[Text, Cell]] = [
         (_("Event"), mono(row["id"])),
         (_("Action"), mono(row["action"])),
-        (_("Actor id"), mono("" if hidden else row["actor_id"])),
+        (_("Actor id"), mono(shown["actor_id"])),
         (_("Target id"), mono(row["target_id"])),
-        (_("IP address"), mono(row["address"])),
+        (_("IP address"), mono(shown["address"])),
         (_("Request id"), mono(row["request_id"])),
     ]
     for name, value in details.items():

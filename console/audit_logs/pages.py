@@ -24,6 +24,7 @@ from console.frame.confirm import ConfirmView, TenantConfirmView
 from console.frame.records import Text, render_page
 from console.frame.scope import chosen_tenant
 from console.frame.tenant_pages import reading_purpose, tenant_page
+from console.metrics.tables import without_operator
 from identity_platform.audit.writer import record_for_tenant
 from tenants.models import Tenant
 from tenants.states import Purpose
@@ -143,7 +144,7 @@ class Export(ConfirmView):
         return _("The export was recorded in the audit log.")
 
     def respond(self) -> HttpResponse:
-        return download(self.events, self.file_format)
+        return download((without_operator(event, self.staff) for event in self.events), self.file_format)
 
 
 class TenantExport(Export, TenantConfirmView):

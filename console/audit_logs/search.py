@@ -45,6 +45,10 @@ class Reader:
             raise ValidationError(_("This is not a complete e-mail address."))
         if key is not None and self.tenant is not None and (person := self._end_user(key)):
             return person
+        if not self.staff.may("admins:read"):
+            raise ValidationError(
+                _("Searching for an admin user by name needs the permission admins:read. Enter an id instead.")
+            )
         found = filtered(admins_named(text), tenant_id=self.staff.user.tenant_id)
         user = found.values_list("pk", flat=True).first()
         return str(user) if user else None

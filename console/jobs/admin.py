@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Context, must_grant_tenant_admin, staff_at
-from console.frame.confirm import RowView
+from console.frame.confirm import RowView, TypedName
 from console.frame.labels import STATES, labelled
 from console.frame.labels import state as state_label
 from console.frame.lists import ChoiceFilter, ConsoleModelAdmin, column
@@ -95,17 +95,28 @@ class RunAgain(RowView[Job]):
     done = _("The job runs again.")
     page = "admin:console_job_change"
     key = "job_id"
+    # What must be typed, if anything.
+    typed = ""
 
     def find(self) -> Job:
         return find_job(self.kwargs["job_id"])
 
     def load(self) -> None:
         super().load()
-        _tenant_of(self.request, self.row)
+        tenant = _tenant_of(self.request, self.row)
         if self.row.kind == job_kinds.PROVISION:
             must_grant_tenant_admin(self.request)
         self.action = _ACTIONS.get(self.row.kind)
         self.dangerous = self.row.kind in _DANGEROUS
+        if tenant is not None and self.row.kind == job_kinds.RESTORE and self.row.params["mode"] == job_kinds.FOR_REAL:
+            # It may have done nothing yet, a long time ago.
+            self.typed, self.form_class = tenant.slug, TypedName
+            self.text = _(
+                "The restore begins again: all changes since the backup are lost, and all users sign in again."
+            )
+
+    def get_form_kwargs(self) -> Context:
+        return {**super().get_form_kwargs(), **({"wanted": self.typed} if self.typed else {})}
 
     def row_name(self) -> str:
         return name_of(self.row)

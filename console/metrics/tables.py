@@ -114,7 +114,14 @@ def with_actors(rows: Sequence[Mapping[str, object]], staff: Staff) -> list[Cont
     """Return the events with the names of admin users as actors, as far as the reader may see them, in one statement."""
     wanted = {str(row["actor_id"]) for row in rows if row["actor_kind"] in (ADMIN, OPERATOR)}
     names = admin_names({id_or(key, UnknownUser) for key in wanted}, reader=staff.user.tenant_id)
-    return [{**row, "actor": names.get(str(row["actor_id"]), "")} for row in rows]
+    shown = [{**row, "actor": names.get(str(row["actor_id"]), "")} for row in rows]
+    return [without_operator(row, staff) for row in shown]
+
+
+def without_operator(event: Context, staff: Staff) -> Context:
+    """Return the event without an operator's id and IP address if the reader is an admin of a tenant."""
+    hidden = event["actor_kind"] == OPERATOR and not staff.is_operator
+    return {**event, "actor_id": "", "address": ""} if hidden else event
 
 
 def _slugs(events: Iterable[PlatformEvent]) -> dict[UUID | None, str]:

@@ -121,13 +121,19 @@ def _remark(finding: Finding, reader: Reader) -> Remark:
             )
         case Cause.TENANT_UNAVAILABLE:
             text = _("The tenant is not available at the moment, so none of its users can sign in.")
-            return Remark(text, _("Wait until its migration or move has finished."), buttons=_to_tenant(reader))
+            return Remark(
+                text,
+                _("Wait until its migration or move has finished, or see on its page what failed."),
+                buttons=_to_tenant(reader),
+            )
         case Cause.DEACTIVATED:
             activate = reader.to("person_activity", _("Activate"), "endusers:write")
             if reader.by_directory:
                 advice = _("Enable the user in the directory: the next synchronization activates the user here.")
                 return Remark(_("The directory of the user has deactivated the account."), advice, buttons=activate)
-            return Remark(_("The user is deactivated."), _("Activate the user if access was meant."), buttons=activate)
+            return Remark(
+                _("The user is deactivated."), _("Activate the user if they should have access."), buttons=activate
+            )
         case _:
             return _of_credentials(finding, reader)
 

@@ -191,6 +191,7 @@ def _allowed(staff: Staff) -> dict[str, bool]:
         "sessions": staff.may("sessions:write"),
         "groups": staff.may("groups:write") and staff.may("groups:read"),
         "roles": staff.may("roles:write") and staff.may("roles:read"),
+        "see_trail": staff.may("audit:read"),
     }
 
 

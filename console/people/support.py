@@ -57,7 +57,8 @@ class MarkVerified(SupportView):
     title = _("Mark address as verified")
     text = _(
         "Make sure that %(email)s belongs to this user. As at a first verification by mail, all sessions end and factors "
-        "that were added before are removed: another person may have registered the address."
+        "that were added before are removed: another person may have registered the address. The password stays valid; if the "
+        "user has not chosen it, send a password reset instead, which verifies the address too."
     )
     submit = _("Mark as verified")
     done = _("The address %(email)s is marked as verified.")
@@ -65,6 +66,7 @@ class MarkVerified(SupportView):
 
 
 class Unlock(SupportView):
+    action = Action.RESET_FACTORS
     title = _("Unlock")
     text = _(
         "The failed attempts of %(email)s are reset, at the password and at all factors. If the user has not made them, "

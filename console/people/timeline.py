@@ -113,7 +113,7 @@ def newest_events(user: EndUser) -> Sequence[Event]:
 
 def timeline(rows: Sequence[Event], *, user: EndUser, tenant: Tenant, staff: Staff) -> list[Entry]:
     """Return the events in sentences. The number of statements does not depend on the number of events."""
-    names = _names(rows, tenant)
+    names = _names(rows, tenant, staff)
     shown = with_actors(rows, staff)
     return [Entry(row["at"], sentence(row, names), _actor(row, user, names), row) for row in shown]
 
@@ -131,8 +131,8 @@ def sentence(row: Event, names: Mapping[str, str]) -> str:
         "factor": FACTORS.get(kind, kind) or _("second factor"),
         "reason": REASONS.get(reason) or _("wrong password, or the sign-in is not allowed"),
         "fields": ", ".join(map(str, _list(details.get("changed")))) or NOTHING,
-        "group": names.get(str(details.get("group_id"))) or _("that is deleted"),
-        "role": names.get(str(details.get("role_id"))) or _("that is deleted"),
+        "group": names.get(str(details.get("group_id"))) or _("without a name here"),
+        "role": names.get(str(details.get("role_id"))) or _("without a name here"),
         "application": names.get(str(row["target_id"])) or _("an application"),
     }
 
@@ -163,8 +163,8 @@ def _actor(row: Event, user: EndUser, names: Mapping[str, str]) -> Text:
     return unnamed.get(kind, "")
 
 
-def _names(rows: Iterable[Event], tenant: Tenant) -> dict[str, str]:
-    """Return the names of groups, roles and applications that the events mention, by id."""
+def _names(rows: Iterable[Event], tenant: Tenant, staff: Staff) -> dict[str, str]:
+    """Return the names of groups, roles and applications that the events mention, by id, as far as the reader may see them."""
     wanted: dict[str, set[UUID]] = {"group_id": set(), "role_id": set(), "client": set()}
     for row in rows:
         details = row["details"]
@@ -174,12 +174,12 @@ def _names(rows: Iterable[Event], tenant: Tenant) -> dict[str, str]:
             _add(wanted["client"], row[key] if row[kind] == CLIENT else None)
     groups, roles, clients = wanted.values()
     found: dict[str, str] = {}
-    for ids, named in (
-        (groups, Group.objects.filter(pk__in=groups)),
-        (roles, Role.objects.filter(pk__in=roles)),
-        (clients, Client.objects.filter(pk__in=clients, tenant_id=tenant.pk)),
+    for permission, ids, named in (
+        ("groups:read", groups, Group.objects.filter(pk__in=groups)),
+        ("roles:read", roles, Role.objects.filter(pk__in=roles)),
+        ("clients:read", clients, Client.objects.filter(pk__in=clients, tenant_id=tenant.pk)),
     ):
-        if ids:
+        if ids and staff.may(permission):
             found |= {str(key): name for key, name in named.values_list("pk", "name")}
     return found
 

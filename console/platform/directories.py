@@ -53,6 +53,21 @@ _TARGET: dict[str, Text] = {
     "cloud": _("Cloud"),
 }
 
+TRIGGERS: Final[dict[str, Text]] = {
+    models.BY_REQUEST: _("a request"),
+    models.BY_COMMAND: _("the command"),
+    models.BY_SCHEDULE: _("the schedule"),
+}
+# Of users, in the columns of a run.
+COUNTS: Final[dict[str, Text]] = {
+    "found": _("Found"),
+    "created": _("Created"),
+    "updated": _("Updated"),
+    "activated": _("Activated"),
+    "deactivated": _("Deactivated"),
+    "skipped": _("Skipped"),
+}
+
 
 def _find(request: HttpRequest, config_id: UUID) -> DirectoryConfig:
     return actions.find_directory(tenant_id=tenant_at(request).pk, config_id=config_id).config
@@ -120,7 +135,7 @@ def _runs(config: DirectoryConfig) -> Table:
         rows=[
             (
                 Cell(moment(run.started_at), link=reverse("admin:directory_run", args=[config.pk, run.pk])),
-                run.trigger,
+                TRIGGERS[run.trigger],
                 _run_state(run),
                 run.users_found,
                 run.users_created,
@@ -160,15 +175,14 @@ def show_run(request: HttpRequest, config_id: UUID, run_id: UUID) -> HttpRespons
 def _run_page(
     request: HttpRequest, run: DirectoryRun, name: str, preview: Sequence[Mapping[str, object]]
 ) -> HttpResponse:
-    counts = ("found", "created", "updated", "activated", "deactivated", "skipped")
     facts: list[tuple[Text, object]] = [
         (_("State"), _run_state(run)),
         (_("Reason"), run.reason),
-        (_("Triggered by"), run.trigger),
+        (_("Triggered by"), TRIGGERS[run.trigger]),
         (_("Mode"), _("full") if run.full else _("changes only")),
         (_("Started"), run.started_at),
         (_("Ended"), run.finished_at),
-        *((_("Users %(what)s") % {"what": count}, getattr(run, f"users_{count}")) for count in counts),
+        *((label, getattr(run, f"users_{count}")) for count, label in COUNTS.items()),
     ]
     skipped = Table(
         title=_("Skipped"),

@@ -258,7 +258,7 @@ class EndpointForm(ApiForm):
 
     serializer: ClassVar[type[Serializer[object]]] = WebhookEndpointIn
 
-    url = fields.Line(label=_("Address"), help_text=_("An https address outside private networks."))
+    url = fields.Line(label=_("URL"), help_text=_("An https URL outside private networks."))
     description = fields.Line(label=_("Description"), required=False)
     events = fields.Boxes(
         label=_("Events"),

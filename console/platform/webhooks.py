@@ -62,7 +62,7 @@ def listed(request: HttpRequest) -> HttpResponse:
     add = Button(_("Add endpoint"), reverse("admin:webhook_add"), "primary")
     table = Table(
         title=_("Endpoints"),
-        headers=(_("Address"), _("Events"), _("State"), _("Failing since"), _("Last delivered")),
+        headers=(_("URL"), _("Events"), _("State"), _("Failing since"), _("Last delivered")),
         rows=[
             (
                 Cell(row.url, link=reverse(PAGE, args=[row.pk])),
@@ -256,7 +256,7 @@ class CreateEndpoint(CreateView[WebhookEndpoint], SecretView[WebhookEndpoint], E
 class EditEndpoint(EditView[WebhookEndpoint], EndpointConfirmView):
     action = Action.CHANGE_CONNECTIONS
     title = _("Edit %(name)s")
-    text = _("Pending messages are sent at once after a new address is set or the endpoint is enabled.")
+    text = _("Pending messages are sent at once after a new URL is set or the endpoint is enabled.")
     form_class = EndpointChangesForm
     call = staticmethod(actions.update_endpoint)
     done = _("The endpoint is saved.")

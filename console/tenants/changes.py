@@ -84,7 +84,7 @@ class Settings(EditView[Tenant], OneTenantView):
             )
             for name, setting in SETTINGS.items()
         ]
-        note = "" if self.staff.is_operator else _("The page leaves out the settings that only operators can change.")
+        note = "" if self.staff.is_operator else _("The form leaves out the settings that only operators can change.")
         headers = (_("Setting"), _("In effect"), _("Default"), _("Set for this tenant"))
         return Table(title=_("Values in effect"), headers=headers, rows=rows, empty="", note=note)
 

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy
 from console.jobs.actions import Report, kind_of_job
 from console.jobs.models import Job
 from identity_platform.audit.models import PlatformEvent
+from identity_platform.audit.origin import current_origin
 from identity_platform.postgresql.row_errors import first_or
 from tenants import fleet, provisioning, steps
 from tenants.errors import SlugTaken, UnknownTenant, UpgradeFailed
@@ -194,14 +195,12 @@ def restore(job: Job, report: Report) -> None:
 
 
 def _is_restored(job: Job) -> bool:
-    """Return whether an earlier run of the job has restored the tenant. The first run notes which restore was the last."""
-    restored = PlatformEvent.objects.filter(tenant_id=job.tenant_id, action="tenant.restored")
-    last = restored.values_list("pk", flat=True).first() or 0
-    if "last_restore" in job.params:
-        return bool(last != job.params["last_restore"])
-    job.params["last_restore"] = last
+    """Return whether an earlier run of the job has restored the tenant: its audit event names the request of that run."""
+    requests = [*job.params.get("requests", ()), current_origin().request_id]
+    job.params["requests"] = sorted(set(requests))
     job.save(update_fields=["params"])
-    return False
+    restored = PlatformEvent.objects.filter(tenant_id=job.tenant_id, action="tenant.restored")
+    return restored.filter(request_id__in=job.params["requests"]).exists()
 
 
 def _tenant_of(job: Job) -> Tenant:

@@ -79,10 +79,10 @@ def test_curves_have_every_value_and_plot(tmp_path: Path) -> None:
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150)
     assert ended.returncode == 0, ended.stderr
     steps = json.loads((tmp_path / "curves.json").read_text())["steps"]
-    assert list(steps) == ["1", "2"]
+    assert list(steps) == ["2"]
     assert all(values.keys() == curves.HEADS.keys() and min(values.values()) > 0 for values in steps.values())
-    # Another tenant is another connection.
-    assert steps["2"]["connections"] > steps["1"]["connections"]
+    # One for each tenant, at least.
+    assert steps["2"]["connections"] >= 2
     for name, (title, unit, _) in curves.PLOTS.items():
         assert f"{title} ({unit})" in (tmp_path / f"{name}.svg").read_text()
         assert "<script" not in (tmp_path / f"{name}.svg").read_text()

@@ -45,7 +45,6 @@ OUTSIDE_THE_TABLE = {
     "export_people": "As over the API: without password hashes it is a read, which is itself audited.",
     "reset_person_password": "The link goes to the user's own address.",
     "resend_person_verification": "The link goes to the address that it verifies.",
-    "unlock_person": RANK_ONLY,
     "leave_group": LESS,
     "take_role": LESS,
     "delete_group": LESS,

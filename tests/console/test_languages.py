@@ -1,12 +1,15 @@
 """The console in another language: a browser asks for it and there is a catalogue. Everything else stays English."""
 
+import re
 import struct
 from collections.abc import Iterator
+from gettext import GNUTranslations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import console
 from identity_platform.environment import translated_languages
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.world import TestTenant, reload_middleware
@@ -18,6 +21,7 @@ WORDS = {
     "Admin users": "Administrantoj",
     "client\0clients": "kliento\0klientoj",
 }
+CATALOGUES = Path(console.__file__).parent / "locale"
 SPEAKS = {"headers": {"Accept-Language": "eo,en;q=0.5"}}
 
 
@@ -59,3 +63,26 @@ def test_browser_gets_requested_language(esperanto: None, tenant: TestTenant) ->
     assert "Username" in operator.get("/admin/userflow/adminuser/").content.decode()
     refused = tenant.api.post("/authmgr/groups", {"name": 5}, headers={"Accept-Language": "eo"})
     assert refused.json()["details"] == {"name": ["Send a string."]}
+
+
+@pytest.mark.parametrize(("language", "word"), [("fr", "Journal d’audit"), ("es", "Registro de auditoría")])
+def test_console_has_catalogues_of_its_own(language: str, word: str) -> None:
+    page = new_operator().sign_in().browser.get("/admin/", headers={"Accept-Language": language}).content.decode()
+    assert (f'<html lang="{language}"' in page, word in page) == (True, True)
+
+
+def test_translations_have_the_placeholders_of_their_texts() -> None:
+    placeholder = re.compile(r"%\(\w+\)[sd]|%[sd]")
+    for path in CATALOGUES.glob("*/LC_MESSAGES/django.mo"):
+        texts = Translations(path.open("rb")).texts()
+        assert len(texts) > 1_000
+        for text, translation in texts.items():
+            assert sorted(placeholder.findall(text)) == sorted(placeholder.findall(translation)), text
+
+
+class Translations(GNUTranslations):
+    """A catalogue whose pairs can be read."""
+
+    def texts(self) -> dict[str, str]:
+        pairs: dict[Any, str] = self._catalog  # type: ignore[attr-defined]  # the standard library has no other way
+        return {text: translation for text, translation in pairs.items() if isinstance(text, str) and text}

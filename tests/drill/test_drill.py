@@ -1,4 +1,4 @@
-"""bin/drill with two drills under load: a real cluster whose primary crashes, and a tenant that is restored."""
+"""bin/drill with one drill under load: a real cluster whose primary crashes. Restores have tests of their own."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-DRILLED = ("primary_crashes", "tenant_is_restored")
+DRILLED = ("primary_crashes",)
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = {"PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "identity_platform.settings"}
 
@@ -17,7 +17,7 @@ PROJECT = {"PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "identity_platform
 @pytest.mark.needs("patroni")
 @pytest.mark.needs("etcd")
 @pytest.mark.timeout(400)
-def test_no_acknowledged_write_is_lost_in_two_drills(tmp_path: Path) -> None:
+def test_no_acknowledged_write_is_lost_in_a_drill(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("Before.\n<!-- Written by bin/drill. -->\nold\n<!-- End of what bin/drill writes. -->\nAfter.\n")
     # The environment of the command line, without the servers of this test run.
@@ -40,7 +40,6 @@ def test_no_acknowledged_write_is_lost_in_two_drills(tmp_path: Path) -> None:
         # How long it took is for a machine that does nothing else.
         assert outcome["lost"] == outcome["wrong"] == 0
         assert outcome["acknowledged"] > 50
-    assert results["tenant_is_restored"]["outcomes"][0]["others_failed"] == 0
     written = page.read_text()
     assert written.startswith("Before.")
     assert written.endswith("After.\n")

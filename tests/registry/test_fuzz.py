@@ -31,7 +31,7 @@ CHECKS = [
     openapi_checks.response_schema_conformance,
 ]
 BOUNDED = bounds(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     database=None,

@@ -10,7 +10,7 @@ from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from userflow.accounts.models import AdminRole
-from userflow.accounts.permissions_catalogue import BUILT_IN_ROLES, EVERY_PERMISSION
+from userflow.accounts.permissions_catalogue import BUILT_IN_ROLES, EVERY_PERMISSION, OPERATOR_PERMISSIONS
 from userflow.accounts.principals import OPERATOR, Principal
 from userflow.errors import AdminRoleInUse, BuiltInAdminRole, GrantsMoreThanHeld, RoleNameTaken, UnknownAdminRole
 from userflow.invitations.models import AdminInvitation
@@ -18,6 +18,7 @@ from userflow.sessions.assurance import Action, require_assurance
 
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _TARGET: Final = "admin_role"
+_OF_A_TENANT: Final = "Admins of tenants have this role, and permissions for tenants are for operators only."
 
 
 def create_admin_role(*, name: str, permissions: Collection[str], by: Principal) -> AdminRole:
@@ -44,6 +45,8 @@ def update_admin_role(*, role_id: int, permissions: Collection[str], by: Princip
     wanted = _grantable(permissions, by)
     with transaction.atomic():
         role = _locked(role_id, by)
+        if set(wanted) & set(OPERATOR_PERMISSIONS) and _is_of_a_tenant(role):
+            raise ValidationFailed(details={"permissions": [_OF_A_TENANT]})
         details = {
             "added": sorted(set(wanted) - set(role.permissions)),
             "removed": sorted(set(role.permissions) - set(wanted)),
@@ -68,6 +71,12 @@ def delete_admin_role(*, role_id: int, by: Principal) -> None:
             raise AdminRoleInUse
         record_for_platform("admin_role.deleted", target=(_TARGET, role.pk), details={"permissions": role.permissions})
         role.delete()
+
+
+def _is_of_a_tenant(role: AdminRole) -> bool:
+    """Return whether an admin of a tenant has the role, or will have it by an invitation."""
+    invited = AdminInvitation.objects.filter(AdminInvitation.OPEN, roles__contains=[role.name], tenant_id__isnull=False)
+    return role.admin_users.filter(tenant_id__isnull=False).exists() or invited.exists()
 
 
 def is_built_in(role: AdminRole) -> bool:

@@ -109,12 +109,16 @@ def grantable_roles(names: Iterable[str], tenant_id: UUID | None, by: Principal 
     return found
 
 
-def _assign(user: AdminUser, roles: Sequence[AdminRole]) -> None:
-    """Replace the roles. Raises UnknownRole for one that was deleted since it was found; locked, it stays until the commit."""
+def hold_roles(roles: Sequence[AdminRole]) -> None:
+    """Lock custom roles, so that they stay until the commit. Raises UnknownRole for one that was deleted since it was found."""
     custom = [role.pk for role in roles if role.name not in BUILT_IN_ROLES]
     locked = AdminRole.objects.filter(pk__in=custom).order_by("pk").select_for_update(no_key=True)
     if custom and len(locked) < len(custom):
         raise UnknownRole(details={"roles": ["A role was deleted meanwhile."]})
+
+
+def _assign(user: AdminUser, roles: Sequence[AdminRole]) -> None:
+    hold_roles(roles)
     user.roles.set(roles)
 
 

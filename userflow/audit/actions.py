@@ -24,7 +24,7 @@ EXPORTED_AT_ONCE = 1000
 # How many events one page reads at most to fill itself. At 95 % views it needs a thousand.
 READ_AT_MOST: Final = 20_000
 # Actions that only record that something was read. By their endings: a new one needs no entry here.
-VIEWS: Final[tuple[str, ...]] = (".viewed", ".listed", ".searched", ".read")
+VIEWS: Final[tuple[str, ...]] = (".viewed", ".listed", ".searched")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from userflow.accounts.session_policy import AAL2, required_acr
 from userflow.credentials import attempts, email_verification
 from userflow.credentials.attempts import EMAIL_CODE
 from userflow.errors import UnknownUser
+from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.permissions import editing_users, reading, require
 
 # Rejected sign-ins are searched among this many of the newest events about the user, so that the cost is bounded.
@@ -149,9 +150,11 @@ def _rejections(user: EndUser) -> list[Rejection]:
 def unlock_end_user(*, tenant_id: UUID, user_id: UUID, by: Principal) -> int:
     """Reset the counters of failed attempts of an end user, and with them all locks. Return how many counters there were.
 
-    Raises InsufficientScope, UnknownUser, GrantsMoreThanHeld (a user who holds more than the caller).
+    A stolen session could guess without a limit if it could reset the counters, so it needs a recent proof. Raises
+    InsufficientScope, InsufficientAuthentication, UnknownUser, GrantsMoreThanHeld (a user who holds more than the caller).
     """
     require(by, "endusers:write")
+    require_assurance(Action.RESET_FACTORS, by)
     with in_tenant(tenant_id, editing_users(by)), tenant_atomic():
         # The user before the counters, as in a sign-in: another order could deadlock.
         user = first_or(EndUser.objects.select_for_update(no_key=True).filter(pk=user_id), UnknownUser)

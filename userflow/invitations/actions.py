@@ -29,7 +29,7 @@ from userflow.accounts.permissions_catalogue import OPERATOR, TENANT_ADMIN
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import require_grantable
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.admins.actions import grantable_roles, reject_reserved_address
+from userflow.admins.actions import grantable_roles, hold_roles, reject_reserved_address
 from userflow.credentials import unused_registrations as yielding
 from userflow.errors import AlreadyInvited, EmailTaken, InvitationClosed, UnknownClient, UnknownInvitation
 from userflow.events.outbox import publish
@@ -86,6 +86,7 @@ def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequ
     token = placed_token(None)
     row = AdminInvitation(**_common(by, email, token), tenant_id=tenant_id, roles=sorted(role.name for role in granted))
     with ADMINS.atomic():
+        hold_roles(granted)
         _save_as_only_one(ADMINS, row, AdminInvitation.objects.filter(Q(tenant_id=tenant_id)))
         record(ADMINS, "invitation.made", row, tenant_id, roles=row.roles)
         _mail(row, token, tenant)

@@ -65,7 +65,9 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
         Action.CHANGE_OWN_EMAIL: Requirement("Change one's own e-mail address", proof=True, clients=False),
         Action.CHANGE_OWN_PASSWORD: Requirement("Change one's own password", proof=True, clients=False),
         Action.CLOSE_ACCOUNT: Requirement("Delete one's own account", proof=True, clients=False),
-        Action.RESET_FACTORS: Requirement("Reset another user's factors", clients=False, rank=True),
+        Action.RESET_FACTORS: Requirement(
+            "Reset another user's factors, or the failed attempts of an end user", clients=False, rank=True
+        ),
         Action.ISSUE_ENROLLMENT_PASS: Requirement("Issue an enrollment pass", clients=False, rank=True),
         # Passwords of others have no row: no entry point sets one, they are reset by a link to the user.
         Action.CHANGE_EMAIL_OF_OTHERS: Requirement(

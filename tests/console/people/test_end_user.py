@@ -57,6 +57,7 @@ def test_end_user_page_shows_related_rows(tenant: TestTenant, staff: Staff) -> N
     page = text_of(staff.get(page_of(person)))
     for shown in ("Ada Lovelace", person.email, group["name"], role["name"], "ledger:close", "signin.succeeded"):
         assert shown in page, shown
+    assert f"/admin/inside/trail/?person={person.id}" in page
     (event,) = [event for event in tenant_events(tenant, "end_user.viewed") if event.target_id == str(person.id)]
     assert (event.actor_id, event.details) == (str(staff.id), {"console": True})
 

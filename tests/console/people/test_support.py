@@ -160,6 +160,8 @@ def test_data_of_user_is_downloaded_once_audited(tenant: TestTenant, staff: Staf
     assert "end_user.registered" in {event["action"] for event in data["audit_events"]}
     for secret in (person.secret, "argon2", str(staff.id)):
         assert secret not in response.text
+    # The list of factors has it masked.
+    assert "phone_number" not in data
     assert of_user(tenant, "end_user.data_downloaded", person) == {}
 
 

@@ -89,6 +89,8 @@ def test_built_in_and_held_roles_stay(operator: Staff, tenant: TestTenant) -> No
     holder(held, tenant)
     invitation = {"side": "platform", "email": f"{invited.name}@example.com", "roles": [invited.name]}
     assert operator.post("/admin/userflow/admininvitation/add/", invitation).status_code == 302
+    granted = {"permissions": [*SUPPORT, "tenants:read"]}
+    assert "Admins of tenants" in str(errors(operator.post(f"{ROLES}{held.pk}/edit/", granted)))
     for role in (held, invited):
         assert "have this role" in str(errors(operator.post(f"{ROLES}{role.pk}/remove/", {"typed": role.name})))
 

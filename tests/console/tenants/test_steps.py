@@ -174,6 +174,9 @@ def test_tenant_is_restored_after_a_dry_run(
     assert (done.read_status(), done.reason, exists(tenant, person)) == ("done", "", False)
     assert events(tenant, "tenant.restored", operator) == 1
     later = tenant.register()
+    again = f"/admin/console/job/{done.pk}/again/"
+    Job.objects.filter(pk=done.pk).update(state="failed")
+    assert operator.post(again, {"typed": "another"}).status_code == 400
     run_again(done)
     assert exists(tenant, later)
     foreign = {**form, "file": file.name.replace(tenant.slug, other.slug), "typed": other.slug}
