@@ -65,7 +65,9 @@ def test_browser_gets_requested_language(esperanto: None, tenant: TestTenant) ->
     assert refused.json()["details"] == {"name": ["Send a string."]}
 
 
-@pytest.mark.parametrize(("language", "word"), [("fr", "Journal d’audit"), ("es", "Registro de auditoría")])
+@pytest.mark.parametrize(
+    ("language", "word"), [("de", "Audit-Log"), ("fr", "Journal d’audit"), ("es", "Registro de auditoría")]
+)
 def test_console_has_catalogues_of_its_own(language: str, word: str) -> None:
     page = new_operator().sign_in().browser.get("/admin/", headers={"Accept-Language": language}).content.decode()
     assert (f'<html lang="{language}"' in page, word in page) == (True, True)

@@ -5,7 +5,9 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from django.utils.timezone import now
+from jwt.algorithms import ECAlgorithm
 
 from console.jobs.models import Job
 from console.metrics.models import TenantDay, TenantFigures
@@ -119,8 +121,10 @@ def troubled_platform(new_tenant: Callable[[], TestTenant]) -> Iterator[None]:
     ]
     ServerHealth.objects.create(server=servers[0], responds=False, checked_at=now())
     ServerHealth.objects.create(server=servers[1], responds=True, tenants=9, checked_at=now())
+    # A whole public key: every sign-in meanwhile reads it as one that may verify tokens.
+    public = ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key(), as_dict=True)
     old = SigningKey.objects.create(
-        kid=uuid4().hex, public_jwk={"alg": "ES256"}, private_sealed=b"", signs_from=now() - 101 * DAY
+        kid=uuid4().hex, public_jwk={**public, "alg": "ES256"}, private_sealed=b"", signs_from=now() - 101 * DAY
     )
     SigningKey.objects.filter(pk=old.pk).update(created_at=now() - 101 * DAY)
     PlatformEvent.objects.create(

@@ -15,7 +15,7 @@ from mfa.errors import AccountDeletionOff, PhoneRejected, TooManyPasskeys
 from mfa.sms.codes import mobile_number
 from openid.errors import RequestExpired, UserCodeUnknown
 from tests.openid.pages.visitor import Visitor, begin
-from tests.world import TestTenant, new_client
+from tests.world import TestTenant
 from userflow.branding.texts import LANGUAGES
 from userflow.credentials.passwords import check_strength
 from userflow.errors import LastActiveUser, WeakPassword
@@ -207,11 +207,3 @@ def test_times_name_their_time_zone(tenant: TestTenant, language: str) -> None:
     visitor.signs_in(tenant.register())
     visitor.opens("account/devices")
     assert re.search("[0-9]{2}:[0-9]{2} UTC", visitor.words), visitor.words
-
-
-@pytest.mark.django_db
-def test_console_stays_in_english() -> None:
-    page = new_client().get("/admin/login/", headers={"Accept-Language": "de"}, follow=True)
-    assert page.status_code == 200
-    assert b'lang="en' in page.content
-    assert b"Anmelden" not in page.content
