@@ -48,11 +48,6 @@ class Filters:
         return not self.views and self.action is None
 
 
-def is_view(action: str) -> bool:
-    """Return whether events of this action only record that something was read."""
-    return action.endswith(VIEWS)
-
-
 def page_of_events(
     *,
     tenant_id: UUID | None,

@@ -31,14 +31,15 @@ def as_owner(tenant: TestTenant, *tables: str) -> Iterator[Callable[..., list[An
             run(tenant, f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER kept")
 
 
-def fill(tenant: TestTenant, events: int, *, days_ago: int = 0) -> None:
+def fill(tenant: TestTenant, events: int, *, days_ago: int = 0, action: str = "test.filled") -> None:
     """Insert that many different events in one statement."""
     run(
         tenant,
         "INSERT INTO audit_tenantevent (at, action, outcome, actor_kind, actor_id, target_kind, target_id, address,"
-        " request_id, details) SELECT now() - make_interval(days => %s), 'test.filled', 'success', 'system', '', 'row',"
+        " request_id, details) SELECT now() - make_interval(days => %s), %s, 'success', 'system', '', 'row',"
         " n::text, '', '', jsonb_build_object('n', n) FROM generate_series(1, %s) AS n",
         days_ago,
+        action,
         events,
     )
 
