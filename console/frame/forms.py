@@ -148,5 +148,5 @@ class Reason(forms.Form):
     reason = Line(
         label=_("Reason"),
         max_length=LONGEST_REASON,
-        help_text=_("Recorded in the audit log. Do not enter personal data."),
+        help_text=_("Recorded in the audit log, which the admins of the tenant can read. Do not enter personal data."),
     )
