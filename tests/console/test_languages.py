@@ -17,8 +17,8 @@ from tests.console.staff import new_operator, new_tenant_admin
 from tests.world import TestTenant, reload_middleware
 
 WORDS = {
-    "username": "uzantnomo",
-    "created": "kreita je",
+    "Username": "Uzantnomo",
+    "Created": "Kreita je",
     "active": "aktiva",
     "Admin users": "Administrantoj",
     "client\0clients": "kliento\0klientoj",
