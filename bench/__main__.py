@@ -20,6 +20,7 @@ NAMES = (
     "read",
     "list",
     "login",
+    "peers",
     "factors",
     "openid",
     "latency",

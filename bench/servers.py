@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from django.conf import settings as django_settings
 
 from bench.home import ROOT, Home
 
+OWN_PYTHON = (sys.executable, "-P")
 START_SECONDS = 60.0
 # An outgoing connection could take another port while a program that is restarted does not use it.
 PORTS = range(20_000, 32_000)
@@ -76,7 +77,8 @@ def free_port() -> int:
 @contextmanager
 def platform(home: Home, name: str = "platform", **settings: str) -> Iterator[Server]:
     """Start the platform as bin/serve does; `settings` are environment variables. Raises NotStarted."""
-    with _running(home, name, ["-m", "identity_platform.serving.server"], settings, path="/uflow/live") as server:
+    command = [*OWN_PYTHON, "-m", "identity_platform.serving.server"]
+    with running(home, name, command, settings, path="/uflow/live") as server:
         yield server
 
 
@@ -84,18 +86,26 @@ def platform(home: Home, name: str = "platform", **settings: str) -> Iterator[Se
 def peer(home: Home, module: str, **settings: str) -> Iterator[Server]:
     """Start a peer of bench/peers on the same server program with the same flags. Raises NotStarted."""
     settings = {"WEB_THREADS": str(django_settings.WEB_THREADS), **settings}
-    with _running(home, module, ["-m", "bench.peers.serve", f"bench.peers.{module}"], settings, path="/") as server:
+    command = [*OWN_PYTHON, "-m", "bench.peers.serve", f"bench.peers.{module}"]
+    with running(home, module, command, settings, path="/") as server:
         yield server
 
 
 @contextmanager
-def _running(home: Home, name: str, arguments: list[str], settings: dict[str, str], *, path: str) -> Iterator[Server]:
+def running(
+    home: Home, name: str, command: Sequence[str | Path], settings: Mapping[str, str], *, path: str
+) -> Iterator[Server]:
+    """Start a program that serves on 127.0.0.1 at the port of its variable PORT, which `{port}` in the command stands for.
+
+    Raises NotStarted if it does not respond at `path` in time.
+    """
     port = free_port()
+    started = [str(word).replace("{port}", str(port)) for word in command]
     log = home.folder / f"{name}-{port}.log"
     environment = {**home.environment, **settings, "HOST": "127.0.0.1", "PORT": str(port), "PYTHONPATH": str(ROOT)}
     began = time.perf_counter()
     with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-P", *arguments], env=environment, stdout=output, stderr=output)
+        process = subprocess.Popen(started, env=environment, stdout=output, stderr=output)
     server = Server(name, port, process)
     try:
         _wait(server, path, log)

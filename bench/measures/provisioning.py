@@ -6,15 +6,13 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 
-from bench import world
+from bench import environments, world
 from bench.home import ROOT, Home
 from bench.run import Row, Run
 from tenants import lookup
@@ -99,7 +97,7 @@ def _open_tenants(number: int) -> list[float]:
 def _django_tenants(home: Home, say: world.Say) -> Iterator[Schemas]:
     """Start a process of django-tenants that waits for commands, in a database of its own."""
     say("django-tenants")
-    python = _environment_of_the_peer(home.folder.parent / "bench-django-tenants")
+    python = environments.python_of("django_tenants", home.folder.parent)
     with psycopg.connect(home.environment["DATABASE_URL"], autocommit=True) as raw:
         raw.execute("DROP DATABASE IF EXISTS django_tenants WITH (FORCE)")
         raw.execute("CREATE DATABASE django_tenants")
@@ -142,15 +140,3 @@ class Schemas:
         self._orders.write(f"{number}\n")
         self._orders.flush()
         return [float(time) for time in json.loads(self._answers.readline())]
-
-
-def _environment_of_the_peer(folder: Path) -> Path:
-    """Return its virtual environment, created if it is missing or its requirements have changed."""
-    wanted = (PEER / "requirements.txt").read_text(encoding="ascii")
-    stamp, python = folder / ".installed", folder / "bin" / "python"
-    if not stamp.exists() or stamp.read_text(encoding="ascii") != wanted:
-        subprocess.run([sys.executable, "-I", "-m", "venv", "--clear", folder], check=True)
-        pip = [python, "-I", "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-input"]
-        subprocess.run([*pip, "--requirement", PEER / "requirements.txt"], check=True, stdout=subprocess.DEVNULL)
-        stamp.write_text(wanted, encoding="ascii")
-    return python

@@ -1,0 +1,1 @@
+"""django-allauth's headless API for apps, with session tokens."""

@@ -1,0 +1,1 @@
+"""fastapi-users with tokens in the database."""
