@@ -1,14 +1,18 @@
-"""Comparing with an argon2id hash by the fastest implementation that this machine has.
+"""Compare with an argon2id hash by the fastest implementation that this machine has.
 
-The wheel of argon2-cffi is built for any x86 processor; libsodium (PyNaCl) looks at start for AVX2 and AVX-512. Their hashes
-are the same (RFC 9106), so one may be taken for the other. Which is faster depends on the processor, and on whether
-argon2-cffi was built here with more than the wheel has (docs/performance.md), so it is measured: once in a process.
+The wheel of argon2-cffi-bindings is built for any x86 processor. Where a compiler was there, bin/_environment and the
+container image have built it once more for AVX2. libsodium (PyNaCl) looks at start for AVX2 and AVX-512. Their hashes are the
+same (RFC 9106). Which is the fastest depends on the processor, so it is measured, once in a process.
 """
 
+import importlib.util
+import platform
+import sys
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import argon2
 import nacl.exceptions
@@ -24,6 +28,9 @@ _RIGHT: Final = b"correct horse"
 _WRONG: Final = b"correct horsf"
 _TIMED: Final = 3
 _LONGEST_FOR_LIBSODIUM: Final = 127
+# Where the library built for AVX2 is.
+_FOR_AVX2: Final = Path(sys.prefix) / "argon2-avx2" / "_argon2_cffi_bindings"
+_PROCESSORS: Final = Path("/proc/cpuinfo")
 
 
 def by_argon2_cffi(encoded: bytes, password: bytes) -> bool:
@@ -32,6 +39,50 @@ def by_argon2_cffi(encoded: bytes, password: bytes) -> bool:
         return argon2.PasswordHasher().verify(encoded, password)
     except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
         return False
+
+
+def by_avx2_build(encoded: bytes, password: bytes) -> bool:
+    """The reference implementation built for AVX2; takes any parameters. Raises RuntimeError if `has_avx2_build` is False.
+
+    Its memory comes from malloc, which keeps it for the next hash. libsodium maps and clears 19 MiB for each.
+    """
+    library = _avx2_build()
+    if library is None:
+        raise RuntimeError("There is no build for AVX2.")
+    return bool(library.argon2_verify(encoded, password, len(password), library.Argon2_id) == library.ARGON2_OK)
+
+
+def has_avx2_build() -> bool:
+    """Return whether there is a build for AVX2 that this processor can run."""
+    return _avx2_build() is not None
+
+
+@cache
+def _avx2_build() -> Any:
+    """Return the C library, or None. It is never loaded on an older processor, which would end the process."""
+    found = next(_FOR_AVX2.glob("_ffi*.so"), None)
+    if found is None or not _has_avx2():
+        return None
+    # Beside the wheel's own copy: the name decides only which function initializes it.
+    spec = importlib.util.spec_from_file_location("argon2_avx2._ffi", found)
+    if spec is None or spec.loader is None:
+        return None
+    try:
+        module = importlib.util.module_from_spec(spec)
+    except ImportError:  # built for another Python or C library
+        return None
+    return module.lib
+
+
+def _has_avx2() -> bool:
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    try:
+        lines = _PROCESSORS.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    flags = [line.split() for line in lines if line.startswith("flags")]
+    return bool(flags) and all("avx2" in each for each in flags)
 
 
 def by_libsodium(encoded: bytes, password: bytes) -> bool:
@@ -46,8 +97,9 @@ def by_libsodium(encoded: bytes, password: bytes) -> bool:
 
 @cache
 def fastest() -> Verify:
-    """The implementation that took the least CPU for the known answer, of those that know it. Takes about 0.1 s, once."""
-    found = {one: min(_seconds(one) for _ in range(_TIMED)) for one in (by_libsodium, by_argon2_cffi) if _knows(one)}
+    """Return the implementation that takes the least CPU for the known answer, of those that know it. Takes 0.1 s, once."""
+    candidates = (by_libsodium, by_argon2_cffi, *([by_avx2_build] if has_avx2_build() else []))
+    found = {one: min(_seconds(one) for _ in range(_TIMED)) for one in candidates if _knows(one)}
     return min(found, key=found.__getitem__)
 
 

@@ -30,6 +30,7 @@ PACKAGES = {
     "etcd": "etcd-server",
     "promtool": "prometheus",
     "faketime": "faketime",
+    "gcc": "gcc",
     "pgbackrest": "pgbackrest",
 }
 # Package: the module it brings, the file that pins it. Without wheels, so no part of what a bare machine installs.

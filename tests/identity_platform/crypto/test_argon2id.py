@@ -1,4 +1,9 @@
-"""Both argon2id libraries give the result of the reference."""
+"""All argon2id libraries give the result of the reference."""
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
 
 import pytest
 from argon2.low_level import Type, hash_secret
@@ -11,15 +16,15 @@ from userflow.credentials import passwords
 
 pytestmark = pytest.mark.usefixtures("production_hashes")
 
-BOTH = (argon2id.by_argon2_cffi, argon2id.by_libsodium)
+ALL = (argon2id.by_argon2_cffi, argon2id.by_libsodium, *([argon2id.by_avx2_build] if argon2id.has_avx2_build() else []))
 
 
-def test_both_libraries_agree_on_right_wrong_and_broken() -> None:
+def test_all_libraries_agree_on_right_wrong_and_broken() -> None:
     encoded = passwords.hashed("correct horse battery").removeprefix("argon2").encode()
     # The timed hash has the parameters of the hashes that the platform creates.
     assert argon2id._KNOWN.startswith(encoded[: encoded.index(b"p=1$") + 4])
     flipped = encoded[:-1] + (b"A" if encoded[-1:] != b"A" else b"Q")
-    for verify in BOTH:
+    for verify in ALL:
         assert verify(encoded, b"correct horse battery")
         assert not verify(encoded, b"correct horse batterz")
         assert not verify(encoded, b"")
@@ -31,14 +36,32 @@ def test_both_libraries_agree_on_right_wrong_and_broken() -> None:
 def test_long_salt_uses_the_other_library() -> None:
     encoded = hash_secret(b"pass phrase", b"s" * 48, 2, 19 * 1024, 1, 32, Type.ID)
     assert len(encoded) > 127
-    assert all(verify(encoded, b"pass phrase") and not verify(encoded, b"pass phrasf") for verify in BOTH)
+    assert all(verify(encoded, b"pass phrase") and not verify(encoded, b"pass phrasf") for verify in ALL)
 
 
 def test_fastest_library_passes_the_known_answer() -> None:
-    assert argon2id.fastest() in BOTH
+    assert argon2id.fastest() in ALL
     assert argon2id.fastest() is argon2id.fastest()
     assert not argon2id._knows(lambda encoded, password: True)
     assert not argon2id._knows(lambda encoded, password: False)
+
+
+@pytest.mark.needs("gcc")
+def test_build_for_avx2_is_there_where_it_can_be_built_and_run() -> None:
+    headers = Path(sysconfig.get_path("include"), "Python.h").exists()
+    assert argon2id.has_avx2_build() == (headers and "avx2" in Path("/proc/cpuinfo").read_text())
+
+
+def test_build_for_avx2_is_not_loaded_on_an_older_processor(tmp_path: Path) -> None:
+    # In a process of its own, whose /proc/cpuinfo is that of a processor with SSE2 only.
+    (tmp_path / "cpuinfo").write_text("flags\t\t: fpu sse sse2\n")
+    program = (
+        "from pathlib import Path; from identity_platform.crypto import argon2id;"
+        f" argon2id._PROCESSORS = Path({str(tmp_path / 'cpuinfo')!r});"
+        " print(argon2id.has_avx2_build(), argon2id.fastest() in (argon2id.by_libsodium, argon2id.by_argon2_cffi))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
 
 
 def test_login_accepts_imported_hash_of_other_parameters(tenant: TestTenant, api: Api) -> None:
