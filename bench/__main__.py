@@ -21,6 +21,7 @@ NAMES = (
     "list",
     "login",
     "peers",
+    "backends",
     "factors",
     "openid",
     "latency",
@@ -79,7 +80,7 @@ def _measure(own: home.Home, options: argparse.Namespace) -> None:
     from bench.measures.fleet import NotThere
 
     console = Console()
-    about, rows = report.machine(own), list[Row]()
+    about, rows, steal = report.machine(own), list[Row](), report.Steal()
     raw: dict[str, object] = {}
     with console.status("") as status:
         for name in [name for name in NAMES if not options.names or name in options.names]:
@@ -96,6 +97,7 @@ def _measure(own: home.Home, options: argparse.Namespace) -> None:
             except NotThere as missing:
                 console.print(f"{name}: {missing}")
     about["load_average_after"] = report.load_average()
+    about["steal_percent"] = steal.percent()
     report.show(console, rows, about)
     console.print(f"Written to {report.write(options.results, rows, about, raw)}")
 

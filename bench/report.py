@@ -25,7 +25,9 @@ from bench.run import Row
 
 COLUMNS = ("#", "what", "ours", "against", "ratio", "wanted", "met", "beside")
 LOADS = ("load_average_before", "load_average_after")
-RUN_COLUMNS = ("measured", "commit", "threads", "load average")
+RUN_COLUMNS = ("measured", "commit", "threads", "load average", "steal %")
+# Above this share of its time that the host gave to other machines, a run proves nothing.
+MOST_STEAL_PERCENT = 5.0
 
 
 def machine(home: Home) -> dict[str, Any]:
@@ -45,6 +47,24 @@ def machine(home: Home) -> dict[str, Any]:
         "web_threads": settings.WEB_THREADS,
         "hashes_at_once": settings.HASHES_AT_ONCE,
     }
+
+
+class Steal:
+    """The share of the processors' time that the host gave to other machines since this was created."""
+
+    def __init__(self) -> None:
+        self._before = self._now()
+
+    def percent(self) -> float:
+        """Return the percentage of all time that passed (`steal` of proc_stat(5))."""
+        stolen, everything = (after - before for after, before in zip(self._now(), self._before, strict=True))
+        return round(100 * stolen / everything, 1) if everything else 0.0
+
+    @staticmethod
+    def _now() -> tuple[int, int]:
+        # user, nice, system, idle, iowait, irq, softirq, steal; guest time is within user and nice.
+        times = [int(text) for text in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+        return times[7], sum(times)
 
 
 def load_average() -> list[float]:
@@ -68,6 +88,8 @@ def show(console: Console, rows: list[Row], about: dict[str, Any]) -> None:
     for row in rows:
         table.add_row(*_cells(row), style="" if row.met else "red")
     console.print(table)
+    if about["steal_percent"] > MOST_STEAL_PERCENT:
+        console.print(f"[red]The host took {about['steal_percent']} % of the time: repeat the run.")
 
 
 def write(folder: Path, rows: list[Row], about: dict[str, Any], raw: dict[str, Any]) -> Path:
@@ -76,7 +98,7 @@ def write(folder: Path, rows: list[Row], about: dict[str, Any], raw: dict[str, A
     stored = folder / "bench.json"
     earlier = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {"rows": [], "samples": {}}
     measured = {row.measurement for row in rows}
-    run = {name: about.get(name) for name in ("began", "commit", "web_threads", *LOADS)}
+    run = {name: about.get(name) for name in ("began", "commit", "web_threads", *LOADS, "steal_percent")}
     kept = [row for row in earlier["rows"] if row["measurement"] not in measured]
     merged = kept + [{**asdict(row), "run": run} for row in rows]
     document = {"about": about, "rows": merged, "samples": earlier["samples"] | raw}
@@ -93,8 +115,10 @@ def write(folder: Path, rows: list[Row], about: dict[str, Any], raw: dict[str, A
 
 
 def _run_cells(run: dict[str, Any]) -> tuple[str, ...]:
-    began, commit, threads, before, after = run.values()
-    return (began, str(commit), str(threads), f"{before} → {after}")
+    began, commit, threads, before, after = (run[name] for name in ("began", "commit", "web_threads", *LOADS))
+    steal = run.get("steal_percent")
+    warning = " (repeat)" if steal is not None and steal > MOST_STEAL_PERCENT else ""
+    return (began, str(commit), str(threads), f"{before} → {after}", "" if steal is None else f"{steal}{warning}")
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from bench.measures import (
+    backends,
     crowd,
     factors,
     fleet,
@@ -24,6 +25,7 @@ MEASURES: dict[str, Callable[[Run], list[Row]]] = {
     "list": reads.measure_list,
     "login": signin.measure_login,
     "peers": peers.measure,
+    "backends": backends.measure,
     "factors": factors.measure,
     "openid": openid.measure,
     "latency": signin.measure_latency,

@@ -46,6 +46,7 @@ def request(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
+@pytest.mark.timeout(300)
 def test_run_measures_both_subjects_and_writes_results(tmp_path: Path) -> None:
     command = [
         sys.executable,
@@ -53,6 +54,8 @@ def test_run_measures_both_subjects_and_writes_results(tmp_path: Path) -> None:
         "-m",
         "bench",
         "read",
+        "peers",
+        "backends",
         "factors",
         "ratelimit",
         "crowd",
@@ -62,14 +65,20 @@ def test_run_measures_both_subjects_and_writes_results(tmp_path: Path) -> None:
         str(tmp_path / "out"),
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "IDENTITY_VAR": str(tmp_path / "var"), "COLUMNS": "150"}
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150)
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
     assert ended.returncode == 0, ended.stderr
     [found] = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json")]
-    assert [row["target"] for row in found["rows"]][:10] == ["1", "15", "15", "15", "15", "12", "9", "9", "9", "14"]
+    targets = [row["target"] for row in found["rows"]]
+    assert targets[:10] == ["1", "6", "6", "6", "–", "7", "7", "7", "–", "–"]
+    assert targets[10:23] == ["16", "17", "18", "18", "15", "15", "15", "15", "12", "9", "9", "9", "14"]
+    peers = {"platform", "django-allauth", "better-auth", "fastapi-users"}
+    assert found["samples"]["peers_login"].keys() == peers | {"hash"}
+    assert found["samples"]["peers_read"].keys() == peers | {"drf", "wsgi"}
     assert found["samples"]["import"]["rows"] == 300
     assert {samples[0]["statuses"]["200"] for samples in found["samples"]["factors"].values()} == {30}
     assert {name for name, samples in found["samples"]["read"].items() if samples[0]["answers"]} == {"platform", "bare"}
     assert found["about"]["load_average_before"]
+    assert 0 <= found["about"]["steal_percent"] <= 100
     assert not (tmp_path / "var" / "bench").exists()
 
 
@@ -105,6 +114,11 @@ def test_client_keeps_its_rate(port: int) -> None:
         if counted["answers"] >= 18:
             break
     assert counted["answers"] >= 18
+
+
+def test_run_on_a_machine_that_others_use_says_so(tmp_path: Path) -> None:
+    row = Row("1", "a read", ours="10/s", against="bare: 20/s", ratio=0.5, wanted="≥ 1.3", met=False)
+    assert "| 5.1 (repeat) |" in write(tmp_path, [row], {"began": "2030-01-01T10:00:00+00:00", "steal_percent": 5.1}, {}).read_text()
 
 
 def test_missed_target_is_marked(tmp_path: Path) -> None:
