@@ -20,6 +20,7 @@ class DomainCheckOut(serializers.Serializer[object]):
 
 
 class UnknownSignInDomain(NotFound):
+    code = "sign_in_domain_not_found"
     message = "No tenant has this sign-in domain."
 
 
