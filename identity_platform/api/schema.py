@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from drf_spectacular.extensions import OpenApiSerializerFieldExtension
+from drf_spectacular.extensions import OpenApiSerializerExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
@@ -12,6 +12,7 @@ from rest_framework import serializers
 from identity_platform.api.error_responses import ErrorResponses, possible_errors, reference_to
 from identity_platform.api.fields import StrictField
 from identity_platform.api.handlers import is_oauth
+from identity_platform.api.one_of import OneOf
 from identity_platform.api.shared_components import share
 from identity_platform.api.tags import TAGS, tag_of
 from identity_platform.api.views import Contract, Shape
@@ -64,6 +65,16 @@ class StrictFieldSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-unt
 Parameter = OpenApiParameter | serializers.Serializer[object] | Shape
 
 
+class OneOfSchema(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]  # its metaclass is untyped
+    """List the shapes of a response."""
+
+    target_class = OneOf
+    match_subclasses = True
+
+    def map_serializer(self, auto_schema: AutoSchema, direction: Literal["request", "response"]) -> dict[str, object]:
+        return {"oneOf": [auto_schema.resolve_serializer(shape, direction).ref for shape in self.target.choices]}
+
+
 class ContractSchema(AutoSchema):
     """Describe an operation by the `Contract` of its action."""
 
@@ -114,7 +125,10 @@ class ContractSchema(AutoSchema):
     def get_auth(self) -> list[dict[str, object]]:
         token: list[dict[str, object]] = [{"bearer": []}, {"oauth2": []}]
         methods = {"required": token, "optional": [*token, {}], "none": []}[self.contract.token]
-        if "Basic" in self.contract.headers.get("Authorization", ""):
+        header = self.contract.headers.get("Authorization", "")
+        if "Bearer" in header:
+            return [{"bearer": []}, {}]
+        if "Basic" in header:
             # A client can also authenticate in the body, and a public one by its id alone.
             return [{"client": []}, *(methods or [{}])]
         return methods
@@ -130,6 +144,11 @@ class ContractSchema(AutoSchema):
                 if name != "Authorization"
             ),
         ]
+
+    def get_operation(self, *arguments: Any) -> dict[str, Any] | None:
+        operation = super().get_operation(*arguments)
+        # Public operations say so: without `security` a reader cannot tell them from forgotten ones.
+        return operation and {"security": [], **operation}
 
     def get_extensions(self) -> dict[str, object]:
         """List the rows of the action table that the operation checks (`userflow.sessions.assurance`)."""

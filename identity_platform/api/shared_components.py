@@ -100,7 +100,10 @@ def _replace(schema: Schema, shared: dict[str, str], schemas: Schema) -> None:
     for container, place, _, part in list(_parts(schema, "")):
         component = shared.get(_key(part))
         if component is not None:
-            container[place] = {"$ref": f"{_SCHEMAS}{component}"}
+            described = (
+                {"description": part.pop("description")} if "properties" in part and "description" in part else {}
+            )
+            container[place] = {"$ref": f"{_SCHEMAS}{component}", **described}
             if component in schemas:
                 continue
             schemas[component] = part
@@ -108,7 +111,9 @@ def _replace(schema: Schema, shared: dict[str, str], schemas: Schema) -> None:
 
 
 def _key(content: Schema) -> str:
-    return json.dumps(content, sort_keys=False, default=str)
+    """Return the content as text. The description of an object stays where the object is used."""
+    kept = {name: value for name, value in content.items() if name != "description" or "properties" not in content}
+    return json.dumps(kept, default=str)
 
 
 def _pascal(name: str) -> str:
