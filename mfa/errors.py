@@ -167,10 +167,3 @@ class NoRelyingParty(errors.ApiError):
         "Passkeys are not configured: the tenant needs webauthn_rp_id and webauthn_origins in its settings, the console "
         "CONSOLE_RP_ID and CONSOLE_ORIGINS."
     )
-
-
-class RelyingPartyInUse(errors.ValidationFailed):
-    """400: the relying party id would change, and passkeys of the present one could not be used until it returns."""
-
-    code = "relying_party_in_use"
-    message = "Passkeys would stop working. See `details` for how many. For a domain, `disable_passkeys` accepts that."

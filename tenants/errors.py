@@ -87,6 +87,7 @@ class TooManyUnknownHosts(errors.Unavailable):
     """503: this second has no look-up of unknown hosts left (`tenants.hosts`). This one may be a tenant's domain."""
 
     code = "too_many_unknown_hosts"
+    implied_by = "any"
     message = "Too many unknown hosts were requested. Try again in a moment."
 
     def __init__(self) -> None:
@@ -113,6 +114,13 @@ class SlugTaken(errors.Conflict):
 class RelyingPartyTaken(errors.Conflict):
     code = "relying_party_taken"
     message = "Another tenant uses this domain or origin for its passkeys. Choose another one. See `details`."
+
+
+class RelyingPartyInUse(errors.ValidationFailed):
+    """400: the relying party id would change, and passkeys of the present one could not be used until it returns."""
+
+    code = "relying_party_in_use"
+    message = "Passkeys would stop working. See `details` for how many. For a domain, `disable_passkeys` accepts that."
 
 
 class NoRoom(errors.Unavailable):
