@@ -27,6 +27,14 @@ def resolved(content: dict[str, Any]) -> dict[str, Any]:
     return dict(document()["components"][kind][name])
 
 
+def fields_of(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema, or else the one that it refers to, also as one of several choices."""
+    for choice in (schema, *schema.get("oneOf", [])):
+        if "properties" in resolved(choice):
+            return resolved(choice)
+    return resolved(schema)
+
+
 def responses_of(operation: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the responses of an operation by status, without references."""
     return {status: resolved(response) for status, response in operation["responses"].items()}
@@ -34,13 +42,15 @@ def responses_of(operation: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 @cache
 def documented_codes(method: str, path: str, status: int) -> frozenset[str] | None:
-    """Return the codes of an operation's errors with this status; None for what is no operation."""
+    """Return the codes of an operation's errors with this status; None for what is no operation or no error body."""
     operation = document()["paths"].get(path, {}).get(method.lower())
     if operation is None:
         return None
-    response = responses_of(operation).get(str(status), {})
+    response = responses_of(operation).get(str(status))
+    if response is None:
+        return frozenset()
     schema = response.get("content", {}).get("application/json", {}).get("schema", {})
-    return frozenset(_enum_of_code(resolved(schema)))
+    return frozenset(_enum_of_code(resolved(schema))) or None
 
 
 def _enum_of_code(schema: dict[str, Any]) -> list[str]:

@@ -7,18 +7,10 @@ from uuid import uuid4
 import pytest
 
 from identity_platform.api.handlers import is_oauth
-from tests.openapi.document import document, resolved
+from tests.openapi.document import document, fields_of, resolved
 from tests.world import Api, TestTenant, sign_in_admin
 
 USERINFO = "/t/{slug}/userinfo"
-
-
-def fields_of(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema, or else the one that it refers to, also as one of several choices."""
-    for choice in (schema, *schema.get("oneOf", [])):
-        if "properties" in resolved(choice):
-            return resolved(choice)
-    return resolved(schema)
 
 
 def optional_fields(schema: dict[str, Any]) -> dict[str, Any]:
