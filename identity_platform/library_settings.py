@@ -47,12 +47,17 @@ SPECTACULAR_SETTINGS: dict[str, object] = {
         "Tenants with databases of their own, their people, services and factors. "
         "Interfaces: registry 1.0, user flow 4.0.0, MFA 2.0, token issuing 1.1.0, client management 0.4.0.\n\n"
         "Besides what each operation states: 404 for a path that is not here, 405 with `Allow` for a method that a path does "
-        "not take, 413 for a body over 1 MiB; each in the envelope of its route group (`/exsvc/`: RegistryErrorBody, "
-        "`/authmgr/token*` and the OAuth endpoints below `/t/{slug}`: OAuthErrorBody, everywhere else: ErrorBody).\n\n"
+        "not take, 413 for a body over 1 MiB; each in the envelope of its route group (`/exsvc/`: RegistryProblem in "
+        "`error`; `/authmgr/token*` and the OAuth endpoints below `/t/{slug}`: OAuthErrorBody; everywhere else: ErrorBody). "
+        "The schema of each response lists the codes that it can have.\n\n"
         "`null` for an optional field of a body counts as absent, unless the field states another meaning. Booleans in a query "
         "are `true`, `false`, `1` or `0`, in any case."
     ),
     "VERSION": "1.0.0",
+    "LICENSE": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+    # Who that is differs with the installation, but linters require the field.
+    "CONTACT": {"name": "The operator of this installation"},
+    "SERVERS": [{"url": "/", "description": "This installation."}],
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],

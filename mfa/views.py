@@ -26,6 +26,7 @@ from userflow.errors import (
     EmailNotVerified,
     GrantsMoreThanHeld,
     InsufficientAuthentication,
+    TooManyFromAddress,
     UnknownUser,
 )
 from userflow.ids import id_or
@@ -38,7 +39,8 @@ from userflow.signin.views import TICKET_HEADER
 
 PROOFS = {TICKET_HEADER: "Enrollment ticket of the user's registration or last sign-in, or an enrollment pass."}
 ADMIN_ERRORS = [UnknownUser, OwnFactors, GrantsMoreThanHeld, InsufficientAuthentication]
-TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch]
+# Of every endpoint that finds the user by the body.
+TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch, TooManyFromAddress]
 # Raised by begin, confirm and finish of every kind.
 ENROLLMENT_ERRORS = [NoProof, InsufficientAuthentication, TokenOfAnotherUser, EmailNotVerified]
 enrollment_endpoint = partial(endpoint, token="optional", any_level=True, headers=PROOFS)

@@ -12,7 +12,7 @@ from userflow.sessions.permissions import Anyone
 
 
 class DomainCheckQuery(serializers.Serializer[object]):
-    domain = Text(max_length=255, required=False, allow_blank=True, default="")
+    domain = Text(max_length=255, required=False, allow_blank=True)
 
 
 class DomainCheckOut(serializers.Serializer[object]):
@@ -20,6 +20,7 @@ class DomainCheckOut(serializers.Serializer[object]):
 
 
 class UnknownSignInDomain(NotFound):
+    code = "sign_in_domain_not_found"
     message = "No tenant has this sign-in domain."
 
 
@@ -31,6 +32,6 @@ class DomainCheckViewSet(ApiViewSet):
     def retrieve(self, request: Request) -> Response:
         """Whether a tenant has this sign-in domain, for a proxy that gets certificates on demand."""
         asked = self.valid_query(DomainCheckQuery)
-        if find_host(str(asked["domain"]).lower().removesuffix("."), check_budget) is None:
+        if find_host(str(asked.get("domain", "")).lower().removesuffix("."), check_budget) is None:
             raise UnknownSignInDomain
         return Response({"status": "known"}, headers={"Cache-Control": "no-store"})

@@ -37,18 +37,21 @@ class RequestRejected(Exception):
 class AuthorizationRejected(ApiError):
     """400 of a page: an authorization request is rejected, and no address is known that could get the error."""
 
+    code = "authorization_rejected"
     message = "The application has sent a request that cannot be answered."
 
 
 class LogoutRejected(ApiError):
     """400: a logout request whose hint, client or address is wrong; the browser is not sent on."""
 
+    code = "logout_rejected"
     message = "The application has sent a logout request that cannot be answered."
 
 
 class RequestExpired(ApiError):
     """400: the authorization request is unknown, expired, finished, or another browser's."""
 
+    code = "authorization_request_expired"
     message = "This sign-in has expired or is already finished. Go back to the application and start again."
 
 
@@ -63,35 +66,35 @@ class StepRequired(Exception):
 class UnsupportedGrantType(OAuthError):
     """400 `unsupported_grant_type` (RFC 6749 section 5.2)."""
 
-    error = "unsupported_grant_type"
+    code = "unsupported_grant_type"
     message = "grant_type must be one of `grant_types_supported` of the issuer's metadata."
 
 
 class AuthorizationPending(OAuthError):
     """400 `authorization_pending` (RFC 8628 section 3.5): the user has not decided yet."""
 
-    error = "authorization_pending"
+    code = "authorization_pending"
     message = "The user has not approved this device yet. Poll again after `interval` seconds."
 
 
 class SlowDown(OAuthError):
     """400 `slow_down` (RFC 8628 section 3.5): the device polls too fast, and its interval is raised."""
 
-    error = "slow_down"
+    code = "slow_down"
     message = "The device polls too fast. Wait 5 seconds longer between two polls from now on."
 
 
 class AccessDenied(OAuthError):
     """400 `access_denied` (RFC 8628 section 3.5): the user has denied access, or has signed out before the device was."""
 
-    error = ACCESS_DENIED
+    code = ACCESS_DENIED
     message = "The user has denied access, or has taken the approval back."
 
 
 class DeviceCodeExpired(OAuthError):
     """400 `expired_token` (RFC 8628 section 3.5)."""
 
-    error = "expired_token"
+    code = "expired_token"
     message = "The device code has expired. Start a new device authorization request."
 
 
@@ -100,7 +103,7 @@ class RejectedByAuthorization(OAuthError):
 
     def __init__(self, problem: RequestRejected) -> None:
         super().__init__(problem.description)
-        self.error = problem.error  # type: ignore[misc]  # a class variable of errors with one code
+        self.code = problem.error  # type: ignore[misc]  # a class variable of errors with one code
 
 
 class DeviceRequestRejected(RejectedByAuthorization):
@@ -118,4 +121,5 @@ class PushedRequestRejected(RejectedByAuthorization):
 class UserCodeUnknown(ApiError):
     """400 of a page: no device waits with this code."""
 
+    code = "user_code_unknown"
     message = "This code is not valid. Check it, or get a new one on your device."

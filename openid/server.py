@@ -24,7 +24,7 @@ from userflow.accounts.models import Client
 from userflow.oauth_errors import InvalidGrant, InvalidRequest, UnauthorizedClient
 from userflow.sessions.client_authentication import KnownClient
 
-_ERRORS = {error.error: error for error in (InvalidGrant, InvalidRequest, UnauthorizedClient)}
+_ERRORS = {error.code: error for error in (InvalidGrant, InvalidRequest, UnauthorizedClient)}
 # BASE64URL(SHA256(…)) without padding (RFC 7636 section 4.2).
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 

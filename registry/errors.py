@@ -4,47 +4,57 @@ from identity_platform.api import errors
 class ServiceNotFound(errors.NotFound):
     """404: no such service in this tenant, also for an id of another tenant or a malformed one."""
 
-    code = "SERVICE_NOT_FOUND"
+    code = "service_not_found"
+    registry_code = "SERVICE_NOT_FOUND"
     message = "No service has this id."
 
 
 class ServiceExists(errors.Conflict):
-    code = "SERVICE_EXISTS"
+    code = "service_exists"
+    registry_code = "SERVICE_EXISTS"
     message = "A service with this name exists. Choose another name."
 
 
 class ServiceInUse(errors.Conflict):
     """409: active credentials are bound to the service; `details.active_credentials` says how many."""
 
-    code = "SERVICE_IN_USE"
+    code = "service_in_use"
+    registry_code = "SERVICE_IN_USE"
     message = "The service has active credentials. Revoke or delete them first."
 
 
 class ServiceInactive(errors.Conflict):
-    code = "SERVICE_INACTIVE"
+    code = "service_inactive"
+    registry_code = "SERVICE_INACTIVE"
     message = "The service is inactive and returns no secrets. Set its status to active first."
 
 
 class CredentialNotFound(errors.NotFound):
-    code = "CREDENTIAL_NOT_FOUND"
+    code = "credential_not_found"
+    registry_code = "CREDENTIAL_NOT_FOUND"
     message = "No credential of this service has this id."
 
 
 class CredentialExists(errors.Conflict):
-    code = "CREDENTIAL_EXISTS"
+    code = "credential_exists"
+    registry_code = "CREDENTIAL_EXISTS"
     message = "A credential with this name exists for this service. Choose another name, or rotate that one with PUT."
 
 
 class CredentialNotActive(errors.Conflict):
+    code = "credential_not_active"
     message = "The credential is revoked or expired, so its secret is not shown. Activate or rotate it first."
 
 
 class SecretBroken(errors.Conflict):
+    code = "secret_broken"
     message = "The stored secret was altered and cannot be decrypted. Rotate the credential and check the audit log."
 
 
 class AlreadyExpired(errors.ValidationFailed):
     """400: the expiry of a new credential is in the past."""
+
+    code = "already_expired"
 
     def __init__(self) -> None:
         super().__init__(details={"expires_at": ["Send a time in the future."]})

@@ -1,6 +1,7 @@
 from datetime import datetime
 
 import orjson
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, QueryChoice, StrictField, Text, Timestamp, fields_of
@@ -131,6 +132,7 @@ class ServiceCredentialOut(serializers.Serializer[object]):
     last_read_at = serializers.DateTimeField(allow_null=True)
 
 
+@extend_schema_field({"oneOf": [{"type": "string"}, {"type": "object", "additionalProperties": {}}]})
 class SecretValue(serializers.JSONField):
     """A string or an object; null where the credential is not active."""
 

@@ -8,12 +8,15 @@ from identity_platform.api import errors
 class UnknownTenant(errors.NotFound):
     """404: no tenant has this id, or it has been deleted."""
 
+    code = "tenant_not_found"
     message = "No tenant has this id. Check tenant_id."
 
 
 class TenantMismatch(errors.NotAllowed):
     """403: the request names another tenant than the token's. The same whether or not that tenant exists."""
 
+    code = "tenant_mismatch"
+    implied_by = "token"
     message = "The tenant in the request is not the tenant of your token."
 
     def __init__(self, tenant_id: UUID | None = None) -> None:
@@ -25,51 +28,66 @@ class TenantMismatch(errors.NotAllowed):
 class DomainTaken(errors.Conflict):
     """409: another tenant has verified this domain."""
 
+    code = "domain_taken"
     message = "Another tenant has verified this domain. Delete it there first, or ask an operator."
 
 
 class DomainNotClaimed(errors.Conflict):
     """409: only a verified domain can be the sign-in domain."""
 
+    code = "domain_not_verified"
     message = "This domain is not verified. Verify it first."
 
 
 class TenantRequired(errors.ApiError):
-    code = "TENANT_REQUIRED"
+    code = "tenant_required"
+    registry_code = "TENANT_REQUIRED"
     message = "A tenant is required. Send `tenant_id`, or the header X-Tenant-ID."
 
 
 class TenantSuspended(errors.NotAllowed):
+    code = "tenant_suspended"
+    implied_by = "tenant"
     message = "This tenant is suspended. An operator can resume it."
 
 
 class TenantBusy(errors.Unavailable):
     """503: a job is creating, migrating, moving or repairing the tenant's database."""
 
+    code = "tenant_busy"
+    implied_by = "tenant"
     message = "This tenant's database is under maintenance. Try again in a moment."
 
 
 class TenantBehind(errors.Unavailable):
     """503: the tenant's database lacks migrations of this release (run `migrate_tenants`)."""
 
+    code = "tenant_upgrading"
+    implied_by = "tenant"
     message = "This tenant's database is being upgraded. Try again in a few minutes."
 
 
 class TenantConnectionsExhausted(errors.Unavailable):
     """503: no tenant connection of this process became free within the time a request may wait."""
 
+    code = "connections_exhausted"
+    implied_by = "tenant"
     message = "All database connections are in use. Try again in a moment."
 
 
 class DatabaseServerFull(errors.Unavailable):
     """503: the processes of the platform have opened all connections that the tenant's database server allows them."""
 
+    code = "database_server_full"
+    implied_by = "tenant"
     message = "The database server of this tenant has no connections left. Try again in a moment."
 
 
 class TooManyUnknownHosts(errors.Unavailable):
     """503: this second has no look-up of unknown hosts left (`tenants.hosts`). This one may be a tenant's domain."""
 
+    code = "too_many_unknown_hosts"
+    implied_by = "any"
     message = "Too many unknown hosts were requested. Try again in a moment."
 
     def __init__(self) -> None:
@@ -79,6 +97,8 @@ class TooManyUnknownHosts(errors.Unavailable):
 class DataKeyLocked(errors.Unavailable):
     """503: this process cannot decrypt the data key of the tenant or of the platform."""
 
+    code = "data_key_locked"
+    implied_by = "tenant"
     message = "The stored secrets cannot be decrypted at the moment. An operator must check ENCRYPTION_KEYS."
 
     def __init__(self) -> None:
@@ -87,64 +107,85 @@ class DataKeyLocked(errors.Unavailable):
 
 
 class SlugTaken(errors.Conflict):
+    code = "slug_taken"
     message = "Another tenant has this slug. Choose another one."
 
 
 class RelyingPartyTaken(errors.Conflict):
+    code = "relying_party_taken"
     message = "Another tenant uses this domain or origin for its passkeys. Choose another one. See `details`."
 
 
+class RelyingPartyInUse(errors.ValidationFailed):
+    """400: the relying party id would change, and passkeys of the present one could not be used until it returns."""
+
+    code = "relying_party_in_use"
+    message = "Passkeys would stop working. See `details` for how many. For a domain, `disable_passkeys` accepts that."
+
+
 class NoRoom(errors.Unavailable):
+    code = "no_server_capacity"
     message = "No database server has room for another tenant. Add a server or raise its capacity."
 
 
 class WrongRegion(errors.Conflict):
     """409: the tenant is bound to another region than the server's."""
 
+    code = "wrong_region"
     message = (
         "The tenant is bound to another region. Choose a database server there, or change the tenant's region first."
     )
 
 
 class UnknownServer(errors.NotFound):
+    code = "database_server_not_found"
     message = "No database server has this name. The console lists them at Platform, Database servers."
 
 
 class ServerExists(errors.Conflict):
+    code = "database_server_exists"
     message = "A database server has this name. Choose another one, or replace its URLs."
 
 
 class BackupUnfit(errors.ApiError):
     """400: a backup of another tenant or of a newer release, or not a backup."""
 
+    code = "backup_unfit"
     message = "This file is not a backup of this tenant."
 
 
 class BucketsMissing(errors.Unavailable):
+    code = "backup_buckets_not_installed"
     message = "Backups in buckets need requirements-s3.txt. Install it and run the command again."
 
 
 class ProgramMissing(errors.Unavailable):
+    code = "program_not_installed"
     message = "pg_dump and pg_restore of the server's version are not installed."
 
 
 class CopyFailed(errors.Unavailable):
+    code = "database_copy_failed"
     message = "The database could not be copied. Nothing was changed."
 
 
 class ServerUnfit(errors.ApiError):
+    code = "database_server_unfit"
     message = "This database server cannot be used for tenants."
 
 
 class WrongState(errors.Conflict):
+    code = "tenant_state_conflict"
     message = "The tenant's state does not allow this."
 
 
 class JobRunning(errors.Unavailable):
+    code = "tenant_job_running"
     message = "Another job is working on this tenant. Try again when it has finished."
 
 
 class NotConfirmed(errors.ApiError):
+    code = "deletion_not_confirmed"
     message = 'Confirm the deletion with the tenant slug: {"confirm": "<slug>"}.'
 
 

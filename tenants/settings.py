@@ -361,15 +361,18 @@ def _messages(detail: object) -> list[str]:
 def json_schema(*, nullable: bool, complete: bool = False) -> dict[str, object]:
     """Return the JSON Schema (OpenAPI 3.1) of a settings object.
 
-    `nullable`: every setting can be null. `complete`: every setting is present, with its default if it is not set.
+    `nullable`: every setting can be null. `complete`: every setting is present; what it means is described without.
     """
     if not complete:
         properties = {name: _property(setting, nullable=nullable) for name, setting in SETTINGS.items()}
         return {"type": "object", "properties": properties}
     properties = {name: _property(setting, nullable=setting.nullable) for name, setting in SETTINGS.items()}
     # The platform's own values obey the environment's rules, which are wider.
-    kept = ("type", "enum", "description", "default")
+    kept = ("type", "enum")
     plain = {name: {word: shape[word] for word in kept if word in shape} for name, shape in properties.items()}
+    for name, shape in properties.items():
+        if isinstance(items := shape.get("items"), dict):
+            plain[name]["items"] = {"type": items["type"]}
     return {"type": "object", "properties": plain, "required": list(SETTINGS)}
 
 

@@ -19,6 +19,7 @@ from django_ratelimit.core import _get_window
 
 from identity_platform.api.client_address import network_of
 from tenants.models import Tenant
+from tests.openapi.document import undocumented_code
 from userflow.sessions import signing
 from userflow.tenants.actions import NewTenant, open_tenant
 
@@ -64,6 +65,13 @@ def unique_ip() -> str:
     return address
 
 
+def require_documented(method: str, path: str, response: Any) -> None:
+    """Require that the API document lists the code of an error for this operation."""
+    if response.status_code >= 400 and response.content and response.headers.get("Content-Type") == "application/json":
+        missing = undocumented_code(method, path, response.status_code, response.json())
+        assert missing is None, f"The document of {method} {path} does not list {missing}."
+
+
 # What restores the state that other tests rely on, after each test in reverse order.
 undo_after_test: list[Callable[[], object]] = []
 
@@ -94,7 +102,7 @@ class Api:
         if bearer:
             all_headers.setdefault("Authorization", f"Bearer {bearer}")
         data: Any = raw if raw is not None else ("" if body is None else json.dumps(body))
-        return self.client.generic(
+        response = self.client.generic(
             method.upper(),
             path,
             data,
@@ -103,6 +111,8 @@ class Api:
             query_params=query or {},
             REMOTE_ADDR=self.address,
         )
+        require_documented(method, path, response)
+        return response
 
     def get(self, path: str, query: dict[str, Any] | None = None, **options: Any) -> Any:
         return self.call("GET", path, query=query, **options)

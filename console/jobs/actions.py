@@ -37,12 +37,14 @@ _kinds: dict[str, Work] = {}
 class JobNotRepeatable(Conflict):
     """409: the job is still running or has succeeded."""
 
+    code = "job_not_repeatable"
     message = "This job is still running or has succeeded, so it cannot be run again."
 
 
 class UnknownJob(NotFound):
     """404: no job has this id."""
 
+    code = "job_not_found"
     message = "No job has this id."
 
 

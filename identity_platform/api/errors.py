@@ -1,6 +1,6 @@
 """The errors of the API. They are raised, never returned; `handlers.py` turns them into responses."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import ClassVar, Final
 
@@ -9,16 +9,21 @@ DPOP_ALGORITHMS: Final = "ES256 RS256 EdDSA"
 
 
 class ApiError(Exception):
-    """An error response: `status` is the HTTP status, `code` the registry's code, `message` the default text.
+    """An error response: `status` is the HTTP status, `code` its stable name for programs, `message` the default text.
 
+    Every class states a code of its own, in snake_case. A class inherits a code only if programs must not tell it from its
+    parent (tests/identity_platform/api/test_error_codes.py lists them). docs/errors.md describes every code.
     `details` maps a field to its messages (validation) or a name to a number; `headers` are sent with the response.
     """
 
     status: ClassVar[int] = 400
-    code: ClassVar[str] = "VALIDATION_ERROR"
-    # Whether error bodies outside the registry carry `code` as well.
-    shows_code: ClassVar[bool] = False
+    code: ClassVar[str]
+    # The code in the registry's envelope, which the specification defines.
+    registry_code: ClassVar[str] = "VALIDATION_ERROR"
     message: ClassVar[str] = "The request is invalid."
+    # The operations that can all raise it, whatever their contracts list: "any", those with a "body", with a "token", with a
+    # "policy" of assurance or in a "tenant". Not inherited.
+    implied_by: ClassVar[str] = ""
     # Whether it is audited when the caller is known (tenants.rejections), also when a page shows it with another status.
     audited: ClassVar[bool] = False
 
@@ -37,6 +42,11 @@ class ApiError(Exception):
     def own_headers(self) -> dict[str, str]:
         return {}
 
+    @classmethod
+    def codes(cls) -> Collection[str]:
+        """Return the codes that errors of this class can have."""
+        return (cls.code,)
+
     @property
     def messages(self) -> dict[str, list[str]]:
         """Return the details as lists of messages."""
@@ -54,18 +64,24 @@ class ApiError(Exception):
 class ValidationFailed(ApiError):
     """400: fields are missing or invalid; `details` names each of them."""
 
+    code = "validation_failed"
+    implied_by = "any"
     message = "Validation failed. See `details` for each field."
 
 
 class MalformedBody(ApiError):
     """400: the body is not JSON, or is JSON with more than one meaning."""
 
+    code = "body_malformed"
+    implied_by = "body"
     message = "The body is not valid JSON."
 
 
 class UnknownHost(ApiError):
     """400: the Host header names no host of this platform."""
 
+    code = "host_not_allowed"
+    implied_by = "any"
     message = "The Host header names no host of this platform. The operator sets ALLOWED_HOSTS."
 
 
@@ -73,7 +89,9 @@ class NotSignedIn(ApiError):
     """401: no valid access token."""
 
     status = 401
-    code = "UNAUTHORIZED"
+    code = "authentication_required"
+    registry_code = "UNAUTHORIZED"
+    implied_by = "token"
     # WWW-Authenticate (RFC 6750 section 3). It names no error when the request carries no token.
     challenge: ClassVar[str] = "Bearer"
     message = "Authentication is required. Send a valid access token: `Authorization: Bearer <ACCESS_TOKEN>`."
@@ -85,6 +103,8 @@ class NotSignedIn(ApiError):
 class AccessTokenInvalid(NotSignedIn):
     """401: the access token is malformed, expired, revoked or of a session that has ended (RFC 6750 section 3.1)."""
 
+    code = "access_token_invalid"
+    implied_by = "token"
     challenge = 'Bearer error="invalid_token"'
 
 
@@ -92,7 +112,9 @@ class NotAllowed(ApiError):
     """403: the token is valid but lacks the permission."""
 
     status = 403
-    code = "FORBIDDEN"
+    code = "forbidden"
+    registry_code = "FORBIDDEN"
+    implied_by = "token"
     audited = True
     message = "Your access token lacks the permission for this call."
 
@@ -102,6 +124,9 @@ class InsufficientScope(NotAllowed):
 
     Not for what no token may do, such as removing the last admin.
     """
+
+    code = "insufficient_scope"
+    implied_by = "token"
 
     def __init__(
         self, message: str | None = None, *, details: Mapping[str, object] | None = None, scope: str | None = None
@@ -115,13 +140,15 @@ class NotFound(ApiError):
     """404: the resource does not exist, or the caller may not know that it does."""
 
     status = 404
-    code = "NOT_FOUND"
+    code = "not_found"
+    registry_code = "NOT_FOUND"
     message = "The resource does not exist."
 
 
 class UnknownPath(NotFound):
     """404: no endpoint has this path."""
 
+    code = "path_not_found"
     message = "No endpoint has this path. See /docs/ for all endpoints."
 
 
@@ -129,7 +156,8 @@ class MethodNotAllowed(ApiError):
     """405: the path does not support this method."""
 
     status = 405
-    code = "METHOD_NOT_ALLOWED"
+    code = "method_not_allowed"
+    registry_code = "METHOD_NOT_ALLOWED"
     message = "This path does not support the method. The Allow header lists the supported methods."
 
 
@@ -137,7 +165,8 @@ class Conflict(ApiError):
     """409: the request conflicts with an existing resource."""
 
     status = 409
-    code = "CONFLICT"
+    code = "conflict"
+    registry_code = "CONFLICT"
     message = "The request conflicts with an existing resource."
 
 
@@ -145,7 +174,9 @@ class BodyTooLarge(ApiError):
     """413: the body is over the size limit."""
 
     status = 413
-    code = "BODY_TOO_LARGE"
+    code = "body_too_large"
+    registry_code = "BODY_TOO_LARGE"
+    implied_by = "body"
     message = "The body is larger than 1 MiB. Send less at a time."
 
 
@@ -153,7 +184,9 @@ class UnsupportedMediaType(ApiError):
     """415: the endpoint does not read this type of body."""
 
     status = 415
-    code = "UNSUPPORTED_MEDIA_TYPE"
+    code = "unsupported_media_type"
+    registry_code = "UNSUPPORTED_MEDIA_TYPE"
+    implied_by = "body"
     message = "Send the body as `Content-Type: application/json` in UTF-8."
 
     @classmethod
@@ -166,7 +199,9 @@ class TooManyRequests(ApiError):
     """429: a rate limit is reached; the next request can pass after `retry_after` seconds."""
 
     status = 429
-    code = "RATE_LIMITED"
+    code = "rate_limited"
+    registry_code = "RATE_LIMITED"
+    implied_by = "any"
     message = "Too many requests. Retry after {retry_after} seconds."
 
     def __init__(self, message: str | None = None, *, retry_after: int) -> None:
@@ -179,7 +214,9 @@ class ServerFault(ApiError):
     """500: a defect of the platform. It is logged under the request id, and the caller gets only that id."""
 
     status = 500
-    code = "INTERNAL_ERROR"
+    code = "internal_error"
+    registry_code = "INTERNAL_ERROR"
+    implied_by = "any"
     message = "The server failed. Quote the X-Request-ID header of this response when you report it."
 
 
@@ -187,7 +224,9 @@ class Unavailable(ApiError):
     """503: a server that the platform depends on does not respond; the caller may retry."""
 
     status = 503
-    code = "UNAVAILABLE"
+    code = "unavailable"
+    registry_code = "UNAVAILABLE"
+    implied_by = "any"
     message = "The service is temporarily unavailable. Try again."
 
     def __init__(self, message: str | None = None, *, retry_after: int = 2) -> None:
@@ -195,7 +234,7 @@ class Unavailable(ApiError):
 
 
 class OAuthError(ApiError):
-    """400 of the token endpoints, as RFC 6749 section 5.2 defines them: `error` is one of its codes."""
+    """400 of the token endpoints, as RFC 6749 section 5.2 defines them: `code` is one of its error codes."""
 
-    error: ClassVar[str] = "invalid_request"
+    code = "invalid_request"
     message = "The request is not a valid OAuth 2.0 request (RFC 6749 section 5.2)."

@@ -34,7 +34,13 @@ log = structlog.get_logger("identity.api")
 # Frames in the log line of a fault. More would make the line longer than one write to a pipe (`logs.write_line`).
 DEEPEST_FRAMES = 40
 # The error codes of RFC 6749 section 5.2 for the token endpoints.
-OAUTH_ERRORS = {401: "invalid_client", 403: "unauthorized_client", 429: "temporarily_unavailable", 500: "server_error"}
+OAUTH_ERRORS = {
+    401: "invalid_client",
+    403: "unauthorized_client",
+    429: "temporarily_unavailable",
+    500: "server_error",
+    503: "temporarily_unavailable",
+}
 
 
 # A tenant's OAuth endpoints, below its issuer: on a domain of its own, or below the path of its slug.
@@ -46,25 +52,27 @@ def is_oauth(path: str) -> bool:
     return path.startswith("/authmgr/token") or _OF_TENANT.fullmatch(path) is not None
 
 
+def oauth_code(status: int) -> str:
+    """Return the `error` of an OAuth endpoint for an error that is no OAuthError."""
+    return OAUTH_ERRORS.get(status, "invalid_request")
+
+
 def envelope(path: str, error: errors.ApiError) -> dict[str, object]:
     """Return the body of an error at `path`: the registry's, OAuth's (RFC 6749 section 5.2) or the common one."""
     if path.startswith("/exsvc/"):
-        inner: dict[str, object] = {"code": error.code, "message": error.text}
+        inner: dict[str, object] = {"code": error.registry_code, "message": error.text}
         if error.details:
             inner["details"] = error.details
         return {"error": inner}
     if is_oauth(path):
-        fallback = "temporarily_unavailable" if error.status == 503 else "invalid_request"
-        name = getattr(error, "error", None) or OAUTH_ERRORS.get(error.status, fallback)
+        name = error.code if isinstance(error, errors.OAuthError) else oauth_code(error.status)
         # OAuth has no other field that could name the parameter.
         each = [f"{name}: {text}" for name, texts in error.messages.items() for text in texts]
         text = " ".join(each) or error.text
         # RFC 6749 section 5.2 allows only ASCII there, without double quotes and backslashes.
         plain = text.replace('"', "'").replace("\\", "/").encode("ascii", "replace").decode()
         return {"error": name, "error_description": plain}
-    body: dict[str, object] = {"error": error.phrase, "message": error.text}
-    if error.shows_code:
-        body["code"] = error.code
+    body: dict[str, object] = {"error": error.phrase, "code": error.code, "message": error.text}
     if error.details:
         body["details"] = error.details
     return body

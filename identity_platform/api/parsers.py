@@ -38,6 +38,8 @@ _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 class QueryInvalid(ApiError):
     """400: the query string is ambiguous."""
 
+    code = "query_invalid"
+    implied_by = "any"
     message = "The query string is not valid."
 
 

@@ -1,137 +1,53 @@
 """OpenAPI 3.1 from the endpoints' contracts (`views.endpoint`) by drf-spectacular."""
 
 import re
-from collections import defaultdict
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
-from drf_spectacular.extensions import OpenApiSerializerFieldExtension
+from drf_spectacular.extensions import OpenApiSerializerExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
-from identity_platform.api import errors, handlers
+from identity_platform.api.error_responses import ErrorResponses, possible_errors, reference_to
 from identity_platform.api.fields import StrictField
+from identity_platform.api.handlers import is_oauth
+from identity_platform.api.one_of import OneOf
+from identity_platform.api.shared_components import share
+from identity_platform.api.tags import TAGS, tag_of
 from identity_platform.api.views import Contract, Shape
 
-
-class RegistryProblem(serializers.Serializer[object]):
-    """The error in the registry's envelope."""
-
-    code = serializers.CharField(help_text="Stable, for programs.")
-    message = serializers.CharField(help_text="For people: says what to do next.")
-    details = serializers.DictField(required=False, help_text="Figures, or a field's messages.")
-
-
-class RegistryErrorBody(serializers.Serializer[object]):
-    """Envelope under /exsvc/."""
-
-    error = RegistryProblem()
-
-
-class ErrorBody(serializers.Serializer[object]):
-    """Envelope everywhere else."""
-
-    error = serializers.CharField(help_text="Reason phrase of the status.")
-    message = serializers.CharField(help_text="For people: says what to do next.")
-    code = serializers.CharField(required=False, help_text="`insufficient_user_authentication`: step up and repeat.")
-    details = serializers.DictField(required=False, help_text="A field's messages.")
-
-
-class OAuthErrorBody(serializers.Serializer[object]):
-    """RFC 6749 section 5.2."""
-
-    error = serializers.CharField()
-    error_description = serializers.CharField()
-
-
-CHALLENGE = (
-    '`Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with '
-    '`error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with '
-    '`error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). '
-    "`DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). "
-    "`Basic` where a client does not prove who it is (RFC 6749 section 5.2)."
-)
-# Errors that any endpoint can return.
-EVERYWHERE: list[type[errors.ApiError]] = [
-    errors.ValidationFailed,
-    errors.TooManyRequests,
-    errors.ServerFault,
-    errors.Unavailable,
-]
-WITH_BODY: list[type[errors.ApiError]] = [errors.MalformedBody, errors.BodyTooLarge, errors.UnsupportedMediaType]
-WITH_TOKEN: list[type[errors.ApiError]] = [errors.NotSignedIn, errors.NotAllowed]
-
-
-# In the order in which an integrator needs them.
-TAGS = {
-    "Sign-in": "The first step of admin users and end users, and forgotten passwords.",
-    "Tokens": "The OAuth 2.0 token endpoint, introspection, revocation, and the keys that verify tokens elsewhere.",
-    "Sessions": "List sessions, step up, sign out.",
-    "OpenID Connect": "Below `/t/{slug}`: each tenant is an issuer of its own, with keys in its own database.",
-    "Access checks": "Validate tokens and list their permissions.",
-    "Profile": "The user's own name, e-mail address and password.",
-    "End users": "The people of a tenant: register, list, change, deactivate, erase.",
-    "E-mail proofs": "Verify an e-mail address.",
-    "Invitations": "Invite users by e-mail.",
-    "Import and export": "Import and export users with their password hashes.",
-    "Passkeys": "WebAuthn: enrolling passkeys and signing in with them.",
-    "TOTP": "Authenticator apps and backup codes.",
-    "SMS": "Codes by text message.",
-    "Factors": "List and remove second factors.",
-    "Groups": "Groups of end users and their members.",
-    "Roles": "Roles, their permissions and their users.",
-    "Clients": "The applications of a tenant and their secrets.",
-    "Registry": "External services and their encrypted credentials.",
-    "Directories": "Active Directory and Entra ID: configure, test, synchronise.",
-    "Domains": "Domains of a tenant, verified by DNS.",
-    "Webhooks": "Webhook endpoints, deliveries and retries.",
-    "Admin users": "Administrators of tenants and operators of the platform.",
-    "Tenants": "For operators: create, change, suspend and delete tenants.",
-    "Audit": "Who did what, on what, from where.",
-    "Health": "Probes.",
+SECURITY_SCHEMES: Final = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "An access token of a sign-in or of the token endpoint.",
+    },
+    "oauth2": {
+        "type": "oauth2",
+        "description": "An access token of an application (RFC 6749 section 4.4). Its scopes are permissions.",
+        "flows": {"clientCredentials": {"tokenUrl": "/authmgr/token", "refreshUrl": "/authmgr/token", "scopes": {}}},
+    },
+    "client": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "Client id and secret, each form-encoded (RFC 6749 section 2.3.1). A client can send them in the body.",
+    },
 }
-TAGS_BY_PREFIX = {
-    "/.well-known/jwks.json": "Tokens",
-    "/.well-known/oauth-authorization-server": "Tokens",
-    "/.well-known/oauth-authorization-server/t/": "OpenID Connect",
-    "/.well-known/webauthn": "Passkeys",
-    "/authmgr/groups": "Groups",
-    "/authmgr/logout": "Sessions",
-    "/authmgr/profile": "Profile",
-    "/authmgr/roles": "Roles",
-    "/authmgr/sessions": "Sessions",
-    "/authmgr/step-up": "Sessions",
-    "/authmgr/token": "Tokens",
-    "/authmgr/validate": "Access checks",
-    "/clientms/": "Clients",
-    "/exsvc/": "Registry",
-    "/t/": "OpenID Connect",
-    "/t/domain-check": "Domains",
-    "/uflow/admin/audit": "Audit",
-    "/uflow/admin/auth/": "Sign-in",
-    "/uflow/admin/enduser/": "End users",
-    "/uflow/admin/enduser/export": "Import and export",
-    "/uflow/admin/enduser/import": "Import and export",
-    "/uflow/admin/invitations": "Invitations",
-    "/uflow/admin/tenants": "Tenants",
-    "/uflow/admin/users": "Admin users",
-    "/uflow/auth/": "Sign-in",
-    "/uflow/directory/": "Directories",
-    "/uflow/federation/": "Domains",
-    "/uflow/health": "Health",
-    "/uflow/invitations/": "Invitations",
-    "/uflow/live": "Health",
-    "/uflow/ready": "Health",
-    "/uflow/user/clients/register": "End users",
-    "/uflow/user/email/": "E-mail proofs",
-    "/uflow/user/enduser/": "End users",
-    "/uflow/webhooks/": "Webhooks",
-    "/webauthn/": "Passkeys",
-    "/webauthn/admin/factors": "Factors",
-    "/webauthn/admin/totp/": "TOTP",
-    "/webauthn/factors": "Factors",
-    "/webauthn/sms/": "SMS",
-    "/webauthn/totp/": "TOTP",
+# Response headers besides those of contracts. The key is the name of the component.
+HEADERS: Final[Mapping[str, tuple[str, str]]] = {
+    "X-Request-ID": ("string", "Id of this request."),
+    "Retry-After": ("integer", "Seconds until a call can pass."),
+    "WWW-Authenticate": (
+        "string",
+        '`Bearer`, with `error="invalid_token"` for a token that was sent and is not valid, on 403 with '
+        '`error="insufficient_scope"` for a token that lacks a permission (RFC 6750 section 3), and on 401 with '
+        '`error="insufficient_user_authentication"`, `max_age` and `acr_values` for a session that has proven too little '
+        "(RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` for a client "
+        "that has not authenticated (RFC 6749 section 5.2).",
+    ),
+    "DPoP-Nonce": ("string", "Nonce for the next DPoP proof, if the platform requires nonces (RFC 9449 section 8)."),
 }
 
 
@@ -149,8 +65,14 @@ class StrictFieldSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-unt
 Parameter = OpenApiParameter | serializers.Serializer[object] | Shape
 
 
-def _header(name: str, meaning: str, response: list[str] | bool = False, *, kind: type = str) -> OpenApiParameter:
-    return OpenApiParameter(name, kind, OpenApiParameter.HEADER, description=meaning, response=response)
+class OneOfSchema(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]  # its metaclass is untyped
+    """List the shapes of a response."""
+
+    target_class = OneOf
+    match_subclasses = True
+
+    def map_serializer(self, auto_schema: AutoSchema, direction: Literal["request", "response"]) -> dict[str, object]:
+        return {"oneOf": [auto_schema.resolve_serializer(shape, direction).ref for shape in self.target.choices]}
 
 
 class ContractSchema(AutoSchema):
@@ -169,13 +91,13 @@ class ContractSchema(AutoSchema):
         return (self._action.__doc__ or "").strip().split("\n")
 
     def get_tags(self) -> list[str]:
-        """Return the tag of the longest matching path prefix."""
-        return [TAGS_BY_PREFIX[max((prefix for prefix in TAGS_BY_PREFIX if self.path.startswith(prefix)), key=len)]]
+        return [tag_of(self.path)]
 
     def get_operation_id(self) -> str:
         """Return path and action: a unique name that reads well in a generated client."""
         words = [re.sub(r"\W+", "_", part).strip("_") for part in self.path.split("/") if part and "{" not in part]
-        return "_".join([*words, getattr(self.view, "action", None) or self.method.lower()])
+        chosen: str = getattr(self.contract, "id", "")
+        return chosen or "_".join([*words, getattr(self.view, "action", None) or self.method.lower()])
 
     def get_summary(self) -> str | None:
         return self._doc[0] or None
@@ -201,24 +123,32 @@ class ContractSchema(AutoSchema):
             self.method = stated
 
     def get_auth(self) -> list[dict[str, object]]:
-        bearer: list[dict[str, object]] = [{"bearer": []}]
-        return {"required": bearer, "optional": [*bearer, {}], "none": []}[self.contract.token]
+        token: list[dict[str, object]] = [{"bearer": []}, {"oauth2": []}]
+        methods = {"required": token, "optional": [*token, {}], "none": []}[self.contract.token]
+        header = self.contract.headers.get("Authorization", "")
+        if "Bearer" in header:
+            return [{"bearer": []}, {}]
+        if "Basic" in header:
+            # A client can also authenticate in the body, and a public one by its id alone.
+            return [{"client": []}, *(methods or [{}])]
+        return methods
 
     def get_override_parameters(self) -> list[Parameter]:
-        contract, statuses = self.contract, list(map(str, self.get_response_serializers()))
-        counted = [status for status in statuses if status != "401"]
+        contract = self.contract
         return [
             *([contract.query] if contract.query else []),
-            *(_header(name, meaning) for name, meaning in contract.headers.items()),
             *(
-                _header(name, meaning, list(map(str, contract.returns)))
-                for name, meaning in contract.answer_headers.items()
+                OpenApiParameter(name, str, OpenApiParameter.HEADER, description=meaning)
+                for name, meaning in contract.headers.items()
+                # A security scheme: OpenAPI ignores this parameter.
+                if name != "Authorization"
             ),
-            *(_header(name, meaning, counted, kind=int) for name, meaning in contract.limit_headers.items()),
-            _header("WWW-Authenticate", CHALLENGE, [status for status in statuses if status in ("401", "403")]),
-            _header("Retry-After", "Seconds until a call can pass.", ["429", "503"], kind=int),
-            _header("X-Request-ID", "Id of this request.", True),
         ]
+
+    def get_operation(self, *arguments: Any) -> dict[str, Any] | None:
+        operation = super().get_operation(*arguments)
+        # Public operations say so: without `security` a reader cannot tell them from forgotten ones.
+        return operation and {"security": [], **operation}
 
     def get_extensions(self) -> dict[str, object]:
         """List the rows of the action table that the operation checks (`userflow.sessions.assurance`)."""
@@ -230,34 +160,41 @@ class ContractSchema(AutoSchema):
         return False
 
     def get_response_serializers(self) -> Any:
-        contract = self.contract
-        possible = [*EVERYWHERE, *(WITH_BODY if contract.body else []), *contract.errors]
-        if contract.token != "none":
-            possible += WITH_TOKEN
-        if "{" in self.path:
-            possible.append(errors.NotFound)
-        by_status: dict[int, list[type[errors.ApiError]]] = defaultdict(list)
-        for error in possible:
-            if error not in by_status[error.status]:
-                by_status[error.status].append(error)
-        answers: dict[str | int, OpenApiResponse] = {}
-        for status, shape in contract.returns.items():
-            answers[status] = OpenApiResponse(shape) if shape else OpenApiResponse(description="No body.")
-        for status, kinds in sorted(by_status.items()):
-            if status not in answers:
-                answers[status] = OpenApiResponse(
-                    self._envelope(), description=" ".join(self._describe(k) for k in kinds)
-                )
-        return answers
+        return {
+            status: OpenApiResponse(shape) if shape else OpenApiResponse(description="No body.")
+            for status, shape in self.contract.returns.items()
+        }
 
-    def _describe(self, error: type[errors.ApiError]) -> str:
-        text = error.message.replace("{retry_after}", "60")
-        return f"`{error.code}`: {text}" if self.path.startswith("/exsvc/") else text
+    def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> Any:
+        bodies: dict[str, Any] = super()._get_response_bodies(direction)
+        component = ErrorResponses(self.registry, self.path, self.contract)
+        for status, kinds in possible_errors(self.contract).items():
+            if str(status) not in bodies:
+                headers = self._get_response_headers_for_code(str(status))
+                if any("use_dpop_nonce" in kind.codes() for kind in kinds) or (status == 401 and is_oauth(self.path)):
+                    headers["DPoP-Nonce"] = self._header("DPoP-Nonce", None)
+                bodies[str(status)] = component.response(status, kinds, headers)
+        return bodies
 
-    def _envelope(self) -> type[serializers.Serializer[object]]:
-        if self.path.startswith("/exsvc/"):
-            return RegistryErrorBody
-        return OAuthErrorBody if handlers.is_oauth(self.path) else ErrorBody
+    def _get_response_headers_for_code(self, status_code: str, direction: str = "response") -> dict[str, Any]:
+        """Return references to the headers of a response."""
+        contract, names = self.contract, ["X-Request-ID"]
+        stated = {**contract.answer_headers, **contract.limit_headers}
+        if status_code in map(str, contract.returns):
+            names += contract.answer_headers
+        if status_code != "401":
+            names += contract.limit_headers
+        if status_code in ("401", "403"):
+            names.append("WWW-Authenticate")
+        if status_code in ("429", "503"):
+            names.append("Retry-After")
+        return {name: self._header(name, stated.get(name)) for name in names}
+
+    def _header(self, name: str, meaning: str | None) -> dict[str, Any]:
+        kind, described = (
+            ("integer" if name in self.contract.limit_headers else "string", meaning) if meaning else HEADERS[name]
+        )
+        return reference_to(self.registry, "headers", name, {"schema": {"type": kind}, "description": described})
 
 
 def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
@@ -267,8 +204,7 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
     states its own.
     """
     result["tags"] = [{"name": name, "description": says} for name, says in TAGS.items()]
-    bearer = {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
-    result.setdefault("components", {})["securitySchemes"] = {"bearer": bearer}
+    result["components"]["securitySchemes"] = SECURITY_SCHEMES
     for path in result.get("paths", {}).values():
         for operation in path.values():
             body = operation.get("requestBody", {}).get("content", {}).get("application/json")
@@ -277,6 +213,7 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
             for parameter in operation.get("parameters", []):
                 if parameter.get("in") == "path" and parameter["name"].endswith("id"):
                     parameter["schema"] = {"type": "string", "format": "uuid"}
+    share(result)
     return result
 
 
@@ -288,11 +225,11 @@ def _take_null(schema: dict[str, Any], components: dict[str, Any]) -> None:
         _take_null(field, components)
         if name in schema.get("required", []):
             continue
-        if isinstance(field.get("type"), str):
+        if isinstance(field.get("type"), str) and "properties" not in field:
             field["type"] = [field["type"], "null"]
             if "enum" in field:
                 field["enum"] = [*field["enum"], None]
-        elif "type" not in field and {"type": "null"} not in field.get("oneOf", []):
+        elif not isinstance(field.get("type"), list) and {"type": "null"} not in field.get("oneOf", []):
             described = {key: field.pop(key) for key in ("description", "default") if key in field}
             inner = dict(field)
             field.clear()

@@ -13,6 +13,7 @@ from userflow.errors import (
     PROOF_ERRORS,
     AttemptsExceeded,
     AttemptsLocked,
+    ClientNotAuthenticated,
     CodeExpired,
     InvalidCode,
     NotSignedInByTicket,
@@ -37,7 +38,15 @@ class SmsViewSet(FactorViewSet):
     @enrollment_endpoint(
         serializers.SmsConfirm,
         returns={200: serializers.SmsConfirmedOut},
-        errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, PhoneRejected, PhoneTaken, NotSignedInByTicket],
+        errors=[
+            *TENANCY,
+            *ENROLLMENT_ERRORS,
+            *PROOF_ERRORS,
+            PhoneRejected,
+            PhoneTaken,
+            NotSignedInByTicket,
+            ClientNotAuthenticated,
+        ],
         assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
     )
     def confirm(self, request: Request) -> Response:
@@ -63,7 +72,7 @@ class SmsViewSet(FactorViewSet):
     @endpoint(
         serializers.SmsVerify,
         returns={200: serializers.SmsVerifiedOut},
-        errors=[*TENANCY, *CODE, NotSignedInByTicket],
+        errors=[*TENANCY, *CODE, NotSignedInByTicket, ClientNotAuthenticated],
         token="optional",
     )
     def verify(self, request: Request) -> Response:

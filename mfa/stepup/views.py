@@ -4,7 +4,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.fields import Text
 from identity_platform.api.views import ApiViewSet, endpoint
-from mfa.errors import NoPasskey, NoRelyingParty
+from mfa.errors import NoPasskey, NoRelyingParty, PasskeysElsewhere
 from mfa.stepup import actions
 from mfa.views import NO_STORE
 from mfa.webauthn.serializers import RequestOptionsOut
@@ -81,7 +81,7 @@ class StepUpViewSet(ApiViewSet):
 
     @endpoint(
         returns={200: RequestOptionsOut},
-        errors=[*PLACE, NoPasskey, NoRelyingParty, TooManyFromAddress],
+        errors=[*PLACE, NoPasskey, PasskeysElsewhere, NoRelyingParty, TooManyFromAddress],
         any_level=True,
     )
     def options_for_passkey(self, request: Request) -> Response:

@@ -19,10 +19,17 @@ from mfa.views import (
 )
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
 from userflow.accounts.realms import ADMINS
-from userflow.errors import PROOF_ERRORS, AttemptsLocked, InvalidCode, NotSignedInByTicket
+from userflow.errors import (
+    PROOF_ERRORS,
+    AttemptsLocked,
+    ClientNotAuthenticated,
+    InvalidCode,
+    NotSignedInByTicket,
+    TooManyFromAddress,
+)
 from userflow.sessions.assurance import Action
 
-TENANCY = [TenantSuspended, TenantBusy, TenantMismatch, UnknownEmail, UnknownTenant]
+TENANCY = [TenantSuspended, TenantBusy, TenantMismatch, UnknownEmail, UnknownTenant, TooManyFromAddress]
 
 
 class TotpViewSet(FactorViewSet):
@@ -40,7 +47,14 @@ class TotpViewSet(FactorViewSet):
     @enrollment_endpoint(
         serializers.TotpConfirm,
         returns={200: serializers.TotpConfirmedOut},
-        errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, SecretNotIssued, NotSignedInByTicket],
+        errors=[
+            *TENANCY,
+            *ENROLLMENT_ERRORS,
+            *PROOF_ERRORS,
+            SecretNotIssued,
+            NotSignedInByTicket,
+            ClientNotAuthenticated,
+        ],
         assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
     )
     def confirm(self, request: Request) -> Response:
@@ -56,7 +70,7 @@ class TotpViewSet(FactorViewSet):
     @endpoint(
         serializers.TotpVerify,
         returns={200: serializers.TotpVerifiedOut},
-        errors=[*TENANCY, InvalidCode, AttemptsLocked],
+        errors=[*TENANCY, InvalidCode, AttemptsLocked, ClientNotAuthenticated],
         token="optional",
     )
     def verify(self, request: Request) -> Response:
@@ -66,7 +80,7 @@ class TotpViewSet(FactorViewSet):
     @endpoint(
         serializers.TotpVerifyLogin,
         returns={200: serializers.TotpVerifiedOut},
-        errors=[*TENANCY, InvalidCode, AttemptsLocked, NotSignedInByTicket],
+        errors=[*TENANCY, InvalidCode, AttemptsLocked, NotSignedInByTicket, ClientNotAuthenticated],
         token="optional",
     )
     def verify_login(self, request: Request) -> Response:
@@ -93,7 +107,7 @@ class TotpViewSet(FactorViewSet):
     @endpoint(
         serializers.TotpBegin,
         returns={200: serializers.BackupCodesOut},
-        errors=[*TENANCY, *ENROLLMENT_ERRORS, NotEnrolled],
+        errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, NotEnrolled],
         token="optional",
         assurance=Action.RENEW_BACKUP_CODES,
     )

@@ -7,11 +7,12 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import QuerySet
 
-from mfa.errors import NoRelyingParty, RelyingPartyInUse
+from mfa.errors import NoRelyingParty
 from mfa.webauthn.ceremony import RelyingParty
 from mfa.webauthn.models import EndUserPasskey
 from tenants import lookup
 from tenants.context import current_tenant, in_tenant
+from tenants.errors import RelyingPartyInUse
 from tenants.models import Tenant
 from tenants.settings import effective
 from tenants.states import Purpose

@@ -13,6 +13,7 @@ from mfa.errors import (
     NotFirstFactor,
     PasskeyNeedsPassword,
     PasskeyRejected,
+    PasskeysElsewhere,
     TooManyPasskeys,
     UnknownEmail,
 )
@@ -29,14 +30,23 @@ from userflow.errors import (
     EmailNotVerified,
     NotSignedInByTicket,
     PasskeyNotVerified,
+    TooManyFromAddress,
 )
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import Anyone
 
-PLACE = [TenantSuspended, TenantBusy, TenantMismatch]
+PLACE = [TenantSuspended, TenantBusy, TenantMismatch, TooManyFromAddress]
 BEGIN = [*ENROLLMENT_ERRORS, *PLACE, TooManyPasskeys, NoRelyingParty]
-FINISH = [*ENROLLMENT_ERRORS, *PLACE, PasskeyRejected, TooManyPasskeys]
-VERIFY = [*PLACE, PasskeyNotVerified, PasskeyNeedsPassword, NotSignedInByTicket, EmailNotVerified, AttemptsLocked]
+FINISH = [*ENROLLMENT_ERRORS, *PLACE, PasskeyRejected, TooManyPasskeys, NoRelyingParty]
+VERIFY = [
+    *PLACE,
+    NoRelyingParty,
+    PasskeyNotVerified,
+    PasskeyNeedsPassword,
+    NotSignedInByTicket,
+    EmailNotVerified,
+    AttemptsLocked,
+]
 PUBLIC_FOR_FIVE_MINUTES = {"Cache-Control": "public, max-age=300"}
 
 
@@ -60,7 +70,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
     @enrollment_endpoint(
         serializers.EndUserPasskeyIn,
         returns={200: serializers.EnrolledOut},
-        errors=[UnknownEmail, UnknownTenant, *FINISH, NotSignedInByTicket, EmailNotVerified],
+        errors=[UnknownEmail, UnknownTenant, *FINISH, NotSignedInByTicket, ClientNotAuthenticated],
         assurance=Action.ADD_FACTOR,
     )
     def finish_registration(self, request: Request) -> Response:
@@ -70,7 +80,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
     @endpoint(
         serializers.EndUserBeginIn,
         returns={200: serializers.RequestOptionsOut},
-        errors=[UnknownEmail, UnknownTenant, NoPasskey, NoRelyingParty, *PLACE],
+        errors=[UnknownEmail, UnknownTenant, NoPasskey, PasskeysElsewhere, NoRelyingParty, *PLACE],
         token="optional",
     )
     def begin_authentication(self, request: Request) -> Response:

@@ -50,12 +50,14 @@ _NUMBER: Final = re.compile("[0-9]+")
 class FormExpired(NotAllowed):
     """403: the form was rendered for another browser or another session, or the browser takes no cookies."""
 
+    code = "form_expired"
     message = "This form has expired. Open the page again."
 
 
 class RequestMissing(NotFound):
     """404: the page belongs to a sign-in that this browser has not begun, or that has expired."""
 
+    code = "sign_in_request_missing"
     message = "This sign-in has expired."
 
 

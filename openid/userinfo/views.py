@@ -12,12 +12,21 @@ from openid.tenant_of_request import address_first
 from openid.userinfo.actions import claims_of_token
 from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.branding.texts import LANGUAGES
-from userflow.oauth_errors import DpopRejected, InvalidRequest
+from userflow.oauth_errors import DpopRejected, DpopRejectedWithoutNonce, InvalidRequest
 from userflow.sessions.authentication import presented_token
 from userflow.sessions.permissions import Anyone
 from userflow.sessions.views import NO_STORE
 
-ERRORS = [AccessTokenInvalid, DpopRejected, InsufficientScope, UnknownTenant, TenantSuspended, TenantBusy]
+ERRORS = [
+    NotSignedIn,
+    AccessTokenInvalid,
+    DpopRejected,
+    DpopRejectedWithoutNonce,
+    InsufficientScope,
+    UnknownTenant,
+    TenantSuspended,
+    TenantBusy,
+]
 AUTHORIZATION = {"Authorization": "`Bearer`, or `DPoP` with a proof, and an access token with the scope `openid`."}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import uuid4
 
-from tests.openapi.test_optional_fields import document
+from tests.openapi.document import document
 
 
 @dataclass(frozen=True)

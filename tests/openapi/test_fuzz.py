@@ -118,7 +118,8 @@ def real_tenant(case: Case, tenant: TestTenant | None) -> Iterator[None]:
 @operations
 def test_anonymous_calls_match_the_document(operation: APIOperation) -> None:
     # All other operations return 401 for every input.
-    fuzz(operation, None, systematic=not operation.definition.raw.get("security"))
+    ways = operation.definition.raw["security"]
+    fuzz(operation, None, systematic=all("bearer" not in way for way in ways) and {"oauth2": []} not in ways)
 
 
 @operations

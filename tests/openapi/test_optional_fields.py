@@ -1,37 +1,22 @@
 """Null for an optional field of a body counts as absent, at every operation of the document."""
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 from uuid import uuid4
 
-import orjson
 import pytest
-from django.http import HttpRequest
 
-from identity_platform.api.documents import openapi
 from identity_platform.api.handlers import is_oauth
+from tests.openapi.document import document, fields_of, resolved
 from tests.world import Api, TestTenant, sign_in_admin
 
 USERINFO = "/t/{slug}/userinfo"
 
 
-@cache
-def document() -> dict[str, Any]:
-    """As it is served; needs no database, so the operations are known when tests are collected."""
-    return dict(orjson.loads(openapi(HttpRequest()).content))
-
-
-def resolved(schema: dict[str, Any]) -> dict[str, Any]:
-    for choice in (schema, *schema.get("oneOf", []), *schema.get("allOf", [])):
-        if "$ref" in choice:
-            return dict(document()["components"]["schemas"][choice["$ref"].rpartition("/")[2]])
-    return schema
-
-
 def optional_fields(schema: dict[str, Any]) -> dict[str, Any]:
-    properties = resolved(schema).get("properties", {})
-    return {name: field for name, field in properties.items() if name not in resolved(schema).get("required", [])}
+    found = fields_of(schema)
+    properties = found.get("properties", {})
+    return {name: resolved(field) for name, field in properties.items() if name not in found.get("required", [])}
 
 
 def operations() -> Iterator[Any]:

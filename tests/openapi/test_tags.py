@@ -1,15 +1,7 @@
 """Operations have tags named after features, in the order of an integration."""
 
-from functools import cache
-from typing import Any
-
 from identity_platform.api.handlers import is_oauth
-from tests.world import Api
-
-
-@cache
-def document() -> dict[str, Any]:
-    return dict(Api().get("/schema/").json())
+from tests.openapi.document import document, resolved, responses_of
 
 
 def tags_of(path: str) -> set[str]:
@@ -41,13 +33,12 @@ def test_responses_429_and_503_document_retry_after() -> None:
         response
         for path in document()["paths"].values()
         for operation in path.values()
-        for status, response in operation["responses"].items()
+        for status, response in responses_of(operation).items()
         if status in ("429", "503")
     ]
     assert responses
-    assert {response["headers"].get("Retry-After", {}).get("schema", {}).get("type") for response in responses} == {
-        "integer"
-    }
+    headers = [resolved(response["headers"].get("Retry-After", {})) for response in responses]
+    assert {header.get("schema", {}).get("type") for header in headers} == {"integer"}
 
 
 def test_description_documents_the_common_responses() -> None:
@@ -79,7 +70,7 @@ def test_registry_documents_limit_headers_on_counted_calls() -> None:
     limits = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
     for path, operations in document()["paths"].items():
         for operation in operations.values():
-            for status, response in operation["responses"].items():
+            for status, response in responses_of(operation).items():
                 counted = path.startswith("/exsvc/") and status != "401"
                 assert limits & set(response["headers"]) == (limits if counted else set()), (path, status)
     assert "429" in document()["paths"]["/exsvc/api/v1/services"]["get"]["responses"]
@@ -90,7 +81,7 @@ def test_401_and_403_document_the_challenge() -> None:
         for operation in operations.values():
             stated = {
                 status
-                for status, response in operation["responses"].items()
+                for status, response in responses_of(operation).items()
                 if "WWW-Authenticate" in response["headers"]
             }
             assert stated == {"401", "403"} & set(operation["responses"])

@@ -9,6 +9,8 @@ from identity_platform.api.views import endpoint
 from tenants.errors import DataKeyLocked
 from userflow.directory import actions, serializers, synchronising
 from userflow.errors import (
+    DirectoriesBusy,
+    DirectoryAddressRejected,
     DirectoryBusy,
     DirectoryFailed,
     DirectoryNameTaken,
@@ -24,8 +26,8 @@ from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant, TenantP
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import needs, principal_at
 
-CHANGING = (GrantsMoreThanHeld, DataKeyLocked, InsufficientAuthentication, *TENANCY)
-READING = (LdapNotInstalled, DataKeyLocked, DirectorySecretLocked)
+CHANGING = (DirectoryAddressRejected, GrantsMoreThanHeld, DataKeyLocked, InsufficientAuthentication, *TENANCY)
+READING = (LdapNotInstalled, DirectoryAddressRejected, DirectoriesBusy, DataKeyLocked, DirectorySecretLocked)
 
 
 class DirectoryViewSet(InTenantViewSet):

@@ -2,7 +2,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import endpoint
-from tenants.errors import DomainNotClaimed, DomainTaken, RelyingPartyTaken
+from tenants.errors import DomainNotClaimed, DomainTaken, RelyingPartyInUse, RelyingPartyTaken
 from userflow.domains import actions, serializers
 from userflow.errors import (
     DomainExists,
@@ -49,7 +49,14 @@ class DomainViewSet(InTenantViewSet):
     @endpoint(
         serializers.DomainChanges,
         returns={200: serializers.DomainOut},
-        errors=[UnknownDomain, DomainNotClaimed, RelyingPartyTaken, InsufficientAuthentication, *TENANCY],
+        errors=[
+            UnknownDomain,
+            DomainNotClaimed,
+            RelyingPartyTaken,
+            RelyingPartyInUse,
+            InsufficientAuthentication,
+            *TENANCY,
+        ],
         assurance=Action.CHANGE_TENANT_SETTINGS,
     )
     def partial_update(self, request: Request, domain_id: str) -> Response:

@@ -92,7 +92,10 @@ class EmailProofViewSet(ApiViewSet):
         return Response({"message": message, "user_id": user.pk, "email": user.email})
 
     @endpoint(
-        serializers.ResendIn, returns={200: serializers.ResentOut}, errors=[MailBusy, TooManyFromAddress], token="none"
+        serializers.ResendIn,
+        returns={200: serializers.ResentOut},
+        errors=[MailBusy, TooManyFromAddress, TenantBusy],
+        token="none",
     )
     def resend(self, request: Request) -> Response:
         """Send a new link and code. The response is the same if there is nothing to verify."""

@@ -15,6 +15,7 @@ from userflow.errors import (
     InsufficientAuthentication,
     InvitationClosed,
     InvitationInvalid,
+    MailBusy,
     TooManyFromAddress,
     UnknownClient,
     UnknownInvitation,
@@ -29,7 +30,15 @@ from userflow.sessions.permissions import Anyone, principal_at, tenant_or_platfo
 from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
-INVITING = [EmailTaken, AdminNameTaken, UnknownRole, GrantsMoreThanHeld, InsufficientAuthentication]
+INVITING = [
+    EmailTaken,
+    AdminNameTaken,
+    UnknownRole,
+    GrantsMoreThanHeld,
+    InsufficientAuthentication,
+    MailBusy,
+    TooManyFromAddress,
+]
 
 
 class InvitationViewSet(InTenantViewSet):

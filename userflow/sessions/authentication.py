@@ -8,7 +8,7 @@ from identity_platform.api.errors import AccessTokenInvalid, NotSignedIn
 from identity_platform.audit.origin import set_actor
 from userflow.accounts.principals import Claims, Principal
 from userflow.errors import EmailNotVerified, FactorRequired
-from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid, DpopRejected
+from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid, DpopRejected, DpopRejectedWithoutNonce
 from userflow.sessions.dpop import check_bound_token
 from userflow.sessions.token_classes import InvalidToken, claims_of
 from userflow.sessions.verify import SessionInactive, principal_of
@@ -36,7 +36,9 @@ def check_binding(request: HttpRequest | Request, scheme: str, token: str, claim
         return
     try:
         check_bound_token(request, token, claims, scheme=scheme)
-    except (DpopProofInvalid, DpopNonceRequired) as problem:
+    except DpopNonceRequired as problem:
+        raise DpopRejectedWithoutNonce(problem) from problem
+    except DpopProofInvalid as problem:
         raise DpopRejected(problem) from problem
 
 

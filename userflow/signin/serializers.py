@@ -5,6 +5,7 @@ from uuid import UUID
 from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Text, fields_of
+from identity_platform.api.one_of import Fixed, OneOf
 from identity_platform.api.pagination import PageQuery, PaginationOut
 from userflow.accounts.session_models import Session
 
@@ -24,14 +25,19 @@ class EndUserLoginIn(serializers.Serializer[object]):
     tenant_id = Identifier(required=False)
 
 
-class SignInOut(serializers.Serializer[object]):
-    mfa_required = serializers.BooleanField()
-    access_token = serializers.CharField(required=False, help_text="JWT; absent while a second step is missing.")
-    refresh_token = serializers.CharField(required=False)
-    token_type = serializers.CharField(required=False, help_text="Bearer")
-    expires_in = serializers.IntegerField(help_text="Seconds: of the access token, or of `mfa_token`.")
-    mfa_token = serializers.CharField(required=False, help_text="Ticket for the second step.")
-    methods = serializers.ListField(child=serializers.CharField(), required=False)
+class SignedInOut(serializers.Serializer[object]):
+    mfa_required = Fixed(False)
+    access_token = serializers.CharField(help_text="JWT.")
+    refresh_token = serializers.CharField()
+    token_type = serializers.CharField(help_text="Bearer")
+    expires_in = serializers.IntegerField(help_text="Seconds, of the access token.")
+
+
+class SecondStepOut(serializers.Serializer[object]):
+    mfa_required = Fixed(True)
+    mfa_token = serializers.CharField(help_text="Ticket for the second step.")
+    methods = serializers.ListField(child=serializers.CharField())
+    expires_in = serializers.IntegerField(help_text="Seconds, of `mfa_token`.")
     enrollment_required = serializers.BooleanField(
         required=False, help_text="True: the user has no factor and must enroll one to complete the sign-in."
     )
@@ -46,8 +52,12 @@ class AdminBrief(serializers.Serializer[object]):
     email = serializers.CharField()
 
 
-class AdminLoginOut(SignInOut):
-    user = AdminBrief(required=False)
+class AdminSignedInOut(SignedInOut):
+    user = AdminBrief()
+
+
+class AdminLoginOut(OneOf):
+    choices = (AdminSignedInOut, SecondStepOut)
 
 
 class EndUserBrief(serializers.Serializer[object]):
@@ -56,10 +66,14 @@ class EndUserBrief(serializers.Serializer[object]):
     name = serializers.CharField()
 
 
-class EndUserLoginOut(SignInOut):
-    user = EndUserBrief(required=False)
-    tenant_id = serializers.UUIDField(required=False)
-    client_id = serializers.UUIDField(required=False)
+class EndUserSignedInOut(SignedInOut):
+    user = EndUserBrief()
+    tenant_id = serializers.UUIDField()
+    client_id = serializers.UUIDField()
+
+
+class EndUserLoginOut(OneOf):
+    choices = (EndUserSignedInOut, SecondStepOut)
 
 
 class LogoutIn(serializers.Serializer[object]):

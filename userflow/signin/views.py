@@ -11,10 +11,13 @@ from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.credentials import tickets
 from userflow.errors import (
+    AttemptsLocked,
     ClientNotAuthenticated,
     EmailNotVerified,
     GrantsMoreThanHeld,
+    HashersBusy,
     InsufficientAuthentication,
+    TooManyFromAddress,
     UnknownSession,
     UnknownUser,
     WrongCredentials,
@@ -84,7 +87,7 @@ class AdminSignInViewSet(ApiViewSet):
     @endpoint(
         serializers.AdminLoginIn,
         returns={200: serializers.AdminLoginOut},
-        errors=[WrongCredentials],
+        errors=[WrongCredentials, AttemptsLocked, TooManyFromAddress, HashersBusy],
         token="none",
         answer_headers=TICKET_MEANS,
     )
@@ -104,7 +107,15 @@ class EndUserSignInViewSet(ApiViewSet):
     @endpoint(
         serializers.EndUserLoginIn,
         returns={200: serializers.EndUserLoginOut},
-        errors=[WrongCredentials, ClientNotAuthenticated, EmailNotVerified, TenantSuspended],
+        errors=[
+            WrongCredentials,
+            ClientNotAuthenticated,
+            EmailNotVerified,
+            TenantSuspended,
+            AttemptsLocked,
+            TooManyFromAddress,
+            HashersBusy,
+        ],
         token="none",
         headers=CLIENT_BASIC,
         answer_headers=TICKET_MEANS,

@@ -10,9 +10,11 @@ from identity_platform.api.errors import NotAllowed
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import (
     CopyFailed,
+    JobRunning,
     NoRoom,
     NotConfirmed,
     ProgramMissing,
+    RelyingPartyInUse,
     RelyingPartyTaken,
     SlugTaken,
     TenantMismatch,
@@ -66,7 +68,11 @@ class TenantViewSet(ApiViewSet):
         shown = [serializers.record(tenant, clients.get(tenant.pk)) for tenant in found.rows]
         return Response({"tenants": shown, **found.totals()})
 
-    @endpoint(serializers.TenantIn, returns={201: serializers.TenantOut}, errors=[SlugTaken, RelyingPartyTaken, NoRoom])
+    @endpoint(
+        serializers.TenantIn,
+        returns={201: serializers.TenantOut},
+        errors=[SlugTaken, RelyingPartyTaken, NoRoom, JobRunning],
+    )
     def create(self, request: Request) -> Response:
         """Create a tenant. The response is sent when its database is ready."""
         asked = self.valid(serializers.TenantIn)
@@ -81,7 +87,15 @@ class TenantViewSet(ApiViewSet):
     @endpoint(
         serializers.TenantChanges,
         returns={200: serializers.TenantOut},
-        errors=[UnknownTenant, SlugTaken, RelyingPartyTaken, WrongState, InsufficientAuthentication],
+        errors=[
+            UnknownTenant,
+            SlugTaken,
+            RelyingPartyTaken,
+            RelyingPartyInUse,
+            WrongState,
+            JobRunning,
+            InsufficientAuthentication,
+        ],
         assurance=(Action.CHANGE_TENANT_SETTINGS, Action.CHANGE_TENANT_STATE),
     )
     def partial_update(self, request: Request, tenant_id: str) -> Response:
@@ -95,7 +109,15 @@ class TenantViewSet(ApiViewSet):
     @endpoint(
         serializers.TenantDeletion,
         returns={200: serializers.TenantDeletedOut},
-        errors=[UnknownTenant, NotConfirmed, WrongState, CopyFailed, ProgramMissing, InsufficientAuthentication],
+        errors=[
+            UnknownTenant,
+            NotConfirmed,
+            WrongState,
+            CopyFailed,
+            ProgramMissing,
+            JobRunning,
+            InsufficientAuthentication,
+        ],
         assurance=Action.CHANGE_TENANT_STATE,
     )
     def destroy(self, request: Request, tenant_id: str) -> Response:
@@ -131,7 +153,7 @@ class TenantSettingsViewSet(ApiViewSet):
     @endpoint(
         serializers.SettingsChanges,
         returns={200: serializers.TenantSettingsOut},
-        errors=[*TENANCY, RelyingPartyTaken, InsufficientAuthentication],
+        errors=[*TENANCY, RelyingPartyTaken, RelyingPartyInUse, InsufficientAuthentication],
         assurance=Action.CHANGE_TENANT_SETTINGS,
     )
     def partial_update(self, request: Request, tenant_id: str) -> Response:

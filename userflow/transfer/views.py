@@ -5,7 +5,14 @@ from identity_platform.api.views import ApiViewSet, endpoint
 from identity_platform.transfer.errors import FileUnusable
 from identity_platform.transfer.runs import Options
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
-from userflow.errors import ImportsBusy, InsufficientAuthentication, TooManyFromAddress, TooManyNames, TooManyRows
+from userflow.errors import (
+    ImportsBusy,
+    InsufficientAuthentication,
+    MailBusy,
+    TooManyFromAddress,
+    TooManyNames,
+    TooManyRows,
+)
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import needs, principal_at, tenant_at
 from userflow.signin.views import NO_STORE
@@ -53,7 +60,7 @@ class ExportViewSet(ApiViewSet):
     @endpoint(
         serializers.ExportIn,
         returns={200: serializers.ExportOut},
-        errors=[InsufficientAuthentication, *TENANCY],
+        errors=[InsufficientAuthentication, MailBusy, *TENANCY],
         assurance=Action.EXPORT_PASSWORD_HASHES,
     )
     def create(self, request: Request) -> Response:

@@ -39,7 +39,7 @@ BROKEN_BODIES: list[tuple[bytes, int]] = [
 def test_malformed_body_is_400_in_the_envelope_of_its_group(api: Api, raw: bytes, status: int) -> None:
     response = api.post(LOGIN, raw=raw)
     assert response.status_code == status
-    assert set(response.json()) <= {"error", "message", "details"}
+    assert set(response.json()) <= {"error", "code", "message", "details"}
     assert response.headers["Content-Type"] == "application/json"
 
 
@@ -206,7 +206,7 @@ def test_document_defines_every_security_scheme_in_use(api: Api) -> None:
     document = api.get("/schema/", {"format": "json"}).json()
     operations = [operation for path in document["paths"].values() for operation in path.values()]
     named = {name for operation in operations for way in operation.get("security", []) for name in way}
-    assert named == set(document["components"]["securitySchemes"]) == {"bearer"}
+    assert named == set(document["components"]["securitySchemes"]) == {"bearer", "oauth2", "client"}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from django.conf import settings
 from identity_platform.audit.models import PlatformEvent
 from tenants.settings import SETTINGS, json_schema
 from tests.mfa.signin.test_admins import new_admin
+from tests.openapi.document import document, fields_of, resolved
 from tests.userflow.sessions.aged import aged
 from tests.userflow.sessions.clients import make_client, own_token
 from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
@@ -24,9 +25,10 @@ def tenant(tenant: TestTenant) -> TestTenant:
 
 
 def test_schema_lists_each_setting_with_type_and_meaning() -> None:
-    schemas = Api().get("/schema/", {"format": "json"}).json()["components"]["schemas"]
+    schemas = document()["components"]["schemas"]
     for component in ("TenantInRequest", "TenantChangesRequest", "TenantOut"):
-        found = schemas[component]["properties"]["settings"]["properties"]
+        found = fields_of(schemas[component]["properties"]["settings"])["properties"]
+        found = {name: resolved(shape) for name, shape in found.items()}
         assert list(found) == list(SETTINGS)
         assert [name for name, shape in found.items() if not (shape["type"] and shape["description"])] == []
     assert found["enrollment_mode"]["enum"] == ["window", "ticket", "bearer"]

@@ -1,0 +1,75 @@
+"""The API document, and whether it states a response."""
+
+import re
+from functools import cache
+from typing import Any
+
+import orjson
+from django.http import HttpRequest
+from django.urls import Resolver404, resolve
+
+from identity_platform.api.documents import openapi
+
+_PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
+
+
+@cache
+def document() -> dict[str, Any]:
+    """As it is served; needs no database, so the operations are known when tests are collected."""
+    return dict(orjson.loads(openapi(HttpRequest()).content))
+
+
+def resolved(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the component that a reference names, or else the content itself."""
+    if "$ref" not in content:
+        return content
+    _, kind, name = content["$ref"].rsplit("/", 2)
+    return dict(document()["components"][kind][name])
+
+
+def fields_of(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema, or else the one that it refers to, also as one of several choices."""
+    for choice in (schema, *schema.get("oneOf", [])):
+        if "properties" in resolved(choice):
+            return resolved(choice)
+    return resolved(schema)
+
+
+def responses_of(operation: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the responses of an operation by status, without references."""
+    return {status: resolved(response) for status, response in operation["responses"].items()}
+
+
+@cache
+def documented_codes(method: str, path: str, status: int) -> frozenset[str] | None:
+    """Return the codes of an operation's errors with this status; None for what is no operation or no error body."""
+    operation = document()["paths"].get(path, {}).get(method.lower())
+    if operation is None:
+        return None
+    response = responses_of(operation).get(str(status))
+    if response is None:
+        return frozenset()
+    schema = response.get("content", {}).get("application/json", {}).get("schema", {})
+    return frozenset(_enum_of_code(resolved(schema))) or None
+
+
+def _enum_of_code(schema: dict[str, Any]) -> list[str]:
+    for part in schema.get("allOf", [schema]):
+        for name, field in part.get("properties", {}).items():
+            if name in ("code", "error") and (found := field.get("enum") or _enum_of_code(field)):
+                return list(found)
+    return []
+
+
+def undocumented_code(method: str, path: str, status: int, body: object) -> str | None:
+    """Return the code of an error that the document does not list for the operation at `path`."""
+    if status < 400 or not isinstance(body, dict):
+        return None
+    try:
+        route = resolve(path).route
+    except Resolver404:
+        return None
+    codes = documented_codes(method, "/" + _PARAMETER.sub(r"{\1}", route), status)
+    problem = body.get("error")
+    shown = problem.get("code") if isinstance(problem, dict) else body.get("code", problem)
+    return None if codes is None or shown in codes else f"{status} {shown}"
