@@ -83,23 +83,27 @@ class FactorViewSet(ApiViewSet):
 
 def for_admins(
     action: View,
-    summary: str,
+    id: str,
+    text: str,
     body: Shape,
     *,
     returns: Shape | None = None,
     without: Collection[type[ApiError]] = (UnknownTenant, ClientNotAuthenticated),
 ) -> View:
-    """Return the action of an end user's endpoint for admin users, who name no tenant and no client."""
+    """Return the action of an end user's endpoint for admin users, who name no tenant and no client.
+
+    `id` is its operation id, `text` its summary and description.
+    """
 
     @wraps(action)
     def of_admins(view: ApiViewSet, request: Request) -> HttpResponseBase:
         return action(view, request)
 
-    of_admins.__doc__ = summary
+    of_admins.__doc__ = text
     contract: Contract = action.contract  # type: ignore[attr-defined]  # `endpoint` has set it
     errors = [error for error in contract.errors if error not in without]
     answers = {200: returns} if returns is not None else contract.returns
-    return cast(View, replace(contract, body=body, errors=errors, returns=answers)(of_admins))
+    return cast(View, replace(contract, id=id, body=body, errors=errors, returns=answers)(of_admins))
 
 
 def with_tokens(body: Mapping[str, object], tokens: TokenPair | None) -> Response:
@@ -116,7 +120,7 @@ def verified_code(done: Verified, *, tenant_id: UUID | None) -> Response:
 class FactorListViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(returns={200: serializers.FactorListOut}, errors=[UnknownUser], any_level=True)
+    @endpoint(id="listFactors", returns={200: serializers.FactorListOut}, errors=[UnknownUser], any_level=True)
     def list(self, request: Request) -> Response:
         """List the caller's own factors."""
         who = _person_at(request)
@@ -125,6 +129,7 @@ class FactorListViewSet(ApiViewSet):
 
     @endpoint(
         serializers.FactorRemovalIn,
+        id="removeFactor",
         returns={200: serializers.FactorRemovedOut},
         errors=[UnknownFactor, NoProof, LastFactor, *PROOF_ERRORS],
         assurance=Action.REMOVE_FACTOR,
@@ -136,7 +141,9 @@ class FactorListViewSet(ApiViewSet):
         )
         return Response({"message": "The factor is removed.", "success": True})
 
-    @endpoint(serializers.PasskeyNameIn, returns={200: serializers.FactorOut}, errors=[UnknownFactor])
+    @endpoint(
+        serializers.PasskeyNameIn, id="renamePasskey", returns={200: serializers.FactorOut}, errors=[UnknownFactor]
+    )
     def rename(self, request: Request, factor_id: str) -> Response:
         """Name one of the caller's own passkeys; an empty name restores that of its model."""
         found = id_or(factor_id, UnknownFactor)
@@ -156,6 +163,7 @@ class FactorRecoveryViewSet(ApiViewSet):
 
     @endpoint(
         serializers.FactorResetIn,
+        id="resetFactors",
         returns={200: serializers.FactorResetOut},
         errors=[*ADMIN_ERRORS, *TENANCY],
         assurance=Action.RESET_FACTORS,
@@ -169,6 +177,7 @@ class FactorRecoveryViewSet(ApiViewSet):
 
     @endpoint(
         serializers.EnrollmentPassIn,
+        id="issueEnrollmentPass",
         returns={201: serializers.EnrollmentPassOut},
         errors=[*ADMIN_ERRORS, *TENANCY, PassNotPossible],
         assurance=Action.ISSUE_ENROLLMENT_PASS,
@@ -189,12 +198,14 @@ class AdminFactorRecoveryViewSet(FactorRecoveryViewSet):
 
     reset = for_admins(
         FactorRecoveryViewSet.reset,
+        "resetAdminFactors",
         "Remove all factors of an admin user who has lost them; mails an enrollment pass to the user.",
         serializers.AdminFactorResetIn,
         without=TENANCY,
     )
     create = for_admins(
         FactorRecoveryViewSet.create,
+        "issueAdminEnrollmentPass",
         "Issue an enrollment pass to an admin user without a second factor; valid once, for one hour.",
         serializers.AdminEnrollmentPassIn,
         without=TENANCY,

@@ -27,7 +27,13 @@ class DomainCheckViewSet(ApiViewSet):
     permission_classes = [Anyone]
     authentication_classes = []
 
-    @endpoint(query=DomainCheckQuery, returns={200: DomainCheckOut}, errors=[UnknownSignInDomain], token="none")
+    @endpoint(
+        id="checkSignInDomain",
+        query=DomainCheckQuery,
+        returns={200: DomainCheckOut},
+        errors=[UnknownSignInDomain],
+        token="none",
+    )
     def retrieve(self, request: Request) -> Response:
         """Whether a tenant has this sign-in domain, for a proxy that gets certificates on demand."""
         asked = self.valid_query(DomainCheckQuery)

@@ -124,24 +124,32 @@ class ServiceViewSet(RegistryViewSet):
         "destroy": "services:delete",
     }
 
-    @registry_endpoint(query=serializers.ServiceListQuery, returns={200: serializers.ServiceListOut}, errors=TENANCY)
+    @registry_endpoint(
+        id="listServices", query=serializers.ServiceListQuery, returns={200: serializers.ServiceListOut}, errors=TENANCY
+    )
     def list(self, request: Request) -> Response:
         """List the tenant's services, newest first."""
         found = actions.list_services(**self.arguments())
         return Response({"services": found.rows, "pagination": found.totals()})
 
-    @registry_endpoint(serializers.ServiceIn, returns={201: serializers.ServiceOut}, errors=[ServiceExists, *TENANCY])
+    @registry_endpoint(
+        serializers.ServiceIn,
+        id="createService",
+        returns={201: serializers.ServiceOut},
+        errors=[ServiceExists, *TENANCY],
+    )
     def create(self, request: Request) -> Response:
         """Create a service. Its name must be unique in the tenant."""
         return Response(serializers.service(actions.create_service(**self.arguments())), status=201)
 
-    @registry_endpoint(returns={200: serializers.ServiceOut}, errors=[ServiceNotFound, *TENANCY])
+    @registry_endpoint(id="getService", returns={200: serializers.ServiceOut}, errors=[ServiceNotFound, *TENANCY])
     def retrieve(self, request: Request, service_id: str) -> Response:
         """Return one service."""
         return Response(actions.read_service(**self.arguments()))
 
     @registry_endpoint(
         serializers.ServiceChanges,
+        id="updateService",
         returns={200: serializers.ServiceOut},
         errors=[ServiceNotFound, ServiceExists, *TENANCY],
     )
@@ -149,7 +157,11 @@ class ServiceViewSet(RegistryViewSet):
         """Change the given fields; metadata is replaced as a whole."""
         return Response(serializers.service(actions.update_service(**self.changes())))
 
-    @registry_endpoint(returns={200: serializers.ServiceRemovedOut}, errors=[ServiceNotFound, ServiceInUse, *TENANCY])
+    @registry_endpoint(
+        id="deleteService",
+        returns={200: serializers.ServiceRemovedOut},
+        errors=[ServiceNotFound, ServiceInUse, *TENANCY],
+    )
     def destroy(self, request: Request, service_id: str) -> Response:
         """Delete a service that has no active credentials."""
         named = self.arguments()
@@ -174,6 +186,7 @@ class CredentialViewSet(RegistryViewSet):
         return [needs("services:credentials", *KINDS)() if reads else MayChangeCredentials()]
 
     @registry_endpoint(
+        id="listServiceCredentials",
         query=serializers.ServiceCredentialQuery,
         returns={200: serializers.ServiceSecretsOut},
         errors=[ServiceNotFound, ServiceInactive, DataKeyLocked, *TENANCY],
@@ -183,6 +196,7 @@ class CredentialViewSet(RegistryViewSet):
         return Response(serializers.secrets(actions.read_credentials(**self.arguments())), headers=NO_STORE)
 
     @registry_endpoint(
+        id="getServiceCredential",
         returns={200: serializers.OneServiceSecretOut},
         errors=[ServiceNotFound, CredentialNotFound, ServiceInactive, SecretBroken, DataKeyLocked, *TENANCY],
     )
@@ -193,6 +207,7 @@ class CredentialViewSet(RegistryViewSet):
 
     @registry_endpoint(
         serializers.ServiceCredentialIn,
+        id="createServiceCredential",
         returns={201: serializers.ServiceCredentialOut},
         errors=[ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked, *TENANCY],
     )
@@ -203,6 +218,7 @@ class CredentialViewSet(RegistryViewSet):
 
     @registry_endpoint(
         serializers.ServiceCredentialChanges,
+        id="updateServiceCredential",
         returns={200: serializers.ServiceCredentialOut},
         errors=[ServiceNotFound, CredentialNotFound, DataKeyLocked, *TENANCY],
     )
@@ -211,7 +227,9 @@ class CredentialViewSet(RegistryViewSet):
         return Response(serializers.credential(actions.update_credential(**self.changes()), now()))
 
     @registry_endpoint(
-        returns={200: serializers.ServiceRemovedOut}, errors=[ServiceNotFound, CredentialNotFound, *TENANCY]
+        id="deleteServiceCredential",
+        returns={200: serializers.ServiceRemovedOut},
+        errors=[ServiceNotFound, CredentialNotFound, *TENANCY],
     )
     def destroy(self, request: Request, service_id: str, credential_id: str) -> Response:
         """Delete a credential with its secret."""
@@ -225,7 +243,10 @@ class DebugViewSet(RegistryViewSet):
         return [SignedIn()]
 
     @endpoint(
-        returns={200: serializers.PresentedTokenOut}, errors=[TenantSuspended, TenantBusy], limit_headers=RATE_HEADERS
+        id="inspectToken",
+        returns={200: serializers.PresentedTokenOut},
+        errors=[TenantSuspended, TenantBusy],
+        limit_headers=RATE_HEADERS,
     )
     def auth(self, request: Request) -> Response:
         """Return the claims of the presented token and its owner's present permissions, never the token itself."""

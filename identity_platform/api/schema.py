@@ -1,6 +1,5 @@
 """OpenAPI 3.1 from the endpoints' contracts (`views.endpoint`) by drf-spectacular."""
 
-import re
 from collections import defaultdict
 from typing import Any
 
@@ -173,9 +172,7 @@ class ContractSchema(AutoSchema):
         return [TAGS_BY_PREFIX[max((prefix for prefix in TAGS_BY_PREFIX if self.path.startswith(prefix)), key=len)]]
 
     def get_operation_id(self) -> str:
-        """Return path and action: a unique name that reads well in a generated client."""
-        words = [re.sub(r"\W+", "_", part).strip("_") for part in self.path.split("/") if part and "{" not in part]
-        return "_".join([*words, getattr(self.view, "action", None) or self.method.lower()])
+        return self.contract.id
 
     def get_summary(self) -> str | None:
         return self._doc[0] or None

@@ -21,6 +21,7 @@ class AccountClosingViewSet(ApiViewSet):
 
     @endpoint(
         AccountClosingIn,
+        id="deleteAccount",
         returns={200: ErasedOut},
         errors=[AccountDeletionOff, *PROOF_ERRORS, LastActiveUser, UnknownUser, TenantSuspended, TenantBusy],
         assurance=Action.CLOSE_ACCOUNT,

@@ -26,6 +26,7 @@ CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
 class SmsViewSet(FactorViewSet):
     @enrollment_endpoint(
         serializers.SmsBegin,
+        id="beginSmsSetup",
         returns={200: serializers.SmsSentOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *SENDING],
         assurance=Action.ADD_FACTOR,
@@ -36,6 +37,7 @@ class SmsViewSet(FactorViewSet):
 
     @enrollment_endpoint(
         serializers.SmsConfirm,
+        id="confirmSmsSetup",
         returns={200: serializers.SmsConfirmedOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, PhoneRejected, PhoneTaken, NotSignedInByTicket],
         assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
@@ -51,6 +53,7 @@ class SmsViewSet(FactorViewSet):
 
     @endpoint(
         serializers.SmsRequestCode,
+        id="requestSmsCode",
         returns={200: serializers.SmsSentOut},
         errors=[*TENANCY, *SENDING, NoPhone, NotSignedInByTicket],
         token="optional",
@@ -62,6 +65,7 @@ class SmsViewSet(FactorViewSet):
 
     @endpoint(
         serializers.SmsVerify,
+        id="verifySmsCode",
         returns={200: serializers.SmsVerifiedOut},
         errors=[*TENANCY, *CODE, NotSignedInByTicket],
         token="optional",

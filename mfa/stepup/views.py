@@ -47,6 +47,7 @@ class StepUpViewSet(ApiViewSet):
 
     @endpoint(
         StepUpIn,
+        id="stepUp",
         returns={200: StepUpOut},
         errors=[*PLACE, FactorNeeded, *STEP_UP_ERRORS],
         any_level=True,
@@ -80,6 +81,7 @@ class StepUpViewSet(ApiViewSet):
         )
 
     @endpoint(
+        id="beginPasskeyStepUp",
         returns={200: RequestOptionsOut},
         errors=[*PLACE, NoPasskey, NoRelyingParty, TooManyFromAddress],
         any_level=True,

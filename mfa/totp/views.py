@@ -28,6 +28,7 @@ TENANCY = [TenantSuspended, TenantBusy, TenantMismatch, UnknownEmail, UnknownTen
 class TotpViewSet(FactorViewSet):
     @enrollment_endpoint(
         serializers.TotpSetup,
+        id="beginTotpSetup",
         returns={200: serializers.TotpBeginOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, TooManyPending],
         assurance=Action.ADD_FACTOR,
@@ -39,6 +40,7 @@ class TotpViewSet(FactorViewSet):
 
     @enrollment_endpoint(
         serializers.TotpConfirm,
+        id="confirmTotpSetup",
         returns={200: serializers.TotpConfirmedOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, SecretNotIssued, NotSignedInByTicket],
         assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
@@ -55,6 +57,7 @@ class TotpViewSet(FactorViewSet):
 
     @endpoint(
         serializers.TotpVerify,
+        id="verifyTotp",
         returns={200: serializers.TotpVerifiedOut},
         errors=[*TENANCY, InvalidCode, AttemptsLocked],
         token="optional",
@@ -65,6 +68,7 @@ class TotpViewSet(FactorViewSet):
 
     @endpoint(
         serializers.TotpVerifyLogin,
+        id="verifyTotpLogin",
         returns={200: serializers.TotpVerifiedOut},
         errors=[*TENANCY, InvalidCode, AttemptsLocked, NotSignedInByTicket],
         token="optional",
@@ -80,6 +84,7 @@ class TotpViewSet(FactorViewSet):
 
     @endpoint(
         serializers.TotpDisable,
+        id="disableTotp",
         returns={200: serializers.TotpDoneOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, NotEnrolled, LastFactor],
         token="optional",
@@ -92,6 +97,7 @@ class TotpViewSet(FactorViewSet):
 
     @endpoint(
         serializers.TotpBegin,
+        id="regenerateBackupCodes",
         returns={200: serializers.BackupCodesOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, NotEnrolled],
         token="optional",
@@ -108,24 +114,33 @@ class AdminTotpViewSet(TotpViewSet):
     realm = ADMINS
 
     begin = for_admins(
-        TotpViewSet.begin, "Issue a secret for an admin user's authenticator app.", serializers.AdminTotpSetup
+        TotpViewSet.begin,
+        "beginAdminTotpSetup",
+        "Issue a secret for an admin user's authenticator app.",
+        serializers.AdminTotpSetup,
     )
     confirm = for_admins(
         TotpViewSet.confirm,
+        "confirmAdminTotpSetup",
         "Enroll an admin user's authenticator with its first code; with `mfa_token` it completes the waiting login.",
         serializers.AdminTotpConfirm,
     )
     verify_login = for_admins(
         TotpViewSet.verify_login,
+        "verifyAdminTotpLogin",
         "Check an admin user's code; with `mfa_token` it returns the login's tokens.",
         serializers.AdminTotpVerifyLogin,
         returns=serializers.AdminTotpVerifiedOut,
     )
     disable = for_admins(
         TotpViewSet.disable,
+        "disableAdminTotp",
         "Remove an admin user's authenticator and backup codes, with a proof in the body.",
         serializers.AdminTotpDisable,
     )
     regenerate = for_admins(
-        TotpViewSet.regenerate, "Replace the backup codes of an admin user by new ones.", serializers.AdminTotpBegin
+        TotpViewSet.regenerate,
+        "regenerateAdminBackupCodes",
+        "Replace the backup codes of an admin user by new ones.",
+        serializers.AdminTotpBegin,
     )

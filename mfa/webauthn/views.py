@@ -49,6 +49,7 @@ def enrolled(done: Enrolled) -> Response:
 class EndUserPasskeyViewSet(FactorViewSet):
     @enrollment_endpoint(
         serializers.EndUserRegistrationIn,
+        id="beginPasskeyRegistration",
         returns={200: serializers.CreationOptionsOut},
         errors=[UnknownEmail, UnknownTenant, *BEGIN],
         assurance=Action.ADD_FACTOR,
@@ -59,6 +60,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
 
     @enrollment_endpoint(
         serializers.EndUserPasskeyIn,
+        id="finishPasskeyRegistration",
         returns={200: serializers.EnrolledOut},
         errors=[UnknownEmail, UnknownTenant, *FINISH, NotSignedInByTicket, EmailNotVerified],
         assurance=Action.ADD_FACTOR,
@@ -69,6 +71,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
 
     @endpoint(
         serializers.EndUserBeginIn,
+        id="beginPasskeyAuthentication",
         returns={200: serializers.RequestOptionsOut},
         errors=[UnknownEmail, UnknownTenant, NoPasskey, NoRelyingParty, *PLACE],
         token="optional",
@@ -84,6 +87,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
 
     @endpoint(
         serializers.EndUserAssertionIn,
+        id="finishPasskeyAuthentication",
         returns={200: serializers.VerifiedOut},
         errors=[*VERIFY, ClientNotAuthenticated],
         token="optional",
@@ -104,21 +108,25 @@ class AdminPasskeyViewSet(EndUserPasskeyViewSet):
 
     begin_registration = for_admins(
         EndUserPasskeyViewSet.begin_registration,
+        "beginAdminPasskeyRegistration",
         "Options for a new passkey, for parseCreationOptionsFromJSON().",
         serializers.AdminRegistrationIn,
     )
     finish_registration = for_admins(
         EndUserPasskeyViewSet.finish_registration,
+        "finishAdminPasskeyRegistration",
         "Store the new passkey; with `mfa_token` it completes the login that waits for a factor.",
         serializers.AdminPasskeyIn,
     )
     begin_authentication = for_admins(
         EndUserPasskeyViewSet.begin_authentication,
+        "beginAdminPasskeyAuthentication",
         "Options for the use of a passkey, for parseRequestOptionsFromJSON().",
         serializers.AdminNamedIn,
     )
     finish_authentication = for_admins(
         EndUserPasskeyViewSet.finish_authentication,
+        "finishAdminPasskeyAuthentication",
         "Verify the use of a passkey; with `mfa_token` it completes that login and returns its tokens.",
         serializers.AdminAssertionIn,
     )
@@ -129,6 +137,7 @@ class PasskeySignUpViewSet(FactorViewSet):
 
     @enrollment_endpoint(
         serializers.SignUpIn,
+        id="finishPasskeySignUp",
         returns={200: serializers.EnrolledAndSignedInOut},
         errors=[*FINISH, PasskeyNotVerified, ClientNotAuthenticated, NotFirstFactor],
         assurance=Action.ADD_FACTOR,
@@ -143,6 +152,7 @@ class RelatedOriginsViewSet(ApiViewSet):
     authentication_classes = []
 
     @endpoint(
+        id="getRelatedOrigins",
         query=serializers.RelatedOriginsQuery,
         returns={200: serializers.RelatedOriginsOut},
         errors=[UnknownTenant],

@@ -50,6 +50,7 @@ class PushedRequestOut(serializers.Serializer[object]):
 class PushedRequestViewSet(ClientEndpoint):
     @endpoint(
         PushedRequestIn,
+        id="pushAuthorizationRequest",
         returns={201: PushedRequestOut},
         errors=[*CLIENT_ERRORS, PushedRequestRejected, DpopProofInvalid, DpopNonceRequired, TenantSuspended],
         token="none",

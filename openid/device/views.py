@@ -45,6 +45,7 @@ class DeviceAuthorizationOut(serializers.Serializer[object]):
 class DeviceAuthorizationViewSet(ClientEndpoint):
     @endpoint(
         DeviceAuthorizationIn,
+        id="beginDeviceAuthorization",
         returns={200: DeviceAuthorizationOut},
         errors=[*CLIENT_ERRORS, DeviceRequestRejected, UnauthorizedClient, TenantSuspended],
         token="none",

@@ -96,7 +96,7 @@ class IssuerViewSet(ApiViewSet):
     permission_classes = [Anyone]
     authentication_classes = []
 
-    @endpoint(returns={200: JwksOut}, errors=[UnknownTenant, TenantBusy], token="none")
+    @endpoint(id="getTenantJwks", returns={200: JwksOut}, errors=[UnknownTenant, TenantBusy], token="none")
     def jwks(self, request: Request, slug: str) -> Response:
         """Return the tenant's current and still valid signing keys (RFC 7517)."""
         tenant = tenant_of_request(request._request)
@@ -105,7 +105,15 @@ class IssuerViewSet(ApiViewSet):
             signing.signer(tenant.tenant_id)
         return Response({"keys": signing.key_set(tenant.tenant_id).jwks}, headers=PUBLIC)
 
-    @endpoint(returns={200: ProviderMetadataOut}, errors=[UnknownTenant], token="none")
+    @endpoint(id="getOpenidConfiguration", returns={200: ProviderMetadataOut}, errors=[UnknownTenant], token="none")
     def metadata(self, request: Request, slug: str) -> Response:
         """Return the endpoints and parameters of the tenant's issuer (RFC 8414, OpenID Connect Discovery)."""
+        return self._metadata(request)
+
+    @endpoint(id="getTenantServerMetadata", returns={200: ProviderMetadataOut}, errors=[UnknownTenant], token="none")
+    def server_metadata(self, request: Request, slug: str) -> Response:
+        """Return the same at the path of RFC 8414, which OAuth client libraries look up."""
+        return self._metadata(request)
+
+    def _metadata(self, request: Request) -> Response:
         return Response(provider_metadata(tenant_of_request(request._request)), headers=PUBLIC)

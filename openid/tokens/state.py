@@ -17,6 +17,7 @@ class TokenStateViewSet(ClientEndpoint):
 
     @endpoint(
         TokenNamed,
+        id="introspectOpenidToken",
         returns={200: IntrospectionOut},
         errors=CLIENT_ERRORS,
         token="none",
@@ -32,6 +33,7 @@ class TokenStateViewSet(ClientEndpoint):
 
     @endpoint(
         TokenNamed,
+        id="revokeOpenidToken",
         returns={200: RevokedOut},
         errors=[*CLIENT_ERRORS, UnauthorizedClient],
         token="none",

@@ -70,6 +70,7 @@ class OpenIDTokenOut(serializers.Serializer[object]):
 class OpenIDTokenViewSet(ClientEndpoint):
     @endpoint(
         OpenIDTokenIn,
+        id="requestOpenidToken",
         returns={200: OpenIDTokenOut},
         errors=[
             *CLIENT_ERRORS,

@@ -48,13 +48,18 @@ class UserinfoViewSet(ApiViewSet):
     authentication_classes = []
     parser_classes = [StrictFormParser]
 
-    @endpoint(returns={200: UserinfoOut}, errors=ERRORS, token="none", headers=AUTHORIZATION)
+    @endpoint(id="getUserinfo", returns={200: UserinfoOut}, errors=ERRORS, token="none", headers=AUTHORIZATION)
     def read(self, request: Request, slug: str) -> Response:
         """Return the claims about the user of the access token, by its scopes and those requested by name."""
         return self._claims(request, None)
 
     @endpoint(
-        UserinfoIn, returns={200: UserinfoOut}, errors=[InvalidRequest, *ERRORS], token="none", headers=AUTHORIZATION
+        UserinfoIn,
+        id="getUserinfoByPost",
+        returns={200: UserinfoOut},
+        errors=[InvalidRequest, *ERRORS],
+        token="none",
+        headers=AUTHORIZATION,
     )
     def post(self, request: Request, slug: str) -> Response:
         """Return the same. The access token may be in the body instead (RFC 6750 section 2.2)."""

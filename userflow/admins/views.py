@@ -51,6 +51,7 @@ class AdminUserViewSet(ApiViewSet):
 
     @endpoint(
         serializers.AdminUserIn,
+        id="createAdminUser",
         returns={201: serializers.AdminUserOut},
         errors=[AdminNameTaken, WeakPassword, UnknownTenant, InsufficientAuthentication, *GRANTING],
         assurance=Action.GRANT_ROLES,
@@ -69,7 +70,12 @@ class AdminUserViewSet(ApiViewSet):
         user, ticket = actions.create_admin_user(**fields, by=by)
         return Response(serializers.record(user), status=201, headers={**NO_STORE, **ticket_header(ticket)})
 
-    @endpoint(query=serializers.AdminListQuery, returns={200: serializers.AdminListOut}, errors=[UnknownTenant])
+    @endpoint(
+        id="listAdminUsers",
+        query=serializers.AdminListQuery,
+        returns={200: serializers.AdminListOut},
+        errors=[UnknownTenant],
+    )
     def list(self, request: Request) -> Response:
         """Admin users, newest first; an operator without tenant_id sees those of the whole platform."""
         asked = self.valid_query(serializers.AdminListQuery)
@@ -77,7 +83,7 @@ class AdminUserViewSet(ApiViewSet):
         found = actions.list_admin_users(tenant_id=tenant_id, **asked)
         return Response({"items": [serializers.profile(user) for user in found.rows], **found.totals()})
 
-    @endpoint(returns={200: serializers.AdminProfileOut})
+    @endpoint(id="getCurrentAdminUser", returns={200: serializers.AdminProfileOut})
     def me(self, request: Request) -> Response:
         """The signed-in admin user with roles, permissions and factors."""
         by = principal_at(request)
@@ -85,7 +91,7 @@ class AdminUserViewSet(ApiViewSet):
             raise NotAllowed("This endpoint is for admin users. Use /authmgr/profile.")
         return Response(serializers.profile(find_admin_user(user_id=by.id, within=by.tenant_id)))
 
-    @endpoint(returns={200: serializers.AdminProfileOut}, errors=[UnknownUser])
+    @endpoint(id="getAdminUser", returns={200: serializers.AdminProfileOut}, errors=[UnknownUser])
     def retrieve(self, request: Request, user_id: str) -> Response:
         """One admin user."""
         within = principal_at(request).tenant_id
@@ -93,6 +99,7 @@ class AdminUserViewSet(ApiViewSet):
 
     @endpoint(
         serializers.AdminUserChanges,
+        id="updateAdminUser",
         returns={200: serializers.AdminProfileOut},
         errors=[*PROOF_ERRORS, UnknownUser, AdminNameTaken, TooManyFromAddress, *GRANTING, LastAdmin],
         assurance=(Action.GRANT_ROLES, Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
@@ -109,6 +116,7 @@ class AdminUserViewSet(ApiViewSet):
         return Response(serializers.profile(user))
 
     @endpoint(
+        id="deactivateAdminUser",
         returns={200: serializers.AdminActiveOut},
         errors=DEACTIVATING,
         assurance=Action.END_SESSIONS_OF_OTHERS,
@@ -119,6 +127,7 @@ class AdminUserViewSet(ApiViewSet):
 
     @endpoint(
         serializers.AdminActiveIn,
+        id="setAdminUserActive",
         returns={200: serializers.AdminActiveOut},
         errors=DEACTIVATING,
         assurance=Action.END_SESSIONS_OF_OTHERS,

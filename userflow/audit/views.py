@@ -12,6 +12,7 @@ class AuditViewSet(ApiViewSet):
     permission_classes = [needs("audit:read")]
 
     @endpoint(
+        id="listAuditEvents",
         query=serializers.AuditQuery,
         returns={200: serializers.AuditOut},
         errors=[UnknownTenant, TenantSuspended, TenantBusy],

@@ -37,7 +37,7 @@ class DirectoryViewSet(InTenantViewSet):
         # Both send the stored secret.
         return [needs("directory:sync")()] if self.action in ("test", "sync") else super().get_permissions()
 
-    @endpoint(query=TenantPageQuery, returns={200: serializers.DirectoryListOut}, errors=TENANCY)
+    @endpoint(id="listDirectories", query=TenantPageQuery, returns={200: serializers.DirectoryListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """List directories of a tenant with their last runs, newest first, without secrets."""
         found = actions.list_directories(**self.arguments())
@@ -45,6 +45,7 @@ class DirectoryViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.DirectoryIn,
+        id="createDirectory",
         returns={201: serializers.DirectoryOut},
         errors=[DirectoryNameTaken, TooManyDirectories, LdapNotInstalled, UnknownClient, *CHANGING],
         assurance=Action.CHANGE_CONNECTIONS,
@@ -54,13 +55,19 @@ class DirectoryViewSet(InTenantViewSet):
         shown = actions.create_directory(by=principal_at(request), **self.arguments())
         return Response(serializers.directory(shown), status=201)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.DirectoryOut}, errors=[UnknownDirectory, *TENANCY])
+    @endpoint(
+        id="getDirectory",
+        query=NamedTenant,
+        returns={200: serializers.DirectoryOut},
+        errors=[UnknownDirectory, *TENANCY],
+    )
     def retrieve(self, request: Request, config_id: str) -> Response:
         """Return one directory with its last run."""
         return Response(serializers.directory(actions.find_directory(**self.arguments())))
 
     @endpoint(
         serializers.DirectoryChanges,
+        id="updateDirectory",
         returns={200: serializers.DirectoryOut},
         errors=[UnknownDirectory, DirectoryNameTaken, DirectoryBusy, UnknownClient, *CHANGING],
         assurance=Action.CHANGE_CONNECTIONS,
@@ -71,6 +78,7 @@ class DirectoryViewSet(InTenantViewSet):
         return Response(serializers.directory(shown))
 
     @endpoint(
+        id="deleteDirectory",
         query=NamedTenant,
         returns={200: serializers.DirectoryDeletedOut},
         errors=[UnknownDirectory, DirectoryBusy, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
@@ -83,6 +91,7 @@ class DirectoryViewSet(InTenantViewSet):
         return Response({"message": "The directory was deleted. Its users stay unchanged.", "id": named["config_id"]})
 
     @endpoint(
+        id="testDirectory",
         query=NamedTenant,
         returns={200: serializers.TriedOut},
         errors=[UnknownDirectory, *READING, *TENANCY],
@@ -94,6 +103,7 @@ class DirectoryViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.SyncIn,
+        id="syncDirectory",
         returns={200: serializers.RunOut},
         errors=[
             UnknownDirectory,
@@ -114,7 +124,12 @@ class DirectoryViewSet(InTenantViewSet):
         done = synchronising.synchronise(seconds=seconds, by=principal_at(request), **self.arguments())
         return Response(serializers.ran(done), headers={"Cache-Control": "no-store"})
 
-    @endpoint(query=TenantPageQuery, returns={200: serializers.RunListOut}, errors=[UnknownDirectory, *TENANCY])
+    @endpoint(
+        id="listDirectoryRuns",
+        query=TenantPageQuery,
+        returns={200: serializers.RunListOut},
+        errors=[UnknownDirectory, *TENANCY],
+    )
     def runs(self, request: Request, config_id: str) -> Response:
         """List the directory's runs of the last 90 days, newest first."""
         found = actions.list_runs(**self.arguments())

@@ -23,7 +23,7 @@ class DomainViewSet(InTenantViewSet):
     area = "domains"
     unknown = UnknownDomain
 
-    @endpoint(query=NamedTenant, returns={200: serializers.DomainListOut}, errors=TENANCY)
+    @endpoint(id="listDomains", query=NamedTenant, returns={200: serializers.DomainListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """List the domains of a tenant, oldest first."""
         found = actions.list_domains(purpose=reading(principal_at(request)), **self.arguments())
@@ -31,6 +31,7 @@ class DomainViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.DomainIn,
+        id="addDomain",
         returns={201: serializers.DomainOut},
         errors=[DomainExists, DomainTaken, TooManyDomains, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_TENANT_SETTINGS,
@@ -40,7 +41,7 @@ class DomainViewSet(InTenantViewSet):
         made = actions.add_domain(by=principal_at(request), **self.arguments())
         return Response(serializers.domain(made), status=201)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.DomainOut}, errors=[UnknownDomain, *TENANCY])
+    @endpoint(id="getDomain", query=NamedTenant, returns={200: serializers.DomainOut}, errors=[UnknownDomain, *TENANCY])
     def retrieve(self, request: Request, domain_id: str) -> Response:
         """Return one domain."""
         found = actions.find_domain(purpose=reading(principal_at(request)), **self.arguments())
@@ -48,6 +49,7 @@ class DomainViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.DomainChanges,
+        id="updateDomain",
         returns={200: serializers.DomainOut},
         errors=[UnknownDomain, DomainNotClaimed, RelyingPartyTaken, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_TENANT_SETTINGS,
@@ -59,6 +61,7 @@ class DomainViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.DomainVerifyIn,
+        id="verifyDomain",
         returns={200: serializers.DomainOut},
         errors=[
             UnknownDomain,
@@ -75,6 +78,7 @@ class DomainViewSet(InTenantViewSet):
         return Response(serializers.domain(actions.verify_domain(by=principal_at(request), **self.arguments())))
 
     @endpoint(
+        id="deleteDomain",
         query=NamedTenant,
         returns={200: serializers.DomainDeletedOut},
         errors=[UnknownDomain, InsufficientAuthentication, *TENANCY],

@@ -32,6 +32,7 @@ class EmailVerificationViewSet(ApiViewSet):
 
     @endpoint(
         serializers.VerifyIn,
+        id="verifyEmail",
         returns={200: serializers.EmailVerifiedOut},
         errors=[
             EmailProofInvalid,
@@ -78,6 +79,7 @@ class EmailProofViewSet(ApiViewSet):
 
     @endpoint(
         serializers.UndoIn,
+        id="undoEmailChange",
         returns={200: serializers.EmailUndoneOut},
         errors=[EmailUndoInvalid, EmailTaken, AdminNameTaken, TenantSuspended, TenantBusy, TooManyFromAddress],
         token="none",
@@ -92,7 +94,11 @@ class EmailProofViewSet(ApiViewSet):
         return Response({"message": message, "user_id": user.pk, "email": user.email})
 
     @endpoint(
-        serializers.ResendIn, returns={200: serializers.ResentOut}, errors=[MailBusy, TooManyFromAddress], token="none"
+        serializers.ResendIn,
+        id="resendEmailVerification",
+        returns={200: serializers.ResentOut},
+        errors=[MailBusy, TooManyFromAddress],
+        token="none",
     )
     def resend(self, request: Request) -> Response:
         """Send a new link and code. The response is the same if there is nothing to verify."""

@@ -48,17 +48,24 @@ class EndUserListViewSet(ApiViewSet):
 
     permission_classes = [needs("endusers:read")]
 
-    @endpoint(query=serializers.EndUserListQuery, returns={200: serializers.EndUserListOut}, errors=TENANCY)
+    @endpoint(
+        id="listEndUsers", query=serializers.EndUserListQuery, returns={200: serializers.EndUserListOut}, errors=TENANCY
+    )
     def list(self, request: Request) -> Response:
         """End users of a tenant, newest first."""
         return self._page(request, **self.valid_query(serializers.EndUserListQuery))
 
-    @endpoint(serializers.EndUserListIn, returns={200: serializers.EndUserListOut}, errors=TENANCY)
+    @endpoint(serializers.EndUserListIn, id="searchEndUsers", returns={200: serializers.EndUserListOut}, errors=TENANCY)
     def search(self, request: Request) -> Response:
         """The same list, with filters in the body."""
         return self._page(request, **self.valid(serializers.EndUserListIn))
 
-    @endpoint(serializers.AdminEndUserListIn, returns={200: serializers.EndUserListOut}, errors=TENANCY)
+    @endpoint(
+        serializers.AdminEndUserListIn,
+        id="searchEndUsersByProject",
+        returns={200: serializers.EndUserListOut},
+        errors=TENANCY,
+    )
     def by_project(self, request: Request) -> Response:
         """The same list; `project_id` filters by the project of the user's client."""
         return self._page(request, **self.valid(serializers.AdminEndUserListIn))
@@ -75,6 +82,7 @@ class RegistrationViewSet(ApiViewSet):
 
     @endpoint(
         serializers.RegisterIn,
+        id="registerEndUser",
         returns={201: serializers.RegisterOut},
         errors=[
             UnknownTenant,
@@ -114,7 +122,7 @@ class EndUserViewSet(ApiViewSet):
             return [SignedIn()]
         return [needs("endusers:write" if self.action in ("set_status", "set_active") else "endusers:delete")()]
 
-    @endpoint(returns={200: serializers.EndUserDetailOut}, errors=[UnknownUser, *TENANCY])
+    @endpoint(id="getEndUser", returns={200: serializers.EndUserDetailOut}, errors=[UnknownUser, *TENANCY])
     def retrieve(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """One end user with metadata, factors, roles and groups; an end user can read only their own record."""
         tenant, user = self._named(request, tenant_id, user_id, "endusers:read")
@@ -122,6 +130,7 @@ class EndUserViewSet(ApiViewSet):
 
     @endpoint(
         serializers.EndUserChanges,
+        id="updateEndUser",
         returns={200: serializers.EndUserChangedOut},
         errors=[UnknownUser, EmailTaken, GrantsMoreThanHeld, *PROOF_ERRORS, *TENANCY],
         assurance=(Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
@@ -144,6 +153,7 @@ class EndUserViewSet(ApiViewSet):
 
     @endpoint(
         serializers.StatusIn,
+        id="setEndUserStatus",
         returns={200: serializers.ActivityOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
@@ -154,6 +164,7 @@ class EndUserViewSet(ApiViewSet):
         return _activity(request, tenant, user, active=self.valid(serializers.StatusIn)["active"])
 
     @endpoint(
+        id="deactivateEndUser",
         returns={200: serializers.DeactivatedOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
@@ -178,6 +189,7 @@ class EndUserViewSet(ApiViewSet):
 
     @endpoint(
         serializers.EndUserActiveIn,
+        id="setEndUserActive",
         returns={200: serializers.ActivityOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
@@ -189,6 +201,7 @@ class EndUserViewSet(ApiViewSet):
 
     @endpoint(
         serializers.UserInTenantIn,
+        id="deactivateEndUserByPost",
         returns={200: serializers.DeactivatedOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
@@ -200,6 +213,7 @@ class EndUserViewSet(ApiViewSet):
 
     @endpoint(
         serializers.UserInTenantIn,
+        id="eraseEndUser",
         returns={200: serializers.ErasedOut},
         errors=[UnknownUser, GrantsMoreThanHeld, LastActiveUser, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
@@ -216,7 +230,12 @@ class EndUserViewSet(ApiViewSet):
 class MappingViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(query=serializers.MappingQuery, returns={200: serializers.MappingOut}, errors=[UnknownTenant])
+    @endpoint(
+        id="getTenantDatabase",
+        query=serializers.MappingQuery,
+        returns={200: serializers.MappingOut},
+        errors=[UnknownTenant],
+    )
     def retrieve(self, request: Request) -> Response:
         """Database of a tenant, for operators and for the tenant's admins."""
         asked = self.valid_query(serializers.MappingQuery)

@@ -22,7 +22,9 @@ class GroupViewSet(InTenantViewSet):
     reads = ("list", "retrieve", "members")
     unknown = UnknownGroup
 
-    @endpoint(query=serializers.GroupListQuery, returns={200: serializers.GroupListOut}, errors=TENANCY)
+    @endpoint(
+        id="listGroups", query=serializers.GroupListQuery, returns={200: serializers.GroupListOut}, errors=TENANCY
+    )
     def list(self, request: Request) -> Response:
         """Groups of a tenant with their roles, newest first."""
         found = actions.list_groups(**self.arguments())
@@ -30,6 +32,7 @@ class GroupViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.GroupIn,
+        id="createGroup",
         returns={201: serializers.GroupOut},
         errors=[GroupNameTaken, UnknownRole, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
@@ -39,13 +42,14 @@ class GroupViewSet(InTenantViewSet):
         group = actions.create_group(by=principal_at(request), **self.arguments())
         return Response(serializers.record(group), status=201)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.GroupOut}, errors=[UnknownGroup, *TENANCY])
+    @endpoint(id="getGroup", query=NamedTenant, returns={200: serializers.GroupOut}, errors=[UnknownGroup, *TENANCY])
     def retrieve(self, request: Request, group_id: str) -> Response:
         """One group with its roles."""
         return Response(serializers.record(actions.find_group(**self.arguments())))
 
     @endpoint(
         serializers.GroupChanges,
+        id="updateGroup",
         returns={200: serializers.GroupOut},
         errors=[UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
@@ -55,6 +59,7 @@ class GroupViewSet(InTenantViewSet):
         return Response(serializers.record(actions.update_group(by=principal_at(request), **self.changes())))
 
     @endpoint(
+        id="deleteGroup",
         query=NamedTenant,
         returns={200: serializers.GroupDeletedOut},
         errors=[UnknownGroup, GrantsMoreThanHeld, *TENANCY],
@@ -65,7 +70,9 @@ class GroupViewSet(InTenantViewSet):
         actions.delete_group(by=principal_at(request), **named)
         return Response({"message": "The group is deleted.", "id": named["group_id"]})
 
-    @endpoint(query=TenantPageQuery, returns={200: MemberListOut}, errors=[UnknownGroup, *TENANCY])
+    @endpoint(
+        id="listGroupMembers", query=TenantPageQuery, returns={200: MemberListOut}, errors=[UnknownGroup, *TENANCY]
+    )
     def members(self, request: Request, group_id: str) -> Response:
         """Members of the group, newest first."""
         found = actions.list_members(**self.arguments())
@@ -73,6 +80,7 @@ class GroupViewSet(InTenantViewSet):
 
     @endpoint(
         UserIdsIn,
+        id="addGroupMembers",
         returns={200: serializers.JoinedOut},
         errors=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
@@ -85,6 +93,7 @@ class GroupViewSet(InTenantViewSet):
 
     @endpoint(
         UserIdsIn,
+        id="removeGroupMembers",
         returns={200: serializers.JoinedOut},
         errors=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
     )

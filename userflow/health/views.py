@@ -37,17 +37,17 @@ class HealthViewSet(ApiViewSet):
     permission_classes = [Anyone]
     authentication_classes = []
 
-    @endpoint(returns={200: StatusOut}, token="none")
+    @endpoint(id="checkHealth", returns={200: StatusOut}, token="none")
     def health(self, request: Request) -> Response:
         """The process accepts requests."""
         return Response({"status": "healthy"})
 
-    @endpoint(returns={200: StatusOut}, token="none")
+    @endpoint(id="checkLiveness", returns={200: StatusOut}, token="none")
     def live(self, request: Request) -> Response:
         """The process is running."""
         return Response({"status": "alive"})
 
-    @endpoint(returns={200: ReadyOut, 503: ReadyOut}, token="none")
+    @endpoint(id="checkReadiness", returns={200: ReadyOut, 503: ReadyOut}, token="none")
     def ready(self, request: Request) -> Response:
         """The global database and the cache are available; without the cache requests are still served (`degraded`).
 

@@ -39,7 +39,12 @@ class InvitationViewSet(InTenantViewSet):
     def tenant(self, stated: UUID | None) -> UUID | None:
         return tenant_or_platform_at(self.request, stated)
 
-    @endpoint(query=serializers.InvitationListQuery, returns={200: serializers.InvitationListOut}, errors=TENANCY)
+    @endpoint(
+        id="listInvitations",
+        query=serializers.InvitationListQuery,
+        returns={200: serializers.InvitationListOut},
+        errors=TENANCY,
+    )
     def list(self, request: Request) -> Response:
         """Invitations of a tenant, newest first; an operator without tenant_id sees those of admin users everywhere."""
         found = actions.list_invitations(**self.arguments())
@@ -47,6 +52,7 @@ class InvitationViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.InvitationIn,
+        id="createInvitation",
         returns={201: serializers.InvitationOut},
         errors=[*INVITING, AlreadyInvited, UnknownClient, TenantRequired, *TENANCY],
         assurance=Action.GRANT_ROLES,
@@ -57,6 +63,7 @@ class InvitationViewSet(InTenantViewSet):
         return Response(serializers.record(shown), status=201)
 
     @endpoint(
+        id="resendInvitation",
         query=NamedTenant,
         returns={200: serializers.InvitationOut},
         errors=[UnknownInvitation, InvitationClosed, *INVITING, *TENANCY],
@@ -67,6 +74,7 @@ class InvitationViewSet(InTenantViewSet):
         return Response(serializers.record(actions.resend_invitation(by=principal_at(request), **self.arguments())))
 
     @endpoint(
+        id="cancelInvitation",
         query=NamedTenant,
         returns={200: serializers.InvitationOut},
         errors=[UnknownInvitation, InvitationClosed, *TENANCY],
@@ -82,6 +90,7 @@ class AcceptanceViewSet(ApiViewSet):
 
     @endpoint(
         serializers.AcceptIn,
+        id="acceptInvitation",
         returns={201: serializers.AcceptedOut},
         errors=[
             InvitationInvalid,

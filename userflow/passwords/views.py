@@ -18,6 +18,7 @@ class PasswordViewSet(ApiViewSet):
 
     @endpoint(
         serializers.ChangeIn,
+        id="changePassword",
         returns={200: serializers.PasswordSetOut},
         errors=[*PROOF_ERRORS, WeakPassword],
         assurance=Action.CHANGE_OWN_PASSWORD,
@@ -37,6 +38,7 @@ class ResetViewSet(ApiViewSet):
 
     @endpoint(
         serializers.AdminForgotIn,
+        id="requestAdminPasswordReset",
         returns={200: serializers.MessageOut},
         errors=[TooManyFromAddress, MailBusy],
         token="none",
@@ -48,6 +50,7 @@ class ResetViewSet(ApiViewSet):
 
     @endpoint(
         serializers.EndUserForgotIn,
+        id="requestPasswordReset",
         returns={200: serializers.MessageOut},
         errors=[TooManyFromAddress, MailBusy],
         token="none",
@@ -57,7 +60,13 @@ class ResetViewSet(ApiViewSet):
         actions.ask_for_end_user_reset(**self.valid(serializers.EndUserForgotIn))
         return Response(SENT)
 
-    @endpoint(serializers.ResetIn, returns={200: serializers.PasswordSetOut}, errors=RESETTING, token="none")
+    @endpoint(
+        serializers.ResetIn,
+        id="resetAdminPassword",
+        returns={200: serializers.PasswordSetOut},
+        errors=RESETTING,
+        token="none",
+    )
     def admin_reset(self, request: Request) -> Response:
         """Set a new password with the token of a mail; all sessions end."""
         ended = actions.reset_admin_password(**self.valid(serializers.ResetIn))
@@ -65,6 +74,7 @@ class ResetViewSet(ApiViewSet):
 
     @endpoint(
         serializers.EndUserResetIn,
+        id="resetPassword",
         returns={200: serializers.PasswordSetOut},
         errors=[*RESETTING, TenantSuspended, TenantBusy],
         token="none",

@@ -15,13 +15,14 @@ from userflow.signin.proof_fields import proof_of, without_proof
 class ProfileViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(returns={200: serializers.ProfileOut}, errors=[UnknownUser])
+    @endpoint(id="getProfile", returns={200: serializers.ProfileOut}, errors=[UnknownUser])
     def retrieve(self, request: Request) -> Response:
         """The caller's own record with roles, groups, permissions and factors."""
         return Response(actions.read_profile(of=principal_at(request)))
 
     @endpoint(
         serializers.ProfileChanges,
+        id="updateProfile",
         returns={200: serializers.ProfileOut},
         errors=[*PROOF_ERRORS, EmailTaken, AdminNameTaken, UnknownUser],
         assurance=Action.CHANGE_OWN_EMAIL,

@@ -21,27 +21,31 @@ class RoleViewSet(InTenantViewSet):
     reads = ("list", "retrieve", "bindings")
     unknown = UnknownRoleId
 
-    @endpoint(query=serializers.RoleListQuery, returns={200: serializers.RoleListOut}, errors=TENANCY)
+    @endpoint(id="listRoles", query=serializers.RoleListQuery, returns={200: serializers.RoleListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
         """Roles of a tenant, newest first."""
         found = actions.list_roles(**self.arguments())
         return Response({"roles": [serializers.record(role) for role in found.rows], **found.totals()})
 
     @endpoint(
-        serializers.RoleIn, returns={201: serializers.RoleOut}, errors=[RoleNameTaken, GrantsMoreThanHeld, *TENANCY]
+        serializers.RoleIn,
+        id="createRole",
+        returns={201: serializers.RoleOut},
+        errors=[RoleNameTaken, GrantsMoreThanHeld, *TENANCY],
     )
     def create(self, request: Request) -> Response:
         """Create a role. The tenant chooses its permissions freely, except the platform's, which the caller must hold."""
         role = actions.create_role(by=principal_at(request), **self.arguments())
         return Response(serializers.record(role), status=201)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.RoleOut}, errors=[UnknownRoleId, *TENANCY])
+    @endpoint(id="getRole", query=NamedTenant, returns={200: serializers.RoleOut}, errors=[UnknownRoleId, *TENANCY])
     def retrieve(self, request: Request, role_id: str) -> Response:
         """One role."""
         return Response(serializers.record(actions.find_role(**self.arguments())))
 
     @endpoint(
         serializers.RoleChanges,
+        id="updateRole",
         returns={200: serializers.RoleOut},
         errors=[UnknownRoleId, RoleNameTaken, BuiltInRole, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
@@ -51,6 +55,7 @@ class RoleViewSet(InTenantViewSet):
         return Response(serializers.record(actions.update_role(by=principal_at(request), **self.changes())))
 
     @endpoint(
+        id="deleteRole",
         query=NamedTenant,
         returns={200: serializers.RoleDeletedOut},
         errors=[UnknownRoleId, BuiltInRole, GrantsMoreThanHeld, *TENANCY],
@@ -61,7 +66,12 @@ class RoleViewSet(InTenantViewSet):
         actions.delete_role(by=principal_at(request), **named)
         return Response({"message": "The role is deleted.", "id": named["role_id"]})
 
-    @endpoint(query=TenantPageQuery, returns={200: serializers.MemberListOut}, errors=[UnknownRoleId, *TENANCY])
+    @endpoint(
+        id="listRoleBindings",
+        query=TenantPageQuery,
+        returns={200: serializers.MemberListOut},
+        errors=[UnknownRoleId, *TENANCY],
+    )
     def bindings(self, request: Request, role_id: str) -> Response:
         """Users bound to the role, newest first; without those who have it by a group."""
         found = actions.list_bindings(**self.arguments())
@@ -69,6 +79,7 @@ class RoleViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.UserIdsIn,
+        id="bindRole",
         returns={200: serializers.BoundOut},
         errors=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
@@ -81,6 +92,7 @@ class RoleViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.UserIdsIn,
+        id="unbindRole",
         returns={200: serializers.BoundOut},
         errors=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
     )

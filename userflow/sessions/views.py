@@ -86,6 +86,7 @@ class TokenViewSet(ApiViewSet):
 
     @endpoint(
         serializers.TokenIn,
+        id="requestToken",
         returns={200: serializers.TokenOut},
         errors=[
             InvalidRequest,
@@ -126,6 +127,7 @@ class TokenViewSet(ApiViewSet):
 
     @endpoint(
         serializers.TokenNamed,
+        id="revokeToken",
         returns={200: serializers.RevokedOut},
         errors=[InvalidRequest, InvalidClient, UnauthorizedClient, TooManyRequests],
         token="none",
@@ -140,6 +142,7 @@ class TokenViewSet(ApiViewSet):
 
     @endpoint(
         serializers.TokenNamed,
+        id="introspectToken",
         returns={200: serializers.IntrospectionOut},
         errors=[InvalidRequest, InvalidClient, TooManyRequests],
         token="optional",
@@ -170,13 +173,13 @@ class WellKnownViewSet(ApiViewSet):
     permission_classes = [Anyone]
     authentication_classes = []
 
-    @endpoint(returns={200: serializers.JwksOut}, token="none")
+    @endpoint(id="getJwks", returns={200: serializers.JwksOut}, token="none")
     def jwks(self, request: Request) -> Response:
         """Return the valid keys of operators' and tenant admins' tokens (RFC 7517). A tenant's keys are at `/t/{slug}/jwks`."""
         signing.signer()
         return Response({"keys": signing.key_set().jwks}, headers=PUBLIC)
 
-    @endpoint(returns={200: serializers.MetadataOut}, token="none")
+    @endpoint(id="getServerMetadata", returns={200: serializers.MetadataOut}, token="none")
     def metadata(self, request: Request) -> Response:
         """Return the OAuth endpoints and their parameters (RFC 8414)."""
         return Response(

@@ -83,6 +83,7 @@ class AdminSignInViewSet(ApiViewSet):
 
     @endpoint(
         serializers.AdminLoginIn,
+        id="loginAdmin",
         returns={200: serializers.AdminLoginOut},
         errors=[WrongCredentials],
         token="none",
@@ -103,6 +104,7 @@ class EndUserSignInViewSet(ApiViewSet):
 
     @endpoint(
         serializers.EndUserLoginIn,
+        id="login",
         returns={200: serializers.EndUserLoginOut},
         errors=[WrongCredentials, ClientNotAuthenticated, EmailNotVerified, TenantSuspended],
         token="none",
@@ -121,7 +123,7 @@ class EndUserSignInViewSet(ApiViewSet):
 class SignOutViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(serializers.LogoutIn, returns={200: serializers.LogoutOut}, any_level=True)
+    @endpoint(serializers.LogoutIn, id="logout", returns={200: serializers.LogoutOut}, any_level=True)
     def logout(self, request: Request) -> Response:
         """End this session, or with `all` every session of the caller; for a client, this token or all of its tokens."""
         everywhere = self.valid(serializers.LogoutIn)["all"]
@@ -139,6 +141,7 @@ class SessionViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
     @endpoint(
+        id="listSessions",
         query=serializers.SessionListQuery,
         returns={200: serializers.SessionListOut},
         errors=[UnknownUser, UnknownTenant, TenantSuspended, TenantBusy],
@@ -151,6 +154,7 @@ class SessionViewSet(ApiViewSet):
         return Response({"sessions": rows, **found.totals()})
 
     @endpoint(
+        id="endSession",
         query=serializers.SessionNamedQuery,
         returns={200: serializers.SessionEndedOut},
         errors=[UnknownSession, *OF_OTHERS],
@@ -163,6 +167,7 @@ class SessionViewSet(ApiViewSet):
         return Response({"message": "The session has ended.", "id": session})
 
     @endpoint(
+        id="endAllSessions",
         query=serializers.SessionsOfUserQuery,
         returns={200: serializers.SessionsEndedOut},
         errors=[UnknownUser, *OF_OTHERS],

@@ -24,7 +24,7 @@ class BrandingViewSet(ApiViewSet):
 
     permission_classes = [SignedIn]
 
-    @endpoint(returns={200: serializers.BrandingOut}, errors=STATES)
+    @endpoint(id="getTenantBranding", returns={200: serializers.BrandingOut}, errors=STATES)
     def retrieve(self, request: Request, tenant_id: str) -> Response:
         """The branding of a tenant, for operators (`tenants:read`) and the tenant's own admins; null is the default."""
         tenant, caller = reader_at(request, tenant_id, "branding")
@@ -32,6 +32,7 @@ class BrandingViewSet(ApiViewSet):
 
     @endpoint(
         serializers.BrandingChanges,
+        id="updateTenantBranding",
         returns={200: serializers.BrandingOut},
         errors=[*STATES, InsufficientAuthentication],
         assurance=Action.CHANGE_TENANT_SETTINGS,

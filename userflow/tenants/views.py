@@ -58,7 +58,7 @@ class TenantViewSet(ApiViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [(Reads if self.action in ("list", "retrieve") else Writes)()]
 
-    @endpoint(query=serializers.TenantListQuery, returns={200: serializers.TenantListOut})
+    @endpoint(id="listTenants", query=serializers.TenantListQuery, returns={200: serializers.TenantListOut})
     def list(self, request: Request) -> Response:
         """Tenants, newest first; filtered by part of the name, slug or status."""
         found = actions.list_tenants(**self.valid_query(serializers.TenantListQuery))
@@ -66,20 +66,26 @@ class TenantViewSet(ApiViewSet):
         shown = [serializers.record(tenant, clients.get(tenant.pk)) for tenant in found.rows]
         return Response({"tenants": shown, **found.totals()})
 
-    @endpoint(serializers.TenantIn, returns={201: serializers.TenantOut}, errors=[SlugTaken, RelyingPartyTaken, NoRoom])
+    @endpoint(
+        serializers.TenantIn,
+        id="createTenant",
+        returns={201: serializers.TenantOut},
+        errors=[SlugTaken, RelyingPartyTaken, NoRoom],
+    )
     def create(self, request: Request) -> Response:
         """Create a tenant. The response is sent when its database is ready."""
         asked = self.valid(serializers.TenantIn)
         made = actions.open_tenant(name=asked["name"], slug=asked.get("slug"), tenant_settings=asked.get("settings"))
         return Response(serializers.record(made.tenant, made.client_id), status=201)
 
-    @endpoint(returns={200: serializers.TenantOut}, errors=[UnknownTenant])
+    @endpoint(id="getTenant", returns={200: serializers.TenantOut}, errors=[UnknownTenant])
     def retrieve(self, request: Request, tenant_id: str) -> Response:
         """One tenant."""
         return Response(_record(actions.find_tenant(tenant_id=id_or(tenant_id, UnknownTenant))))
 
     @endpoint(
         serializers.TenantChanges,
+        id="updateTenant",
         returns={200: serializers.TenantOut},
         errors=[UnknownTenant, SlugTaken, RelyingPartyTaken, WrongState, InsufficientAuthentication],
         assurance=(Action.CHANGE_TENANT_SETTINGS, Action.CHANGE_TENANT_STATE),
@@ -94,6 +100,7 @@ class TenantViewSet(ApiViewSet):
 
     @endpoint(
         serializers.TenantDeletion,
+        id="deleteTenant",
         returns={200: serializers.TenantDeletedOut},
         errors=[UnknownTenant, NotConfirmed, WrongState, CopyFailed, ProgramMissing, InsufficientAuthentication],
         assurance=Action.CHANGE_TENANT_STATE,
@@ -119,7 +126,7 @@ class TenantSettingsViewSet(ApiViewSet):
 
     permission_classes = [SignedIn]
 
-    @endpoint(returns={200: serializers.TenantSettingsOut}, errors=TENANCY)
+    @endpoint(id="getTenantSettings", returns={200: serializers.TenantSettingsOut}, errors=TENANCY)
     def retrieve(self, request: Request, tenant_id: str) -> Response:
         """The settings of a tenant, for operators (`tenants:read`) and the tenant's own admins.
 
@@ -130,6 +137,7 @@ class TenantSettingsViewSet(ApiViewSet):
 
     @endpoint(
         serializers.SettingsChanges,
+        id="updateTenantSettings",
         returns={200: serializers.TenantSettingsOut},
         errors=[*TENANCY, RelyingPartyTaken, InsufficientAuthentication],
         assurance=Action.CHANGE_TENANT_SETTINGS,

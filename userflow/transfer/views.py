@@ -19,6 +19,7 @@ class ImportViewSet(ApiViewSet):
 
     @endpoint(
         serializers.ImportIn,
+        id="importEndUsers",
         returns={200: serializers.ImportOut},
         errors=[*TENANCY, FileUnusable, TooManyRows, TooManyNames, ImportsBusy, InsufficientAuthentication],
         assurance=Action.GRANT_ROLES,
@@ -52,6 +53,7 @@ class ExportViewSet(ApiViewSet):
 
     @endpoint(
         serializers.ExportIn,
+        id="exportEndUsers",
         returns={200: serializers.ExportOut},
         errors=[InsufficientAuthentication, *TENANCY],
         assurance=Action.EXPORT_PASSWORD_HASHES,

@@ -15,7 +15,7 @@ from userflow.validation import serializers
 class ValidationViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(returns={200: serializers.ValidOut})
+    @endpoint(id="validateToken", returns={200: serializers.ValidOut})
     def validate(self, request: Request) -> Response:
         """Return the subject of the token and its current permissions."""
         caller = principal_at(request)
@@ -33,13 +33,20 @@ class ValidationViewSet(ApiViewSet):
         )
         return Response(body, headers=NO_STORE)
 
-    @endpoint(query=serializers.ScopeQuery, returns={200: serializers.HoldsOut}, errors=[PermissionsMissing])
+    @endpoint(
+        id="checkScope", query=serializers.ScopeQuery, returns={200: serializers.HoldsOut}, errors=[PermissionsMissing]
+    )
     def scope(self, request: Request) -> Response:
         """Whether the caller holds the scope, or all of several."""
         required = self.valid_query(serializers.ScopeQuery)["scope"]
         return Response(_held(principal_at(request), required), headers=NO_STORE)
 
-    @endpoint(query=serializers.ResourceQuery, returns={200: serializers.ResourceOut}, errors=[PermissionsMissing])
+    @endpoint(
+        id="checkResource",
+        query=serializers.ResourceQuery,
+        returns={200: serializers.ResourceOut},
+        errors=[PermissionsMissing],
+    )
     def resource(self, request: Request) -> Response:
         """Whether the caller may perform any action on the resource, or the action after the colon."""
         asked = self.valid_query(serializers.ResourceQuery)["resource"]
@@ -54,7 +61,12 @@ class ValidationViewSet(ApiViewSet):
             headers=NO_STORE,
         )
 
-    @endpoint(serializers.PermissionsIn, returns={200: serializers.PermissionsOut}, errors=[PermissionsMissing])
+    @endpoint(
+        serializers.PermissionsIn,
+        id="checkPermissions",
+        returns={200: serializers.PermissionsOut},
+        errors=[PermissionsMissing],
+    )
     def permissions(self, request: Request) -> Response:
         """Whether the caller holds all of the permissions, or any of them."""
         asked = self.valid(serializers.PermissionsIn)

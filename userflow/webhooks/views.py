@@ -18,13 +18,15 @@ class WebhookViewSet(InTenantViewSet):
     reads = ("events", "list", "retrieve", "messages")
     unknown = UnknownEndpoint
 
-    @endpoint(returns={200: serializers.WebhookEventListOut})
+    @endpoint(id="listWebhookEvents", returns={200: serializers.WebhookEventListOut})
     def events(self, request: Request) -> Response:
         """List the events and the filters that an endpoint may use."""
         shown = [{"event": event, "description": text} for event, text in EVENTS.items()]
         return Response({"events": shown, "filters": FILTERS})
 
-    @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointListOut}, errors=TENANCY)
+    @endpoint(
+        id="listWebhookEndpoints", query=NamedTenant, returns={200: serializers.WebhookEndpointListOut}, errors=TENANCY
+    )
     def list(self, request: Request) -> Response:
         """List the webhook endpoints of a tenant, oldest first."""
         found = actions.list_endpoints(purpose=reading(principal_at(request)), **self.arguments())
@@ -32,6 +34,7 @@ class WebhookViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.WebhookEndpointIn,
+        id="createWebhookEndpoint",
         returns={201: serializers.NewWebhookEndpointOut},
         errors=[TooManyEndpoints, NameServersBusy, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
@@ -41,7 +44,12 @@ class WebhookViewSet(InTenantViewSet):
         made, secret = actions.create_endpoint(by=principal_at(request), **self.arguments())
         return Response({**serializers.record(made), "secret": secret}, status=201, headers=NO_STORE)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointOut}, errors=[UnknownEndpoint, *TENANCY])
+    @endpoint(
+        id="getWebhookEndpoint",
+        query=NamedTenant,
+        returns={200: serializers.WebhookEndpointOut},
+        errors=[UnknownEndpoint, *TENANCY],
+    )
     def retrieve(self, request: Request, endpoint_id: str) -> Response:
         """Return one endpoint."""
         found = actions.find_endpoint(purpose=reading(principal_at(request)), **self.arguments())
@@ -49,6 +57,7 @@ class WebhookViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.WebhookEndpointChanges,
+        id="updateWebhookEndpoint",
         returns={200: serializers.WebhookEndpointOut},
         errors=[UnknownEndpoint, NameServersBusy, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
@@ -58,6 +67,7 @@ class WebhookViewSet(InTenantViewSet):
         return Response(serializers.record(actions.update_endpoint(by=principal_at(request), **self.changes())))
 
     @endpoint(
+        id="deleteWebhookEndpoint",
         query=NamedTenant,
         returns={200: serializers.WebhookEndpointDeletedOut},
         errors=[UnknownEndpoint, InsufficientAuthentication, *TENANCY],
@@ -71,6 +81,7 @@ class WebhookViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.WebhookTestIn,
+        id="rotateWebhookSecret",
         returns={200: serializers.NewWebhookEndpointOut},
         errors=[UnknownEndpoint, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
@@ -82,6 +93,7 @@ class WebhookViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.WebhookTestIn,
+        id="testWebhookEndpoint",
         returns={200: serializers.WebhookTestOut},
         errors=[UnknownEndpoint, EndpointOff, *TENANCY],
     )
@@ -91,6 +103,7 @@ class WebhookViewSet(InTenantViewSet):
         return Response({"message": "The test event is queued.", "message_id": message_id})
 
     @endpoint(
+        id="listWebhookMessages",
         query=serializers.WebhookMessageQuery,
         returns={200: serializers.WebhookMessageListOut},
         errors=[UnknownEndpoint, *TENANCY],
@@ -104,6 +117,7 @@ class WebhookViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.WebhookReplayIn,
+        id="replayWebhookMessages",
         returns={200: serializers.WebhookReplayOut},
         errors=[UnknownEndpoint, EndpointOff, *TENANCY],
     )
