@@ -122,7 +122,10 @@ class FactorListViewSet(ApiViewSet):
 
     @endpoint(id="listFactors", returns={200: serializers.FactorListOut}, errors=[UnknownUser], any_level=True)
     def list(self, request: Request) -> Response:
-        """List the caller's own factors."""
+        """List the caller's own factors.
+
+        Second factors and the number of unused backup codes. A client gets 403.
+        """
         who = _person_at(request)
         found = factors.list_factors(realm=realm_of(who.kind), tenant_id=who.tenant_id, user_id=who.id)
         return Response(found)
@@ -135,7 +138,10 @@ class FactorListViewSet(ApiViewSet):
         assurance=Action.REMOVE_FACTOR,
     )
     def destroy(self, request: Request, factor_id: str) -> Response:
-        """Remove one of the caller's own factors, with a proof in the body."""
+        """Remove one of the caller's own factors.
+
+        Needs a proof in the body. The last factor cannot be removed if one is required.
+        """
         factors.remove_factor(
             principal=_person_at(request), factor_id=id_or(factor_id, UnknownFactor), **proof_of(request, self.asked())
         )
@@ -145,7 +151,10 @@ class FactorListViewSet(ApiViewSet):
         serializers.PasskeyNameIn, id="renamePasskey", returns={200: serializers.FactorOut}, errors=[UnknownFactor]
     )
     def rename(self, request: Request, factor_id: str) -> Response:
-        """Name one of the caller's own passkeys; an empty name restores that of its model."""
+        """Rename one of the caller's own passkeys.
+
+        An empty name restores that of its model.
+        """
         found = id_or(factor_id, UnknownFactor)
         return Response(factors.rename_passkey(principal=_person_at(request), factor_id=found, **self.asked()))
 
@@ -169,7 +178,11 @@ class FactorRecoveryViewSet(ApiViewSet):
         assurance=Action.RESET_FACTORS,
     )
     def reset(self, request: Request) -> Response:
-        """Remove all factors of an end user who has lost them; mails an enrollment pass to the user."""
+        """Remove all factors of an end user.
+
+        For a user who has lost them. The user gets an enrollment pass by mail. The caller must hold every permission
+        that the user holds.
+        """
         asked = self._arguments(request)
         removed = factors.reset_factors(**asked)
         message = "All factors of the user are removed."
@@ -183,7 +196,10 @@ class FactorRecoveryViewSet(ApiViewSet):
         assurance=Action.ISSUE_ENROLLMENT_PASS,
     )
     def create(self, request: Request) -> Response:
-        """Issue an enrollment pass to an end user without a second factor; valid once, for one hour."""
+        """Issue an enrollment pass to an end user.
+
+        For a user without a second factor. It allows one enrollment within an hour.
+        """
         asked = self._arguments(request)
         issued = passes.issue_enrollment_pass(deliver=asked.pop("delivery"), **asked)
         shown = {"enrollment_pass": issued.token} if issued.token else {}
@@ -199,14 +215,17 @@ class AdminFactorRecoveryViewSet(FactorRecoveryViewSet):
     reset = for_admins(
         FactorRecoveryViewSet.reset,
         "resetAdminFactors",
-        "Remove all factors of an admin user who has lost them; mails an enrollment pass to the user.",
+        "Remove all factors of an admin user.\n"
+        "For a user who has lost them. The user gets an enrollment pass by mail. The caller must hold every "
+        "permission that the user holds.",
         serializers.AdminFactorResetIn,
         without=TENANCY,
     )
     create = for_admins(
         FactorRecoveryViewSet.create,
         "issueAdminEnrollmentPass",
-        "Issue an enrollment pass to an admin user without a second factor; valid once, for one hour.",
+        "Issue an enrollment pass to an admin user.\n"
+        "For a user without a second factor. It allows one enrollment within an hour.",
         serializers.AdminEnrollmentPassIn,
         without=TENANCY,
     )

@@ -9,7 +9,9 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
 from identity_platform.api import errors, handlers
+from identity_platform.api.field_descriptions import describe
 from identity_platform.api.fields import StrictField
+from identity_platform.api.operation_descriptions import describe_access
 from identity_platform.api.views import Contract, Shape
 
 
@@ -178,7 +180,9 @@ class ContractSchema(AutoSchema):
         return self._doc[0] or None
 
     def get_description(self) -> str:  # type: ignore[override]  # as drf-spectacular calls it
-        return "\n".join(line.strip() for line in self._doc[1:]).strip()
+        return "\n".join(
+            [*map(str.strip, self._doc[1:]), describe_access(self.contract, self.view.get_permissions())]
+        ).strip()
 
     def map_parsers(self) -> list[str]:
         """Return the first media type only: with two, generators send the model as the wrong one."""
@@ -274,6 +278,7 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
             for parameter in operation.get("parameters", []):
                 if parameter.get("in") == "path" and parameter["name"].endswith("id"):
                     parameter["schema"] = {"type": "string", "format": "uuid"}
+    describe(result)
     return result
 
 

@@ -34,7 +34,11 @@ class TotpViewSet(FactorViewSet):
         assurance=Action.ADD_FACTOR,
     )
     def begin(self, request: Request) -> Response:
-        """Issue a secret for an authenticator app."""
+        """Get a secret for an authenticator app.
+
+        The secret can be confirmed for ten minutes. Needs a proof of the user: an access token, an enrollment ticket,
+        or a registration or sign-in in the last minutes.
+        """
         setup = actions.begin_totp_setup(realm=self.realm, **self.arguments())
         return Response(asdict(setup), headers=NO_STORE)
 
@@ -46,9 +50,10 @@ class TotpViewSet(FactorViewSet):
         assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
     )
     def confirm(self, request: Request) -> Response:
-        """Enroll the authenticator with its first code; returns the backup codes once.
+        """Enroll an authenticator app with its first code.
 
-        With `mfa_token` it completes the login that waits for a factor and returns its tokens.
+        Returns the backup codes once. Replacing an authenticator needs a proof in the body. With `mfa_token` it
+        completes the sign-in that waits for a factor and returns its tokens.
         """
         done = actions.confirm_totp_setup(realm=self.realm, **self.arguments(proof=True, but="code"))
         message = "The authenticator is enrolled. Keep the backup codes: they are not shown again."
@@ -63,7 +68,11 @@ class TotpViewSet(FactorViewSet):
         token="optional",
     )
     def verify(self, request: Request) -> Response:
-        """Check a code, or use a backup code."""
+        """Check a code, or use a backup code.
+
+        It only says whether the code is right. Each code is accepted once; wrong codes lock the factor for a while
+        (429).
+        """
         return self._verify()
 
     @endpoint(
@@ -74,7 +83,10 @@ class TotpViewSet(FactorViewSet):
         token="optional",
     )
     def verify_login(self, request: Request) -> Response:
-        """Check a code as the second step of a login: with `mfa_token` it returns the login's tokens."""
+        """Complete a sign-in with a code or a backup code.
+
+        With `mfa_token` it returns the tokens of the sign-in. Wrong codes lock the factor for a while (429).
+        """
         return self._verify()
 
     def _verify(self) -> Response:
@@ -91,7 +103,10 @@ class TotpViewSet(FactorViewSet):
         assurance=Action.REMOVE_FACTOR,
     )
     def disable(self, request: Request) -> Response:
-        """Remove authenticator and backup codes, with a proof in the body."""
+        """Remove the authenticator app and the backup codes.
+
+        Needs a proof in the body. The last factor cannot be removed if the tenant requires one.
+        """
         actions.disable_totp(realm=self.realm, **self.arguments(proof=True))
         return Response({"message": "The authenticator and its backup codes are removed.", "success": True})
 
@@ -104,7 +119,10 @@ class TotpViewSet(FactorViewSet):
         assurance=Action.RENEW_BACKUP_CODES,
     )
     def regenerate(self, request: Request) -> Response:
-        """Replace the backup codes by new ones."""
+        """Replace the backup codes.
+
+        The old codes become invalid; the new ones are shown once.
+        """
         codes = actions.regenerate_backup_codes(realm=self.realm, **self.arguments())
         message = "The old backup codes are invalid now. Keep these: they are not shown again."
         return Response({"backup_codes": codes, "message": message, "success": True}, headers=NO_STORE)
@@ -116,31 +134,37 @@ class AdminTotpViewSet(TotpViewSet):
     begin = for_admins(
         TotpViewSet.begin,
         "beginAdminTotpSetup",
-        "Issue a secret for an admin user's authenticator app.",
+        "Get a secret for an admin user's authenticator app.\n"
+        "The secret can be confirmed for ten minutes. Needs a proof of the user: an access token, an enrollment "
+        "ticket, or a sign-in in the last minutes.",
         serializers.AdminTotpSetup,
     )
     confirm = for_admins(
         TotpViewSet.confirm,
         "confirmAdminTotpSetup",
-        "Enroll an admin user's authenticator with its first code; with `mfa_token` it completes the waiting login.",
+        "Enroll an admin user's authenticator app with its first code.\n"
+        "Returns the backup codes once. Replacing an authenticator needs a proof in the body. With `mfa_token` it "
+        "completes the sign-in that waits for a factor and returns its tokens.",
         serializers.AdminTotpConfirm,
     )
     verify_login = for_admins(
         TotpViewSet.verify_login,
         "verifyAdminTotpLogin",
-        "Check an admin user's code; with `mfa_token` it returns the login's tokens.",
+        "Complete an admin user's sign-in with a code or a backup code.\n"
+        "With `mfa_token` it returns the tokens of the sign-in; without, it only says whether the code is right.",
         serializers.AdminTotpVerifyLogin,
         returns=serializers.AdminTotpVerifiedOut,
     )
     disable = for_admins(
         TotpViewSet.disable,
         "disableAdminTotp",
-        "Remove an admin user's authenticator and backup codes, with a proof in the body.",
+        "Remove an admin user's authenticator app and backup codes.\n"
+        "Needs a proof in the body. The last factor cannot be removed if one is required.",
         serializers.AdminTotpDisable,
     )
     regenerate = for_admins(
         TotpViewSet.regenerate,
         "regenerateAdminBackupCodes",
-        "Replace the backup codes of an admin user by new ones.",
+        "Replace the backup codes of an admin user.\nThe old codes become invalid; the new ones are shown once.",
         serializers.AdminTotpBegin,
     )

@@ -52,7 +52,11 @@ class DeviceAuthorizationViewSet(ClientEndpoint):
         headers=BASIC_HEADER,
     )
     def authorize(self, request: Request, slug: str) -> Response:
-        """Get the codes of a device without a browser. Its user enters one at `verification_uri`, it polls with the other."""
+        """Get the codes of a device without a browser.
+
+        RFC 8628. The user enters `user_code` at `verification_uri`; the device polls the token endpoint with
+        `device_code`.
+        """
         client, sent = authenticate_at(self, DeviceAuthorizationIn)
         tenant = client.tenant
         client.check_grant_type(DEVICE_CODE)

@@ -58,7 +58,10 @@ class AdminUserViewSet(ApiViewSet):
         answer_headers=TICKET_MEANS,
     )
     def create(self, request: Request) -> Response:
-        """Create an admin user of a tenant; an operator without `tenant_id` creates another operator."""
+        """Create an admin user.
+
+        An operator without `tenant_id` creates another operator. The caller must hold every permission of the roles.
+        """
         fields = self.valid(serializers.AdminUserIn)
         stated = fields.pop("tenant_id", None)
         by = principal_at(request)
@@ -77,7 +80,10 @@ class AdminUserViewSet(ApiViewSet):
         errors=[UnknownTenant],
     )
     def list(self, request: Request) -> Response:
-        """Admin users, newest first; an operator without tenant_id sees those of the whole platform."""
+        """List admin users.
+
+        Newest first. An operator without `tenant_id` gets those of the whole platform.
+        """
         asked = self.valid_query(serializers.AdminListQuery)
         tenant_id = tenant_or_platform_at(request, asked.pop("tenant_id", None))
         found = actions.list_admin_users(tenant_id=tenant_id, **asked)
@@ -85,7 +91,10 @@ class AdminUserViewSet(ApiViewSet):
 
     @endpoint(id="getCurrentAdminUser", returns={200: serializers.AdminProfileOut})
     def me(self, request: Request) -> Response:
-        """The signed-in admin user with roles, permissions and factors."""
+        """Get the signed-in admin user.
+
+        With roles, permissions and factors. End users and clients get 403.
+        """
         by = principal_at(request)
         if not by.is_admin:
             raise NotAllowed("This endpoint is for admin users. Use /authmgr/profile.")
@@ -93,7 +102,7 @@ class AdminUserViewSet(ApiViewSet):
 
     @endpoint(id="getAdminUser", returns={200: serializers.AdminProfileOut}, errors=[UnknownUser])
     def retrieve(self, request: Request, user_id: str) -> Response:
-        """One admin user."""
+        """Get an admin user."""
         within = principal_at(request).tenant_id
         return Response(serializers.profile(find_admin_user(user_id=id_or(user_id, UnknownUser), within=within)))
 
@@ -105,7 +114,10 @@ class AdminUserViewSet(ApiViewSet):
         assurance=(Action.GRANT_ROLES, Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
     )
     def update(self, request: Request, user_id: str) -> Response:
-        """Change the given fields. The caller's own new `email` needs a proof in the request."""
+        """Change an admin user.
+
+        Only the fields in the body change; `roles` replaces all. The caller's own new `email` needs a proof.
+        """
         asked = self.valid(serializers.AdminUserChanges)
         user = actions.update_admin_user(
             user_id=id_or(user_id, UnknownUser),
@@ -122,7 +134,10 @@ class AdminUserViewSet(ApiViewSet):
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, user_id: str) -> Response:
-        """Deactivate an admin user; all sessions end."""
+        """Deactivate an admin user.
+
+        The record is kept and all sessions end. The caller and the last active admin of a tenant return 403.
+        """
         return self._activity(request, id_or(user_id, UnknownUser), active=False)
 
     @endpoint(
@@ -133,7 +148,10 @@ class AdminUserViewSet(ApiViewSet):
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def activity(self, request: Request) -> Response:
-        """Activate or deactivate an admin user."""
+        """Activate or deactivate an admin user.
+
+        Deactivating ends all sessions. The caller and the last active admin of a tenant cannot be deactivated.
+        """
         asked = self.valid(serializers.AdminActiveIn)
         return self._activity(request, asked["user_id"], active=asked["active"])
 

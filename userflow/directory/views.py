@@ -39,7 +39,10 @@ class DirectoryViewSet(InTenantViewSet):
 
     @endpoint(id="listDirectories", query=TenantPageQuery, returns={200: serializers.DirectoryListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
-        """List directories of a tenant with their last runs, newest first, without secrets."""
+        """List directories.
+
+        With their last runs, newest first, without secrets.
+        """
         found = actions.list_directories(**self.arguments())
         return Response({"directories": [serializers.directory(shown) for shown in found.rows], **found.totals()})
 
@@ -51,7 +54,10 @@ class DirectoryViewSet(InTenantViewSet):
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def create(self, request: Request) -> Response:
-        """Configure an Active Directory (LDAP) or an Entra ID (Microsoft Graph). Nothing is read yet."""
+        """Configure a directory.
+
+        An Active Directory (LDAP) or an Entra ID (Microsoft Graph). Nothing is read yet: test it, then synchronize.
+        """
         shown = actions.create_directory(by=principal_at(request), **self.arguments())
         return Response(serializers.directory(shown), status=201)
 
@@ -62,7 +68,10 @@ class DirectoryViewSet(InTenantViewSet):
         errors=[UnknownDirectory, *TENANCY],
     )
     def retrieve(self, request: Request, config_id: str) -> Response:
-        """Return one directory with its last run."""
+        """Get a directory.
+
+        With its last run, without the secret.
+        """
         return Response(serializers.directory(actions.find_directory(**self.arguments())))
 
     @endpoint(
@@ -73,7 +82,10 @@ class DirectoryViewSet(InTenantViewSet):
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def update(self, request: Request, config_id: str) -> Response:
-        """Change the given fields. A change of the target (server, names, TLS) needs the secret again."""
+        """Change a directory.
+
+        Only the fields in the body change. A change of the target (server, names, TLS) needs the secret again.
+        """
         shown = actions.update_directory(by=principal_at(request), **self.arguments())
         return Response(serializers.directory(shown))
 
@@ -85,7 +97,10 @@ class DirectoryViewSet(InTenantViewSet):
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def destroy(self, request: Request, config_id: str) -> Response:
-        """Delete a directory with its secret and its runs; its users stay unchanged."""
+        """Delete a directory.
+
+        With its secret and its runs. Its users stay unchanged.
+        """
         named = self.arguments()
         actions.delete_directory(by=principal_at(request), **named)
         return Response({"message": "The directory was deleted. Its users stay unchanged.", "id": named["config_id"]})
@@ -97,7 +112,10 @@ class DirectoryViewSet(InTenantViewSet):
         errors=[UnknownDirectory, *READING, *TENANCY],
     )
     def test(self, request: Request, config_id: str) -> Response:
-        """Connect and read the first few users without changes; the response names the problem, if any."""
+        """Test a directory.
+
+        Connect and read the first few users without changes. `message` says what is wrong, if anything.
+        """
         found = synchronising.try_directory(**self.arguments())
         return Response(serializers.tried(found), headers={"Cache-Control": "no-store"})
 
@@ -116,9 +134,10 @@ class DirectoryViewSet(InTenantViewSet):
         ],
     )
     def sync(self, request: Request, config_id: str) -> Response:
-        """Synchronise the tenant's users with the directory, or with dry_run only report the changes.
+        """Synchronize users with a directory.
 
-        Ends after DIRECTORY_REQUEST_SECONDS with the state `incomplete`; the command sync_directory has more time.
+        With `dry_run` it only reports the changes. A run that takes too long for a request ends with the state
+        `incomplete`; the command `sync_directory` has more time.
         """
         seconds = settings.DIRECTORY_REQUEST_SECONDS
         done = synchronising.synchronise(seconds=seconds, by=principal_at(request), **self.arguments())
@@ -131,6 +150,9 @@ class DirectoryViewSet(InTenantViewSet):
         errors=[UnknownDirectory, *TENANCY],
     )
     def runs(self, request: Request, config_id: str) -> Response:
-        """List the directory's runs of the last 90 days, newest first."""
+        """List the runs of a directory.
+
+        Those of the last 90 days, newest first.
+        """
         found = actions.list_runs(**self.arguments())
         return Response({"runs": [serializers.run(row) for row in found.rows], **found.totals()})

@@ -17,7 +17,10 @@ class ValidationViewSet(ApiViewSet):
 
     @endpoint(id="validateToken", returns={200: serializers.ValidOut})
     def validate(self, request: Request) -> Response:
-        """Return the subject of the token and its current permissions."""
+        """Validate the access token.
+
+        Return its subject and the permissions that the subject holds now.
+        """
         caller = principal_at(request)
         held = sorted(caller.permissions)
         body = fields_of(
@@ -37,7 +40,11 @@ class ValidationViewSet(ApiViewSet):
         id="checkScope", query=serializers.ScopeQuery, returns={200: serializers.HoldsOut}, errors=[PermissionsMissing]
     )
     def scope(self, request: Request) -> Response:
-        """Whether the caller holds the scope, or all of several."""
+        """Check a scope of the caller.
+
+        Return 200 if the caller holds the scope, or all of several. Otherwise return 403 with the missing ones in
+        `details`.
+        """
         required = self.valid_query(serializers.ScopeQuery)["scope"]
         return Response(_held(principal_at(request), required), headers=NO_STORE)
 
@@ -48,7 +55,11 @@ class ValidationViewSet(ApiViewSet):
         errors=[PermissionsMissing],
     )
     def resource(self, request: Request) -> Response:
-        """Whether the caller may perform any action on the resource, or the action after the colon."""
+        """Check the caller's access to a resource.
+
+        Return 200 if the caller may perform any action on the resource, or the action after the colon. Otherwise return
+        403.
+        """
         asked = self.valid_query(serializers.ResourceQuery)["resource"]
         caller = principal_at(request)
         name, colon, _ = asked.partition(":")
@@ -68,7 +79,11 @@ class ValidationViewSet(ApiViewSet):
         errors=[PermissionsMissing],
     )
     def permissions(self, request: Request) -> Response:
-        """Whether the caller holds all of the permissions, or any of them."""
+        """Check several permissions of the caller.
+
+        Return 200 if the caller holds all of them, or with `mode: any` at least one. Otherwise return 403 with the
+        missing ones in `details`.
+        """
         asked = self.valid(serializers.PermissionsIn)
         body = _held(principal_at(request), asked["permissions"], mode=asked["mode"])
         return Response({**body, "mode": asked["mode"]}, headers=NO_STORE)
