@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
 from identity_platform.api import errors, handlers
+from identity_platform.api.examples import add_examples
 from identity_platform.api.field_descriptions import describe
 from identity_platform.api.fields import StrictField
 from identity_platform.api.operation_descriptions import describe_access
@@ -279,6 +280,7 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
                 if parameter.get("in") == "path" and parameter["name"].endswith("id"):
                     parameter["schema"] = {"type": "string", "format": "uuid"}
     describe(result)
+    add_examples(result)
     return result
 
 
