@@ -215,7 +215,7 @@ VALUES: Final[Mapping[str, Any]] = {
     "signin_intro": "Sign in with your work address.",
     "mail_footer": "Acme Ltd, 1 Harbour Street",
     "domain": "login.example.com",
-    "DomainRecordOut.name": "_identity.login.example.com",
+    "DomainRecordOut.name": "_identity-platform.login.example.com",
     "value": "identity-verification=Zk8wQ2nV5xJc7RmB",
     "DomainCheckOut.status": "known",
     "StatusOut.status": "healthy",
