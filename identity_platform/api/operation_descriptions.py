@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from identity_platform.api.views import Contract
 
 NO_TOKEN = "Needs no access token."
-OPTIONAL_TOKEN = "Works without an access token; one that is sent must be valid and of the tenant."
-STEP_UP = "Can return 401 `insufficient_user_authentication`: step up, then repeat the call."
+OPTIONAL_TOKEN = "Works without an access token; one that is sent must be valid."
+STEP_UP = "On 401 `insufficient_user_authentication`, step up and repeat."
 
 
 def describe_access(contract: Contract, permissions: Iterable[object]) -> str:

@@ -12,6 +12,7 @@ from identity_platform.api import errors, handlers
 from identity_platform.api.examples import add_examples
 from identity_platform.api.field_descriptions import describe
 from identity_platform.api.fields import StrictField
+from identity_platform.api.inherited_schemas import inherit
 from identity_platform.api.operation_descriptions import describe_access
 from identity_platform.api.views import Contract, Shape
 
@@ -281,6 +282,7 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
                     parameter["schema"] = {"type": "string", "format": "uuid"}
     describe(result)
     add_examples(result)
+    inherit(result["components"]["schemas"])
     return result
 
 

@@ -54,7 +54,7 @@ def test_operations_say_who_may_call_them() -> None:
 
 def test_operations_with_a_sensitive_action_name_the_step_up() -> None:
     for operation in operations():
-        is_said = "`insufficient_user_authentication`: step up" in operation["description"]
+        is_said = "`insufficient_user_authentication`, step up" in operation["description"]
         assert is_said == ("x-assurance" in operation), operation["operationId"]
 
 

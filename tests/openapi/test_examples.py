@@ -19,8 +19,15 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema behind a reference, with the keywords beside it."""
     if "$ref" in schema:
         return resolved(document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]])
-    choices = [*schema.get("allOf", []), *schema.get("oneOf", []), *schema.get("anyOf", [])]
-    return {**resolved(choices[0]), **schema} if choices else schema
+    if choices := [*schema.get("oneOf", []), *schema.get("anyOf", [])]:
+        return {**resolved(choices[0]), **schema}
+    parts = [resolved(part) for part in schema.get("allOf", [])]
+    properties = {name: field for part in parts for name, field in part.get("properties", {}).items()}
+    return {
+        **{key: part[key] for part in parts for key in part},
+        **({"properties": properties} if parts else {}),
+        **schema,
+    }
 
 
 def composed(schema: dict[str, Any], path: str) -> Any:

@@ -20,7 +20,7 @@ from userflow.sessions.verify import tenant_of_call
 
 __all__ = ["ADMIN", "CLIENT", "END_USER", "OPERATOR"]
 
-_KINDS = {OPERATOR: "operator", ADMIN: "tenant admin", CLIENT: "client", END_USER: "end user"}
+_KINDS = {OPERATOR: "operator", ADMIN: "admin", CLIENT: "client", END_USER: "end user"}
 
 
 class NoCaller(BasePermission):
@@ -71,10 +71,10 @@ def needs(permission: str, *kinds: str) -> type[BasePermission]:
 
 
 def _as_one_of(kinds: Sequence[str]) -> str:
-    if set(kinds) == set(_KINDS):
+    """Return which kinds of principals may call, if not the usual ones."""
+    if set(kinds) == {OPERATOR, ADMIN, CLIENT}:
         return ""
-    *others, last = (_KINDS[kind] for kind in kinds)
-    return f" as an {', '.join(others)} or {last}" if others else f" as an {last}"
+    return f" as {' or '.join(_KINDS[kind] for kind in kinds)}"
 
 
 def require(principal: Principal, permission: str, *kinds: str) -> None:
