@@ -43,5 +43,5 @@ def _add_to_fields(name: str, schema: dict[str, Any]) -> None:
 def _needs_example(shape: dict[str, Any]) -> bool:
     """Return whether enum, format, type and references do not say enough to make up a value."""
     choices = [shape, shape.get("items", {}), *shape.get("oneOf", []), *shape.get("allOf", [])]
-    explains = shape.get("format") in _EXPLAIN or any({"enum", "$ref"} & choice.keys() for choice in choices)
+    explains = shape.get("format") in _EXPLAIN or any({"enum", "const", "$ref"} & choice.keys() for choice in choices)
     return not explains and "boolean" not in shape.get("type", "") and "required" not in shape

@@ -33,10 +33,10 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
 def composed(schema: dict[str, Any], path: str) -> Any:
     """The example that a tool shows: composed from those of the fields, else made up from enum, format or type."""
     schema = resolved(schema)
+    if "const" in schema:
+        return schema["const"]
     if "examples" in schema or "enum" in schema:
         return schema.get("examples", schema.get("enum"))[0]
-    if path.startswith(".effective.") and ("default" in schema or "null" in schema["type"]):
-        return schema.get("default")
     match schema.get("type"):
         case "object":
             return {name: composed(field, f"{path}.{name}") for name, field in schema.get("properties", {}).items()}
