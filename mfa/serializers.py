@@ -19,8 +19,8 @@ class DoneOut(serializers.Serializer[object]):
 
 class FactorOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
-    kind = serializers.ChoiceField(choices=["webauthn", "totp", "sms"])
-    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=["webauthn", "totp", "sms"], help_text="webauthn is a passkey.")
+    name = serializers.CharField(help_text="Name given by the user, or that of the model.")
     created_at = serializers.DateTimeField()
     last_used_at = serializers.DateTimeField(allow_null=True)
     backed_up = serializers.BooleanField(required=False, help_text="Passkeys only.")
@@ -30,7 +30,7 @@ class FactorOut(serializers.Serializer[object]):
 
 
 class PasskeyNameIn(serializers.Serializer[object]):
-    name = Text(max_length=60, allow_blank=True, trim=True)
+    name = Text(max_length=60, allow_blank=True, trim=True, help_text="New name; empty: that of the model.")
 
 
 class FactorListOut(serializers.Serializer[object]):

@@ -85,23 +85,27 @@ class FactorViewSet(ApiViewSet):
 
 def for_admins(
     action: View,
-    summary: str,
+    id: str,
+    text: str,
     body: Shape,
     *,
     returns: Shape | None = None,
     without: Collection[type[ApiError]] = (UnknownTenant, ClientNotAuthenticated),
 ) -> View:
-    """Return the action of an end user's endpoint for admin users, who name no tenant and no client."""
+    """Return the action of an end user's endpoint for admin users, who name no tenant and no client.
+
+    `id` is its operation id, `text` its summary and description.
+    """
 
     @wraps(action)
     def of_admins(view: ApiViewSet, request: Request) -> HttpResponseBase:
         return action(view, request)
 
-    of_admins.__doc__ = summary
+    of_admins.__doc__ = text
     contract: Contract = action.contract  # type: ignore[attr-defined]  # `endpoint` has set it
     errors = [error for error in contract.errors if error not in without]
     answers = {200: returns} if returns is not None else contract.returns
-    return cast(View, replace(contract, body=body, errors=errors, returns=answers)(of_admins))
+    return cast(View, replace(contract, id=id, body=body, errors=errors, returns=answers)(of_admins))
 
 
 def with_tokens(body: Mapping[str, object], tokens: TokenPair | None) -> Response:
@@ -118,29 +122,41 @@ def verified_code(done: Verified, *, tenant_id: UUID | None) -> Response:
 class FactorListViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(returns={200: serializers.FactorListOut}, errors=[UnknownUser], any_level=True)
+    @endpoint(id="listFactors", returns={200: serializers.FactorListOut}, errors=[UnknownUser], any_level=True)
     def list(self, request: Request) -> Response:
-        """List the caller's own factors."""
+        """List the caller's own factors.
+
+        Second factors and the number of unused backup codes. A client gets 403.
+        """
         who = _person_at(request)
         found = factors.list_factors(realm=realm_of(who.kind), tenant_id=who.tenant_id, user_id=who.id)
         return Response(found)
 
     @endpoint(
         serializers.FactorRemovalIn,
+        id="removeFactor",
         returns={200: serializers.FactorRemovedOut},
         errors=[UnknownFactor, NoProof, LastFactor, *PROOF_ERRORS],
         assurance=Action.REMOVE_FACTOR,
     )
     def destroy(self, request: Request, factor_id: str) -> Response:
-        """Remove one of the caller's own factors, with a proof in the body."""
+        """Remove one of the caller's own factors.
+
+        Needs a proof in the body. The last factor cannot be removed if one is required.
+        """
         factors.remove_factor(
             principal=_person_at(request), factor_id=id_or(factor_id, UnknownFactor), **proof_of(request, self.asked())
         )
         return Response({"message": "The factor is removed.", "success": True})
 
-    @endpoint(serializers.PasskeyNameIn, returns={200: serializers.FactorOut}, errors=[UnknownFactor])
+    @endpoint(
+        serializers.PasskeyNameIn, id="renamePasskey", returns={200: serializers.FactorOut}, errors=[UnknownFactor]
+    )
     def rename(self, request: Request, factor_id: str) -> Response:
-        """Name one of the caller's own passkeys; an empty name restores that of its model."""
+        """Rename one of the caller's own passkeys.
+
+        An empty name restores that of its model.
+        """
         found = id_or(factor_id, UnknownFactor)
         return Response(factors.rename_passkey(principal=_person_at(request), factor_id=found, **self.asked()))
 
@@ -158,12 +174,17 @@ class FactorRecoveryViewSet(ApiViewSet):
 
     @endpoint(
         serializers.FactorResetIn,
+        id="resetFactors",
         returns={200: serializers.FactorResetOut},
         errors=[*ADMIN_ERRORS, *TENANCY],
         assurance=Action.RESET_FACTORS,
     )
     def reset(self, request: Request) -> Response:
-        """Remove all factors of an end user who has lost them; mails an enrollment pass to the user."""
+        """Remove all factors of an end user.
+
+        For a user who has lost them. The user gets an enrollment pass by mail. The caller must hold every permission
+        that the user holds.
+        """
         asked = self._arguments(request)
         removed = factors.reset_factors(**asked)
         message = "All factors of the user are removed."
@@ -171,12 +192,16 @@ class FactorRecoveryViewSet(ApiViewSet):
 
     @endpoint(
         serializers.EnrollmentPassIn,
+        id="issueEnrollmentPass",
         returns={201: serializers.EnrollmentPassOut},
         errors=[*ADMIN_ERRORS, *TENANCY, PassNotPossible],
         assurance=Action.ISSUE_ENROLLMENT_PASS,
     )
     def create(self, request: Request) -> Response:
-        """Issue an enrollment pass to an end user without a second factor; valid once, for one hour."""
+        """Issue an enrollment pass to an end user.
+
+        For a user without a second factor. It allows one enrollment within an hour.
+        """
         asked = self._arguments(request)
         issued = passes.issue_enrollment_pass(deliver=asked.pop("delivery"), **asked)
         shown = {"enrollment_pass": issued.token} if issued.token else {}
@@ -191,13 +216,18 @@ class AdminFactorRecoveryViewSet(FactorRecoveryViewSet):
 
     reset = for_admins(
         FactorRecoveryViewSet.reset,
-        "Remove all factors of an admin user who has lost them; mails an enrollment pass to the user.",
+        "resetAdminFactors",
+        "Remove all factors of an admin user.\n"
+        "For a user who has lost them. The user gets an enrollment pass by mail. The caller must hold every "
+        "permission that the user holds.",
         serializers.AdminFactorResetIn,
         without=TENANCY,
     )
     create = for_admins(
         FactorRecoveryViewSet.create,
-        "Issue an enrollment pass to an admin user without a second factor; valid once, for one hour.",
+        "issueAdminEnrollmentPass",
+        "Issue an enrollment pass to an admin user.\n"
+        "For a user without a second factor. It allows one enrollment within an hour.",
         serializers.AdminEnrollmentPassIn,
         without=TENANCY,
     )

@@ -12,11 +12,11 @@ from userflow.sessions.permissions import Anyone
 
 
 class DomainCheckQuery(serializers.Serializer[object]):
-    domain = Text(max_length=255, required=False, allow_blank=True)
+    domain = Text(max_length=255, required=False, allow_blank=True, help_text="Domain name to look up.")
 
 
 class DomainCheckOut(serializers.Serializer[object]):
-    status = serializers.CharField()
+    status = serializers.CharField(help_text="Always known.")
 
 
 class UnknownSignInDomain(NotFound):
@@ -28,9 +28,18 @@ class DomainCheckViewSet(ApiViewSet):
     permission_classes = [Anyone]
     authentication_classes = []
 
-    @endpoint(query=DomainCheckQuery, returns={200: DomainCheckOut}, errors=[UnknownSignInDomain], token="none")
+    @endpoint(
+        id="checkSignInDomain",
+        query=DomainCheckQuery,
+        returns={200: DomainCheckOut},
+        errors=[UnknownSignInDomain],
+        token="none",
+    )
     def retrieve(self, request: Request) -> Response:
-        """Whether a tenant has this sign-in domain, for a proxy that gets certificates on demand."""
+        """Check whether a tenant has a sign-in domain.
+
+        For a proxy that gets certificates on demand: 200 if it has, 404 if not.
+        """
         asked = self.valid_query(DomainCheckQuery)
         if find_host(str(asked.get("domain", "")).lower().removesuffix("."), check_budget) is None:
             raise UnknownSignInDomain

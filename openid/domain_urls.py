@@ -18,6 +18,6 @@ urlpatterns = [
     # The host names the tenant.
     path("", include(below_issuer), {"slug": ""}),
     # RFC 8414 section 3.1: an issuer without a path.
-    path(".well-known/oauth-authorization-server", IssuerViewSet.as_view({"get": "metadata"}), {"slug": ""}),
+    path(".well-known/oauth-authorization-server", IssuerViewSet.as_view({"get": "server_metadata"}), {"slug": ""}),
     path(".well-known/webauthn", RelatedOriginsViewSet.as_view({"get": "retrieve"})),
 ]

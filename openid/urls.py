@@ -34,5 +34,5 @@ urlpatterns = [
     path("t/<str:slug>/email-undo", EmailUndoPage.as_view()),
     path("t/<str:slug>/", include(below_issuer)),
     # RFC 8414 section 3.1: the path of the issuer follows the well-known part.
-    path(".well-known/oauth-authorization-server/t/<str:slug>", IssuerViewSet.as_view({"get": "metadata"})),
+    path(".well-known/oauth-authorization-server/t/<str:slug>", IssuerViewSet.as_view({"get": "server_metadata"})),
 ]

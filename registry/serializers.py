@@ -53,7 +53,7 @@ def free_metadata() -> JsonObject:
 class ServiceListQuery(TenantPageQuery):
     name = Text(required=False, max_length=255, help_text="The whole name, in any case.")
     type = Text(required=False, max_length=models.LONGEST_TYPE, help_text="The whole type, in any case.")
-    status = QueryChoice(models.STATUSES, required=False)
+    status = QueryChoice(models.STATUSES, required=False, help_text="Only services in this state.")
 
 
 class ServiceIn(serializers.Serializer[object]):
@@ -62,17 +62,24 @@ class ServiceIn(serializers.Serializer[object]):
     type = Text(max_length=models.LONGEST_TYPE, trim=True, help_text="A category of your choice, such as payment.")
     base_url = HttpUrl(help_text="An international host name is stored in A-labels (`xn--…`).")
     api_version = Text(max_length=255, required=False, allow_blank=True)
-    status = Choice(models.STATUSES, required=False, default=models.ACTIVE)
+    status = Choice(
+        models.STATUSES, required=False, default=models.ACTIVE, help_text="An inactive service returns no secrets."
+    )
     metadata = free_metadata()
 
 
 class ServiceChanges(serializers.Serializer[object]):
-    name = Text(max_length=255, trim=True, required=False)
+    name = Text(max_length=255, trim=True, required=False, help_text="Unique in the tenant, capitals count.")
     description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
-    type = Text(max_length=models.LONGEST_TYPE, trim=True, required=False)
+    type = Text(
+        max_length=models.LONGEST_TYPE,
+        trim=True,
+        required=False,
+        help_text="A category of your choice, such as payment.",
+    )
     base_url = HttpUrl(required=False)
     api_version = Text(max_length=255, required=False, allow_blank=True)
-    status = Choice(models.STATUSES, required=False)
+    status = Choice(models.STATUSES, required=False, help_text="An inactive service returns no secrets.")
     metadata = free_metadata()
 
 
@@ -80,8 +87,8 @@ class ServiceOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
-    type = serializers.CharField()
-    status = serializers.ChoiceField(models.STATUSES)
+    type = serializers.CharField(help_text="Category of the service, such as payment.")
+    status = serializers.ChoiceField(models.STATUSES, help_text="An inactive service returns no secrets.")
     base_url = serializers.CharField()
     api_version = serializers.CharField(allow_blank=True)
     tenant_id = serializers.UUIDField()
@@ -101,20 +108,27 @@ class ServiceRemovedOut(serializers.Serializer[object]):
 
 
 class ServiceCredentialQuery(NamedTenant):
-    status = QueryChoice((models.ACTIVE, models.REVOKED, models.EXPIRED), required=False, default=models.ACTIVE)
+    status = QueryChoice(
+        (models.ACTIVE, models.REVOKED, models.EXPIRED),
+        required=False,
+        default=models.ACTIVE,
+        help_text="Only credentials in this state.",
+    )
 
 
 class ServiceCredentialIn(serializers.Serializer[object]):
     name = Text(max_length=255, trim=True, help_text="Unique for the service, capitals count.")
-    type = Choice(models.CREDENTIAL_TYPES, required=False, default=models.API_KEY)
-    secret = Secret()
+    type = Choice(models.CREDENTIAL_TYPES, required=False, default=models.API_KEY, help_text="Form of the secret.")
+    secret = Secret(help_text="String or JSON object of at most 64 KiB; stored encrypted.")
     metadata = free_metadata()
     expires_at = Timestamp(required=False, allow_null=True, help_text="null: it does not expire.")
 
 
 class ServiceCredentialChanges(serializers.Serializer[object]):
-    secret = Secret(required=False)
-    status = Choice((models.ACTIVE, models.REVOKED), required=False)
+    secret = Secret(required=False, help_text="New secret; replaces the old one at once.")
+    status = Choice(
+        (models.ACTIVE, models.REVOKED), required=False, help_text="A revoked credential returns no secret."
+    )
     metadata = free_metadata()
     expires_at = Timestamp(required=False, allow_null=True, help_text="null: it does not expire.")
 
@@ -123,12 +137,14 @@ class ServiceCredentialOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     service_id = serializers.UUIDField()
     name = serializers.CharField()
-    type = serializers.ChoiceField(models.CREDENTIAL_TYPES)
-    status = serializers.ChoiceField((models.ACTIVE, models.REVOKED, models.EXPIRED))
+    type = serializers.ChoiceField(models.CREDENTIAL_TYPES, help_text="Form of the secret.")
+    status = serializers.ChoiceField(
+        (models.ACTIVE, models.REVOKED, models.EXPIRED), help_text="`expired` follows from `expires_at`."
+    )
     metadata = serializers.DictField()
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
-    expires_at = serializers.DateTimeField(allow_null=True)
+    expires_at = serializers.DateTimeField(allow_null=True, help_text="When the credential expires; null: it does not.")
     last_read_at = serializers.DateTimeField(allow_null=True)
 
 
@@ -164,8 +180,8 @@ class PresentedTokenOut(serializers.Serializer[object]):
     claims = serializers.DictField()
     header = serializers.DictField()
     kind = serializers.CharField()
-    tenant_id = serializers.UUIDField(allow_null=True)
-    client_id = serializers.UUIDField(allow_null=True)
+    tenant_id = serializers.UUIDField(allow_null=True, help_text="Tenant of the caller; null for an operator.")
+    client_id = serializers.UUIDField(allow_null=True, help_text="Client of the token; null for admin users.")
     roles = serializers.ListField(child=serializers.CharField())
     permissions = serializers.ListField(child=serializers.CharField())
     expires_in = serializers.IntegerField()

@@ -124,34 +124,61 @@ class ServiceViewSet(RegistryViewSet):
         "destroy": "services:delete",
     }
 
-    @registry_endpoint(query=serializers.ServiceListQuery, returns={200: serializers.ServiceListOut}, errors=TENANCY)
+    @registry_endpoint(
+        id="listServices", query=serializers.ServiceListQuery, returns={200: serializers.ServiceListOut}, errors=TENANCY
+    )
     def list(self, request: Request) -> Response:
-        """List the tenant's services, newest first."""
+        """List services.
+
+        Services of the tenant, newest first, without their credentials.
+        """
         found = actions.list_services(**self.arguments())
         return Response({"services": found.rows, "pagination": found.totals()})
 
-    @registry_endpoint(serializers.ServiceIn, returns={201: serializers.ServiceOut}, errors=[ServiceExists, *TENANCY])
+    @registry_endpoint(
+        serializers.ServiceIn,
+        id="createService",
+        returns={201: serializers.ServiceOut},
+        errors=[ServiceExists, *TENANCY],
+    )
     def create(self, request: Request) -> Response:
-        """Create a service. Its name must be unique in the tenant."""
+        """Create a service.
+
+        Its name must be unique in the tenant.
+        """
         return Response(serializers.service(actions.create_service(**self.arguments())), status=201)
 
-    @registry_endpoint(returns={200: serializers.ServiceOut}, errors=[ServiceNotFound, *TENANCY])
+    @registry_endpoint(id="getService", returns={200: serializers.ServiceOut}, errors=[ServiceNotFound, *TENANCY])
     def retrieve(self, request: Request, service_id: str) -> Response:
-        """Return one service."""
+        """Get a service.
+
+        The service without its credentials.
+        """
         return Response(actions.read_service(**self.arguments()))
 
     @registry_endpoint(
         serializers.ServiceChanges,
+        id="updateService",
         returns={200: serializers.ServiceOut},
         errors=[ServiceNotFound, ServiceExists, *TENANCY],
     )
     def update(self, request: Request, service_id: str) -> Response:
-        """Change the given fields; metadata is replaced as a whole."""
+        """Change a service.
+
+        Only the fields in the body change; `metadata` is replaced as a whole.
+        """
         return Response(serializers.service(actions.update_service(**self.changes())))
 
-    @registry_endpoint(returns={200: serializers.ServiceRemovedOut}, errors=[ServiceNotFound, ServiceInUse, *TENANCY])
+    @registry_endpoint(
+        id="deleteService",
+        returns={200: serializers.ServiceRemovedOut},
+        errors=[ServiceNotFound, ServiceInUse, *TENANCY],
+    )
     def destroy(self, request: Request, service_id: str) -> Response:
-        """Delete a service that has no active credentials."""
+        """Delete a service.
+
+        A service with active credentials returns 409: revoke or delete them first.
+        """
         named = self.arguments()
         actions.delete_service(**named)
         return Response({"message": "The service was deleted.", "id": named["service_id"]})
@@ -159,6 +186,8 @@ class ServiceViewSet(RegistryViewSet):
 
 class MayChangeCredentials(BasePermission):
     """Like reading secrets, but a client also needs `services:write`: most applications only fetch their secrets."""
+
+    access = "Requires `services:credentials`; a client needs `services:write` as well."
 
     def has_permission(self, request: Request, view: object) -> bool:
         caller = principal_at(request)
@@ -174,47 +203,69 @@ class CredentialViewSet(RegistryViewSet):
         return [needs("services:credentials", *KINDS)() if reads else MayChangeCredentials()]
 
     @registry_endpoint(
+        id="listServiceCredentials",
         query=serializers.ServiceCredentialQuery,
         returns={200: serializers.ServiceSecretsOut},
         errors=[ServiceNotFound, ServiceInactive, DataKeyLocked, *TENANCY],
     )
     def list(self, request: Request, service_id: str) -> Response:
-        """List credentials of a service with their secrets. Each returned secret is one audit event."""
+        """Read the credentials of a service with their secrets.
+
+        Newest first. Only active credentials have their secrets; each returned secret is an audit event. An inactive
+        service returns 409.
+        """
         return Response(serializers.secrets(actions.read_credentials(**self.arguments())), headers=NO_STORE)
 
     @registry_endpoint(
+        id="getServiceCredential",
         returns={200: serializers.OneServiceSecretOut},
         errors=[ServiceNotFound, CredentialNotFound, ServiceInactive, SecretBroken, DataKeyLocked, *TENANCY],
     )
     def retrieve(self, request: Request, service_id: str, credential_id: str) -> Response:
-        """Return one credential with its secret, which is null unless the credential is active. Audited like the list."""
+        """Read one credential of a service with its secret.
+
+        The secret is null unless the credential is active. Each returned secret is an audit event.
+        """
         found, secret = actions.read_credential(**self.arguments())
         return Response(serializers.one_secret(found, secret, now()), headers=NO_STORE)
 
     @registry_endpoint(
         serializers.ServiceCredentialIn,
+        id="createServiceCredential",
         returns={201: serializers.ServiceCredentialOut},
         errors=[ServiceNotFound, CredentialExists, AlreadyExpired, DataKeyLocked, *TENANCY],
     )
     def create(self, request: Request, service_id: str) -> Response:
-        """Create a credential. The response does not repeat its secret."""
+        """Create a credential of a service.
+
+        The secret is stored encrypted; the response does not repeat it.
+        """
         made = actions.create_credential(**self.arguments())
         return Response(serializers.credential(made, now()), status=201)
 
     @registry_endpoint(
         serializers.ServiceCredentialChanges,
+        id="updateServiceCredential",
         returns={200: serializers.ServiceCredentialOut},
         errors=[ServiceNotFound, CredentialNotFound, DataKeyLocked, *TENANCY],
     )
     def update(self, request: Request, service_id: str, credential_id: str) -> Response:
-        """Rotate a secret, revoke or activate a credential, change its expiry or metadata."""
+        """Change a credential, or rotate its secret.
+
+        Only the fields in the body change. The response does not repeat the secret.
+        """
         return Response(serializers.credential(actions.update_credential(**self.changes()), now()))
 
     @registry_endpoint(
-        returns={200: serializers.ServiceRemovedOut}, errors=[ServiceNotFound, CredentialNotFound, *TENANCY]
+        id="deleteServiceCredential",
+        returns={200: serializers.ServiceRemovedOut},
+        errors=[ServiceNotFound, CredentialNotFound, *TENANCY],
     )
     def destroy(self, request: Request, service_id: str, credential_id: str) -> Response:
-        """Delete a credential with its secret."""
+        """Delete a credential with its secret.
+
+        It cannot be restored. To keep the record, revoke the credential.
+        """
         named = self.arguments()
         actions.delete_credential(**named)
         return Response({"message": "The credential was deleted.", "id": named["credential_id"]})
@@ -225,10 +276,16 @@ class DebugViewSet(RegistryViewSet):
         return [SignedIn()]
 
     @endpoint(
-        returns={200: serializers.PresentedTokenOut}, errors=[TenantSuspended, TenantBusy], limit_headers=RATE_HEADERS
+        id="inspectToken",
+        returns={200: serializers.PresentedTokenOut},
+        errors=[TenantSuspended, TenantBusy],
+        limit_headers=RATE_HEADERS,
     )
     def auth(self, request: Request) -> Response:
-        """Return the claims of the presented token and its owner's present permissions, never the token itself."""
+        """Inspect the access token.
+
+        Return its claims, its header and the permissions that its owner holds now; never the token itself.
+        """
         caller = principal_at(request)
         _, token = presented_token(request) or ("", "")
         answer = {

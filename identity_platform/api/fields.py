@@ -28,8 +28,8 @@ SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
 NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NOT_IN_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 # The same two as ECMA 262 writes them, for the API document.
-_LINE_CONTROLS = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
-_TEXT_CONTROLS = r"\u0000-\u0008\u000b-\u001f\u007f-\u009f"
+_LINE_CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
+_TEXT_CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _DIGITS = re.compile(r"[0-9]+")
 _RFC_3339 = re.compile(

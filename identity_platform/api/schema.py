@@ -1,6 +1,5 @@
 """OpenAPI 3.1 from the endpoints' contracts (`views.endpoint`) by drf-spectacular."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -10,9 +9,13 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
 from identity_platform.api.error_responses import ErrorResponses, possible_errors, reference_to
+from identity_platform.api.examples import add_examples
+from identity_platform.api.field_descriptions import describe
 from identity_platform.api.fields import StrictField
 from identity_platform.api.handlers import is_oauth
+from identity_platform.api.inherited_schemas import inherit
 from identity_platform.api.one_of import OneOf
+from identity_platform.api.operation_descriptions import describe_access
 from identity_platform.api.shared_components import share
 from identity_platform.api.tags import TAGS, tag_of
 from identity_platform.api.views import Contract, Shape
@@ -94,16 +97,15 @@ class ContractSchema(AutoSchema):
         return [tag_of(self.path)]
 
     def get_operation_id(self) -> str:
-        """Return path and action: a unique name that reads well in a generated client."""
-        words = [re.sub(r"\W+", "_", part).strip("_") for part in self.path.split("/") if part and "{" not in part]
-        chosen: str = getattr(self.contract, "id", "")
-        return chosen or "_".join([*words, getattr(self.view, "action", None) or self.method.lower()])
+        return self.contract.id
 
     def get_summary(self) -> str | None:
         return self._doc[0] or None
 
     def get_description(self) -> str:  # type: ignore[override]  # as drf-spectacular calls it
-        return "\n".join(line.strip() for line in self._doc[1:]).strip()
+        return "\n".join(
+            [*map(str.strip, self._doc[1:]), describe_access(self.contract, self.view.get_permissions())]
+        ).strip()
 
     def map_parsers(self) -> list[str]:
         """Return the first media type only: with two, generators send the model as the wrong one."""
@@ -213,6 +215,9 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
             for parameter in operation.get("parameters", []):
                 if parameter.get("in") == "path" and parameter["name"].endswith("id"):
                     parameter["schema"] = {"type": "string", "format": "uuid"}
+    describe(result)
+    add_examples(result)
+    inherit(result["components"]["schemas"])
     share(result)
     return result
 

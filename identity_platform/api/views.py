@@ -24,11 +24,14 @@ class Contract:
     """Input, output and errors of an action, which it decorates.
 
     The OpenAPI generator reads it, so that document and code agree. The first line of the action's docstring is the
-    summary in the API document. `headers`, `answer_headers` and `limit_headers` map a header's name to its meaning.
+    summary in the API document, the rest the description. `headers`, `answer_headers` and `limit_headers` map a header's
+    name to its meaning.
     """
 
     body: Shape | None = None
     _: KW_ONLY
+    # The operation id, which generated clients use as the name of their method: a verb and a noun in camelCase.
+    id: str = ""
     query: Shape | None = None
     returns: Mapping[int, Shape | None] = field(default_factory=dict)
     # Beyond those of every endpoint: body, token, permission, limits, faults.

@@ -21,15 +21,16 @@ class AccountClosingViewSet(ApiViewSet):
 
     @endpoint(
         AccountClosingIn,
+        id="deleteAccount",
         returns={200: ErasedOut},
         errors=[AccountDeletionOff, *PROOF_ERRORS, LastActiveUser, UnknownUser, TenantSuspended, TenantBusy],
         assurance=Action.CLOSE_ACCOUNT,
     )
     def create(self, request: Request) -> Response:
-        """Delete the caller's own account and everything bound to it; for end users, where the tenant allows it.
+        """Delete the caller's own account.
 
-        Needs a sign-in that is at most 15 minutes old, with the second factor if there is one, and a proof in the body:
-        the password, a code or a passkey. The tenant setting is `account_deletion`.
+        For end users, if the tenant setting `account_deletion` allows it. Everything bound to the user is deleted.
+        Needs a proof in the body: the password, a code or a passkey.
         """
         caller = principal_at(request)
         asked = self.valid(AccountClosingIn)

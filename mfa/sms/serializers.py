@@ -19,7 +19,7 @@ class SmsBegin(SmsUser, EnrollmentIn):
 class SmsConfirm(SmsBegin, ProofFields):
     """The fields of a proof are for replacing a phone; `code` is that of the new one."""
 
-    code = SixDigits()
+    code = SixDigits(help_text="Six digits from the message to the new phone.")
     mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 
 
@@ -28,7 +28,7 @@ class SmsRequestCode(SmsUser):
 
 
 class SmsVerify(SmsRequestCode):
-    code = SixDigits()
+    code = SixDigits(help_text="Six digits from the message.")
 
 
 class SmsSentOut(DoneOut):
@@ -43,5 +43,5 @@ class SmsConfirmedOut(DoneOut, LoginTokens):
 
 class SmsVerifiedOut(DoneOut, LoginTokens):
     email = serializers.CharField()
-    method = serializers.CharField(help_text="sms")
+    method = serializers.CharField(help_text="Always sms.")
     tenant_id = serializers.UUIDField()

@@ -27,16 +27,22 @@ CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
 class SmsViewSet(FactorViewSet):
     @enrollment_endpoint(
         serializers.SmsBegin,
+        id="beginSmsSetup",
         returns={200: serializers.SmsSentOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *SENDING],
         assurance=Action.ADD_FACTOR,
     )
     def begin(self, request: Request) -> Response:
-        """Send a code to a phone, to enroll it."""
+        """Send a code to a phone to enroll it.
+
+        The code is valid for five minutes. Needs a proof of the user: an access token, an enrollment ticket, or a
+        registration or sign-in in the last minutes.
+        """
         return self._sent(actions.begin_sms_setup(**self.arguments()))
 
     @enrollment_endpoint(
         serializers.SmsConfirm,
+        id="confirmSmsSetup",
         returns={200: serializers.SmsConfirmedOut},
         errors=[
             *TENANCY,
@@ -50,9 +56,10 @@ class SmsViewSet(FactorViewSet):
         assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
     )
     def confirm(self, request: Request) -> Response:
-        """Enroll the phone with the code that it received.
+        """Enroll a phone with the code that it received.
 
-        With `mfa_token` it completes the login that waits for a factor and returns its tokens.
+        Replacing a phone needs a proof in the body. With `mfa_token` it completes the sign-in that waits for a factor
+        and returns its tokens.
         """
         done = actions.confirm_sms_setup(**self.arguments(proof=True, but="code"))
         body = {"message": "The phone is enrolled.", "phone_display": done.phone.display, "success": True}
@@ -60,23 +67,31 @@ class SmsViewSet(FactorViewSet):
 
     @endpoint(
         serializers.SmsRequestCode,
+        id="requestSmsCode",
         returns={200: serializers.SmsSentOut},
         errors=[*TENANCY, *SENDING, NoPhone, NotSignedInByTicket],
         token="optional",
         any_level=True,
     )
     def request_code(self, request: Request) -> Response:
-        """Send a code to the enrolled phone."""
+        """Send a code to the enrolled phone.
+
+        The code is valid for five minutes. At most one message a minute; more return 429.
+        """
         return self._sent(actions.request_sms_code(**self.arguments()))
 
     @endpoint(
         serializers.SmsVerify,
+        id="verifySmsCode",
         returns={200: serializers.SmsVerifiedOut},
         errors=[*TENANCY, *CODE, NotSignedInByTicket, ClientNotAuthenticated],
         token="optional",
     )
     def verify(self, request: Request) -> Response:
-        """Check the code; with `mfa_token` it returns the login's tokens."""
+        """Check a code from a text message.
+
+        With `mfa_token` it completes that sign-in and returns its tokens.
+        """
         asked = self.arguments()
         done = actions.verify_sms_code(**asked)
         return verified_code(done, tenant_id=asked["tenant_id"])

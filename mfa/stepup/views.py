@@ -47,16 +47,17 @@ class StepUpViewSet(ApiViewSet):
 
     @endpoint(
         StepUpIn,
+        id="stepUp",
         returns={200: StepUpOut},
         errors=[*PLACE, FactorNeeded, *STEP_UP_ERRORS],
         any_level=True,
     )
     def create(self, request: Request) -> Response:
-        """Prove the session again, after `insufficient_user_authentication` or before a sensitive call.
+        """Verify the user of a session again.
 
-        Send exactly one proof: a second factor if the user has one, otherwise the password. The access token is of the
-        same session, with a new `auth_time` and what the session has proven in all. The proof token stands for a proof in
-        one later request of this session within five minutes.
+        Call it after 401 `insufficient_user_authentication` or before a sensitive call. Send exactly one proof: a
+        second factor if the user has one, otherwise the password. The new access token is of the same session. The
+        proof token stands for a proof in one later request within five minutes.
         """
         caller = principal_at(request)
         raised = actions.step_up(
@@ -80,10 +81,14 @@ class StepUpViewSet(ApiViewSet):
         )
 
     @endpoint(
+        id="beginPasskeyStepUp",
         returns={200: RequestOptionsOut},
         errors=[*PLACE, NoPasskey, PasskeysElsewhere, NoRelyingParty, TooManyFromAddress],
         any_level=True,
     )
     def options_for_passkey(self, request: Request) -> Response:
-        """Options for the use of a passkey, for parseRequestOptionsFromJSON(); the answer is `response` of the step-up."""
+        """Get options for a step-up with a passkey.
+
+        Pass them to parseRequestOptionsFromJSON() and send the browser's result as `response` of the step-up.
+        """
         return Response(actions.options_for_step_up(principal=principal_at(request)), headers=NO_STORE)

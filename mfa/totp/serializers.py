@@ -54,7 +54,7 @@ class TotpDisable(TotpBegin, ProofFields):
 class AdminTotpConfirm(AdminTotpSetup, ProofFields):
     """The fields of a proof are for replacing an authenticator; `code` is that of the new one."""
 
-    code = SixDigits()
+    code = SixDigits(help_text="Six digits from the new authenticator.")
     secret = Text(max_length=128, help_text="From beginSetup.")
     mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 
@@ -65,7 +65,7 @@ class TotpConfirm(AdminTotpConfirm):
 
 
 class AdminTotpVerify(AdminTotpBegin):
-    code = SixDigits(required=False)
+    code = SixDigits(required=False, help_text="Six digits from the authenticator app.")
     backup_code = BackupCodeText(required=False, help_text="Looked at where there is no `code`.")
 
     def validate(self, attrs: dict[str, object]) -> dict[str, object]:
@@ -99,11 +99,11 @@ class LoginTokens(serializers.Serializer[object]):
 
 class TotpBeginOut(serializers.Serializer[object]):
     account = serializers.CharField()
-    issuer = serializers.CharField()
+    issuer = serializers.CharField(help_text="Name of the issuer that the app shows.")
     manual_entry = serializers.CharField(help_text="The secret in groups of four.")
     otp_auth_url = serializers.CharField()
     qr_code = serializers.CharField(help_text="PNG in base64 of exactly otp_auth_url.")
-    secret = serializers.CharField()
+    secret = serializers.CharField(help_text="The secret in base32.")
 
 
 class BackupCodesOut(DoneOut):

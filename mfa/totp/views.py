@@ -35,17 +35,23 @@ TENANCY = [TenantSuspended, TenantBusy, TenantMismatch, UnknownEmail, UnknownTen
 class TotpViewSet(FactorViewSet):
     @enrollment_endpoint(
         serializers.TotpSetup,
+        id="beginTotpSetup",
         returns={200: serializers.TotpBeginOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, TooManyPending],
         assurance=Action.ADD_FACTOR,
     )
     def begin(self, request: Request) -> Response:
-        """Issue a secret for an authenticator app."""
+        """Get a secret for an authenticator app.
+
+        The secret can be confirmed for ten minutes. Needs a proof of the user: an access token, an enrollment ticket,
+        or a registration or sign-in in the last minutes.
+        """
         setup = actions.begin_totp_setup(realm=self.realm, **self.arguments())
         return Response(asdict(setup), headers=NO_STORE)
 
     @enrollment_endpoint(
         serializers.TotpConfirm,
+        id="confirmTotpSetup",
         returns={200: serializers.TotpConfirmedOut},
         errors=[
             *TENANCY,
@@ -58,9 +64,10 @@ class TotpViewSet(FactorViewSet):
         assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
     )
     def confirm(self, request: Request) -> Response:
-        """Enroll the authenticator with its first code; returns the backup codes once.
+        """Enroll an authenticator app with its first code.
 
-        With `mfa_token` it completes the login that waits for a factor and returns its tokens.
+        Returns the backup codes once. Replacing an authenticator needs a proof in the body. With `mfa_token` it
+        completes the sign-in that waits for a factor and returns its tokens.
         """
         done = actions.confirm_totp_setup(realm=self.realm, **self.arguments(proof=True, but="code"))
         message = "The authenticator is enrolled. Keep the backup codes: they are not shown again."
@@ -69,22 +76,31 @@ class TotpViewSet(FactorViewSet):
 
     @endpoint(
         serializers.TotpVerify,
+        id="verifyTotp",
         returns={200: serializers.TotpVerifiedOut},
         errors=[*TENANCY, InvalidCode, AttemptsLocked, ClientNotAuthenticated],
         token="optional",
     )
     def verify(self, request: Request) -> Response:
-        """Check a code, or use a backup code."""
+        """Check a code, or use a backup code.
+
+        It only says whether the code is right. Each code is accepted once; wrong codes lock the factor for a while
+        (429).
+        """
         return self._verify()
 
     @endpoint(
         serializers.TotpVerifyLogin,
+        id="verifyTotpLogin",
         returns={200: serializers.TotpVerifiedOut},
         errors=[*TENANCY, InvalidCode, AttemptsLocked, NotSignedInByTicket, ClientNotAuthenticated],
         token="optional",
     )
     def verify_login(self, request: Request) -> Response:
-        """Check a code as the second step of a login: with `mfa_token` it returns the login's tokens."""
+        """Complete a sign-in with a code or a backup code.
+
+        With `mfa_token` it returns the tokens of the sign-in. Wrong codes lock the factor for a while (429).
+        """
         return self._verify()
 
     def _verify(self) -> Response:
@@ -94,25 +110,33 @@ class TotpViewSet(FactorViewSet):
 
     @endpoint(
         serializers.TotpDisable,
+        id="disableTotp",
         returns={200: serializers.TotpDoneOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, NotEnrolled, LastFactor],
         token="optional",
         assurance=Action.REMOVE_FACTOR,
     )
     def disable(self, request: Request) -> Response:
-        """Remove authenticator and backup codes, with a proof in the body."""
+        """Remove the authenticator app and the backup codes.
+
+        Needs a proof in the body. The last factor cannot be removed if the tenant requires one.
+        """
         actions.disable_totp(realm=self.realm, **self.arguments(proof=True))
         return Response({"message": "The authenticator and its backup codes are removed.", "success": True})
 
     @endpoint(
         serializers.TotpBegin,
+        id="regenerateBackupCodes",
         returns={200: serializers.BackupCodesOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, NotEnrolled],
         token="optional",
         assurance=Action.RENEW_BACKUP_CODES,
     )
     def regenerate(self, request: Request) -> Response:
-        """Replace the backup codes by new ones."""
+        """Replace the backup codes.
+
+        The old codes become invalid; the new ones are shown once.
+        """
         codes = actions.regenerate_backup_codes(realm=self.realm, **self.arguments())
         message = "The old backup codes are invalid now. Keep these: they are not shown again."
         return Response({"backup_codes": codes, "message": message, "success": True}, headers=NO_STORE)
@@ -122,24 +146,39 @@ class AdminTotpViewSet(TotpViewSet):
     realm = ADMINS
 
     begin = for_admins(
-        TotpViewSet.begin, "Issue a secret for an admin user's authenticator app.", serializers.AdminTotpSetup
+        TotpViewSet.begin,
+        "beginAdminTotpSetup",
+        "Get a secret for an admin user's authenticator app.\n"
+        "The secret can be confirmed for ten minutes. Needs a proof of the user: an access token, an enrollment "
+        "ticket, or a sign-in in the last minutes.",
+        serializers.AdminTotpSetup,
     )
     confirm = for_admins(
         TotpViewSet.confirm,
-        "Enroll an admin user's authenticator with its first code; with `mfa_token` it completes the waiting login.",
+        "confirmAdminTotpSetup",
+        "Enroll an admin user's authenticator app with its first code.\n"
+        "Returns the backup codes once. Replacing an authenticator needs a proof in the body. With `mfa_token` it "
+        "completes the sign-in that waits for a factor and returns its tokens.",
         serializers.AdminTotpConfirm,
     )
     verify_login = for_admins(
         TotpViewSet.verify_login,
-        "Check an admin user's code; with `mfa_token` it returns the login's tokens.",
+        "verifyAdminTotpLogin",
+        "Complete an admin user's sign-in with a code or a backup code.\n"
+        "With `mfa_token` it returns the tokens of the sign-in; without, it only says whether the code is right.",
         serializers.AdminTotpVerifyLogin,
         returns=serializers.AdminTotpVerifiedOut,
     )
     disable = for_admins(
         TotpViewSet.disable,
-        "Remove an admin user's authenticator and backup codes, with a proof in the body.",
+        "disableAdminTotp",
+        "Remove an admin user's authenticator app and backup codes.\n"
+        "Needs a proof in the body. The last factor cannot be removed if one is required.",
         serializers.AdminTotpDisable,
     )
     regenerate = for_admins(
-        TotpViewSet.regenerate, "Replace the backup codes of an admin user by new ones.", serializers.AdminTotpBegin
+        TotpViewSet.regenerate,
+        "regenerateAdminBackupCodes",
+        "Replace the backup codes of an admin user.\nThe old codes become invalid; the new ones are shown once.",
+        serializers.AdminTotpBegin,
     )

@@ -64,24 +64,24 @@ class EndUserAssertionIn(serializers.Serializer[object]):
 
 
 class RelyingPartyOut(serializers.Serializer[object]):
-    id = serializers.CharField()
-    name = serializers.CharField()
+    id = serializers.CharField(help_text="RP ID: the domain of the passkeys.")
+    name = serializers.CharField(help_text="Name of the relying party.")
 
 
 class PasskeyUserOut(serializers.Serializer[object]):
     id = serializers.CharField(help_text="User handle, base64url.")
-    name = serializers.CharField()
+    name = serializers.CharField(help_text="E-mail address or username.")
     displayName = serializers.CharField()
 
 
 class ParameterOut(serializers.Serializer[object]):
-    type = serializers.CharField()
+    type = serializers.CharField(help_text="Always public-key.")
     alg = serializers.IntegerField()
 
 
 class DescriptorOut(serializers.Serializer[object]):
     id = serializers.CharField(help_text="Credential id, base64url.")
-    type = serializers.CharField()
+    type = serializers.CharField(help_text="Always public-key.")
     transports = serializers.ListField(child=serializers.CharField(), required=False)
 
 
@@ -95,7 +95,7 @@ class CreationOptionsOut(serializers.Serializer[object]):
     """For PublicKeyCredential.parseCreationOptionsFromJSON()."""
 
     rp = RelyingPartyOut()
-    user = PasskeyUserOut()
+    user = PasskeyUserOut(help_text="The user who gets the passkey.")
     challenge = serializers.CharField()
     pubKeyCredParams = ParameterOut(many=True)
     timeout = serializers.IntegerField()
@@ -115,7 +115,7 @@ class RequestOptionsOut(serializers.Serializer[object]):
 
 
 class EnrolledOut(DoneOut, LoginTokens):
-    credential_id = serializers.CharField(help_text="base64url")
+    credential_id = serializers.CharField(help_text="Id of the new passkey, base64url.")
 
 
 class EnrolledAndSignedInOut(EnrolledOut):

@@ -59,34 +59,46 @@ def enrolled(done: Enrolled) -> Response:
 class EndUserPasskeyViewSet(FactorViewSet):
     @enrollment_endpoint(
         serializers.EndUserRegistrationIn,
+        id="beginPasskeyRegistration",
         returns={200: serializers.CreationOptionsOut},
         errors=[UnknownEmail, UnknownTenant, *BEGIN],
         assurance=Action.ADD_FACTOR,
     )
     def begin_registration(self, request: Request) -> Response:
-        """Options for a new passkey, for parseCreationOptionsFromJSON()."""
+        """Get options for a new passkey.
+
+        Pass them to parseCreationOptionsFromJSON(). Needs a proof of the user: an access token, an enrollment ticket,
+        or a registration or sign-in in the last minutes.
+        """
         return Response(registration.begin_registration(realm=self.realm, **self.arguments()), headers=NO_STORE)
 
     @enrollment_endpoint(
         serializers.EndUserPasskeyIn,
+        id="finishPasskeyRegistration",
         returns={200: serializers.EnrolledOut},
         errors=[UnknownEmail, UnknownTenant, *FINISH, NotSignedInByTicket, ClientNotAuthenticated],
         assurance=Action.ADD_FACTOR,
     )
     def finish_registration(self, request: Request) -> Response:
-        """Store the new passkey; with `mfa_token` it completes the login that waits for a factor."""
+        """Store a new passkey.
+
+        Needs the same proof as getting its options. With `mfa_token` it completes the sign-in that waits for a factor
+        and returns its tokens.
+        """
         return enrolled(registration.finish_registration(realm=self.realm, **self.arguments()))
 
     @endpoint(
         serializers.EndUserBeginIn,
+        id="beginPasskeyAuthentication",
         returns={200: serializers.RequestOptionsOut},
         errors=[UnknownEmail, UnknownTenant, NoPasskey, PasskeysElsewhere, NoRelyingParty, *PLACE],
         token="optional",
     )
     def begin_authentication(self, request: Request) -> Response:
-        """Options for the use of a passkey, for parseRequestOptionsFromJSON().
+        """Get options for using a passkey.
 
-        Without `email` a passkey sign-in begins: the authenticator offers its discoverable credentials.
+        Pass them to parseRequestOptionsFromJSON(). Without `email` a passkey sign-in begins: the authenticator offers
+        the passkeys that it holds.
         """
         asked = self.arguments()
         del asked["caller"]  # anyone may begin; a token that is sent has been checked
@@ -94,6 +106,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
 
     @endpoint(
         serializers.EndUserAssertionIn,
+        id="finishPasskeyAuthentication",
         returns={200: serializers.VerifiedOut},
         errors=[*VERIFY, ClientNotAuthenticated],
         token="optional",
@@ -101,7 +114,8 @@ class EndUserPasskeyViewSet(FactorViewSet):
     def finish_authentication(self, request: Request) -> Response:
         """Verify the use of a passkey.
 
-        With `mfa_token` it completes that login; in a passkey sign-in it is the only step. Both return tokens.
+        With `mfa_token` it completes that sign-in; in a passkey sign-in it is the only step. Both return tokens. Every
+        failed check returns the same 401.
         """
         # The specification has no 404 here: an unknown tenant is this error for every caller, operators included.
         asked = self.arguments(unknown_tenant=PasskeyNotVerified)
@@ -114,22 +128,31 @@ class AdminPasskeyViewSet(EndUserPasskeyViewSet):
 
     begin_registration = for_admins(
         EndUserPasskeyViewSet.begin_registration,
-        "Options for a new passkey, for parseCreationOptionsFromJSON().",
+        "beginAdminPasskeyRegistration",
+        "Get options for an admin user's new passkey.\n"
+        "Pass them to parseCreationOptionsFromJSON(). Needs a proof of the user: an access token, an enrollment "
+        "ticket, or a sign-in in the last minutes.",
         serializers.AdminRegistrationIn,
     )
     finish_registration = for_admins(
         EndUserPasskeyViewSet.finish_registration,
-        "Store the new passkey; with `mfa_token` it completes the login that waits for a factor.",
+        "finishAdminPasskeyRegistration",
+        "Store an admin user's new passkey.\n"
+        "Needs the same proof as getting its options. With `mfa_token` it completes the sign-in that waits for a "
+        "factor and returns its tokens.",
         serializers.AdminPasskeyIn,
     )
     begin_authentication = for_admins(
         EndUserPasskeyViewSet.begin_authentication,
-        "Options for the use of a passkey, for parseRequestOptionsFromJSON().",
+        "beginAdminPasskeyAuthentication",
+        "Get options for using an admin user's passkey.\nPass them to parseRequestOptionsFromJSON().",
         serializers.AdminNamedIn,
     )
     finish_authentication = for_admins(
         EndUserPasskeyViewSet.finish_authentication,
-        "Verify the use of a passkey; with `mfa_token` it completes that login and returns its tokens.",
+        "finishAdminPasskeyAuthentication",
+        "Verify the use of an admin user's passkey.\n"
+        "With `mfa_token` it completes that sign-in and returns its tokens. Every failed check returns the same 401.",
         serializers.AdminAssertionIn,
     )
 
@@ -139,12 +162,16 @@ class PasskeySignUpViewSet(FactorViewSet):
 
     @enrollment_endpoint(
         serializers.SignUpIn,
+        id="finishPasskeySignUp",
         returns={200: serializers.EnrolledAndSignedInOut},
         errors=[*FINISH, PasskeyNotVerified, ClientNotAuthenticated, NotFirstFactor],
         assurance=Action.ADD_FACTOR,
     )
     def finish_registration(self, request: Request) -> Response:
-        """Store an end user's new passkey and return tokens; the authenticator must have verified the user."""
+        """Store a new passkey and sign the user in.
+
+        The passkey must be the first factor, and the authenticator must have verified the user.
+        """
         return enrolled(registration.finish_registration_and_sign_in(**self.arguments(unknown_tenant=NoProof)))
 
 
@@ -153,13 +180,17 @@ class RelatedOriginsViewSet(ApiViewSet):
     authentication_classes = []
 
     @endpoint(
+        id="getRelatedOrigins",
         query=serializers.RelatedOriginsQuery,
         returns={200: serializers.RelatedOriginsOut},
         errors=[UnknownTenant],
         token="none",
     )
     def retrieve(self, request: Request) -> Response:
-        """Origins that may use the passkeys of this domain (WebAuthn Level 3 section 5.11)."""
+        """Get the origins that may use the passkeys of this domain.
+
+        For browsers (WebAuthn Level 3 section 5.11).
+        """
         stated: UUID | None = self.valid_query(serializers.RelatedOriginsQuery).get("tenant_id")
         tenant = tenant_at_host(request._request)
         stated = tenant.tenant_id if tenant else stated

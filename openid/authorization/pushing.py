@@ -50,6 +50,7 @@ class PushedRequestOut(serializers.Serializer[object]):
 class PushedRequestViewSet(ClientEndpoint):
     @endpoint(
         PushedRequestIn,
+        id="pushAuthorizationRequest",
         returns={201: PushedRequestOut},
         errors=[*CLIENT_ERRORS, PushedRequestRejected, DpopProofInvalid, DpopNonceRequired, TenantSuspended],
         token="none",
@@ -59,7 +60,10 @@ class PushedRequestViewSet(ClientEndpoint):
         },
     )
     def push(self, request: Request, slug: str) -> Response:
-        """Push an authorization request; its `request_uri` is valid for 90 seconds and used once (RFC 9126)."""
+        """Push an authorization request.
+
+        RFC 9126. The `request_uri` is valid for 90 seconds and used once.
+        """
         client, _ = authenticate_at(self, PushedRequestIn)
         # Also parameters that the serializer does not know: `request` is an error.
         body: dict[str, str | list[str]] = dict(request.data)

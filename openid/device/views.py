@@ -45,13 +45,18 @@ class DeviceAuthorizationOut(serializers.Serializer[object]):
 class DeviceAuthorizationViewSet(ClientEndpoint):
     @endpoint(
         DeviceAuthorizationIn,
+        id="beginDeviceAuthorization",
         returns={200: DeviceAuthorizationOut},
         errors=[*CLIENT_ERRORS, DeviceRequestRejected, UnauthorizedClient, TenantSuspended],
         token="none",
         headers=BASIC_HEADER,
     )
     def authorize(self, request: Request, slug: str) -> Response:
-        """Get the codes of a device without a browser. Its user enters one at `verification_uri`, it polls with the other."""
+        """Get the codes of a device without a browser.
+
+        RFC 8628. The user enters `user_code` at `verification_uri`; the device polls the token endpoint with
+        `device_code`.
+        """
         client, sent = authenticate_at(self, DeviceAuthorizationIn)
         tenant = client.tenant
         client.check_grant_type(DEVICE_CODE)

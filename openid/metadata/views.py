@@ -96,16 +96,33 @@ class IssuerViewSet(ApiViewSet):
     permission_classes = [Anyone]
     authentication_classes = []
 
-    @endpoint(returns={200: JwksOut}, errors=[UnknownTenant, TenantBusy], token="none")
+    @endpoint(id="getTenantJwks", returns={200: JwksOut}, errors=[UnknownTenant, TenantBusy], token="none")
     def jwks(self, request: Request, slug: str) -> Response:
-        """Return the tenant's current and still valid signing keys (RFC 7517)."""
+        """Get the keys of a tenant's tokens.
+
+        Return the current and still valid keys (RFC 7517), which can be cached.
+        """
         tenant = tenant_of_request(request._request)
         if tenant.allows(Purpose.WRITE):
             # The first look-up creates the key, so that a verifier never caches an empty set.
             signing.signer(tenant.tenant_id)
         return Response({"keys": signing.key_set(tenant.tenant_id).jwks}, headers=PUBLIC)
 
-    @endpoint(returns={200: ProviderMetadataOut}, errors=[UnknownTenant], token="none")
+    @endpoint(id="getOpenidConfiguration", returns={200: ProviderMetadataOut}, errors=[UnknownTenant], token="none")
     def metadata(self, request: Request, slug: str) -> Response:
-        """Return the endpoints and parameters of the tenant's issuer (RFC 8414, OpenID Connect Discovery)."""
+        """Get the OpenID configuration of a tenant.
+
+        Endpoints and supported parameters of the tenant's issuer (OpenID Connect Discovery).
+        """
+        return self._metadata(request)
+
+    @endpoint(id="getTenantServerMetadata", returns={200: ProviderMetadataOut}, errors=[UnknownTenant], token="none")
+    def server_metadata(self, request: Request, slug: str) -> Response:
+        """Get the metadata of a tenant's issuer by the path of RFC 8414.
+
+        The same as the OpenID configuration, at the path that OAuth client libraries look up.
+        """
+        return self._metadata(request)
+
+    def _metadata(self, request: Request) -> Response:
         return Response(provider_metadata(tenant_of_request(request._request)), headers=PUBLIC)

@@ -17,13 +17,17 @@ class TokenStateViewSet(ClientEndpoint):
 
     @endpoint(
         TokenNamed,
+        id="introspectOpenidToken",
         returns={200: IntrospectionOut},
         errors=CLIENT_ERRORS,
         token="none",
         headers=BASIC_HEADER,
     )
     def introspect(self, request: Request, slug: str) -> Response:
-        """Return the state of a token of the tenant, for confidential clients."""
+        """Get the state of a tenant's token.
+
+        RFC 7662, for confidential clients of the tenant. For every other token the response is `active: false`.
+        """
         client, sent = authenticate_at(self, TokenNamed)
         # A public client is not authenticated: anyone could try tokens (RFC 7662 section 2.1).
         if not client.confidential:
@@ -32,13 +36,17 @@ class TokenStateViewSet(ClientEndpoint):
 
     @endpoint(
         TokenNamed,
+        id="revokeOpenidToken",
         returns={200: RevokedOut},
         errors=[*CLIENT_ERRORS, UnauthorizedClient],
         token="none",
         headers=BASIC_HEADER,
     )
     def revoke(self, request: Request, slug: str) -> Response:
-        """Revoke a token of the client; a user's token ends the application's session. Unknown tokens are no error."""
+        """Revoke a tenant's token.
+
+        RFC 7009. A user's token ends the session of the application. An unknown token returns 200 as well.
+        """
         client, sent = authenticate_at(self, TokenNamed)
         revoke_token(token=sent["token"], client=client)
         return Response({}, headers=NO_STORE)

@@ -43,10 +43,10 @@ class OpenIDTokenIn(ClientProof):
     """RFC 6749 sections 4.1.3, 4.4.2 and 6, RFC 7636 section 4.5, RFC 8628 section 3.4, RFC 8707 section 2.2."""
 
     grant_type = Text(max_length=64, help_text="One of `grant_types_supported` of the issuer's metadata.")
-    code = Text(max_length=4096, required=False)
+    code = Text(max_length=4096, required=False, help_text="Authorization code, for the grant authorization_code.")
     redirect_uri = Text(max_length=2048, required=False, help_text="That of the authorization request.")
     code_verifier = Text(max_length=128, required=False, help_text="The secret of code_challenge (PKCE).")
-    refresh_token = Text(max_length=4096, required=False)
+    refresh_token = Text(max_length=4096, required=False, help_text="For the grant refresh_token.")
     device_code = Text(max_length=4096, required=False, help_text="That of the device authorization response.")
     scope = Text(max_length=4096, required=False, help_text="Separated by blanks; no more than was granted.")
     resource = serializers.ListField(
@@ -60,16 +60,19 @@ class OpenIDTokenOut(serializers.Serializer[object]):
     access_token = serializers.CharField()
     token_type = serializers.CharField(help_text="Bearer, or DPoP for tokens that are bound to a key (RFC 9449).")
     expires_in = serializers.IntegerField()
-    refresh_token = serializers.CharField(required=False)
+    refresh_token = serializers.CharField(
+        required=False, help_text="For new tokens; with the grant refresh_token, the next one."
+    )
     id_token = serializers.CharField(
         required=False, help_text="With the scope `openid`; at a refresh without claims about the user."
     )
-    scope = serializers.CharField(required=False)
+    scope = serializers.CharField(required=False, help_text="Granted scopes, separated by spaces.")
 
 
 class OpenIDTokenViewSet(ClientEndpoint):
     @endpoint(
         OpenIDTokenIn,
+        id="requestOpenidToken",
         returns={200: OpenIDTokenOut},
         errors=[
             *CLIENT_ERRORS,
@@ -89,11 +92,11 @@ class OpenIDTokenViewSet(ClientEndpoint):
         headers={**BASIC_HEADER, "DPoP": "A proof of possession that binds the tokens to its key (RFC 9449)."},
     )
     def token(self, request: Request, slug: str) -> Response:
-        """Get tokens for a code, a device, a refresh token, or the client itself (RFC 6749 sections 4.1.3, 4.4 and 6).
+        """Get tokens from a tenant's issuer.
 
-        The code needs the `redirect_uri` of its authorization request and the `code_verifier` of its challenge (PKCE). Its
-        second use ends the session that the first one has opened. A device polls with its `device_code` until the user has
-        decided (RFC 8628 section 3.4). With a DPoP proof the tokens are bound to its key.
+        RFC 6749 sections 4.1.3, 4.4 and 6. A code needs its `redirect_uri` and the `code_verifier` of its challenge
+        (PKCE); its second use ends the session that the first one opened. A device polls until the user has decided
+        (RFC 8628 section 3.4). With a DPoP proof the tokens are bound to its key.
         """
         client, sent = authenticate_at(self, OpenIDTokenIn)
         grant_type = sent["grant_type"]

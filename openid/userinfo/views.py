@@ -39,16 +39,20 @@ class UserinfoIn(serializers.Serializer[object]):
 class UserinfoOut(serializers.Serializer[object]):
     """OpenID Connect Core section 5.3.2. Claims without a value are absent."""
 
-    sub = serializers.UUIDField()
-    name = serializers.CharField(required=False)
+    sub = serializers.UUIDField(help_text="Id of the user.")
+    name = serializers.CharField(required=False, help_text="Name of the user.")
     locale = serializers.ChoiceField(LANGUAGES, required=False, help_text="The language that the user has chosen.")
-    updated_at = serializers.IntegerField(required=False)
+    updated_at = serializers.IntegerField(
+        required=False, help_text="When the user was last changed, in seconds since 1970."
+    )
     email = serializers.CharField(required=False)
     email_verified = serializers.BooleanField(required=False)
     phone_number = serializers.CharField(required=False)
     phone_number_verified = serializers.BooleanField(required=False)
     groups = serializers.ListField(child=serializers.CharField(), required=False)
-    roles = serializers.ListField(child=serializers.CharField(), required=False)
+    roles = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="Names of the roles, including those from groups."
+    )
 
 
 class UserinfoViewSet(ApiViewSet):
@@ -57,16 +61,28 @@ class UserinfoViewSet(ApiViewSet):
     authentication_classes = []
     parser_classes = [StrictFormParser]
 
-    @endpoint(returns={200: UserinfoOut}, errors=ERRORS, token="none", headers=AUTHORIZATION)
+    @endpoint(id="getUserinfo", returns={200: UserinfoOut}, errors=ERRORS, token="none", headers=AUTHORIZATION)
     def read(self, request: Request, slug: str) -> Response:
-        """Return the claims about the user of the access token, by its scopes and those requested by name."""
+        """Get the claims about the user.
+
+        Which claims there are depends on the scopes of the access token and on the claims requested by name. It accepts
+        access tokens of the tenant that have the scope `openid`.
+        """
         return self._claims(request, None)
 
     @endpoint(
-        UserinfoIn, returns={200: UserinfoOut}, errors=[InvalidRequest, *ERRORS], token="none", headers=AUTHORIZATION
+        UserinfoIn,
+        id="getUserinfoByPost",
+        returns={200: UserinfoOut},
+        errors=[InvalidRequest, *ERRORS],
+        token="none",
+        headers=AUTHORIZATION,
     )
     def post(self, request: Request, slug: str) -> Response:
-        """Return the same. The access token may be in the body instead (RFC 6750 section 2.2)."""
+        """Get the claims about the user by POST.
+
+        The access token can be in the body instead of the header (RFC 6750 section 2.2).
+        """
         return self._claims(request, self.valid(UserinfoIn).get("access_token"))
 
     def _claims(self, request: Request, sent: str | None) -> Response:

@@ -30,7 +30,7 @@ class AdminUserOut(serializers.Serializer[object]):
     email = serializers.CharField()
     first_name = serializers.CharField()
     last_name = serializers.CharField()
-    tenant_id = serializers.UUIDField(allow_null=True)
+    tenant_id = serializers.UUIDField(allow_null=True, help_text="Tenant of the admin user; null for an operator.")
     active = serializers.BooleanField()
     created_at = serializers.DateTimeField()
 
@@ -44,22 +44,30 @@ class AdminProfileOut(AdminUserOut):
 class AdminUserIn(serializers.Serializer[object]):
     username = Text(trim=True, max_length=LONGEST_NAME)
     email = EmailAddress()
-    password = Text(max_length=1024)
+    password = Text(max_length=1024, help_text="Password in plain text; a weak one is rejected.")
     first_name = Text(trim=True, max_length=LONGEST_NAME)
     last_name = Text(trim=True, max_length=LONGEST_NAME)
-    tenant_id = Identifier(required=False)
-    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, allow_empty=False)
+    tenant_id = Identifier(
+        required=False, help_text="Tenant of the admin user. An operator who omits it creates an operator."
+    )
+    roles = Items(
+        Text(max_length=63),
+        most=MOST_ROLES,
+        required=False,
+        allow_empty=False,
+        help_text="Names of roles. Default: tenant-admin, without a tenant operator.",
+    )
 
 
 class AdminProfileChanges(ProofFields):
     username = Text(trim=True, max_length=LONGEST_NAME, required=False)
-    email = EmailAddress(required=False)
+    email = EmailAddress(required=False, help_text="New address. One's own needs a proof in the request.")
     first_name = Text(trim=True, max_length=LONGEST_NAME, required=False, allow_blank=True)
     last_name = Text(trim=True, max_length=LONGEST_NAME, required=False, allow_blank=True)
 
 
 class AdminUserChanges(AdminProfileChanges):
-    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False)
+    roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Names of roles; replaces all.")
 
 
 class AdminListQuery(PageQuery):
@@ -75,7 +83,7 @@ class AdminListOut(PaginationOut):
 
 class AdminActiveIn(serializers.Serializer[object]):
     user_id = Identifier()
-    active = Boolean()
+    active = Boolean(help_text="False: the user cannot sign in and all sessions end.")
 
 
 class AdminActiveOut(serializers.Serializer[object]):

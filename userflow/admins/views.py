@@ -51,13 +51,17 @@ class AdminUserViewSet(ApiViewSet):
 
     @endpoint(
         serializers.AdminUserIn,
+        id="createAdminUser",
         returns={201: serializers.AdminUserOut},
         errors=[AdminNameTaken, WeakPassword, UnknownTenant, InsufficientAuthentication, *GRANTING],
         assurance=Action.GRANT_ROLES,
         answer_headers=TICKET_MEANS,
     )
     def create(self, request: Request) -> Response:
-        """Create an admin user of a tenant; an operator without `tenant_id` creates another operator."""
+        """Create an admin user.
+
+        An operator without `tenant_id` creates another operator. The caller must hold every permission of the roles.
+        """
         fields = self.valid(serializers.AdminUserIn)
         stated = fields.pop("tenant_id", None)
         by = principal_at(request)
@@ -69,36 +73,51 @@ class AdminUserViewSet(ApiViewSet):
         user, ticket = actions.create_admin_user(**fields, by=by)
         return Response(serializers.record(user), status=201, headers={**NO_STORE, **ticket_header(ticket)})
 
-    @endpoint(query=serializers.AdminListQuery, returns={200: serializers.AdminListOut}, errors=[UnknownTenant])
+    @endpoint(
+        id="listAdminUsers",
+        query=serializers.AdminListQuery,
+        returns={200: serializers.AdminListOut},
+        errors=[UnknownTenant],
+    )
     def list(self, request: Request) -> Response:
-        """Admin users, newest first; an operator without tenant_id sees those of the whole platform."""
+        """List admin users.
+
+        Newest first. An operator without `tenant_id` gets those of the whole platform.
+        """
         asked = self.valid_query(serializers.AdminListQuery)
         tenant_id = tenant_or_platform_at(request, asked.pop("tenant_id", None))
         found = actions.list_admin_users(tenant_id=tenant_id, **asked)
         return Response({"items": [serializers.profile(user) for user in found.rows], **found.totals()})
 
-    @endpoint(returns={200: serializers.AdminProfileOut})
+    @endpoint(id="getCurrentAdminUser", returns={200: serializers.AdminProfileOut})
     def me(self, request: Request) -> Response:
-        """The signed-in admin user with roles, permissions and factors."""
+        """Get the signed-in admin user.
+
+        With roles, permissions and factors. End users and clients get 403.
+        """
         by = principal_at(request)
         if not by.is_admin:
             raise NotAllowed("This endpoint is for admin users. Use /authmgr/profile.")
         return Response(serializers.profile(find_admin_user(user_id=by.id, within=by.tenant_id)))
 
-    @endpoint(returns={200: serializers.AdminProfileOut}, errors=[UnknownUser])
+    @endpoint(id="getAdminUser", returns={200: serializers.AdminProfileOut}, errors=[UnknownUser])
     def retrieve(self, request: Request, user_id: str) -> Response:
-        """One admin user."""
+        """Get an admin user."""
         within = principal_at(request).tenant_id
         return Response(serializers.profile(find_admin_user(user_id=id_or(user_id, UnknownUser), within=within)))
 
     @endpoint(
         serializers.AdminUserChanges,
+        id="updateAdminUser",
         returns={200: serializers.AdminProfileOut},
         errors=[*PROOF_ERRORS, UnknownUser, AdminNameTaken, TooManyFromAddress, *GRANTING, LastAdmin],
         assurance=(Action.GRANT_ROLES, Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
     )
     def update(self, request: Request, user_id: str) -> Response:
-        """Change the given fields. The caller's own new `email` needs a proof in the request."""
+        """Change an admin user.
+
+        Only the fields in the body change; `roles` replaces all. The caller's own new `email` needs a proof.
+        """
         asked = self.valid(serializers.AdminUserChanges)
         user = actions.update_admin_user(
             user_id=id_or(user_id, UnknownUser),
@@ -109,22 +128,30 @@ class AdminUserViewSet(ApiViewSet):
         return Response(serializers.profile(user))
 
     @endpoint(
+        id="deactivateAdminUser",
         returns={200: serializers.AdminActiveOut},
         errors=DEACTIVATING,
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, user_id: str) -> Response:
-        """Deactivate an admin user; all sessions end."""
+        """Deactivate an admin user.
+
+        The record is kept and all sessions end. The caller and the last active admin of a tenant return 403.
+        """
         return self._activity(request, id_or(user_id, UnknownUser), active=False)
 
     @endpoint(
         serializers.AdminActiveIn,
+        id="setAdminUserActive",
         returns={200: serializers.AdminActiveOut},
         errors=DEACTIVATING,
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def activity(self, request: Request) -> Response:
-        """Activate or deactivate an admin user."""
+        """Activate or deactivate an admin user.
+
+        Deactivating ends all sessions. The caller and the last active admin of a tenant cannot be deactivated.
+        """
         asked = self.valid(serializers.AdminActiveIn)
         return self._activity(request, asked["user_id"], active=asked["active"])
 

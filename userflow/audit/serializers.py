@@ -26,7 +26,7 @@ AuditQuery._declared_fields["from"] = Timestamp(required=False, help_text="At or
 
 
 class EventOut(serializers.Serializer[object]):
-    id = serializers.IntegerField()
+    id = serializers.IntegerField(help_text="Number of the event in its log; a later event has a greater one.")
     at = serializers.DateTimeField()
     action = serializers.CharField()
     outcome = serializers.CharField(help_text="success, refused or failed")

@@ -12,15 +12,16 @@ class AuditViewSet(ApiViewSet):
     permission_classes = [needs("audit:read")]
 
     @endpoint(
+        id="listAuditEvents",
         query=serializers.AuditQuery,
         returns={200: serializers.AuditOut},
         errors=[UnknownTenant, TenantSuspended, TenantBusy],
     )
     def list(self, request: Request) -> Response:
-        """Events of an audit log, newest first, by cursor.
+        """List audit events.
 
-        A tenant's admins and clients read their tenant's log and, with `trail=platform`, the platform's events about
-        their tenant. An operator without `tenant_id` reads the platform's log.
+        Newest first, by cursor. A tenant's admins and clients read their tenant's log and, with `trail=platform`, the
+        platform's events about their tenant. An operator without `tenant_id` reads the platform's log.
         """
         asked = self.valid_query(serializers.AuditQuery)
         tenant_id = tenant_or_platform_at(request, asked.get("tenant_id"))

@@ -111,12 +111,17 @@ class ClientChanges(serializers.Serializer[object]):
 
 class ClientIn(ClientChanges):
     name = Text(max_length=255, trim=True)
-    type = Choice([PUBLIC, CONFIDENTIAL], required=False, default=PUBLIC)
+    type = Choice(
+        [PUBLIC, CONFIDENTIAL],
+        required=False,
+        default=PUBLIC,
+        help_text="`confidential` has a secret; `public` runs where a secret cannot be kept. It cannot change.",
+    )
 
 
 class ClientListQuery(PageQuery):
-    active = QueryBoolean(required=False)
-    name = Text(max_length=255, required=False)
+    active = QueryBoolean(required=False, help_text="Only active or only inactive clients; both if absent.")
+    name = Text(max_length=255, required=False, help_text="Part of the name, case-insensitive.")
     tags = Text(max_length=1024, required=False, help_text="Comma-separated. Clients that have all of them.")
 
     def validate_tags(self, value: str) -> list[str]:
@@ -134,9 +139,9 @@ class ClientOut(serializers.Serializer[object]):
     client_id = serializers.UUIDField(help_text="The same as id.")
     tenant_id = serializers.UUIDField()
     name = serializers.CharField()
-    type = serializers.ChoiceField([PUBLIC, CONFIDENTIAL])
+    type = serializers.ChoiceField([PUBLIC, CONFIDENTIAL], help_text="`confidential` has a secret, `public` has none.")
     active = serializers.BooleanField()
-    status = serializers.ChoiceField(["Active", "Inactive"])
+    status = serializers.ChoiceField(["Active", "Inactive"], help_text="The same as `active`, in words.")
     tags = serializers.ListField(child=serializers.CharField())
     scopes = serializers.ListField(child=serializers.CharField())
     project_id = serializers.CharField(allow_null=True)

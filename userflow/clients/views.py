@@ -1,5 +1,7 @@
 """Clients over HTTP."""
 
+from functools import partial
+
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -23,7 +25,8 @@ from userflow.signin.views import NO_STORE
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
 ACTIVATING = [UnknownClient, GrantsMoreThanHeld, ValidationFailed, *TENANCY]
 CHANGING = [InsufficientAuthentication, *ACTIVATING]
-CHANGES = endpoint(
+changing_endpoint = partial(
+    endpoint,
     serializers.ClientChanges,
     returns={200: serializers.ClientOut},
     errors=CHANGING,
@@ -44,62 +47,96 @@ class ClientViewSet(ApiViewSet):
         own = {"client_id": id_or(self.kwargs["client_id"], UnknownClient)} if "client_id" in self.kwargs else {}
         return {"tenant_id": tenant_id, **own}
 
-    @endpoint(query=serializers.ClientListQuery, returns={200: serializers.ClientListOut}, errors=TENANCY)
+    @endpoint(
+        id="listClients", query=serializers.ClientListQuery, returns={200: serializers.ClientListOut}, errors=TENANCY
+    )
     def list(self, request: Request, tenant_id: str) -> Response:
-        """Clients of a tenant, newest first."""
+        """List clients.
+
+        Applications of a tenant, newest first.
+        """
         found = actions.list_clients(**self.named(), **self.valid_query(serializers.ClientListQuery))
         clients = [serializers.record(client) for client in found.rows]
         return Response({"clients": clients, "pagination": found.totals()})
 
     @endpoint(
         serializers.ClientIn,
+        id="createClient",
         returns={201: serializers.NewClientOut},
         errors=[GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=(Action.WRITE_CLIENT_SECRET, Action.GRANT_ROLES),
     )
     def create(self, request: Request, tenant_id: str) -> Response:
-        """Create a client. The secret of a confidential client is shown only once."""
+        """Create a client.
+
+        The response contains the secret of a confidential client; it is not shown again. The caller must hold the
+        `scopes` of the client.
+        """
         named, fields = self.named(), self.valid(serializers.ClientIn)
         client, secret = actions.create_client(by=principal_at(request), **named, **fields)
         shown = {"client_secret": secret} if secret else {}
         return Response({**serializers.record(client), **shown}, status=201, headers=NO_STORE)
 
-    @endpoint(returns={200: serializers.ClientOut}, errors=[UnknownClient, *TENANCY])
+    @endpoint(id="getClient", returns={200: serializers.ClientOut}, errors=[UnknownClient, *TENANCY])
     def retrieve(self, request: Request, tenant_id: str, client_id: str) -> Response:
-        """One client."""
+        """Get a client.
+
+        The client without its secret.
+        """
         return Response(serializers.record(actions.find_client(**self.named())))
 
-    @CHANGES
+    @changing_endpoint(id="updateClient")
     def update(self, request: Request, tenant_id: str, client_id: str) -> Response:
-        """Change the given fields."""
+        """Change a client.
+
+        Only the fields in the body change. Changes that widen what the client can do need a recent sign-in.
+        """
         named, changes = self.named(), self.valid(serializers.ClientChanges)
         changed = actions.update_client(**named, by=principal_at(request), changes=changes)
         return Response(serializers.record(changed))
 
-    @CHANGES
+    @changing_endpoint(id="patchClient")
     def partial_update(self, request: Request, tenant_id: str, client_id: str) -> Response:
-        """The same as PUT."""
+        """Change a client by PATCH.
+
+        The same as by PUT.
+        """
         return self.update(request, tenant_id, client_id)
 
     @endpoint(
+        id="deleteClient",
         returns={200: serializers.DeletedOut},
         errors=[UnknownClient, DefaultClientStays, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, tenant_id: str, client_id: str) -> Response:
-        """Delete a client and its tokens; its users stay."""
+        """Delete a client.
+
+        Its tokens end for good; its users stay. The default client cannot be deleted.
+        """
         named = self.named()
         actions.delete_client(**named, by=principal_at(request))
         return Response({"message": "The client is deleted.", "id": named["client_id"]})
 
-    @endpoint(returns={200: serializers.ClientOut}, errors=ACTIVATING)
+    @endpoint(id="activateClient", returns={200: serializers.ClientOut}, errors=ACTIVATING)
     def activate(self, request: Request, tenant_id: str, client_id: str) -> Response:
-        """Activate a client."""
+        """Activate a client.
+
+        Users can sign in through it again.
+        """
         return self._activity(active=True)
 
-    @endpoint(returns={200: serializers.ClientOut}, errors=CHANGING, assurance=Action.END_SESSIONS_OF_OTHERS)
+    @endpoint(
+        id="deactivateClient",
+        returns={200: serializers.ClientOut},
+        errors=CHANGING,
+        assurance=Action.END_SESSIONS_OF_OTHERS,
+    )
     def deactivate(self, request: Request, tenant_id: str, client_id: str) -> Response:
-        """Deactivate a client: sign-in through it is rejected and its tokens end for good."""
+        """Deactivate a client.
+
+        Sign-in through it is rejected, and its tokens end for good.
+        """
         return self._activity(active=False)
 
     def _activity(self, *, active: bool) -> Response:
@@ -108,12 +145,17 @@ class ClientViewSet(ApiViewSet):
 
     @endpoint(
         serializers.SecretIn,
+        id="rotateClientSecret",
         returns={200: serializers.RotatedOut},
         errors=[NoClientSecret, *CHANGING],
         assurance=Action.WRITE_CLIENT_SECRET,
     )
     def secret(self, request: Request, tenant_id: str, client_id: str) -> Response:
-        """Create a new secret, shown only once; the previous one stays valid for a while."""
+        """Rotate the secret of a client.
+
+        The response contains the new secret; it is not shown again. The previous one stays valid for `overlap_seconds`.
+        A public client has none.
+        """
         named, asked = self.named(), self.valid(serializers.SecretIn)
         rotated, secret = actions.rotate_client_secret(**named, by=principal_at(request), **asked)
         body = {

@@ -153,10 +153,10 @@ class DirectoryChanges(NamedTenant):
     )
     server = Matching(
         _HOST, "Send a host name or an address, without scheme and port.", max_length=253, required=False,
-        help_text="Active Directory.",
+        help_text="Active Directory: host name or address of the LDAP server.",
     )  # fmt: skip
     port = Integer(min_value=1, max_value=65_535, required=False, help_text="Default 636, with starttls 389.")
-    tls = Choice((LDAPS, STARTTLS, PLAIN), required=False, help_text="Default ldaps.")
+    tls = Choice((LDAPS, STARTTLS, PLAIN), required=False, help_text="How the connection is encrypted. Default: ldaps.")
     ca_certificate = Certificates(
         max_length=LONGEST_PEM, single_line=False, allow_blank=True, required=False,
         help_text="PEM of the CAs to trust instead of the system's.",
@@ -169,7 +169,9 @@ class DirectoryChanges(NamedTenant):
         help_text="Entra ID: its own tenant id or a domain.",
     )  # fmt: skip
     application_id = Matching(_OBJECT_ID, "Send the application's id.", max_length=253, required=False)
-    cloud = Matching(_CLOUD, "Send a cloud's name.", max_length=63, required=False, help_text="Default global.")
+    cloud = Matching(
+        _CLOUD, "Send a cloud's name.", max_length=63, required=False, help_text="Microsoft cloud. Default: global."
+    )
     client_id = Identifier(required=False, allow_null=True, help_text="Client of new users; null: the default client.")
     mapping = MappingIn(required=False)
     groups = Table(
@@ -190,7 +192,7 @@ class DirectoryChanges(NamedTenant):
 
 
 class DirectoryIn(DirectoryChanges):
-    kind = Choice(KINDS)
+    kind = Choice(KINDS, help_text="active_directory (over LDAP) or entra_id (over Microsoft Graph).")
     name = Text(max_length=255, trim=True, help_text="Unique in the tenant, in any case.")
     secret = Text(
         max_length=1024, help_text="The password of bind_dn, or the application's client secret. Never returned."
@@ -205,8 +207,8 @@ class SyncIn(NamedTenant):
 
 class ProblemOut(serializers.Serializer[object]):
     external_id = serializers.CharField(allow_blank=True)
-    code = serializers.CharField()
-    message = serializers.CharField()
+    code = serializers.CharField(help_text="Stable name of the problem, for programs.")
+    message = serializers.CharField(help_text="What is wrong, for people to read.")
 
 
 class PreviewOut(serializers.Serializer[object]):
@@ -222,7 +224,7 @@ class LastRunOut(serializers.Serializer[object]):
     dry_run = serializers.BooleanField()
     started_at = serializers.DateTimeField()
     finished_at = serializers.DateTimeField(allow_null=True)
-    reason = serializers.CharField(allow_blank=True)
+    reason = serializers.CharField(allow_blank=True, help_text="Why the run failed or stopped; empty if it did not.")
 
 
 class RunOut(LastRunOut):
@@ -242,20 +244,24 @@ class RunOut(LastRunOut):
 
 
 class AttributeMappingOut(serializers.Serializer[object]):
-    email = serializers.CharField()
-    name = serializers.CharField()
-    metadata = serializers.DictField(child=serializers.CharField())
+    email = serializers.CharField(help_text="Attribute with the address.")
+    name = serializers.CharField(help_text="Attribute with the name.")
+    metadata = serializers.DictField(
+        child=serializers.CharField(), help_text="Keys of the user's metadata with their attributes."
+    )
 
 
 class ConfigOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
-    kind = serializers.ChoiceField(KINDS)
+    kind = serializers.ChoiceField(KINDS, help_text="active_directory (over LDAP) or entra_id (over Microsoft Graph).")
     name = serializers.CharField()
-    enabled = serializers.BooleanField()
+    enabled = serializers.BooleanField(help_text="Whether scheduled runs include it.")
     user_filter = serializers.CharField(allow_blank=True)
-    client_id = serializers.UUIDField(allow_null=True)
+    client_id = serializers.UUIDField(allow_null=True, help_text="Client of new users; null: the default client.")
     mapping = AttributeMappingOut()
-    groups = serializers.DictField(child=serializers.CharField())
+    groups = serializers.DictField(
+        child=serializers.CharField(), help_text="Directory groups (DN or object id) with names of tenant groups."
+    )
     max_deactivation_percent = serializers.IntegerField()
     sync_every_minutes = serializers.IntegerField(allow_null=True)
     next_run_at = serializers.DateTimeField(allow_null=True)
@@ -294,13 +300,13 @@ class SampleOut(serializers.Serializer[object]):
     external_id = serializers.CharField(allow_blank=True)
     email = serializers.CharField(allow_blank=True)
     name = serializers.CharField(allow_blank=True)
-    active = serializers.BooleanField()
+    active = serializers.BooleanField(help_text="Whether the user is enabled in the directory.")
     metadata = serializers.DictField(child=serializers.CharField())
     problem = serializers.CharField(allow_blank=True)
 
 
 class TriedOut(serializers.Serializer[object]):
-    success = serializers.BooleanField()
+    success = serializers.BooleanField(help_text="Whether the directory can be read.")
     message = serializers.CharField(help_text="What to do if it failed.")
     sample_users = SampleOut(many=True, help_text="The first few users as they would be created.")
 

@@ -39,63 +39,91 @@ class DirectoryViewSet(InTenantViewSet):
         # Both send the stored secret.
         return [needs("directory:sync")()] if self.action in ("test", "sync") else super().get_permissions()
 
-    @endpoint(query=TenantPageQuery, returns={200: serializers.DirectoryListOut}, errors=TENANCY)
+    @endpoint(id="listDirectories", query=TenantPageQuery, returns={200: serializers.DirectoryListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
-        """List directories of a tenant with their last runs, newest first, without secrets."""
+        """List directories.
+
+        With their last runs, newest first, without secrets.
+        """
         found = actions.list_directories(**self.arguments())
         return Response({"directories": [serializers.directory(shown) for shown in found.rows], **found.totals()})
 
     @endpoint(
         serializers.DirectoryIn,
+        id="createDirectory",
         returns={201: serializers.DirectoryOut},
         errors=[DirectoryNameTaken, TooManyDirectories, LdapNotInstalled, UnknownClient, *CHANGING],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def create(self, request: Request) -> Response:
-        """Configure an Active Directory (LDAP) or an Entra ID (Microsoft Graph). Nothing is read yet."""
+        """Configure a directory.
+
+        An Active Directory (LDAP) or an Entra ID (Microsoft Graph). Nothing is read yet: test it, then synchronize.
+        """
         shown = actions.create_directory(by=principal_at(request), **self.arguments())
         return Response(serializers.directory(shown), status=201)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.DirectoryOut}, errors=[UnknownDirectory, *TENANCY])
+    @endpoint(
+        id="getDirectory",
+        query=NamedTenant,
+        returns={200: serializers.DirectoryOut},
+        errors=[UnknownDirectory, *TENANCY],
+    )
     def retrieve(self, request: Request, config_id: str) -> Response:
-        """Return one directory with its last run."""
+        """Get a directory.
+
+        With its last run, without the secret.
+        """
         return Response(serializers.directory(actions.find_directory(**self.arguments())))
 
     @endpoint(
         serializers.DirectoryChanges,
+        id="updateDirectory",
         returns={200: serializers.DirectoryOut},
         errors=[UnknownDirectory, DirectoryNameTaken, DirectoryBusy, UnknownClient, *CHANGING],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def update(self, request: Request, config_id: str) -> Response:
-        """Change the given fields. A change of the target (server, names, TLS) needs the secret again."""
+        """Change a directory.
+
+        Only the fields in the body change. A change of the target (server, names, TLS) needs the secret again.
+        """
         shown = actions.update_directory(by=principal_at(request), **self.arguments())
         return Response(serializers.directory(shown))
 
     @endpoint(
+        id="deleteDirectory",
         query=NamedTenant,
         returns={200: serializers.DirectoryDeletedOut},
         errors=[UnknownDirectory, DirectoryBusy, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def destroy(self, request: Request, config_id: str) -> Response:
-        """Delete a directory with its secret and its runs; its users stay unchanged."""
+        """Delete a directory.
+
+        With its secret and its runs. Its users stay unchanged.
+        """
         named = self.arguments()
         actions.delete_directory(by=principal_at(request), **named)
         return Response({"message": "The directory was deleted. Its users stay unchanged.", "id": named["config_id"]})
 
     @endpoint(
+        id="testDirectory",
         query=NamedTenant,
         returns={200: serializers.TriedOut},
         errors=[UnknownDirectory, *READING, *TENANCY],
     )
     def test(self, request: Request, config_id: str) -> Response:
-        """Connect and read the first few users without changes; the response names the problem, if any."""
+        """Test a directory.
+
+        Connect and read the first few users without changes. `message` says what is wrong, if anything.
+        """
         found = synchronising.try_directory(**self.arguments())
         return Response(serializers.tried(found), headers={"Cache-Control": "no-store"})
 
     @endpoint(
         serializers.SyncIn,
+        id="syncDirectory",
         returns={200: serializers.RunOut},
         errors=[
             UnknownDirectory,
@@ -108,16 +136,25 @@ class DirectoryViewSet(InTenantViewSet):
         ],
     )
     def sync(self, request: Request, config_id: str) -> Response:
-        """Synchronise the tenant's users with the directory, or with dry_run only report the changes.
+        """Synchronize users with a directory.
 
-        Ends after DIRECTORY_REQUEST_SECONDS with the state `incomplete`; the command sync_directory has more time.
+        With `dry_run` it only reports the changes. A run that takes too long for a request ends with the state
+        `incomplete`; the command `sync_directory` has more time.
         """
         seconds = settings.DIRECTORY_REQUEST_SECONDS
         done = synchronising.synchronise(seconds=seconds, by=principal_at(request), **self.arguments())
         return Response(serializers.ran(done), headers={"Cache-Control": "no-store"})
 
-    @endpoint(query=TenantPageQuery, returns={200: serializers.RunListOut}, errors=[UnknownDirectory, *TENANCY])
+    @endpoint(
+        id="listDirectoryRuns",
+        query=TenantPageQuery,
+        returns={200: serializers.RunListOut},
+        errors=[UnknownDirectory, *TENANCY],
+    )
     def runs(self, request: Request, config_id: str) -> Response:
-        """List the directory's runs of the last 90 days, newest first."""
+        """List the runs of a directory.
+
+        Those of the last 90 days, newest first.
+        """
         found = actions.list_runs(**self.arguments())
         return Response({"runs": [serializers.run(row) for row in found.rows], **found.totals()})

@@ -24,15 +24,18 @@ class DomainChanges(NamedTenant):
 
 
 class DomainRecordOut(serializers.Serializer[object]):
-    type = serializers.ChoiceField(choices=["TXT"])
-    name = serializers.CharField()
-    value = serializers.CharField()
+    type = serializers.ChoiceField(choices=["TXT"], help_text="Type of the DNS record.")
+    name = serializers.CharField(help_text="Name of the DNS record.")
+    value = serializers.CharField(help_text="Value of the DNS record.")
 
 
 class DomainOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     domain = serializers.CharField(help_text="In the form of DNS: lower case, other letters as xn--.")
-    status = serializers.ChoiceField(choices=[PENDING, VERIFIED, LOST, TAKEN])
+    status = serializers.ChoiceField(
+        choices=[PENDING, VERIFIED, LOST, TAKEN],
+        help_text="`lost`: the record is missing; `taken`: another tenant has verified the domain.",
+    )
     record = DomainRecordOut(help_text="The record to set in DNS, and to keep: it is looked up daily.")
     sign_in = serializers.BooleanField(help_text="Whether the tenant's issuer, endpoints and pages are on this domain.")
     verified_at = serializers.DateTimeField(allow_null=True)

@@ -23,31 +23,39 @@ class DomainViewSet(InTenantViewSet):
     area = "domains"
     unknown = UnknownDomain
 
-    @endpoint(query=NamedTenant, returns={200: serializers.DomainListOut}, errors=TENANCY)
+    @endpoint(id="listDomains", query=NamedTenant, returns={200: serializers.DomainListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
-        """List the domains of a tenant, oldest first."""
+        """List domains.
+
+        Domains of a tenant, oldest first.
+        """
         found = actions.list_domains(purpose=reading(principal_at(request)), **self.arguments())
         return Response({"domains": [serializers.domain(each) for each in found]})
 
     @endpoint(
         serializers.DomainIn,
+        id="addDomain",
         returns={201: serializers.DomainOut},
         errors=[DomainExists, DomainTaken, TooManyDomains, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_TENANT_SETTINGS,
     )
     def create(self, request: Request) -> Response:
-        """Add a domain. Set the TXT record of the response in DNS, then verify it."""
+        """Add a domain.
+
+        Set the TXT record of the response in DNS, then verify the domain.
+        """
         made = actions.add_domain(by=principal_at(request), **self.arguments())
         return Response(serializers.domain(made), status=201)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.DomainOut}, errors=[UnknownDomain, *TENANCY])
+    @endpoint(id="getDomain", query=NamedTenant, returns={200: serializers.DomainOut}, errors=[UnknownDomain, *TENANCY])
     def retrieve(self, request: Request, domain_id: str) -> Response:
-        """Return one domain."""
+        """Get a domain."""
         found = actions.find_domain(purpose=reading(principal_at(request)), **self.arguments())
         return Response(serializers.domain(found))
 
     @endpoint(
         serializers.DomainChanges,
+        id="updateDomain",
         returns={200: serializers.DomainOut},
         errors=[
             UnknownDomain,
@@ -60,12 +68,16 @@ class DomainViewSet(InTenantViewSet):
         assurance=Action.CHANGE_TENANT_SETTINGS,
     )
     def partial_update(self, request: Request, domain_id: str) -> Response:
-        """Make a verified domain the sign-in domain, or end that. The issuer changes at once."""
+        """Make a domain the sign-in domain, or end that.
+
+        The domain must be verified. The tenant's issuer changes at once.
+        """
         changed = actions.update_domain(by=principal_at(request), **self.arguments())
         return Response(serializers.domain(changed))
 
     @endpoint(
         serializers.DomainVerifyIn,
+        id="verifyDomain",
         returns={200: serializers.DomainOut},
         errors=[
             UnknownDomain,
@@ -78,17 +90,24 @@ class DomainViewSet(InTenantViewSet):
         assurance=Action.CHANGE_TENANT_SETTINGS,
     )
     def verify(self, request: Request, domain_id: str) -> Response:
-        """Look the TXT record up now. A verified domain belongs to one tenant."""
+        """Verify a domain.
+
+        Look the TXT record up now. A verified domain belongs to one tenant.
+        """
         return Response(serializers.domain(actions.verify_domain(by=principal_at(request), **self.arguments())))
 
     @endpoint(
+        id="deleteDomain",
         query=NamedTenant,
         returns={200: serializers.DomainDeletedOut},
         errors=[UnknownDomain, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_TENANT_SETTINGS,
     )
     def destroy(self, request: Request, domain_id: str) -> Response:
-        """Delete a domain. Another tenant can verify it from now on."""
+        """Delete a domain.
+
+        Another tenant can verify it from now on.
+        """
         named = self.arguments()
         actions.delete_domain(by=principal_at(request), **named)
         return Response({"message": "The domain was deleted.", "id": named["domain_id"]})

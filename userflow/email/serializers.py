@@ -7,8 +7,8 @@ class VerifyIn(serializers.Serializer[object]):
     """A token alone, or tenant, address and code."""
 
     token = Text(max_length=128, required=False, help_text="From the link in the mail.")
-    tenant_id = Identifier(required=False)
-    email = EmailAddress(required=False)
+    tenant_id = Identifier(required=False, help_text="With `code`: tenant of the user.")
+    email = EmailAddress(required=False, help_text="With `code`: the address to verify.")
     code = Text(max_length=32, required=False, help_text="The six digits from the mail.")
     current_password = Text(
         max_length=1024,

@@ -32,6 +32,7 @@ class EmailVerificationViewSet(ApiViewSet):
 
     @endpoint(
         serializers.VerifyIn,
+        id="verifyEmail",
         returns={200: serializers.EmailVerifiedOut},
         errors=[
             EmailProofInvalid,
@@ -52,10 +53,11 @@ class EmailVerificationViewSet(ApiViewSet):
         headers={TICKET_HEADER: "Enrollment ticket of the user who has this address."},
     )
     def verify(self, request: Request) -> Response:
-        """Verify an address with the token, or with tenant, address and code, of the mail that was sent there.
+        """Verify an e-mail address.
 
-        The first verification of an address ends the sessions and removes the factors from before, unless the request
-        shows that the user sends it: by the user's access token, an enrollment ticket or `current_password`.
+        With the token of the mail, or with tenant, address and code. The first verification of an address ends the
+        sessions and removes the factors from before, unless the request shows that the user sends it: by the user's
+        access token, an enrollment ticket or `current_password`.
         """
         asked = self.valid(serializers.VerifyIn)
         principal = request.user if isinstance(request.user, Principal) else None
@@ -78,14 +80,16 @@ class EmailProofViewSet(ApiViewSet):
 
     @endpoint(
         serializers.UndoIn,
+        id="undoEmailChange",
         returns={200: serializers.EmailUndoneOut},
         errors=[EmailUndoInvalid, EmailTaken, AdminNameTaken, TenantSuspended, TenantBusy, TooManyFromAddress],
         token="none",
     )
     def undo(self, request: Request) -> Response:
-        """Undo a change of address with the token of the mail that was sent to the old address.
+        """Undo a change of e-mail address.
 
-        It restores the old address within seven days and ends every session of the user, an admin user's as well.
+        With the token of the mail to the old address, within seven days. It restores the old address and ends every
+        session of the user.
         """
         user = undo_email_change(**self.valid(serializers.UndoIn))
         message = "The address is restored and all sessions have ended. Set a new password now."
@@ -93,11 +97,15 @@ class EmailProofViewSet(ApiViewSet):
 
     @endpoint(
         serializers.ResendIn,
+        id="resendEmailVerification",
         returns={200: serializers.ResentOut},
         errors=[MailBusy, TooManyFromAddress, TenantBusy],
         token="none",
     )
     def resend(self, request: Request) -> Response:
-        """Send a new link and code. The response is the same if there is nothing to verify."""
+        """Send the mail that verifies an address again.
+
+        With a new link and code. The response is the same if there is nothing to verify.
+        """
         actions.resend_email_proof(**self.valid(serializers.ResendIn))
         return Response(SENT)

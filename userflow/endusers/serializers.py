@@ -10,7 +10,7 @@ from userflow.signin.proof_fields import ProofFields
 
 class EndUserFilters(serializers.Serializer[object]):
     tenant_id = Identifier()
-    client_id = Identifier(required=False)
+    client_id = Identifier(required=False, help_text="Only users of this client.")
     email = Text(max_length=254, required=False, help_text="Part of the address, case-insensitive.")
     name = Text(max_length=255, required=False, help_text="Part of the name, case-insensitive.")
     provider = Text(max_length=63, required=False, help_text="Exact provider, case-insensitive.")
@@ -18,7 +18,7 @@ class EndUserFilters(serializers.Serializer[object]):
 
 class EndUserListQuery(PageQuery, EndUserFilters):
     limit = page_limit(10)
-    active = QueryBoolean(required=False)
+    active = QueryBoolean(required=False, help_text="Only active or only inactive users; both if absent.")
 
 
 class EndUserSearch(EndUserFilters):
@@ -31,11 +31,11 @@ class EndUserSearch(EndUserFilters):
 
 
 class EndUserListIn(EndUserSearch):
-    active = Boolean(required=False)
+    active = Boolean(required=False, help_text="Only active or only inactive users; both if absent.")
 
 
 class AdminEndUserListIn(EndUserSearch):
-    project_id = Text(max_length=64, required=False)
+    project_id = Text(max_length=64, required=False, help_text="Only users of clients of this project.")
 
 
 class EndUserOut(serializers.Serializer[object]):
@@ -44,7 +44,7 @@ class EndUserOut(serializers.Serializer[object]):
     name = serializers.CharField()
     active = serializers.BooleanField()
     provider = serializers.CharField()
-    client_id = serializers.UUIDField(allow_null=True)
+    client_id = serializers.UUIDField(allow_null=True, help_text="Client of the user; null: the default client.")
     created_at = serializers.DateTimeField()
     last_login = serializers.DateTimeField(allow_null=True)
 
@@ -54,8 +54,10 @@ class EndUserDetailOut(EndUserOut):
     language = serializers.ChoiceField(LANGUAGES, allow_null=True)
     metadata = serializers.DictField()
     mfa_methods = serializers.ListField(child=serializers.CharField())
-    roles = serializers.ListField(child=serializers.CharField(), help_text="Names, including roles from groups.")
-    groups = serializers.ListField(child=serializers.CharField(), help_text="Names.")
+    roles = serializers.ListField(
+        child=serializers.CharField(), help_text="Names of the roles, including those from groups."
+    )
+    groups = serializers.ListField(child=serializers.CharField(), help_text="Names of the groups.")
 
 
 class EndUserListOut(PaginationOut):
@@ -66,9 +68,14 @@ class RegisterIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     client_id = Identifier()
     email = EmailAddress()
-    password = Text(max_length=1024, required=False)
+    password = Text(max_length=1024, required=False, help_text="Required for the provider `local`.")
     name = Text(max_length=255, required=False, allow_blank=True)
-    provider = Text(max_length=63, required=False, default=LOCAL)
+    provider = Text(
+        max_length=63,
+        required=False,
+        default=LOCAL,
+        help_text="Where the user is from. Another provider than `local` needs `endusers:write`.",
+    )
 
     def validate_provider(self, value: str) -> str:
         """Normalize the name: whether a password is needed and can be reset depends on it."""
@@ -85,7 +92,9 @@ class RegisterOut(serializers.Serializer[object]):
 
 class EndUserChanges(ProofFields):
     name = Text(max_length=255, required=False, allow_blank=True)
-    email = EmailAddress(required=False)
+    email = EmailAddress(
+        required=False, help_text="New address; it can apply only once it is verified. One's own needs a proof."
+    )
     language = Choice(
         LANGUAGES,
         required=False,
@@ -108,7 +117,7 @@ class EndUserChangedOut(serializers.Serializer[object]):
 
 
 class StatusIn(serializers.Serializer[object]):
-    active = Boolean()
+    active = Boolean(help_text="False: the user cannot sign in and all sessions end.")
 
 
 class UserInTenantIn(serializers.Serializer[object]):
@@ -117,7 +126,7 @@ class UserInTenantIn(serializers.Serializer[object]):
 
 
 class EndUserActiveIn(UserInTenantIn):
-    active = Boolean()
+    active = Boolean(help_text="False: the user cannot sign in and all sessions end.")
 
 
 class DeactivatedOut(serializers.Serializer[object]):
@@ -144,4 +153,4 @@ class MappingOut(serializers.Serializer[object]):
     tenant_id = serializers.UUIDField()
     database_host = serializers.CharField()
     database_name = serializers.CharField()
-    status = serializers.CharField()
+    status = serializers.CharField(help_text="State of the tenant.")

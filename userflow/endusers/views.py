@@ -50,19 +50,35 @@ class EndUserListViewSet(ApiViewSet):
 
     permission_classes = [needs("endusers:read")]
 
-    @endpoint(query=serializers.EndUserListQuery, returns={200: serializers.EndUserListOut}, errors=TENANCY)
+    @endpoint(
+        id="listEndUsers", query=serializers.EndUserListQuery, returns={200: serializers.EndUserListOut}, errors=TENANCY
+    )
     def list(self, request: Request) -> Response:
-        """End users of a tenant, newest first."""
+        """List end users.
+
+        Users of a tenant, newest first, filtered by the query.
+        """
         return self._page(request, **self.valid_query(serializers.EndUserListQuery))
 
-    @endpoint(serializers.EndUserListIn, returns={200: serializers.EndUserListOut}, errors=TENANCY)
+    @endpoint(serializers.EndUserListIn, id="searchEndUsers", returns={200: serializers.EndUserListOut}, errors=TENANCY)
     def search(self, request: Request) -> Response:
-        """The same list, with filters in the body."""
+        """Search end users.
+
+        The same list with the filters in the body.
+        """
         return self._page(request, **self.valid(serializers.EndUserListIn))
 
-    @endpoint(serializers.AdminEndUserListIn, returns={200: serializers.EndUserListOut}, errors=TENANCY)
+    @endpoint(
+        serializers.AdminEndUserListIn,
+        id="searchEndUsersByProject",
+        returns={200: serializers.EndUserListOut},
+        errors=TENANCY,
+    )
     def by_project(self, request: Request) -> Response:
-        """The same list; `project_id` filters by the project of the user's client."""
+        """Search end users by project.
+
+        The same list; `project_id` filters by the project of the user's client.
+        """
         return self._page(request, **self.valid(serializers.AdminEndUserListIn))
 
     def _page(self, request: Request, *, tenant_id: UUID, page: int, limit: int, **filters: object) -> Response:
@@ -77,6 +93,7 @@ class RegistrationViewSet(ApiViewSet):
 
     @endpoint(
         serializers.RegisterIn,
+        id="registerEndUser",
         returns={201: serializers.RegisterOut},
         errors=[
             UnknownTenant,
@@ -93,10 +110,11 @@ class RegistrationViewSet(ApiViewSet):
         answer_headers=TICKET_MEANS,
     )
     def create(self, request: Request) -> Response:
-        """Register an end user; public if the client allows self-registration, else with `endusers:write`.
+        """Register an end user.
 
-        Another provider than `local` always needs `endusers:write`. An address that was registered but never used (no
-        sign-in, not verified) can be registered again from elsewhere: the previous record is deleted.
+        Public if the client allows self-registration; otherwise, and for another provider than `local`, it needs
+        `endusers:write`. An address that was registered but never used can be registered again. A taken one returns
+        409.
         """
         fields = self.valid(serializers.RegisterIn)
         caller = request.user if isinstance(request.user, Principal) else None
@@ -118,22 +136,28 @@ class EndUserViewSet(ApiViewSet):
             return [SignedIn()]
         return [needs("endusers:write" if self.action in ("set_status", "set_active") else "endusers:delete")()]
 
-    @endpoint(returns={200: serializers.EndUserDetailOut}, errors=[UnknownUser, *TENANCY])
+    @endpoint(id="getEndUser", returns={200: serializers.EndUserDetailOut}, errors=[UnknownUser, *TENANCY])
     def retrieve(self, request: Request, tenant_id: str, user_id: str) -> Response:
-        """One end user with metadata, factors, roles and groups; an end user can read only their own record."""
+        """Get an end user.
+
+        With metadata, factors, roles and groups. Needs `endusers:read`; end users can read their own record.
+        """
         tenant, user = self._named(request, tenant_id, user_id, "endusers:read")
         return Response(actions.read_end_user(tenant_id=tenant, user_id=user, purpose=reading(principal_at(request))))
 
     @endpoint(
         serializers.EndUserChanges,
+        id="updateEndUser",
         returns={200: serializers.EndUserChangedOut},
         errors=[UnknownUser, EmailTaken, GrantsMoreThanHeld, *PROOF_ERRORS, *TENANCY],
         assurance=(Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
     )
     def update(self, request: Request, tenant_id: str, user_id: str) -> Response:
-        """Change name, e-mail or metadata (replaced as a whole); an end user can change only their own record.
+        """Change an end user.
 
-        A user's own new `email` needs a proof in the request.
+        Only the fields in the body change; `metadata` is replaced as a whole. Needs `endusers:write`; end users can
+        change their own record. One's own new `email` needs a proof; the old address gets a link that undoes the
+        change.
         """
         tenant, user = self._named(request, tenant_id, user_id, "endusers:write")
         asked = self.valid(serializers.EndUserChanges)
@@ -148,22 +172,30 @@ class EndUserViewSet(ApiViewSet):
 
     @endpoint(
         serializers.StatusIn,
+        id="setEndUserStatus",
         returns={200: serializers.ActivityOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def set_status(self, request: Request, tenant_id: str, user_id: str) -> Response:
-        """Activate or deactivate an end user."""
+        """Activate or deactivate an end user.
+
+        Deactivating ends all sessions of the user.
+        """
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
         return _activity(request, tenant, user, active=self.valid(serializers.StatusIn)["active"])
 
     @endpoint(
+        id="deactivateEndUser",
         returns={200: serializers.DeactivatedOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, tenant_id: str, user_id: str) -> Response:
-        """Soft delete: deactivate the user and keep the record."""
+        """Deactivate an end user.
+
+        Soft delete: the record is kept, sign-in is rejected and all sessions end.
+        """
         tenant, user = tenant_at(request, tenant_id_in_path(tenant_id)), id_or(user_id, UnknownUser)
         return _deactivate(request, tenant, user)
 
@@ -182,34 +214,47 @@ class EndUserViewSet(ApiViewSet):
 
     @endpoint(
         serializers.EndUserActiveIn,
+        id="setEndUserActive",
         returns={200: serializers.ActivityOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def set_active(self, request: Request) -> Response:
-        """Activate or deactivate an end user, identified in the body."""
+        """Activate or deactivate an end user named in the body.
+
+        Deactivating ends all sessions of the user.
+        """
         asked = self.valid(serializers.EndUserActiveIn)
         return _activity(request, tenant_at(request, asked["tenant_id"]), asked["user_id"], active=asked["active"])
 
     @endpoint(
         serializers.UserInTenantIn,
+        id="deactivateEndUserByPost",
         returns={200: serializers.DeactivatedOut},
         errors=[UnknownUser, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def deactivate(self, request: Request) -> Response:
-        """Soft delete, user identified in the body."""
+        """Deactivate an end user named in the body.
+
+        Soft delete: the record is kept, sign-in is rejected and all sessions end.
+        """
         asked = self.valid(serializers.UserInTenantIn)
         return _deactivate(request, tenant_at(request, asked["tenant_id"]), asked["user_id"])
 
     @endpoint(
         serializers.UserInTenantIn,
+        id="eraseEndUser",
         returns={200: serializers.ErasedOut},
         errors=[UnknownUser, GrantsMoreThanHeld, LastActiveUser, InsufficientAuthentication, *TENANCY],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def erase(self, request: Request) -> Response:
-        """Hard delete: delete the user with all dependent records. The last active user cannot be deleted."""
+        """Erase an end user.
+
+        Hard delete: the user is deleted with all dependent records, for good. The last active user of a tenant cannot
+        be erased.
+        """
         asked = self.valid(serializers.UserInTenantIn)
         tenant = tenant_at(request, asked["tenant_id"])
         deleted = actions.erase_end_user(tenant_id=tenant, user_id=asked["user_id"], by=principal_at(request))
@@ -220,9 +265,17 @@ class EndUserViewSet(ApiViewSet):
 class MappingViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(query=serializers.MappingQuery, returns={200: serializers.MappingOut}, errors=[UnknownTenant])
+    @endpoint(
+        id="getTenantDatabase",
+        query=serializers.MappingQuery,
+        returns={200: serializers.MappingOut},
+        errors=[UnknownTenant],
+    )
     def retrieve(self, request: Request) -> Response:
-        """Database of a tenant, for operators and for the tenant's admins."""
+        """Get the database of a tenant.
+
+        For operators with `tenants:read` and for the tenant's admins.
+        """
         asked = self.valid_query(serializers.MappingQuery)
         principal = principal_at(request)
         tenant = tenant_at(request, asked["tenant_id"])

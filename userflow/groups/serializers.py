@@ -32,13 +32,13 @@ class GroupListOut(PaginationOut):
 
 
 class GroupChanges(NamedTenant):
-    name = Text(max_length=255, trim=True, required=False)
+    name = Text(max_length=255, trim=True, required=False, help_text="Unique in the tenant.")
     description = Text(max_length=1000, required=False, allow_blank=True)
     roles = Items(Text(max_length=63), most=MOST_ROLES, required=False, help_text="Role names; an update replaces all.")
 
 
 class GroupIn(GroupChanges):
-    name = Text(max_length=255, trim=True)
+    name = Text(max_length=255, trim=True, help_text="Unique in the tenant.")
 
 
 class JoinedOut(serializers.Serializer[object]):

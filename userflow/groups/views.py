@@ -22,74 +22,107 @@ class GroupViewSet(InTenantViewSet):
     reads = ("list", "retrieve", "members")
     unknown = UnknownGroup
 
-    @endpoint(query=serializers.GroupListQuery, returns={200: serializers.GroupListOut}, errors=TENANCY)
+    @endpoint(
+        id="listGroups", query=serializers.GroupListQuery, returns={200: serializers.GroupListOut}, errors=TENANCY
+    )
     def list(self, request: Request) -> Response:
-        """Groups of a tenant with their roles, newest first."""
+        """List groups.
+
+        Groups of a tenant with their roles, newest first.
+        """
         found = actions.list_groups(**self.arguments())
         return Response({"groups": [serializers.record(group) for group in found.rows], **found.totals()})
 
     @endpoint(
         serializers.GroupIn,
+        id="createGroup",
         returns={201: serializers.GroupOut},
         errors=[GroupNameTaken, UnknownRole, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:
-        """Create a group with the given roles."""
+        """Create a group.
+
+        Members of the group have its roles. The caller must hold every permission of the roles.
+        """
         group = actions.create_group(by=principal_at(request), **self.arguments())
         return Response(serializers.record(group), status=201)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.GroupOut}, errors=[UnknownGroup, *TENANCY])
+    @endpoint(id="getGroup", query=NamedTenant, returns={200: serializers.GroupOut}, errors=[UnknownGroup, *TENANCY])
     def retrieve(self, request: Request, group_id: str) -> Response:
-        """One group with its roles."""
+        """Get a group.
+
+        The group with its roles; its members have a list of their own.
+        """
         return Response(serializers.record(actions.find_group(**self.arguments())))
 
     @endpoint(
         serializers.GroupChanges,
+        id="updateGroup",
         returns={200: serializers.GroupOut},
         errors=[UnknownGroup, GroupNameTaken, UnknownRole, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def update(self, request: Request, group_id: str) -> Response:
-        """Change the given fields. `roles` replaces all roles and applies at the next request."""
+        """Change a group.
+
+        Only the fields in the body change; `roles` replaces all. The change applies to members at their next request.
+        """
         return Response(serializers.record(actions.update_group(by=principal_at(request), **self.changes())))
 
     @endpoint(
+        id="deleteGroup",
         query=NamedTenant,
         returns={200: serializers.GroupDeletedOut},
         errors=[UnknownGroup, GrantsMoreThanHeld, *TENANCY],
     )
     def destroy(self, request: Request, group_id: str) -> Response:
-        """Delete a group; its members lose its roles at their next request."""
+        """Delete a group.
+
+        Its members lose the roles of the group at their next request. The users stay.
+        """
         named = self.arguments()
         actions.delete_group(by=principal_at(request), **named)
         return Response({"message": "The group is deleted.", "id": named["group_id"]})
 
-    @endpoint(query=TenantPageQuery, returns={200: MemberListOut}, errors=[UnknownGroup, *TENANCY])
+    @endpoint(
+        id="listGroupMembers", query=TenantPageQuery, returns={200: MemberListOut}, errors=[UnknownGroup, *TENANCY]
+    )
     def members(self, request: Request, group_id: str) -> Response:
-        """Members of the group, newest first."""
+        """List the members of a group.
+
+        Newest first.
+        """
         found = actions.list_members(**self.arguments())
         return Response({"users": found.rows, **found.totals()})
 
     @endpoint(
         UserIdsIn,
+        id="addGroupMembers",
         returns={200: serializers.JoinedOut},
         errors=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def join(self, request: Request, group_id: str) -> Response:
-        """Add all of these users to the group, or none; existing members stay."""
+        """Add users to a group.
+
+        All of the users are added, or none: unknown users return 404 with their ids. Members stay members.
+        """
         asked = self.arguments()
         changed = actions.add_members(by=principal_at(request), **asked)
         return Response({"message": "The users are in the group.", "group_id": asked["group_id"], "changed": changed})
 
     @endpoint(
         UserIdsIn,
+        id="removeGroupMembers",
         returns={200: serializers.JoinedOut},
         errors=[UnknownGroup, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
     )
     def leave(self, request: Request, group_id: str) -> Response:
-        """Remove all of these users from the group, or none; applies at their next request."""
+        """Remove users from a group.
+
+        All of the users are removed, or none. They lose the roles of the group at their next request.
+        """
         asked = self.arguments()
         changed = actions.remove_members(by=principal_at(request), **asked)
         message = "The users are not in the group."

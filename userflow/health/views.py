@@ -24,7 +24,7 @@ def database_answers() -> bool:
 
 
 class StatusOut(serializers.Serializer[object]):
-    status = serializers.CharField()
+    status = serializers.CharField(help_text="healthy or alive")
 
 
 class ReadyOut(StatusOut):
@@ -37,21 +37,28 @@ class HealthViewSet(ApiViewSet):
     permission_classes = [Anyone]
     authentication_classes = []
 
-    @endpoint(returns={200: StatusOut}, token="none")
+    @endpoint(id="checkHealth", returns={200: StatusOut}, token="none")
     def health(self, request: Request) -> Response:
-        """The process accepts requests."""
+        """Check that the process accepts requests.
+
+        Not limited in rate.
+        """
         return Response({"status": "healthy"})
 
-    @endpoint(returns={200: StatusOut}, token="none")
+    @endpoint(id="checkLiveness", returns={200: StatusOut}, token="none")
     def live(self, request: Request) -> Response:
-        """The process is running."""
+        """Check that the process is running.
+
+        Not limited in rate.
+        """
         return Response({"status": "alive"})
 
-    @endpoint(returns={200: ReadyOut, 503: ReadyOut}, token="none")
+    @endpoint(id="checkReadiness", returns={200: ReadyOut, 503: ReadyOut}, token="none")
     def ready(self, request: Request) -> Response:
-        """The global database and the cache are available; without the cache requests are still served (`degraded`).
+        """Check that database and cache are available.
 
-        Tenant databases are not checked.
+        503 if the global database is not. Without the cache requests are still served (`degraded`). Tenant databases
+        are not checked.
         """
         database, cache = database_answers(), valkey.is_connected(timeout=1.0)
         served = "ready" if cache else "degraded"

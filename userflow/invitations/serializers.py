@@ -28,19 +28,21 @@ class InvitationOut(serializers.Serializer[object]):
     kind = serializers.CharField(help_text="admin or end_user")
     email = serializers.CharField()
     roles = serializers.ListField(child=serializers.CharField())
-    tenant_id = serializers.UUIDField(allow_null=True)
-    client_id = serializers.UUIDField(allow_null=True)
+    tenant_id = serializers.UUIDField(allow_null=True, help_text="Tenant of the future user; null for an operator.")
+    client_id = serializers.UUIDField(allow_null=True, help_text="Client of a future end user; null for admin users.")
     status = serializers.CharField(help_text="pending, accepted, cancelled or expired")
     invited_by = serializers.UUIDField()
     created_at = serializers.DateTimeField()
-    expires_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(help_text="Seven days after it was last sent.")
     accepted_at = serializers.DateTimeField(allow_null=True)
-    user_id = serializers.UUIDField(allow_null=True)
+    user_id = serializers.UUIDField(allow_null=True, help_text="User who accepted; null: not accepted.")
 
 
 class InvitationListQuery(TenantPageQuery):
-    status = QueryChoice([PENDING, ACCEPTED, CANCELLED, EXPIRED], required=False)
-    kind = QueryChoice(KINDS, required=False)
+    status = QueryChoice(
+        [PENDING, ACCEPTED, CANCELLED, EXPIRED], required=False, help_text="Only invitations with this status."
+    )
+    kind = QueryChoice(KINDS, required=False, help_text="Only invitations of this kind of user.")
 
 
 class InvitationListOut(PaginationOut):
@@ -48,15 +50,17 @@ class InvitationListOut(PaginationOut):
 
 
 class InvitationIn(serializers.Serializer[object]):
-    email = EmailAddress()
-    kind = Choice(KINDS)
+    email = EmailAddress(help_text="Address that gets the invitation; it must not have a user yet.")
+    kind = Choice(KINDS, help_text="Kind of user to invite.")
     roles = Items(
         Text(max_length=63),
         most=50,
         required=False,
         help_text="Role names. Default for admins: tenant-admin (operator without a tenant).",
     )
-    tenant_id = Identifier(required=False, help_text="For operators.")
+    tenant_id = Identifier(
+        required=False, help_text="For operators: the user's tenant. Without it an operator is invited."
+    )
     client_id = Identifier(required=False, help_text="For end users. Default: the default client.")
 
     def validate(self, attrs: dict[str, object]) -> dict[str, object]:
@@ -67,19 +71,19 @@ class InvitationIn(serializers.Serializer[object]):
 
 
 class AcceptIn(serializers.Serializer[object]):
-    token = Text(max_length=128)
+    token = Text(max_length=128, help_text="From the link in the mail.")
     password = Text(max_length=1024)
     username = Text(
         max_length=150, trim=True, required=False, help_text="For admin users. Default: the e-mail address."
     )
-    name = Text(max_length=255, required=False, allow_blank=True)
+    name = Text(max_length=255, required=False, allow_blank=True, help_text="Name of the user; can be empty.")
 
 
 class AcceptedOut(serializers.Serializer[object]):
     user_id = serializers.UUIDField()
-    kind = serializers.CharField()
+    kind = serializers.CharField(help_text="admin or end_user")
     email = serializers.CharField()
-    username = serializers.CharField(required=False)
-    tenant_id = serializers.UUIDField(allow_null=True)
-    client_id = serializers.UUIDField(allow_null=True)
+    username = serializers.CharField(required=False, help_text="Of admin users only.")
+    tenant_id = serializers.UUIDField(allow_null=True, help_text="Tenant of the user; null for an operator.")
+    client_id = serializers.UUIDField(allow_null=True, help_text="Client of an end user; null for admin users.")
     message = serializers.CharField()

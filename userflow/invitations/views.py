@@ -48,40 +48,60 @@ class InvitationViewSet(InTenantViewSet):
     def tenant(self, stated: UUID | None) -> UUID | None:
         return tenant_or_platform_at(self.request, stated)
 
-    @endpoint(query=serializers.InvitationListQuery, returns={200: serializers.InvitationListOut}, errors=TENANCY)
+    @endpoint(
+        id="listInvitations",
+        query=serializers.InvitationListQuery,
+        returns={200: serializers.InvitationListOut},
+        errors=TENANCY,
+    )
     def list(self, request: Request) -> Response:
-        """Invitations of a tenant, newest first; an operator without tenant_id sees those of admin users everywhere."""
+        """List invitations.
+
+        Newest first. An operator without `tenant_id` gets the invitations of admin users everywhere.
+        """
         found = actions.list_invitations(**self.arguments())
         return Response({"invitations": [serializers.record(shown) for shown in found.rows], **found.totals()})
 
     @endpoint(
         serializers.InvitationIn,
+        id="createInvitation",
         returns={201: serializers.InvitationOut},
         errors=[*INVITING, AlreadyInvited, UnknownClient, TenantRequired, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:
-        """Invite an admin user or an end user; the token travels by mail only and is valid for seven days."""
+        """Invite a user.
+
+        The token is sent by mail only and is valid for seven days. An address that has a user returns 409.
+        """
         shown = actions.invite(by=principal_at(request), **self.arguments())
         return Response(serializers.record(shown), status=201)
 
     @endpoint(
+        id="resendInvitation",
         query=NamedTenant,
         returns={200: serializers.InvitationOut},
         errors=[UnknownInvitation, InvitationClosed, *INVITING, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def resend(self, request: Request, invitation_id: str) -> Response:
-        """Send the mail again with a new token and seven new days; the previous token becomes invalid."""
+        """Send an invitation again.
+
+        The mail has a new token, valid for seven days; the previous one becomes invalid.
+        """
         return Response(serializers.record(actions.resend_invitation(by=principal_at(request), **self.arguments())))
 
     @endpoint(
+        id="cancelInvitation",
         query=NamedTenant,
         returns={200: serializers.InvitationOut},
         errors=[UnknownInvitation, InvitationClosed, *TENANCY],
     )
     def destroy(self, request: Request, invitation_id: str) -> Response:
-        """Cancel an invitation: its token becomes invalid."""
+        """Cancel an invitation.
+
+        Its token becomes invalid.
+        """
         return Response(serializers.record(actions.cancel_invitation(by=principal_at(request), **self.arguments())))
 
 
@@ -91,6 +111,7 @@ class AcceptanceViewSet(ApiViewSet):
 
     @endpoint(
         serializers.AcceptIn,
+        id="acceptInvitation",
         returns={201: serializers.AcceptedOut},
         errors=[
             InvitationInvalid,
@@ -106,7 +127,10 @@ class AcceptanceViewSet(ApiViewSet):
         answer_headers=TICKET_MEANS,
     )
     def accept(self, request: Request) -> Response:
-        """Accept an invitation with the token of its mail and choose a password."""
+        """Accept an invitation.
+
+        Create the user with the token of the mail and a password.
+        """
         done = accept_invitation(**self.valid(serializers.AcceptIn))
         body = {
             "user_id": done.user.pk,

@@ -15,7 +15,7 @@ class AdminForgotIn(serializers.Serializer[object]):
 class EndUserForgotIn(serializers.Serializer[object]):
     email = EmailAddress()
     client_id = Identifier(required=False, help_text="A client of the tenant. Required without `tenant_id`.")
-    tenant_id = Identifier(required=False)
+    tenant_id = Identifier(required=False, help_text="Tenant of the user. Required without `client_id`.")
 
     def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         if "client_id" not in attrs and "tenant_id" not in attrs:

@@ -18,12 +18,16 @@ class PasswordViewSet(ApiViewSet):
 
     @endpoint(
         serializers.ChangeIn,
+        id="changePassword",
         returns={200: serializers.PasswordSetOut},
         errors=[*PROOF_ERRORS, WeakPassword],
         assurance=Action.CHANGE_OWN_PASSWORD,
     )
     def change(self, request: Request) -> Response:
-        """Change the caller's password. All other sessions end, and the user is notified by mail."""
+        """Change the caller's password.
+
+        Needs a proof, such as `current_password`. All other sessions end and the user gets a mail.
+        """
         asked = self.valid(serializers.ChangeIn)
         ended = actions.change_password(
             principal=principal_at(request), new_password=asked["new_password"], **proof_of(request, asked)
@@ -37,39 +41,60 @@ class ResetViewSet(ApiViewSet):
 
     @endpoint(
         serializers.AdminForgotIn,
+        id="requestAdminPasswordReset",
         returns={200: serializers.MessageOut},
         errors=[TooManyFromAddress, MailBusy],
         token="none",
     )
     def admin_forgot(self, request: Request) -> Response:
-        """Send an admin user a link to set a new password. The response is the same if there is no such user."""
+        """Mail an admin user a link to set a new password.
+
+        The link is valid for 30 minutes. The response is the same if there is no such user.
+        """
         actions.ask_for_admin_reset(**self.valid(serializers.AdminForgotIn))
         return Response(SENT)
 
     @endpoint(
         serializers.EndUserForgotIn,
+        id="requestPasswordReset",
         returns={200: serializers.MessageOut},
         errors=[TooManyFromAddress, MailBusy],
         token="none",
     )
     def end_user_forgot(self, request: Request) -> Response:
-        """Send an end user a link to set a new password. The response is the same if there is no such user."""
+        """Mail an end user a link to set a new password.
+
+        The link is valid for 30 minutes. The response is the same if there is no such user.
+        """
         actions.ask_for_end_user_reset(**self.valid(serializers.EndUserForgotIn))
         return Response(SENT)
 
-    @endpoint(serializers.ResetIn, returns={200: serializers.PasswordSetOut}, errors=RESETTING, token="none")
+    @endpoint(
+        serializers.ResetIn,
+        id="resetAdminPassword",
+        returns={200: serializers.PasswordSetOut},
+        errors=RESETTING,
+        token="none",
+    )
     def admin_reset(self, request: Request) -> Response:
-        """Set a new password with the token of a mail; all sessions end."""
+        """Set an admin user's password with the token of a mail.
+
+        All sessions of the user end. The token is used once.
+        """
         ended = actions.reset_admin_password(**self.valid(serializers.ResetIn))
         return Response({"message": "The password is set. Sign in with it.", "sessions_ended": ended})
 
     @endpoint(
         serializers.EndUserResetIn,
+        id="resetPassword",
         returns={200: serializers.PasswordSetOut},
         errors=[*RESETTING, TenantSuspended, TenantBusy],
         token="none",
     )
     def end_user_reset(self, request: Request) -> Response:
-        """Set a new password with the token of a mail; all sessions end."""
+        """Set an end user's password with the token of a mail.
+
+        All sessions of the user end. The token is used once.
+        """
         ended = actions.reset_end_user_password(**self.valid(serializers.EndUserResetIn))
         return Response({"message": "The password is set. Sign in with it.", "sessions_ended": ended})

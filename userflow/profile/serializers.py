@@ -13,8 +13,8 @@ class ProfileChanges(AdminProfileChanges, EndUserChanges):
 
 class ProfileOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
-    kind = serializers.CharField()
-    tenant_id = serializers.UUIDField(allow_null=True)
+    kind = serializers.CharField(help_text="operator, admin or end_user")
+    tenant_id = serializers.UUIDField(allow_null=True, help_text="Tenant of the user; null for an operator.")
     email = serializers.CharField()
     active = serializers.BooleanField()
     roles = serializers.ListField(child=serializers.CharField())
@@ -24,11 +24,15 @@ class ProfileOut(serializers.Serializer[object]):
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
     last_login = serializers.DateTimeField(allow_null=True)
-    name = serializers.CharField(required=False, help_text="End users.")
-    provider = serializers.CharField(required=False, help_text="End users.")
-    client_id = serializers.UUIDField(required=False, allow_null=True, help_text="End users.")
-    language = serializers.ChoiceField(LANGUAGES, required=False, allow_null=True, help_text="End users.")
-    metadata = serializers.DictField(required=False, help_text="End users.")
-    username = serializers.CharField(required=False, help_text="Admin users.")
-    first_name = serializers.CharField(required=False, help_text="Admin users.")
-    last_name = serializers.CharField(required=False, help_text="Admin users.")
+    name = serializers.CharField(required=False, help_text="End users only: name shown to people.")
+    provider = serializers.CharField(required=False, help_text="End users only: `local` has a password here.")
+    client_id = serializers.UUIDField(
+        required=False, allow_null=True, help_text="End users only; null: the default client."
+    )
+    language = serializers.ChoiceField(
+        LANGUAGES, required=False, allow_null=True, help_text="End users only; null: that of the browser or the tenant."
+    )
+    metadata = serializers.DictField(required=False, help_text="End users only: JSON object.")
+    username = serializers.CharField(required=False, help_text="Admin users only: name to sign in with.")
+    first_name = serializers.CharField(required=False, help_text="Admin users only.")
+    last_name = serializers.CharField(required=False, help_text="Admin users only.")

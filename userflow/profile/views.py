@@ -15,19 +15,28 @@ from userflow.signin.proof_fields import proof_of, without_proof
 class ProfileViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(returns={200: serializers.ProfileOut}, errors=[UnknownUser])
+    @endpoint(id="getProfile", returns={200: serializers.ProfileOut}, errors=[UnknownUser])
     def retrieve(self, request: Request) -> Response:
-        """The caller's own record with roles, groups, permissions and factors."""
+        """Get the caller's own profile.
+
+        For users of every kind, with roles, groups, permissions and factors. A client gets 403.
+        """
         return Response(actions.read_profile(of=principal_at(request)))
 
     @endpoint(
         serializers.ProfileChanges,
+        id="updateProfile",
         returns={200: serializers.ProfileOut},
         errors=[*PROOF_ERRORS, EmailTaken, AdminNameTaken, UnknownUser],
         assurance=Action.CHANGE_OWN_EMAIL,
     )
     def update(self, request: Request) -> Response:
-        """Change the given fields. A new `email` needs a proof in the request."""
+        """Change the caller's own profile.
+
+        Only the fields in the body change. End users have `name`, `language` and `metadata`; admin users have
+        `username`, `first_name` and `last_name`. A new `email` needs a proof; the old address gets a link that undoes
+        the change.
+        """
         caller = principal_at(request)
         own = caller.kind == END_USER
         asked = self.valid(EndUserChanges if own else AdminProfileChanges)

@@ -54,13 +54,18 @@ class RoleListOut(PaginationOut):
 
 
 class RoleChanges(NamedTenant):
-    name = Text(max_length=63, trim=True, required=False)
+    name = Text(max_length=63, trim=True, required=False, help_text="Unique in the tenant.")
     description = Text(max_length=1000, required=False, allow_blank=True)
-    permissions = Items(Permission(), most=MOST_PERMISSIONS, required=False)
+    permissions = Items(
+        Permission(),
+        most=MOST_PERMISSIONS,
+        required=False,
+        help_text="Permissions of your choice in the form `resource:action`; an update replaces all.",
+    )
 
 
 class RoleIn(RoleChanges):
-    name = Text(max_length=63, trim=True)
+    name = Text(max_length=63, trim=True, help_text="Unique in the tenant.")
 
 
 class UserIdsIn(NamedTenant):

@@ -21,71 +21,106 @@ class RoleViewSet(InTenantViewSet):
     reads = ("list", "retrieve", "bindings")
     unknown = UnknownRoleId
 
-    @endpoint(query=serializers.RoleListQuery, returns={200: serializers.RoleListOut}, errors=TENANCY)
+    @endpoint(id="listRoles", query=serializers.RoleListQuery, returns={200: serializers.RoleListOut}, errors=TENANCY)
     def list(self, request: Request) -> Response:
-        """Roles of a tenant, newest first."""
+        """List roles.
+
+        Roles of a tenant for its end users, newest first.
+        """
         found = actions.list_roles(**self.arguments())
         return Response({"roles": [serializers.record(role) for role in found.rows], **found.totals()})
 
     @endpoint(
-        serializers.RoleIn, returns={201: serializers.RoleOut}, errors=[RoleNameTaken, GrantsMoreThanHeld, *TENANCY]
+        serializers.RoleIn,
+        id="createRole",
+        returns={201: serializers.RoleOut},
+        errors=[RoleNameTaken, GrantsMoreThanHeld, *TENANCY],
     )
     def create(self, request: Request) -> Response:
-        """Create a role. The tenant chooses its permissions freely, except the platform's, which the caller must hold."""
+        """Create a role.
+
+        The tenant chooses the permissions freely. The caller must hold those that have a meaning on the platform, such
+        as `endusers:read`.
+        """
         role = actions.create_role(by=principal_at(request), **self.arguments())
         return Response(serializers.record(role), status=201)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.RoleOut}, errors=[UnknownRoleId, *TENANCY])
+    @endpoint(id="getRole", query=NamedTenant, returns={200: serializers.RoleOut}, errors=[UnknownRoleId, *TENANCY])
     def retrieve(self, request: Request, role_id: str) -> Response:
-        """One role."""
+        """Get a role."""
         return Response(serializers.record(actions.find_role(**self.arguments())))
 
     @endpoint(
         serializers.RoleChanges,
+        id="updateRole",
         returns={200: serializers.RoleOut},
         errors=[UnknownRoleId, RoleNameTaken, BuiltInRole, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def update(self, request: Request, role_id: str) -> Response:
-        """Change the given fields. `permissions` replaces all permissions and applies at the next request."""
+        """Change a role.
+
+        Only the fields in the body change; `permissions` replaces all. The change applies to users of the role at their
+        next request.
+        """
         return Response(serializers.record(actions.update_role(by=principal_at(request), **self.changes())))
 
     @endpoint(
+        id="deleteRole",
         query=NamedTenant,
         returns={200: serializers.RoleDeletedOut},
         errors=[UnknownRoleId, BuiltInRole, GrantsMoreThanHeld, *TENANCY],
     )
     def destroy(self, request: Request, role_id: str) -> Response:
-        """Delete a role; its users lose it at their next request."""
+        """Delete a role.
+
+        Its users lose it at their next request. Built-in roles cannot be deleted.
+        """
         named = self.arguments()
         actions.delete_role(by=principal_at(request), **named)
         return Response({"message": "The role is deleted.", "id": named["role_id"]})
 
-    @endpoint(query=TenantPageQuery, returns={200: serializers.MemberListOut}, errors=[UnknownRoleId, *TENANCY])
+    @endpoint(
+        id="listRoleBindings",
+        query=TenantPageQuery,
+        returns={200: serializers.MemberListOut},
+        errors=[UnknownRoleId, *TENANCY],
+    )
     def bindings(self, request: Request, role_id: str) -> Response:
-        """Users bound to the role, newest first; without those who have it by a group."""
+        """List the users of a role.
+
+        Newest first; without users who have the role from a group.
+        """
         found = actions.list_bindings(**self.arguments())
         return Response({"users": found.rows, **found.totals()})
 
     @endpoint(
         serializers.UserIdsIn,
+        id="bindRole",
         returns={200: serializers.BoundOut},
         errors=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, InsufficientAuthentication, *TENANCY],
         assurance=Action.GRANT_ROLES,
     )
     def bind(self, request: Request, role_id: str) -> Response:
-        """Bind the role to all of these users, or to none; existing bindings stay."""
+        """Give a role to users.
+
+        All of the users get it, or none: unknown users return 404 with their ids. Users who have it keep it.
+        """
         asked = self.arguments()
         changed = actions.bind_users(by=principal_at(request), **asked)
         return Response({"message": "The users have the role.", "role_id": asked["role_id"], "changed": changed})
 
     @endpoint(
         serializers.UserIdsIn,
+        id="unbindRole",
         returns={200: serializers.BoundOut},
         errors=[UnknownRoleId, UnknownUsers, GrantsMoreThanHeld, *TENANCY],
     )
     def unbind(self, request: Request, role_id: str) -> Response:
-        """Unbind the role from all of these users, or from none; applies at their next request."""
+        """Take a role from users.
+
+        All of the users lose it, or none, at their next request. They keep it if a group gives it to them.
+        """
         asked = self.arguments()
         changed = actions.unbind_users(by=principal_at(request), **asked)
         message = "The users are not bound to the role."

@@ -3,7 +3,7 @@
 The kinds of principals are re-exported for views.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from uuid import UUID
 
@@ -19,6 +19,8 @@ from userflow.ids import FORM
 from userflow.sessions.verify import tenant_of_call
 
 __all__ = ["ADMIN", "CLIENT", "END_USER", "OPERATOR"]
+
+_KINDS = {OPERATOR: "operator", ADMIN: "admin", CLIENT: "client", END_USER: "end user"}
 
 
 class NoCaller(BasePermission):
@@ -40,6 +42,8 @@ class Anyone(BasePermission):
 class SignedIn(BasePermission):
     """Any valid access token."""
 
+    access = "Requires an access token."
+
     def has_permission(self, request: Request, view: object) -> bool:
         reject_foreign_tenant(principal_at(request), request, view)
         return True
@@ -54,6 +58,8 @@ def needs(permission: str, *kinds: str) -> type[BasePermission]:
     allowed = kinds or (OPERATOR, ADMIN, CLIENT)
 
     class Needs(BasePermission):
+        access = f"Requires `{permission}`{_as_one_of(allowed)}."
+
         def has_permission(self, request: Request, view: object) -> bool:
             principal = principal_at(request)
             require(principal, permission, *allowed)
@@ -62,6 +68,13 @@ def needs(permission: str, *kinds: str) -> type[BasePermission]:
 
     Needs.__name__ = f"Needs_{permission.replace(':', '_')}"
     return Needs
+
+
+def _as_one_of(kinds: Sequence[str]) -> str:
+    """Return which kinds of principals may call, if not the usual ones."""
+    if set(kinds) == {OPERATOR, ADMIN, CLIENT}:
+        return ""
+    return f" as {' or '.join(_KINDS[kind] for kind in kinds)}"
 
 
 def require(principal: Principal, permission: str, *kinds: str) -> None:

@@ -10,7 +10,7 @@ from userflow.sessions.client_assertions import TYPE as ASSERTION_TYPE
 class ClientProof(serializers.Serializer[object]):
     """RFC 6749 section 2.3.1, second form, and RFC 7521 section 4.2; another way is HTTP Basic."""
 
-    client_id = Text(max_length=255, required=False)
+    client_id = Text(max_length=255, required=False, help_text="Id of the client, if not sent by HTTP Basic.")
     client_secret = Text(max_length=255, required=False)
     client_assertion_type = Text(max_length=255, required=False, help_text=ASSERTION_TYPE)
     client_assertion = Text(max_length=LONGEST_ASSERTION, required=False, help_text="private_key_jwt (RFC 7523).")
@@ -18,7 +18,11 @@ class ClientProof(serializers.Serializer[object]):
 
 class TokenIn(ClientProof):
     grant_type = Text(max_length=64, help_text="client_credentials or refresh_token")
-    refresh_token = Text(max_length=4096, required=False)
+    refresh_token = Text(
+        max_length=4096,
+        required=False,
+        help_text="Only for the grant refresh_token. The response contains the next one.",
+    )
     scope = Text(max_length=4096, required=False, help_text="Separated by blanks; a subset of the client's scopes.")
 
 
@@ -27,7 +31,9 @@ class TokenOut(serializers.Serializer[object]):
     refresh_token = serializers.CharField(required=False)
     token_type = serializers.CharField()
     expires_in = serializers.IntegerField()
-    scope = serializers.CharField(required=False)
+    scope = serializers.CharField(
+        required=False, help_text="Granted scopes, separated by spaces, if they can differ from the request."
+    )
 
 
 class TokenNamed(ClientProof):
@@ -40,10 +46,10 @@ class RevokedOut(serializers.Serializer[object]):
 
 
 class IntrospectionOut(serializers.Serializer[object]):
-    active = serializers.BooleanField()
+    active = serializers.BooleanField(help_text="Whether the token is valid. If not, there are no other fields.")
     scope = serializers.CharField(required=False)
     client_id = serializers.UUIDField(required=False)
-    username = serializers.CharField(required=False)
+    username = serializers.CharField(required=False, help_text="E-mail address or username of the user.")
     token_type = serializers.CharField(required=False)
     exp = serializers.IntegerField(required=False)
     iat = serializers.IntegerField(required=False)

@@ -86,6 +86,7 @@ class TokenViewSet(ApiViewSet):
 
     @endpoint(
         serializers.TokenIn,
+        id="requestToken",
         returns={200: serializers.TokenOut},
         errors=[
             InvalidRequest,
@@ -102,7 +103,11 @@ class TokenViewSet(ApiViewSet):
         headers=BASIC_HEADER,
     )
     def token(self, request: Request) -> Response:
-        """Get a token: for a confidential client itself, or for a refresh token (RFC 6749 sections 4.4 and 6)."""
+        """Get a token for a client, or refresh the tokens of a session.
+
+        RFC 6749 sections 4.4 and 6. Refresh tokens rotate: use each one once and keep the next one from the response. A
+        second use within ten seconds returns the same tokens; a later one ends the session.
+        """
         asked = self.valid(serializers.TokenIn)
         client_id, credential = stated_client(request, asked)
         match asked["grant_type"]:
@@ -126,13 +131,18 @@ class TokenViewSet(ApiViewSet):
 
     @endpoint(
         serializers.TokenNamed,
+        id="revokeToken",
         returns={200: serializers.RevokedOut},
         errors=[InvalidRequest, InvalidClient, UnauthorizedClient, TooManyRequests],
         token="none",
         headers=BASIC_HEADER,
     )
     def revoke(self, request: Request) -> Response:
-        """Revoke a token (RFC 7009); of a user's session both tokens end. Unknown tokens are no error."""
+        """Revoke a token.
+
+        RFC 7009. A refresh token or access token of a user ends the whole session. An unknown token returns 200 as
+        well.
+        """
         asked = self.valid(serializers.TokenNamed)
         client_id, credential = stated_client(request, asked)
         actions.revoke_token(token=asked["token"], client_id=client_id, credential=credential)
@@ -140,13 +150,18 @@ class TokenViewSet(ApiViewSet):
 
     @endpoint(
         serializers.TokenNamed,
+        id="introspectToken",
         returns={200: serializers.IntrospectionOut},
         errors=[InvalidRequest, InvalidClient, TooManyRequests],
         token="optional",
         headers=BASIC_OR_BEARER,
     )
     def introspect(self, request: Request) -> Response:
-        """Return the state of a token (RFC 7662), for clients and admins of the same tenant."""
+        """Get the state of a token.
+
+        RFC 7662, for confidential clients and admins of the token's tenant. For every other token the response is
+        `active: false`.
+        """
         asked = self.valid(serializers.TokenNamed)
         known = actions.introspect_token(token=asked["token"], by=self._caller(request, asked))
         return Response(known, headers=NO_STORE)
@@ -170,15 +185,22 @@ class WellKnownViewSet(ApiViewSet):
     permission_classes = [Anyone]
     authentication_classes = []
 
-    @endpoint(returns={200: serializers.JwksOut}, token="none")
+    @endpoint(id="getJwks", returns={200: serializers.JwksOut}, token="none")
     def jwks(self, request: Request) -> Response:
-        """Return the valid keys of operators' and tenant admins' tokens (RFC 7517). A tenant's keys are at `/t/{slug}/jwks`."""
+        """Get the keys of operators' and tenant admins' tokens.
+
+        Return the current and still valid keys (RFC 7517), which can be cached. The keys of a tenant's own tokens are
+        at `/t/{slug}/jwks`.
+        """
         signing.signer()
         return Response({"keys": signing.key_set().jwks}, headers=PUBLIC)
 
-    @endpoint(returns={200: serializers.MetadataOut}, token="none")
+    @endpoint(id="getServerMetadata", returns={200: serializers.MetadataOut}, token="none")
     def metadata(self, request: Request) -> Response:
-        """Return the OAuth endpoints and their parameters (RFC 8414)."""
+        """Get the metadata of the platform's OAuth endpoints.
+
+        RFC 8414. It describes `/authmgr/token*`. A tenant's OpenID Connect metadata is below `/t/{slug}`.
+        """
         return Response(
             metadata_of(settings.TOKEN_ISSUER, jwks_uri=f"{settings.BASE_URL}/.well-known/jwks.json"), headers=PUBLIC
         )

@@ -12,7 +12,7 @@ from userflow.accounts.session_models import Session
 
 class AdminLoginIn(serializers.Serializer[object]):
     username = Text(max_length=254, help_text="Username or e-mail address.")
-    password = Text(max_length=1024)
+    password = Text(max_length=1024, help_text="The user's password.")
 
 
 class EndUserLoginIn(serializers.Serializer[object]):
@@ -21,8 +21,8 @@ class EndUserLoginIn(serializers.Serializer[object]):
         max_length=255, required=False, help_text="For a confidential client; or send it by HTTP Basic."
     )
     email = EmailAddress()
-    password = Text(max_length=1024)
-    tenant_id = Identifier(required=False)
+    password = Text(max_length=1024, help_text="The user's password.")
+    tenant_id = Identifier(required=False, help_text="If sent, must be the client's tenant.")
 
 
 class SignedInOut(serializers.Serializer[object]):
@@ -101,13 +101,15 @@ class SessionListQuery(SessionNamedQuery, PageQuery):
 class SessionOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     user_id = serializers.UUIDField()
-    client_id = serializers.UUIDField(allow_null=True)
+    client_id = serializers.UUIDField(
+        allow_null=True, help_text="Client that the user signed in through; null for admin users."
+    )
     amr = serializers.ListField(child=serializers.CharField())
     acr = serializers.CharField(help_text="Assurance level: aal1 (one factor) or aal2.")
     auth_time = serializers.DateTimeField()
     created_at = serializers.DateTimeField()
     last_used_at = serializers.DateTimeField()
-    expires_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(help_text="When the session ends, unless it is used before.")
     address = serializers.CharField()
     user_agent = serializers.CharField()
     current = serializers.BooleanField(help_text="Whether it is the session of this call's token.")

@@ -86,13 +86,18 @@ class AdminSignInViewSet(ApiViewSet):
 
     @endpoint(
         serializers.AdminLoginIn,
+        id="loginAdmin",
         returns={200: serializers.AdminLoginOut},
         errors=[WrongCredentials, AttemptsLocked, TooManyFromAddress, HashersBusy],
         token="none",
         answer_headers=TICKET_MEANS,
     )
     def login(self, request: Request) -> Response:
-        """Sign an admin user in."""
+        """Sign an admin user in.
+
+        With a second factor the response has `mfa_required: true` and an `mfa_token`, and no tokens. An unknown user, a
+        wrong password and an inactive user return the same 401.
+        """
         done = actions.sign_in_admin(
             **self.valid(serializers.AdminLoginIn), user_agent=request.META.get("HTTP_USER_AGENT", "")
         )
@@ -106,6 +111,7 @@ class EndUserSignInViewSet(ApiViewSet):
 
     @endpoint(
         serializers.EndUserLoginIn,
+        id="login",
         returns={200: serializers.EndUserLoginOut},
         errors=[
             WrongCredentials,
@@ -121,7 +127,12 @@ class EndUserSignInViewSet(ApiViewSet):
         answer_headers=TICKET_MEANS,
     )
     def login(self, request: Request) -> Response:
-        """Sign an end user in through a client. A confidential client sends its secret, by HTTP Basic or in the body."""
+        """Sign an end user in.
+
+        A confidential client sends its secret, by HTTP Basic or in the body. With a second factor the response has
+        `mfa_required: true` and an `mfa_token`, and no tokens. An unknown user, a wrong password and an inactive user
+        or client return the same 401.
+        """
         asked = self.valid(serializers.EndUserLoginIn)
         asked["client_secret"] = _client_secret(request, asked)
         done = actions.sign_in_end_user(**asked, user_agent=request.META.get("HTTP_USER_AGENT", ""))
@@ -132,9 +143,13 @@ class EndUserSignInViewSet(ApiViewSet):
 class SignOutViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(serializers.LogoutIn, returns={200: serializers.LogoutOut}, any_level=True)
+    @endpoint(serializers.LogoutIn, id="logout", returns={200: serializers.LogoutOut}, any_level=True)
     def logout(self, request: Request) -> Response:
-        """End this session, or with `all` every session of the caller; for a client, this token or all of its tokens."""
+        """Sign out.
+
+        End this session, or with `all` every session of the caller. For a client: end this token, or with `all` every
+        token of the client.
+        """
         everywhere = self.valid(serializers.LogoutIn)["all"]
         caller = principal_at(request)
         if caller.kind == CLIENT:
@@ -150,39 +165,50 @@ class SessionViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
     @endpoint(
+        id="listSessions",
         query=serializers.SessionListQuery,
         returns={200: serializers.SessionListOut},
         errors=[UnknownUser, UnknownTenant, TenantSuspended, TenantBusy],
     )
     def list(self, request: Request) -> Response:
-        """Own sessions, or with `sessions:read` those of `user_id`; newest first."""
+        """List active sessions.
+
+        The caller's own, newest first; with `sessions:read` those of the user in `user_id`.
+        """
         asked, caller = self._arguments(), principal_at(request)
         found = sessions.list_sessions(by=caller, **asked)
         rows = [serializers.session_record(session, current=caller.session_id) for session in found.rows]
         return Response({"sessions": rows, **found.totals()})
 
     @endpoint(
+        id="endSession",
         query=serializers.SessionNamedQuery,
         returns={200: serializers.SessionEndedOut},
         errors=[UnknownSession, *OF_OTHERS],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy(self, request: Request, session_id: str) -> Response:
-        """End one of one's own sessions, or with `sessions:write` one of a user of the tenant."""
+        """End one session.
+
+        One of the caller's own, or with `sessions:write` one of another user of the tenant. Its tokens are rejected
+        from the next request on.
+        """
         asked, session = self._arguments(), id_or(session_id, UnknownSession)
         sessions.end_one_session(by=principal_at(request), session_id=session, **asked)
         return Response({"message": "The session has ended.", "id": session})
 
     @endpoint(
+        id="endAllSessions",
         query=serializers.SessionsOfUserQuery,
         returns={200: serializers.SessionsEndedOut},
         errors=[UnknownUser, *OF_OTHERS],
         assurance=Action.END_SESSIONS_OF_OTHERS,
     )
     def destroy_all(self, request: Request) -> Response:
-        """End every session of a user, with refresh tokens and tickets; another user's with `sessions:write`.
+        """End every session of a user.
 
-        For admin users `admins:write` as well. The caller must hold every permission that the user holds.
+        End sessions with their refresh tokens and tickets. Another user's need `sessions:write`, an admin user's
+        `admins:write` as well, and the caller must hold every permission that the user holds.
         """
         asked = self._arguments()
         ended = sessions.end_all_sessions(by=principal_at(request), **asked)

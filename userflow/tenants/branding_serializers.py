@@ -115,7 +115,9 @@ class TextsOut(serializers.Serializer[object]):
 
 class BrandingOut(serializers.Serializer[object]):
     tenant_id = serializers.UUIDField()
-    name = serializers.CharField(allow_null=True)
+    name = serializers.CharField(
+        allow_null=True, help_text="Name shown on hosted pages and in mails; null: the setting `issuer_name`."
+    )
     logo_url = serializers.URLField(allow_null=True, help_text="Changes with the image, so it can be cached for ever.")
     color_light = serializers.CharField(allow_null=True)
     color_dark = serializers.CharField(allow_null=True)

@@ -24,23 +24,27 @@ class BrandingViewSet(ApiViewSet):
 
     permission_classes = [SignedIn]
 
-    @endpoint(returns={200: serializers.BrandingOut}, errors=STATES)
+    @endpoint(id="getTenantBranding", returns={200: serializers.BrandingOut}, errors=STATES)
     def retrieve(self, request: Request, tenant_id: str) -> Response:
-        """The branding of a tenant, for operators (`tenants:read`) and the tenant's own admins; null is the default."""
+        """Get the branding of a tenant.
+
+        For operators with `tenants:read` and the tenant's own admins.
+        """
         tenant, caller = reader_at(request, tenant_id, "branding")
         return _response(tenant, branding.read_branding(tenant_id=tenant, purpose=reading(caller)))
 
     @endpoint(
         serializers.BrandingChanges,
+        id="updateTenantBranding",
         returns={200: serializers.BrandingOut},
         errors=[*STATES, InsufficientAuthentication],
         assurance=Action.CHANGE_TENANT_SETTINGS,
     )
     def partial_update(self, request: Request, tenant_id: str) -> Response:
-        """Change the branding of a tenant, for operators (`tenants:write`) and the tenant's own admins (`admins:write`).
+        """Change the branding of a tenant.
 
-        Fields that are not sent stay as they are. Needs a sign-in that is at most 15 minutes old, with the second factor if
-        the caller has one.
+        For operators with `tenants:write` and the tenant's own admins with `admins:write`. Only the fields in the body
+        change.
         """
         tenant, caller = writer_at(request, tenant_id)
         changes = self.valid(serializers.BrandingChanges)

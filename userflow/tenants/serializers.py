@@ -48,17 +48,19 @@ class EffectiveSettings(JsonObject):
 
 class DatabaseOut(serializers.Serializer[object]):
     host = serializers.CharField()
-    name = serializers.CharField()
-    status = serializers.CharField()
+    name = serializers.CharField(help_text="Name of the tenant's database.")
+    status = serializers.CharField(help_text="State of the tenant.")
 
 
 class TenantOut(serializers.Serializer[object]):
     tenant_id = serializers.UUIDField()
-    name = serializers.CharField()
+    name = serializers.CharField(help_text="Name of the tenant.")
     slug = serializers.CharField()
-    status = serializers.CharField()
+    status = serializers.CharField(help_text="State of the tenant.")
     settings = SettingsOut()
-    client_id = serializers.UUIDField(allow_null=True)
+    client_id = serializers.UUIDField(
+        allow_null=True, help_text="The tenant's default client; null while it is provisioned."
+    )
     database = DatabaseOut()
     created_at = serializers.DateTimeField()
 
@@ -66,7 +68,11 @@ class TenantOut(serializers.Serializer[object]):
 class TenantListQuery(PageQuery):
     name = Text(max_length=255, required=False, help_text="Part of the name, case-insensitive.")
     slug = Text(max_length=63, required=False, help_text="Exact slug, case-insensitive.")
-    status = QueryChoice([state.value for state in State if state is not State.DELETED], required=False)
+    status = QueryChoice(
+        [state.value for state in State if state is not State.DELETED],
+        required=False,
+        help_text="Only tenants in this state.",
+    )
 
 
 class TenantListOut(PaginationOut):
@@ -74,14 +80,22 @@ class TenantListOut(PaginationOut):
 
 
 class TenantIn(serializers.Serializer[object]):
-    name = Text(max_length=255, trim=True)
-    slug = Text(max_length=50, required=False)
+    name = Text(max_length=255, trim=True, help_text="Name of the tenant.")
+    slug = Text(
+        max_length=50,
+        required=False,
+        help_text="Lower-case letters, digits and hyphens; unique. Default: made from the name.",
+    )
     settings = SettingsIn(required=False)
 
 
 class TenantChanges(serializers.Serializer[object]):
-    name = Text(max_length=255, trim=True, required=False)
-    slug = Text(max_length=50, required=False)
+    name = Text(max_length=255, trim=True, required=False, help_text="Name of the tenant.")
+    slug = Text(
+        max_length=50,
+        required=False,
+        help_text="Lower-case letters, digits and hyphens; unique. Addresses change with it.",
+    )
     status = Text(max_length=16, required=False, help_text="active or suspended")
     reason = Text(
         max_length=500,

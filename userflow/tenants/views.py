@@ -60,9 +60,12 @@ class TenantViewSet(ApiViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [(Reads if self.action in ("list", "retrieve") else Writes)()]
 
-    @endpoint(query=serializers.TenantListQuery, returns={200: serializers.TenantListOut})
+    @endpoint(id="listTenants", query=serializers.TenantListQuery, returns={200: serializers.TenantListOut})
     def list(self, request: Request) -> Response:
-        """Tenants, newest first; filtered by part of the name, slug or status."""
+        """List tenants.
+
+        Newest first, filtered by part of the name, by slug or by status.
+        """
         found = actions.list_tenants(**self.valid_query(serializers.TenantListQuery))
         clients = actions.default_clients(found.rows)
         shown = [serializers.record(tenant, clients.get(tenant.pk)) for tenant in found.rows]
@@ -70,22 +73,27 @@ class TenantViewSet(ApiViewSet):
 
     @endpoint(
         serializers.TenantIn,
+        id="createTenant",
         returns={201: serializers.TenantOut},
         errors=[SlugTaken, RelyingPartyTaken, NoRoom, JobRunning],
     )
     def create(self, request: Request) -> Response:
-        """Create a tenant. The response is sent when its database is ready."""
+        """Create a tenant.
+
+        The response is sent when its database is ready, after some seconds.
+        """
         asked = self.valid(serializers.TenantIn)
         made = actions.open_tenant(name=asked["name"], slug=asked.get("slug"), tenant_settings=asked.get("settings"))
         return Response(serializers.record(made.tenant, made.client_id), status=201)
 
-    @endpoint(returns={200: serializers.TenantOut}, errors=[UnknownTenant])
+    @endpoint(id="getTenant", returns={200: serializers.TenantOut}, errors=[UnknownTenant])
     def retrieve(self, request: Request, tenant_id: str) -> Response:
-        """One tenant."""
+        """Get a tenant."""
         return Response(_record(actions.find_tenant(tenant_id=id_or(tenant_id, UnknownTenant))))
 
     @endpoint(
         serializers.TenantChanges,
+        id="updateTenant",
         returns={200: serializers.TenantOut},
         errors=[
             UnknownTenant,
@@ -99,15 +107,17 @@ class TenantViewSet(ApiViewSet):
         assurance=(Action.CHANGE_TENANT_SETTINGS, Action.CHANGE_TENANT_STATE),
     )
     def partial_update(self, request: Request, tenant_id: str) -> Response:
-        """Change name, slug, settings, or status (active, suspended).
+        """Change, suspend or resume a tenant.
 
-        Settings and status need a proof that is at most 15 minutes old, with the second factor if the caller has one.
+        Only the fields in the body change. While a tenant is suspended, its users and clients cannot sign in and their
+        tokens are rejected.
         """
         wanted, changes = id_or(tenant_id, UnknownTenant), self.valid(serializers.TenantChanges)
         return Response(_record(actions.update_tenant(tenant_id=wanted, by=principal_at(request), changes=changes)))
 
     @endpoint(
         serializers.TenantDeletion,
+        id="deleteTenant",
         returns={200: serializers.TenantDeletedOut},
         errors=[
             UnknownTenant,
@@ -121,9 +131,10 @@ class TenantViewSet(ApiViewSet):
         assurance=Action.CHANGE_TENANT_STATE,
     )
     def destroy(self, request: Request, tenant_id: str) -> Response:
-        """Delete a tenant and its database; the body repeats its slug.
+        """Delete a tenant with its database.
 
-        A final encrypted backup is written first unless `final_backup` is false, so the call takes as long as a backup.
+        The body repeats the slug. A final encrypted backup is written first unless `final_backup` is false, so the call
+        takes as long as a backup.
         """
         wanted = id_or(tenant_id, UnknownTenant)
         asked = self.valid(serializers.TenantDeletion)
@@ -141,25 +152,28 @@ class TenantSettingsViewSet(ApiViewSet):
 
     permission_classes = [SignedIn]
 
-    @endpoint(returns={200: serializers.TenantSettingsOut}, errors=TENANCY)
+    @endpoint(id="getTenantSettings", returns={200: serializers.TenantSettingsOut}, errors=TENANCY)
     def retrieve(self, request: Request, tenant_id: str) -> Response:
-        """The settings of a tenant, for operators (`tenants:read`) and the tenant's own admins.
+        """Get the settings of a tenant.
 
-        `settings` is what the tenant has set, `effective` every setting with the value that applies.
+        For operators with `tenants:read` and the tenant's own admins. `effective` has every setting with the value that
+        applies.
         """
         tenant, _ = reader_at(request, tenant_id, "settings")
         return _settings(tenant)
 
     @endpoint(
         serializers.SettingsChanges,
+        id="updateTenantSettings",
         returns={200: serializers.TenantSettingsOut},
         errors=[*TENANCY, RelyingPartyTaken, RelyingPartyInUse, InsufficientAuthentication],
         assurance=Action.CHANGE_TENANT_SETTINGS,
     )
     def partial_update(self, request: Request, tenant_id: str) -> Response:
-        """Change settings of a tenant, for operators (`tenants:write`) and the tenant's own admins (`admins:write`).
+        """Change the settings of a tenant.
 
-        Needs a sign-in that is at most 15 minutes old, with the second factor if the caller has one.
+        For operators with `tenants:write` and the tenant's own admins with `admins:write`. Only the settings in the
+        body change.
         """
         tenant, caller = writer_at(request, tenant_id)
         actions.update_tenant(tenant_id=tenant, by=caller, changes=self.valid(serializers.SettingsChanges))

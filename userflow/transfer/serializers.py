@@ -70,7 +70,7 @@ class ImportOut(serializers.Serializer[object]):
 class ExportIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     cursor = Identifier(required=False, help_text="`next_cursor` of the previous page.")
-    limit = Integer(required=False, default=100, min_value=1, max_value=MOST_EXPORTED)
+    limit = Integer(required=False, default=100, min_value=1, max_value=MOST_EXPORTED, help_text="Users per page.")
     with_hashes = Boolean(
         required=False,
         default=False,
@@ -95,5 +95,5 @@ class ExportedOut(serializers.Serializer[object]):
 
 
 class ExportOut(serializers.Serializer[object]):
-    users = ExportedOut(many=True)
+    users = ExportedOut(many=True, help_text="Users of the page.")
     next_cursor = serializers.UUIDField(allow_null=True, help_text="Send this as `cursor`; null on the last page.")

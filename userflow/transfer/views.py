@@ -26,15 +26,16 @@ class ImportViewSet(ApiViewSet):
 
     @endpoint(
         serializers.ImportIn,
+        id="importEndUsers",
         returns={200: serializers.ImportOut},
         errors=[*TENANCY, FileUnusable, TooManyRows, TooManyNames, ImportsBusy, InsufficientAuthentication],
         assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:
-        """Import up to 1000 end users. Invalid rows are listed in the report; all others are imported.
+        """Import end users.
 
-        Fields as in a file for `import_users`: docs/moving-people-and-services.md. Rows with groups and roles need
-        `groups:write` and `roles:write`, and authentication at most 15 minutes ago; the caller must hold what it grants.
+        Up to 1000 users. Invalid rows are listed in `report`; all others are imported. Rows with groups and roles need
+        `groups:write` and `roles:write`, and the caller must hold what they grant.
         """
         asked = self.valid(serializers.ImportIn)
         tenant_id = tenant_at(request, asked["tenant_id"])
@@ -59,15 +60,17 @@ class ExportViewSet(ApiViewSet):
 
     @endpoint(
         serializers.ExportIn,
+        id="exportEndUsers",
         returns={200: serializers.ExportOut},
         errors=[InsufficientAuthentication, MailBusy, *TENANCY],
         assurance=Action.EXPORT_PASSWORD_HASHES,
     )
     def create(self, request: Request) -> Response:
-        """Return one page of end users in the format of an import, by cursor. Each page writes an audit event.
+        """Export end users.
 
-        Password hashes need `endusers:export_hashes`, which only admins and operators hold, and authentication at most 15
-        minutes ago. The tenant's admins get a mail about each page with hashes.
+        One page in the format of an import, by cursor. Each page is an audit event. Password hashes need
+        `endusers:export_hashes`, which only admins and operators hold; the tenant's admins get a mail about each page
+        with hashes.
         """
         asked = self.valid(serializers.ExportIn)
         tenant_id = tenant_at(request, asked["tenant_id"])

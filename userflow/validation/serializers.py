@@ -20,7 +20,12 @@ class ResourceQuery(serializers.Serializer[object]):
 
 
 class PermissionsIn(serializers.Serializer[object]):
-    permissions = Items(Text(max_length=128), most=100, allow_empty=False)
+    permissions = Items(
+        Text(max_length=128),
+        most=100,
+        allow_empty=False,
+        help_text="Permissions to check, in the form `resource:action`.",
+    )
     mode = Choice([ALL, ANY], required=False, default=ALL)
 
 
@@ -28,13 +33,13 @@ class ValidOut(serializers.Serializer[object]):
     message = serializers.CharField()
     sub = serializers.UUIDField()
     kind = serializers.CharField()
-    tenant_id = serializers.UUIDField(allow_null=True)
-    client_id = serializers.UUIDField(allow_null=True)
+    tenant_id = serializers.UUIDField(allow_null=True, help_text="Tenant of the caller; null for an operator.")
+    client_id = serializers.UUIDField(allow_null=True, help_text="Client of the token; null for admin users.")
     roles = serializers.ListField(child=serializers.CharField())
     permissions = serializers.ListField(child=serializers.CharField())
-    scopes = serializers.ListField(child=serializers.CharField())
+    scopes = serializers.ListField(child=serializers.CharField(), help_text="The same as `permissions`.")
     groups = serializers.ListField(child=serializers.CharField())
-    expires_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(help_text="When the token expires.")
 
 
 class HoldsOut(serializers.Serializer[object]):

@@ -15,9 +15,12 @@ from userflow.validation import serializers
 class ValidationViewSet(ApiViewSet):
     permission_classes = [SignedIn]
 
-    @endpoint(returns={200: serializers.ValidOut})
+    @endpoint(id="validateToken", returns={200: serializers.ValidOut})
     def validate(self, request: Request) -> Response:
-        """Return the subject of the token and its current permissions."""
+        """Validate the access token.
+
+        Return its subject and the permissions that the subject holds now.
+        """
         caller = principal_at(request)
         held = sorted(caller.permissions)
         body = fields_of(
@@ -33,15 +36,30 @@ class ValidationViewSet(ApiViewSet):
         )
         return Response(body, headers=NO_STORE)
 
-    @endpoint(query=serializers.ScopeQuery, returns={200: serializers.HoldsOut}, errors=[PermissionsMissing])
+    @endpoint(
+        id="checkScope", query=serializers.ScopeQuery, returns={200: serializers.HoldsOut}, errors=[PermissionsMissing]
+    )
     def scope(self, request: Request) -> Response:
-        """Whether the caller holds the scope, or all of several."""
+        """Check a scope of the caller.
+
+        Return 200 if the caller holds the scope, or all of several. Otherwise return 403 with the missing ones in
+        `details`.
+        """
         required = self.valid_query(serializers.ScopeQuery)["scope"]
         return Response(_held(principal_at(request), required), headers=NO_STORE)
 
-    @endpoint(query=serializers.ResourceQuery, returns={200: serializers.ResourceOut}, errors=[PermissionsMissing])
+    @endpoint(
+        id="checkResource",
+        query=serializers.ResourceQuery,
+        returns={200: serializers.ResourceOut},
+        errors=[PermissionsMissing],
+    )
     def resource(self, request: Request) -> Response:
-        """Whether the caller may perform any action on the resource, or the action after the colon."""
+        """Check the caller's access to a resource.
+
+        Return 200 if the caller may perform any action on the resource, or the action after the colon. Otherwise return
+        403.
+        """
         asked = self.valid_query(serializers.ResourceQuery)["resource"]
         caller = principal_at(request)
         name, colon, _ = asked.partition(":")
@@ -54,9 +72,18 @@ class ValidationViewSet(ApiViewSet):
             headers=NO_STORE,
         )
 
-    @endpoint(serializers.PermissionsIn, returns={200: serializers.PermissionsOut}, errors=[PermissionsMissing])
+    @endpoint(
+        serializers.PermissionsIn,
+        id="checkPermissions",
+        returns={200: serializers.PermissionsOut},
+        errors=[PermissionsMissing],
+    )
     def permissions(self, request: Request) -> Response:
-        """Whether the caller holds all of the permissions, or any of them."""
+        """Check several permissions of the caller.
+
+        Return 200 if the caller holds all of them, or with `mode: any` at least one. Otherwise return 403 with the
+        missing ones in `details`.
+        """
         asked = self.valid(serializers.PermissionsIn)
         body = _held(principal_at(request), asked["permissions"], mode=asked["mode"])
         return Response({**body, "mode": asked["mode"]}, headers=NO_STORE)

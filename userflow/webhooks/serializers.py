@@ -18,7 +18,7 @@ class WebhookEndpointChanges(NamedTenant):
     url = HttpUrl(required=False, allow_fragment=False, help_text="An https URL outside private and reserved networks.")
     description = Text(max_length=255, required=False, allow_blank=True)
     events = _events(Choice(FILTERS), help_text="Events, kinds (`end_user.*`) or `*`. Replaced whole.")
-    enabled = Boolean(required=False)
+    enabled = Boolean(required=False, help_text="False: no messages are sent; events wait.")
 
     def validate_events(self, value: list[str]) -> list[str]:
         return list(dict.fromkeys(value))
@@ -33,8 +33,8 @@ class WebhookEndpointOut(serializers.Serializer[object]):
     id = serializers.UUIDField()
     url = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
-    events = serializers.ListField(child=serializers.CharField())
-    enabled = serializers.BooleanField()
+    events = serializers.ListField(child=serializers.CharField(), help_text="Events, kinds (`end_user.*`) or `*`.")
+    enabled = serializers.BooleanField(help_text="Whether messages are sent.")
     disabled_reason = serializers.CharField(
         allow_blank=True,
         help_text="admin, gone (the endpoint returned 410) or failing (every delivery has failed for days)",
@@ -120,9 +120,9 @@ class WebhookReplayOut(serializers.Serializer[object]):
 
 class WebhookEventOut(serializers.Serializer[object]):
     event = serializers.CharField()
-    description = serializers.CharField()
+    description = serializers.CharField(help_text="When the event is sent.")
 
 
 class WebhookEventListOut(serializers.Serializer[object]):
-    events = WebhookEventOut(many=True)
+    events = WebhookEventOut(many=True, help_text="Events that can be sent.")
     filters = serializers.ListField(child=serializers.CharField())

@@ -18,85 +18,125 @@ class WebhookViewSet(InTenantViewSet):
     reads = ("events", "list", "retrieve", "messages")
     unknown = UnknownEndpoint
 
-    @endpoint(returns={200: serializers.WebhookEventListOut})
+    @endpoint(id="listWebhookEvents", returns={200: serializers.WebhookEventListOut})
     def events(self, request: Request) -> Response:
-        """List the events and the filters that an endpoint may use."""
+        """List the events of webhooks.
+
+        With the filters that an endpoint can use.
+        """
         shown = [{"event": event, "description": text} for event, text in EVENTS.items()]
         return Response({"events": shown, "filters": FILTERS})
 
-    @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointListOut}, errors=TENANCY)
+    @endpoint(
+        id="listWebhookEndpoints", query=NamedTenant, returns={200: serializers.WebhookEndpointListOut}, errors=TENANCY
+    )
     def list(self, request: Request) -> Response:
-        """List the webhook endpoints of a tenant, oldest first."""
+        """List webhook endpoints.
+
+        Oldest first, without secrets.
+        """
         found = actions.list_endpoints(purpose=reading(principal_at(request)), **self.arguments())
         return Response({"endpoints": [serializers.record(each) for each in found]})
 
     @endpoint(
         serializers.WebhookEndpointIn,
+        id="createWebhookEndpoint",
         returns={201: serializers.NewWebhookEndpointOut},
         errors=[TooManyEndpoints, NameServersBusy, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def create(self, request: Request) -> Response:
-        """Create an endpoint. Its secret is shown only now."""
+        """Create a webhook endpoint.
+
+        The response contains the secret that verifies the signatures; it is not shown again.
+        """
         made, secret = actions.create_endpoint(by=principal_at(request), **self.arguments())
         return Response({**serializers.record(made), "secret": secret}, status=201, headers=NO_STORE)
 
-    @endpoint(query=NamedTenant, returns={200: serializers.WebhookEndpointOut}, errors=[UnknownEndpoint, *TENANCY])
+    @endpoint(
+        id="getWebhookEndpoint",
+        query=NamedTenant,
+        returns={200: serializers.WebhookEndpointOut},
+        errors=[UnknownEndpoint, *TENANCY],
+    )
     def retrieve(self, request: Request, endpoint_id: str) -> Response:
-        """Return one endpoint."""
+        """Get a webhook endpoint.
+
+        The endpoint without its secret.
+        """
         found = actions.find_endpoint(purpose=reading(principal_at(request)), **self.arguments())
         return Response(serializers.record(found))
 
     @endpoint(
         serializers.WebhookEndpointChanges,
+        id="updateWebhookEndpoint",
         returns={200: serializers.WebhookEndpointOut},
         errors=[UnknownEndpoint, NameServersBusy, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def partial_update(self, request: Request, endpoint_id: str) -> Response:
-        """Change the given fields. A new URL, or enabling, sends pending messages at once."""
+        """Change a webhook endpoint.
+
+        Only the fields in the body change. A new URL, or enabling, sends pending messages at once.
+        """
         return Response(serializers.record(actions.update_endpoint(by=principal_at(request), **self.changes())))
 
     @endpoint(
+        id="deleteWebhookEndpoint",
         query=NamedTenant,
         returns={200: serializers.WebhookEndpointDeletedOut},
         errors=[UnknownEndpoint, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def destroy(self, request: Request, endpoint_id: str) -> Response:
-        """Delete an endpoint. No more messages are sent to it."""
+        """Delete a webhook endpoint.
+
+        No more messages are sent to it.
+        """
         named = self.arguments()
         actions.delete_endpoint(by=principal_at(request), **named)
         return Response({"message": "The webhook endpoint was deleted.", "id": named["endpoint_id"]})
 
     @endpoint(
         serializers.WebhookTestIn,
+        id="rotateWebhookSecret",
         returns={200: serializers.NewWebhookEndpointOut},
         errors=[UnknownEndpoint, InsufficientAuthentication, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def rotate(self, request: Request, endpoint_id: str) -> Response:
-        """Rotate the secret. The new one is shown only now; the old one signs beside it for a while."""
+        """Rotate the secret of a webhook endpoint.
+
+        The response contains the new secret; it is not shown again. The old one signs beside it for a while.
+        """
         rotated, secret = actions.rotate_secret(by=principal_at(request), **self.arguments())
         return Response({**serializers.record(rotated), "secret": secret}, headers=NO_STORE)
 
     @endpoint(
         serializers.WebhookTestIn,
+        id="testWebhookEndpoint",
         returns={200: serializers.WebhookTestOut},
         errors=[UnknownEndpoint, EndpointOff, *TENANCY],
     )
     def test(self, request: Request, endpoint_id: str) -> Response:
-        """Send a `webhook.test` event to this endpoint."""
+        """Send a test event to a webhook endpoint.
+
+        Queue the event `webhook.test`, regardless of the events of the endpoint.
+        """
         message_id = actions.send_test(**self.arguments())
         return Response({"message": "The test event is queued.", "message_id": message_id})
 
     @endpoint(
+        id="listWebhookMessages",
         query=serializers.WebhookMessageQuery,
         returns={200: serializers.WebhookMessageListOut},
         errors=[UnknownEndpoint, *TENANCY],
     )
     def messages(self, request: Request, endpoint_id: str) -> Response:
-        """List messages to an endpoint, newest first, by cursor; `status=dead` lists the dead letters."""
+        """List the messages to a webhook endpoint.
+
+        Newest first, by cursor; `status=dead` lists the dead letters.
+        """
         asked = self.arguments()
         before, purpose = asked.pop("cursor", None), reading(principal_at(request))
         rows, next_cursor = actions.list_messages(before=before, purpose=purpose, **asked)
@@ -104,10 +144,14 @@ class WebhookViewSet(InTenantViewSet):
 
     @endpoint(
         serializers.WebhookReplayIn,
+        id="replayWebhookMessages",
         returns={200: serializers.WebhookReplayOut},
         errors=[UnknownEndpoint, EndpointOff, *TENANCY],
     )
     def replay(self, request: Request, endpoint_id: str) -> Response:
-        """Replay messages in their order, with the same `webhook-id`. To replay one message, send its id alone."""
+        """Send messages to a webhook endpoint again.
+
+        In their order, with the same `webhook-id`. To replay one message, send its id alone.
+        """
         number, more = actions.replay(**self.arguments())
         return Response({"message": "The messages are queued.", "replayed": number, "more": more})
