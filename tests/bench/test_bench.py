@@ -118,7 +118,10 @@ def test_client_keeps_its_rate(port: int) -> None:
 
 def test_run_on_a_machine_that_others_use_says_so(tmp_path: Path) -> None:
     row = Row("1", "a read", ours="10/s", against="bare: 20/s", ratio=0.5, wanted="≥ 1.3", met=False)
-    assert "| 5.1 (repeat) |" in write(tmp_path, [row], {"began": "2030-01-01T10:00:00+00:00", "steal_percent": 5.1}, {}).read_text()
+    assert (
+        "| 5.1 (repeat) |"
+        in write(tmp_path, [row], {"began": "2030-01-01T10:00:00+00:00", "steal_percent": 5.1}, {}).read_text()
+    )
 
 
 def test_missed_target_is_marked(tmp_path: Path) -> None:
