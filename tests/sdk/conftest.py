@@ -1,5 +1,6 @@
 """The platform at a port of its own, and the tokens that an API gets."""
 
+import secrets
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ import jwt
 import pytest
 
 from tests.openid.test_foreign_clients import base, issuer_of
+from tests.sdk.workspace import Workspace
 from tests.userflow.sessions.test_access_tokens import claims_in, signed
 from tests.userflow.sessions.test_oauth_libraries import place
 from tests.world import PASSWORD, TestTenant, User, assert_created, sign_in_admin
@@ -41,6 +43,23 @@ def holder(tenant: TestTenant) -> User:
     bound = tenant.api.post(f"/authmgr/roles/{role['id']}/bindings", {"user_ids": [str(person.id)]})
     assert bound.status_code == 200, bound.content
     return person
+
+
+@pytest.fixture
+def service(tenant: TestTenant) -> str:
+    """The name of a service with one credential."""
+    name = f"Payments {secrets.token_hex(4)}"
+    body = {"name": name, "type": "payment", "base_url": "https://pay.example.com"}
+    made = assert_created(tenant.api.post("/exsvc/api/v1/services", body))
+    key = {"name": "Live key", "secret": {"key": "sk-0815"}, "metadata": {"region": "eu"}}
+    assert_created(tenant.api.post(f"/exsvc/api/v1/services/{made['id']}/credentials", key))
+    return name
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """An application of Node.js that has installed the package."""
+    return Workspace(tmp_path_factory.mktemp("node"))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ def example(language: str, heading: str, **values: str) -> str:
     """Return the code below a heading, with values for its placeholders and for `https://id.example/t/acme`."""
     text = (SDK / language / "README.md").read_text()
     section = re.split(r"^#+ ", text.partition(f"# {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
-    (code,) = re.findall(r"^```(?:python|ts)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    (code,) = re.findall(r"^```(?:python|ts|js)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     for placeholder, value in values.items():
         name = {"issuer": "https://id.example/t/acme", "base_url": "https://id.example"}.get(placeholder, placeholder)
         assert name in code, f"{name} is not in the example"

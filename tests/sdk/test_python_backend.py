@@ -1,7 +1,6 @@
 """sdk/python for back ends: tokens of the application, registry credentials, webhooks."""
 
 import asyncio
-import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -15,18 +14,7 @@ from tests.userflow.sessions.clients import make_client
 from tests.userflow.webhooks.conftest import consumer as consumer
 from tests.userflow.webhooks.conftest import deliver, listen
 from tests.userflow.webhooks.consumer import Consumer
-from tests.world import Api, TestTenant, assert_created
-
-
-@pytest.fixture
-def service(tenant: TestTenant) -> str:
-    """The name of a service with one credential."""
-    name = f"Payments {secrets.token_hex(4)}"
-    body = {"name": name, "type": "payment", "base_url": "https://pay.example.com"}
-    made = assert_created(tenant.api.post("/exsvc/api/v1/services", body))
-    key = {"name": "Live key", "secret": {"key": "sk-0815"}, "metadata": {"region": "eu"}}
-    assert_created(tenant.api.post(f"/exsvc/api/v1/services/{made['id']}/credentials", key))
-    return name
+from tests.world import Api, TestTenant
 
 
 def test_client_token_is_cached_and_replaced_when_revoked(base: str, tenant: TestTenant) -> None:

@@ -1,7 +1,9 @@
 """sdk/python signs users in and out, keeps their tokens, and reads errors."""
 
+import json
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +20,22 @@ from tests.userflow.mailbox import mails_to, token_in
 from tests.world import PASSWORD, Api, TestTenant
 
 CALLS = 20
+# Status and body of error responses, and code, message and details that are read from them.
+FORMATS: list[tuple[int, Any, str, str, dict[str, Any]]] = [
+    (403, {"error": "Forbidden", "code": "email_not_verified", "message": "No."}, "email_not_verified", "No.", {}),
+    (
+        400,
+        {"error": "Bad Request", "message": "No.", "details": {"name": ["x"]}},
+        "bad_request",
+        "No.",
+        {"name": ["x"]},
+    ),
+    (409, {"error": {"code": "SERVICE_EXISTS", "message": "It exists."}}, "SERVICE_EXISTS", "It exists.", {}),
+    (400, {"error": "invalid_scope", "error_description": "No."}, "invalid_scope", "No.", {}),
+    (400, {"error": "invalid_request"}, "invalid_request", "Bad Request", {}),
+    (502, ["a proxy"], "bad_gateway", "Bad Gateway", {}),
+    (502, "<html>", "bad_gateway", "Bad Gateway", {}),
+]
 
 
 @dataclass
@@ -157,16 +175,45 @@ def test_failed_refresh_signs_out(setup: Setup, tenant: TestTenant) -> None:
     assert (setup.signed_out, setup.storage.saved[1:]) == ([True], [None])
 
 
-def test_unavailable_platform_signs_no_user_out(setup: Setup) -> None:
-    transport = httpx2.MockTransport(lambda request: httpx2.Response(503, headers={"Retry-After": "7"}))
-    storage = MemoryStorage(Tokens("a", "r", 0))
-    client = IdentityClient(
-        "https://id.example", tenant_id="t", client_id="c", storage=storage, http=httpx2.Client(transport=transport)
-    )
-    with pytest.raises(ApiError) as error:
-        client.access_token()
-    assert (error.value.status, error.value.code, error.value.retry_after) == (503, "service_unavailable", 7)
+def test_unavailable_platform_signs_no_user_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, waiting = list[str](), threading.Semaphore(0)
+
+    class Flight(Future[Tokens]):
+        def result(self, timeout: float | None = None) -> Tokens:
+            waiting.release()
+            return super().result(timeout)
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.url.path)
+        # All other calls wait for this one.
+        assert all(waiting.acquire(timeout=60) for _ in range(CALLS - 1))
+        return httpx2.Response(503, headers={"Retry-After": "7"})
+
+    monkeypatch.setattr("identity_sdk.client.Future", Flight)
+    storage, http = MemoryStorage(Tokens("a", "r", 0)), httpx2.Client(transport=httpx2.MockTransport(respond))
+    client = IdentityClient("https://id.example", tenant_id="t", client_id="c", storage=storage, http=http)
+
+    def call(number: int) -> ApiError:
+        with pytest.raises(ApiError) as error:
+            client.access_token()
+        return error.value
+
+    with ThreadPoolExecutor(CALLS) as pool:
+        errors = list(pool.map(call, range(CALLS)))
+    assert asked == ["/authmgr/token"]
+    assert {(error.status, error.code, error.retry_after) for error in errors} == {(503, "service_unavailable", 7)}
     assert client.is_signed_in
+
+
+def test_refresh_does_not_undo_a_sign_out() -> None:
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        storage.save(None)
+        return httpx2.Response(200, json={"access_token": "b", "refresh_token": "s", "expires_in": 60})
+
+    storage, http = MemoryStorage(Tokens("a", "r", 0)), httpx2.Client(transport=httpx2.MockTransport(respond))
+    client = IdentityClient("https://id.example", tenant_id="t", client_id="c", storage=storage, http=http)
+    assert client.access_token() == "b"
+    assert not client.is_signed_in
 
 
 def test_step_up_raises_the_session(setup: Setup, tenant: TestTenant) -> None:
@@ -211,35 +258,9 @@ def test_readme_signs_in_and_steps_up(
     assert capsys.readouterr().out.startswith("400 ")
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "code", "message", "details"),
-    [
-        (
-            403,
-            {"error": "Forbidden", "code": "email_not_verified", "message": "Verify."},
-            "email_not_verified",
-            "Verify.",
-            {},
-        ),
-        (
-            400,
-            {"error": "Bad Request", "message": "No.", "details": {"name": ["x"]}},
-            "bad_request",
-            "No.",
-            {"name": ["x"]},
-        ),
-        (409, {"error": {"code": "SERVICE_EXISTS", "message": "It exists."}}, "SERVICE_EXISTS", "It exists.", {}),
-        (400, {"error": "invalid_scope", "error_description": "No."}, "invalid_scope", "No.", {}),
-        (400, {"error": "invalid_request"}, "invalid_request", "Bad Request", {}),
-        (502, ["proxy"], "bad_gateway", "Bad Gateway", {}),
-    ],
-)
+@pytest.mark.parametrize(("status", "body", "code", "message", "details"), FORMATS)
 def test_every_format_of_errors(status: int, body: Any, code: str, message: str, details: dict[str, Any]) -> None:
-    error = error_of(httpx2.Response(status, json=body, headers={"X-Request-ID": "r1", "Retry-After": "Wed"}))
+    content = body if isinstance(body, str) else json.dumps(body)
+    error = error_of(httpx2.Response(status, text=content, headers={"X-Request-ID": "r1", "Retry-After": "Wed"}))
     assert (error.status, error.code, error.message, error.details) == (status, code, message, details)
     assert (error.request_id, error.retry_after) == ("r1", None)
-
-
-def test_error_of_another_format() -> None:
-    error = error_of(httpx2.Response(502, text="<html>"))
-    assert (error.code, error.message, error.request_id) == ("bad_gateway", "Bad Gateway", None)

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
@@ -41,6 +42,8 @@ class IdentityClient:
         self._http = http or httpx2.Client(timeout=30)
         self._on_signed_out = on_signed_out
         self._lock = threading.Lock()
+        # The refresh that is in progress; every call waits for it and gets its result or error.
+        self._flight: Future[Tokens] | None = None
 
     # --- Signing in ---
 
@@ -122,7 +125,7 @@ class IdentityClient:
         with self._lock:
             tokens = self.storage.load()
             if tokens is None:
-                raise SignedOut("The session ended meanwhile.")
+                raise SignedOut("The session has ended meanwhile.")
             self.storage.save(replace(tokens, access_token=said["access_token"], expires_at=_end_of(said)))
         return str(said["proof_token"])
 
@@ -155,27 +158,45 @@ class IdentityClient:
         if tokens is not None and _is_usable(tokens, rejected):
             return tokens
         with self._lock:
-            # Another thread may have refreshed them meanwhile.
-            tokens = self.storage.load()
-            if tokens is None:
-                raise SignedOut("No user is signed in.")
-            if not _is_usable(tokens, rejected):
-                tokens = self._refresh(tokens)
-            return tokens
+            flight, is_own = self._flight, self._flight is None
+            if flight is None:
+                flight = self._flight = Future()
+        if is_own:
+            try:
+                flight.set_result(self._refreshed(rejected))
+            except BaseException as error:
+                flight.set_exception(error)
+            finally:
+                with self._lock:
+                    self._flight = None
+        return flight.result()
 
-    def _refresh(self, tokens: Tokens) -> Tokens:
+    def _refreshed(self, rejected: str | None) -> Tokens:
+        # Another thread may have refreshed them meanwhile.
+        tokens = self.storage.load()
+        if tokens is None:
+            raise SignedOut("No user is signed in.")
+        if _is_usable(tokens, rejected):
+            return tokens
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token, "client_id": self.client_id}
         try:
             said = json_of(self._http.post(f"{self.base_url}/authmgr/token", data={**form, **self._secret}))
         except ApiError as error:
             if error.status not in (400, 401):
                 raise  # the session may still be valid: 429, 503
-            self.storage.save(None)
+            self._replace(tokens, None)
             self._on_signed_out()
             raise SignedOut(error.message) from error
         fresh = _tokens_of({"refresh_token": tokens.refresh_token, **said})
-        self.storage.save(fresh)
+        self._replace(tokens, fresh)
         return fresh
+
+    def _replace(self, tokens: Tokens, fresh: Tokens | None) -> None:
+        """Store the successor, unless the user has signed out or in again meanwhile."""
+        with self._lock:
+            current = self.storage.load()
+            if current and current.refresh_token == tokens.refresh_token:
+                self.storage.save(fresh)
 
 
 @dataclass(frozen=True)
