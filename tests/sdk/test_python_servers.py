@@ -1,6 +1,7 @@
 """APIs in FastAPI, Django and Django REST framework that accept the platform's tokens; they are examples of the README."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,18 @@ def responses(client: httpx2.Client, url: str, cases: dict[str, Case]) -> dict[s
 
 def outcomes(responses: dict[str, httpx2.Response]) -> dict[str, tuple[int, str | None]]:
     return {name: (each.status_code, each.headers.get("WWW-Authenticate")) for name, each in responses.items()}
+
+
+@pytest.mark.parametrize(
+    ("language", "heading"), [("python", "FastAPI"), ("python", "Django"), ("typescript", "Express")]
+)
+def test_protected_route_takes_five_lines(language: str, heading: str) -> None:
+    lines = [
+        line
+        for line in example(language, heading).splitlines()
+        if re.search("identity|auth|principal|permission", line)
+    ]
+    assert 2 < len(lines) <= 5
 
 
 def test_fastapi_verifies_tokens(issuer: str, tenant: TestTenant, holder: User, cases: dict[str, Case]) -> None:
@@ -54,10 +67,16 @@ def test_django_verifies_tokens(django_app: str, tenant: TestTenant, holder: Use
         assert client.get("/drf", headers={"Authorization": "Basic YTpi"}).headers["WWW-Authenticate"] == "Bearer"
 
 
-def test_verifier_without_keys_returns_503(cases: dict[str, Case]) -> None:
+def test_verifier_without_keys_returns_503(issuer: str, cases: dict[str, Case]) -> None:
     token = cases["valid"].token
     assert token
-    for verifier in (Verifier("http://127.0.0.1:9/t/x"), Verifier("http://x", jwks_uri="http://127.0.0.1:9/jwks")):
+    base, _, _ = issuer.partition("/t/")
+    for verifier in (
+        Verifier("http://127.0.0.1:9/t/x"),
+        Verifier(f"{base}/t/unknown"),
+        Verifier(issuer, jwks_uri="http://127.0.0.1:9/jwks"),
+        Verifier(issuer, jwks_uri=f"{base}/uflow/live"),
+    ):
         with pytest.raises(AccessDenied) as denied:
             verifier.verify(token)
         assert (denied.value.status, denied.value.headers) == (503, {})

@@ -5,6 +5,9 @@ import { AccessDenied, IdentityError, checked, isTokenRejected } from "./errors.
 
 export { AccessDenied, ApiError, IdentityError } from "./errors.js";
 
+/** Errors of jose that are none of the token: no response, a response other than 200, and keys that cannot be read. */
+const UNAVAILABLE = ["ERR_JWKS_TIMEOUT", "ERR_JOSE_GENERIC", "ERR_JWKS_INVALID"];
+
 /** The subject of a verified token. Changes since its issue, such as a removed role, show in the next token. */
 export interface Principal {
   readonly id: string;
@@ -90,10 +93,9 @@ export class Verifier {
       if ("cnf" in payload) throw new errors.JWTInvalid("The token is bound to a key.");
       return payload;
     } catch (error) {
-      // JWKSTimeout, a response other than 200, and a network error: the keys cannot be fetched.
-      const isOfToken = error instanceof errors.JOSEError && !["ERR_JOSE_GENERIC", "ERR_JWKS_TIMEOUT"].includes(error.code);
-      if (!isOfToken) {
-        throw new AccessDenied(503, "keys_unavailable", "The keys of the issuer cannot be fetched.", "", { cause: error });
+      if (!(error instanceof errors.JOSEError) || UNAVAILABLE.includes(error.code)) {
+        const message = "The keys of the issuer cannot be fetched.";
+        throw new AccessDenied(503, "keys_unavailable", message, "", { cause: error });
       }
       const challenge = 'Bearer error="invalid_token"';
       const message = "The access token is invalid or has expired.";

@@ -12,6 +12,8 @@ import jwt
 from identity_sdk.errors import AccessDenied
 
 TYPES = ("at+jwt", "application/at+jwt")
+# Network errors, and keys or metadata that cannot be read.
+UNAVAILABLE = (httpx2.HTTPError, jwt.PyJWKClientConnectionError, jwt.PyJWKSetError, ValueError, KeyError)
 REQUIRED = ["iss", "aud", "sub", "exp", "iat", "jti"]
 
 
@@ -83,7 +85,7 @@ class Verifier:
             )
             if "cnf" in claims:
                 raise jwt.InvalidTokenError("The token is bound to a key (DPoP), which is not verified here.")
-        except (httpx2.HTTPError, jwt.PyJWKClientConnectionError) as error:
+        except UNAVAILABLE as error:
             raise AccessDenied(503, "keys_unavailable", "The keys of the issuer cannot be fetched.") from error
         except (jwt.InvalidTokenError, jwt.PyJWKClientError) as error:
             challenge = 'Bearer error="invalid_token"'
