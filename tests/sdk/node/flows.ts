@@ -125,7 +125,8 @@ const flows: Record<string, () => Promise<unknown>> = {
 
   async errors() {
     const found = [];
-    for (const { status, phrase, body } of JSON.parse(given["responses"] ?? "") as { status: number; phrase: string; body: string }[]) {
+    const responses = JSON.parse(given["responses"] ?? "") as { status: number; phrase: string; body: string }[];
+    for (const { status, phrase, body } of responses) {
       const headers = { "X-Request-ID": "r1", "Retry-After": "Wed" };
       const fetch = async () => new Response(body, { status, statusText: phrase, headers });
       const other = new IdentityClient({ ...named, fetch });
@@ -136,6 +137,7 @@ const flows: Record<string, () => Promise<unknown>> = {
   },
 
   async backEnd() {
+    const service = given["service"] ?? "";
     const secret = { clientId: given["confidential"] ?? "", clientSecret: given["secret"] ?? "" };
     const application = new ClientCredentials({ baseUrl: given.base, ...secret, fetch: recorded });
     const statuses = await Promise.all(
@@ -146,16 +148,14 @@ const flows: Record<string, () => Promise<unknown>> = {
     statuses.push((await application.fetch(`${given.base}/authmgr/validate`)).status);
     const twice = refreshes();
     const registry = new Registry(given.base, application);
-    const { secret: value, baseUrl, metadata } = await registry.credential(given["service"] ?? "", "Live key");
-    const missing = [await errorFrom(registry.credential("Unknown service", "Live key")), await errorFrom(registry.credential(given["service"] ?? "", "x"))];
+    const { secret: value, baseUrl, metadata } = await registry.credential(service, "Live key");
+    const unknown = [registry.credential("Unknown service", "Live key"), registry.credential(service, "x")];
+    const missing = await Promise.all(unknown.map(errorFrom));
     const wrong = new ClientCredentials({ baseUrl: given.base, ...secret, clientSecret: "ics_wrong" });
     const greedy = new ClientCredentials({ baseUrl: given.base, ...secret, scope: "admins:write" });
     const reading = new ClientCredentials({ baseUrl: given.base, ...secret, scope: "services:read" });
-    const errors = [];
-    for (const call of [wrong.token(), greedy.token(), new Registry(given.base, reading).credentials(given["service"] ?? "")]) {
-      const { status, code } = await errorFrom(call);
-      errors.push([status, code]);
-    }
+    const calls = [wrong.token(), greedy.token(), new Registry(given.base, reading).credentials(service)];
+    const errors = (await Promise.all(calls.map(errorFrom))).map(({ status, code }) => [status, code]);
     return { statuses, once, twice, value, baseUrl, metadata, missing: missing.map(({ name }) => name), errors };
   },
 };
