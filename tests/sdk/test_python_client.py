@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx2
@@ -17,6 +17,7 @@ from tests.mfa.people import code_to, new_user, wrong_code
 from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.sdk.readme import example, names_of
 from tests.userflow.mailbox import mails_to, token_in
+from tests.userflow.sessions.clients import make_client
 from tests.world import PASSWORD, Api, TestTenant
 
 CALLS = 20
@@ -173,6 +174,25 @@ def test_failed_refresh_signs_out(setup: Setup, tenant: TestTenant) -> None:
         assert list(pool.map(call, range(CALLS))) == ["SignedOut"] * CALLS
     assert setup.requests.count("/authmgr/token") == 1
     assert (setup.signed_out, setup.storage.saved[1:]) == ([True], [None])
+
+
+def test_confidential_client_authenticates_and_keeps_sessions(base: str, tenant: TestTenant) -> None:
+    person, made = tenant.register(), make_client(tenant)
+
+    def client(secret: str, storage: MemoryStorage) -> IdentityClient:
+        named = {"tenant_id": str(tenant.id), "client_id": made["client_id"]}
+        return IdentityClient(base, **named, client_secret=secret, storage=storage)
+
+    storage = MemoryStorage()
+    client(made["client_secret"], storage).sign_in(person.email, PASSWORD)
+    tokens = storage.load()
+    assert tokens
+    storage.save(replace(tokens, expires_at=0))
+    # A wrong secret is an error of the application: the user stays signed in.
+    with pytest.raises(ApiError) as error:
+        client("ics_wrong", storage).access_token()
+    assert (error.value.status, error.value.code) == (401, "invalid_client")
+    assert client(made["client_secret"], storage).access_token() != tokens.access_token
 
 
 def test_unavailable_platform_signs_no_user_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The package of sdk/python, and the version of both SDKs."""
 
+import importlib.metadata
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.machine.conftest import ROOT
 from tests.sdk.readme import SDK
@@ -68,3 +70,10 @@ def test_versions_are_the_one_of_the_document() -> None:
 def test_licenses_are_the_one_of_the_project() -> None:
     texts = {path.read_text() for path in (ROOT / "LICENSE", PYTHON / "LICENSE", SDK / "typescript/LICENSE")}
     assert len(texts) == 1
+
+
+def test_locked_packages_satisfy_the_requirements() -> None:
+    extras = PROJECT["optional-dependencies"].values()
+    for requirement in map(Requirement, [*PROJECT["dependencies"], *(each for extra in extras for each in extra)]):
+        # Another test compares what is installed with the lock files.
+        assert requirement.specifier.contains(importlib.metadata.version(requirement.name)), requirement

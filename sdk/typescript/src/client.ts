@@ -223,8 +223,8 @@ export class IdentityClient {
         await checked(await this.#send(`${this.baseUrl}/authmgr/token`, { method: "POST", body }))
       ).json()) as typeof said;
     } catch (error) {
-      // 429 and 503, and a network error: the session may still be valid.
-      if (!(error instanceof ApiError) || ![400, 401].includes(error.status)) throw error;
+      // 429, 503, a network error, a client secret that was rotated: the session may still be valid.
+      if (!(error instanceof ApiError) || error.code !== "invalid_grant") throw error;
       await this.#replace(tokens, undefined);
       this.#onSignedOut();
       throw new SignedOut(error.message, { cause: error });

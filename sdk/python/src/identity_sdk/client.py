@@ -182,8 +182,8 @@ class IdentityClient:
         try:
             said = json_of(self._http.post(f"{self.base_url}/authmgr/token", data={**form, **self._secret}))
         except ApiError as error:
-            if error.status not in (400, 401):
-                raise  # the session may still be valid: 429, 503
+            if error.code != "invalid_grant":
+                raise  # the session may still be valid: 429, 503, a client secret that was rotated
             self._replace(tokens, None)
             self._on_signed_out()
             raise SignedOut(error.message) from error
