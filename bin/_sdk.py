@@ -37,7 +37,9 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        document = json.loads(arguments.document.read_bytes() if arguments.document else own_document(folder))
+        document = successes(
+            json.loads(arguments.document.read_bytes() if arguments.document else own_document(folder))
+        )
         fresh = {SCHEMA: typescript(document, folder), MODELS: python(document, folder)}
     if not arguments.check:
         for path, text in fresh.items():
@@ -59,32 +61,55 @@ def own_document(folder: Path) -> bytes:
     return _document()
 
 
-def typescript(document: dict[str, Any], folder: Path) -> str:
-    """Return the types of the calls.
+def successes(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document without headers and error responses, which the SDKs read by hand (`ApiError`)."""
 
-    Errors are the class ApiError, so their bodies are left out, and headers. Defaults can be settings of a deployment.
-    """
+    def kept(operation: dict[str, Any]) -> dict[str, Any]:
+        responses = {
+            status: {name: part for name, part in response.items() if name != "headers"}
+            for status, response in operation["responses"].items()
+            if status.startswith(("2", "3"))
+        }
+        return {**operation, "responses": responses}
+
     paths = {
-        path: {method: without_errors(operation) for method, operation in operations.items()}
+        path: {method: kept(operation) for method, operation in operations.items()}
         for path, operations in document["paths"].items()
     }
+    components = document["components"]
+    used: set[tuple[str, str]] = set()
+    unread = references(paths)
+    while unread:
+        used |= unread
+        unread = {each for kind, name in unread for each in references(components[kind][name])} - used
+    shared = {
+        kind: {name: part for name, part in parts.items() if (kind, name) in used}
+        for kind, parts in components.items()
+        if kind != "securitySchemes"
+    }
+    return {**document, "paths": paths, "components": {**components, **shared}}
+
+
+def references(part: Any) -> set[tuple[str, str]]:
+    """Return kind and name of the components that a part of the document names."""
+    if isinstance(part, list):
+        return {each for item in part for each in references(item)}
+    if not isinstance(part, dict):
+        return set()
+    named = part.get("$ref")
+    own = {tuple(named.split("/")[2:4])} if isinstance(named, str) else set()
+    return own | {each for item in part.values() for each in references(item)}
+
+
+def typescript(document: dict[str, Any], folder: Path) -> str:
+    """Return the types of the calls. Defaults are left out: some are settings of a deployment."""
     source, target = folder / "openapi.json", folder / "schema.ts"
-    source.write_text(json.dumps(without_defaults({**document, "paths": paths})))
+    source.write_text(json.dumps(without_defaults(document)))
     install_packages(TYPESCRIPT)
     node, _ = node_programs()
     command = [node, TYPESCRIPT / "node_modules/openapi-typescript/bin/cli.js", source, "--output", target]
     run([*command, "--alphabetize"])
     return target.read_text()
-
-
-def without_errors(operation: dict[str, Any]) -> dict[str, Any]:
-    """Return an operation with the bodies of its successes only."""
-    successes = {
-        status: {name: part for name, part in response.items() if name != "headers"}
-        for status, response in operation["responses"].items()
-        if status.startswith(("2", "3"))
-    }
-    return {**operation, "responses": successes}
 
 
 def without_defaults(part: Any, *, of_properties: bool = False) -> Any:

@@ -3376,19 +3376,6 @@ export interface components {
             /** Format: uuid */
             user_id: string;
         };
-        /** @description Envelope everywhere else. */
-        ErrorBody: {
-            /** @description `insufficient_user_authentication`: step up and repeat. */
-            code?: string;
-            /** @description A field's messages. */
-            details?: {
-                [key: string]: unknown;
-            };
-            /** @description Reason phrase of the status. */
-            error: string;
-            /** @description For people: says what to do next. */
-            message: string;
-        };
         EventOut: {
             action: string;
             actor_id: string;
@@ -3860,11 +3847,6 @@ export interface components {
             updated_at: string;
             url: string;
         };
-        /** @description RFC 6749 section 5.2. */
-        OAuthErrorBody: {
-            error: string;
-            error_description: string;
-        };
         OneServiceSecretOut: {
             /** Format: date-time */
             created_at: string;
@@ -4176,21 +4158,6 @@ export interface components {
             tenant_id: string;
             /** Format: uuid */
             user_id: string;
-        };
-        /** @description Envelope under /exsvc/. */
-        RegistryErrorBody: {
-            error: components["schemas"]["RegistryProblem"];
-        };
-        /** @description The error in the registry's envelope. */
-        RegistryProblem: {
-            /** @description Stable, for programs. */
-            code: string;
-            /** @description Figures, or a field's messages. */
-            details?: {
-                [key: string]: unknown;
-            };
-            /** @description For people: says what to do next. */
-            message: string;
         };
         RelatedOriginsOut: {
             origins: string[];

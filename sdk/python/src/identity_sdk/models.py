@@ -632,13 +632,6 @@ class ErasedOut(TypedDict):
     deleted: dict[str, int]
 
 
-class ErrorBody(TypedDict):
-    error: str
-    message: str
-    code: NotRequired[str]
-    details: NotRequired[dict[str, Any]]
-
-
 class EventOut(TypedDict):
     id: int
     at: str
@@ -957,11 +950,6 @@ class NewWebhookEndpointOut(TypedDict):
     secret: str
 
 
-class OAuthErrorBody(TypedDict):
-    error: str
-    error_description: str
-
-
 class OneServiceSecretOut(TypedDict):
     id: str
     service_id: str
@@ -1193,12 +1181,6 @@ class RegisterOut(TypedDict):
     tenant_id: str
     client_id: str
     message: str
-
-
-class RegistryProblem(TypedDict):
-    code: str
-    message: str
-    details: NotRequired[dict[str, Any]]
 
 
 class RelatedOriginsOut(TypedDict):
@@ -2235,10 +2217,6 @@ class MemberListOut(TypedDict):
     total: int
     total_pages: int
     users: list[MemberOut]
-
-
-class RegistryErrorBody(TypedDict):
-    error: RegistryProblem
 
 
 class RoleListOut(TypedDict):
