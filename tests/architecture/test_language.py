@@ -47,6 +47,8 @@ PHRASES = {
 ALLOWED = {
     # The text of the license.
     "LICENSE": {"thereof"},
+    "sdk/python/LICENSE": {"thereof"},
+    "sdk/typescript/LICENSE": {"thereof"},
     # A value in the database.
     "userflow/credentials/attempts.py": {"stranger"},
     # Columns of the database.

@@ -86,6 +86,7 @@ NOT_EVERY_DAY = (
     "tests/registry/test_key_rotation.py",
     "tests/registry/test_limits.py",
     "tests/registry/test_planted_secrets.py",
+    "tests/sdk/",
     "tests/tenants/leasing/",
     "tests/tenants/test_backup_buckets.py",
     "tests/tenants/test_commands.py",

@@ -47,6 +47,7 @@ LONGEST = (
     "tests/userflow/signin/test_factor_policy.py",
     "tests/userflow/signin/test_first_step_races.py",
     "tests/openid/test_foreign_clients.py",
+    "tests/sdk/test_typescript_client.py",
     "tests/machine/test_log.py",
     "tests/mfa/browser/test_demo.py",
     "tests/userflow/directory/test_many_people.py",

@@ -1,0 +1,62 @@
+"""Django REST framework: authentication by access token, and a permission class for each permission."""
+
+from typing import Any
+
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import APIException, AuthenticationFailed, PermissionDenied
+from rest_framework.permissions import BasePermission, IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from identity_sdk.django import verifier
+from identity_sdk.errors import AccessDenied
+from identity_sdk.verification import Principal, require
+
+
+class KeysUnavailable(APIException):
+    """503: the keys of the issuer cannot be fetched."""
+
+    status_code = 503
+    default_detail = "The keys of the issuer cannot be fetched."
+    default_code = "keys_unavailable"
+
+
+class IdentityAuthentication(BaseAuthentication):
+    """`request.user` is the principal of the access token. The settings are those of `identity_sdk.django`."""
+
+    def authenticate(self, request: Request) -> tuple[Any, None] | None:
+        authorization = request.headers.get("Authorization", "")
+        if not _is_bearer(authorization):
+            return None
+        try:
+            return verifier().authorize(authorization), None
+        except AccessDenied as error:
+            if error.status == 503:
+                raise KeysUnavailable from error
+            raise AuthenticationFailed(error.message, error.code) from error
+
+    def authenticate_header(self, request: Request) -> str:
+        is_bearer = _is_bearer(request.headers.get("Authorization", ""))
+        return 'Bearer error="invalid_token"' if is_bearer else "Bearer"
+
+
+def _is_bearer(authorization: str) -> bool:
+    return authorization.lower().startswith("bearer ")
+
+
+def require_permission(*permissions: str) -> type[BasePermission]:
+    """Return a permission class that requires these permissions; none: any valid token."""
+
+    class RequirePermission(IsAuthenticated):
+        def has_permission(self, request: Request, view: APIView) -> bool:
+            if not isinstance(request.user, Principal):
+                return False
+            try:
+                require(request.user, *permissions)
+            except AccessDenied as error:
+                denied = PermissionDenied(error.message, error.code)
+                denied.auth_header = error.challenge  # sent as WWW-Authenticate
+                raise denied from error
+            return True
+
+    return RequirePermission

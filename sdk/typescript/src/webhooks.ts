@@ -1,0 +1,38 @@
+/** Verify webhooks (https://www.standardwebhooks.com). */
+
+import { Webhook } from "standardwebhooks";
+import { WebhookInvalid } from "./errors.js";
+
+export { WebhookInvalid } from "./errors.js";
+
+/** One event. A message can arrive twice: remember `id`. */
+export interface WebhookEvent {
+  id: string;
+  type: string;
+  timestamp: string;
+  data: Record<string, unknown>;
+}
+
+/**
+ * Verify signature and time of a request and return its event. `body` are the bytes as received (Express:
+ * `express.raw`). Throws WebhookInvalid.
+ */
+export function verifyWebhook(
+  secret: string,
+  body: Uint8Array | string,
+  headers: Headers | Readonly<Record<string, string | string[] | undefined>>,
+): WebhookEvent {
+  const read = (name: string) => {
+    const value = headers instanceof Headers ? headers.get(name) : headers[name];
+    return typeof value === "string" ? value : "";
+  };
+  const names = ["webhook-id", "webhook-timestamp", "webhook-signature"] as const;
+  const stated = Object.fromEntries(names.map((name) => [name, read(name)]));
+  const text = typeof body === "string" ? body : new TextDecoder().decode(body);
+  try {
+    const said = new Webhook(secret).verify(text, stated) as Omit<WebhookEvent, "id">;
+    return { id: read("webhook-id"), type: said.type, timestamp: said.timestamp, data: said.data };
+  } catch (error) {
+    throw new WebhookInvalid("The signature of the webhook is missing, wrong or too old.", { cause: error });
+  }
+}
