@@ -18,7 +18,7 @@ class WebhookEndpointChanges(NamedTenant):
     url = HttpUrl(required=False, allow_fragment=False, help_text="An https URL outside private and reserved networks.")
     description = Text(max_length=255, required=False, allow_blank=True)
     events = _events(Choice(FILTERS), help_text="Events, kinds (`end_user.*`) or `*`. Replaced whole.")
-    enabled = Boolean(required=False, help_text="False: no messages are sent; events wait.")
+    enabled = Boolean(required=False, help_text="False: pending messages wait, and new events are not kept for it.")
 
     def validate_events(self, value: list[str]) -> list[str]:
         return list(dict.fromkeys(value))
