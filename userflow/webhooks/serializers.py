@@ -87,7 +87,7 @@ class WebhookMessageOut(serializers.Serializer[object]):
     status = serializers.CharField(help_text="pending, delivered or dead")
     attempts = serializers.IntegerField()
     created_at = serializers.DateTimeField()
-    next_attempt_at = serializers.DateTimeField(help_text="Only meaningful for pending messages.")
+    next_attempt_at = serializers.DateTimeField(help_text="Next attempt to deliver a pending message.")
     settled_at = serializers.DateTimeField(allow_null=True)
     last_status = serializers.IntegerField(allow_null=True, help_text="HTTP status of the last response.")
     last_error = serializers.CharField(allow_blank=True)
@@ -101,7 +101,11 @@ class WebhookMessageListOut(serializers.Serializer[object]):
 
 class WebhookReplayIn(NamedTenant):
     message_ids = Items(
-        Text(max_length=40), most=MOST_NAMED, required=False, allow_empty=False, help_text="`webhook-id`s."
+        Text(max_length=40),
+        most=MOST_NAMED,
+        required=False,
+        allow_empty=False,
+        help_text="Ids of the messages (`webhook-id`).",
     )
     since = Timestamp(required=False, help_text="Messages created since this time.")
     status = Choice(STATUSES, required=False, help_text="Only messages with this status.")
