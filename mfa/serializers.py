@@ -23,7 +23,9 @@ class FactorOut(serializers.Serializer[object]):
     name = serializers.CharField(help_text="Name given by the user, or that of the model.")
     created_at = serializers.DateTimeField()
     last_used_at = serializers.DateTimeField(allow_null=True)
-    backed_up = serializers.BooleanField(required=False, help_text="Passkeys only.")
+    backed_up = serializers.BooleanField(
+        required=False, help_text="Passkeys only: whether it is backed up, such as to a cloud."
+    )
     rp_id = serializers.CharField(
         required=False, allow_null=True, help_text="Passkeys only: the RP ID that can use it; null: the one in force."
     )
@@ -49,7 +51,7 @@ class FactorRemovedOut(DoneOut):
 
 class AdminFactorResetIn(serializers.Serializer[object]):
     user_id = Identifier()
-    reason = Text(max_length=500, trim=True, help_text="Kept in the audit trail.")
+    reason = Text(max_length=500, trim=True, help_text="Why, for the audit log.")
 
 
 class FactorResetIn(AdminFactorResetIn):
@@ -77,4 +79,6 @@ class EnrollmentPassOut(serializers.Serializer[object]):
     message = serializers.CharField()
     user_id = serializers.UUIDField()
     expires_at = serializers.DateTimeField()
-    enrollment_pass = serializers.CharField(required=False, help_text="For `show` only.")
+    enrollment_pass = serializers.CharField(
+        required=False, help_text="The pass, with `delivery: show`; shown only now."
+    )

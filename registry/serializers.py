@@ -60,7 +60,9 @@ class ServiceIn(serializers.Serializer[object]):
     name = Text(max_length=255, trim=True, help_text="Unique in the tenant, capitals count.")
     description = Text(max_length=10_000, required=False, allow_blank=True, single_line=False)
     type = Text(max_length=models.LONGEST_TYPE, trim=True, help_text="A category of your choice, such as payment.")
-    base_url = HttpUrl(help_text="An international host name is stored in A-labels (`xn--…`).")
+    base_url = HttpUrl(
+        help_text="Absolute http or https URL. An international host name is stored in A-labels (`xn--…`)."
+    )
     api_version = Text(max_length=255, required=False, allow_blank=True)
     status = Choice(
         models.STATUSES, required=False, default=models.ACTIVE, help_text="An inactive service returns no secrets."

@@ -24,18 +24,18 @@ from userflow.signin.step_up import PROOF_TOKEN_SECONDS
 class StepUpIn(FactorProofFields):
     """Exactly one of the fields."""
 
-    password = Text(max_length=1024, required=False, help_text="Only of a user who has no second factor.")
+    password = Text(max_length=1024, required=False, help_text="Password of a user who has no second factor.")
 
 
 class StepUpOut(serializers.Serializer[object]):
-    access_token = serializers.CharField(help_text="Of the same session; its refresh token stays valid.")
+    access_token = serializers.CharField(help_text="JWT of the same session; its refresh token stays valid.")
     token_type = serializers.CharField()
     expires_in = serializers.IntegerField()
     proof_token = serializers.CharField(help_text="Proves one later request of this session.")
     proof_expires_in = serializers.IntegerField()
-    acr = serializers.CharField(help_text="aal1 or aal2.")
-    amr = serializers.ListField(child=serializers.CharField(), help_text="RFC 8176.")
-    auth_time = serializers.IntegerField(help_text="Seconds since 1970.")
+    acr = serializers.CharField(help_text="Assurance level of the session: aal1 or aal2.")
+    amr = serializers.ListField(child=serializers.CharField())
+    auth_time = serializers.IntegerField(help_text="When the user was verified, in seconds since 1970.")
 
 
 PLACE = [TenantSuspended, TenantBusy]

@@ -66,7 +66,7 @@ class TotpConfirm(AdminTotpConfirm):
 
 class AdminTotpVerify(AdminTotpBegin):
     code = SixDigits(required=False, help_text="Six digits from the authenticator app.")
-    backup_code = BackupCodeText(required=False, help_text="Looked at where there is no `code`.")
+    backup_code = BackupCodeText(required=False, help_text="One of the ten backup codes, if there is no `code`.")
 
     def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         if "code" not in attrs and "backup_code" not in attrs:

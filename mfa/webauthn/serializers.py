@@ -50,13 +50,13 @@ class EndUserPasskeyIn(EndUserCredentialIn):
 
 
 class EndUserBeginIn(serializers.Serializer[object]):
-    email = EmailAddress(required=False, help_text="Without it a passkey sign-in begins.")
+    email = EmailAddress(required=False, help_text="E-mail address of the user. Without it a passkey sign-in begins.")
     tenant_id = Identifier()
-    client_id = Identifier(required=False, help_text="Of a passkey sign-in: the client to sign in to.")
+    client_id = Identifier(required=False, help_text="Client to sign in to, for a passkey sign-in.")
 
 
 class EndUserAssertionIn(serializers.Serializer[object]):
-    email = EmailAddress(required=False, help_text="May be left out in a passkey sign-in only.")
+    email = EmailAddress(required=False, help_text="E-mail address of the user; optional in a passkey sign-in.")
     tenant_id = Identifier()
     response = PublicKeyCredential()
     client_secret = _client_secret()

@@ -22,13 +22,17 @@ class PushedRequestIn(ClientProof):
 
     response_type = Text(max_length=64, required=False, help_text="Required: code")
     redirect_uri = Text(max_length=2048, required=False, help_text="Required: a registered one.")
-    code_challenge = Text(max_length=128, required=False, help_text="Required (PKCE).")
+    code_challenge = Text(
+        max_length=128, required=False, help_text="Required (PKCE): SHA-256 of the verifier, base64url."
+    )
     code_challenge_method = Text(max_length=16, required=False, help_text="Required: S256")
     scope = Text(max_length=4096, required=False, help_text="Separated by blanks; `openid` for an ID token.")
-    state = Text(max_length=2048, required=False, help_text="Returned unchanged.")
-    nonce = Text(max_length=1024, required=False, help_text="A claim of the ID token.")
-    prompt = Text(max_length=64, required=False, help_text="none, login, consent or select_account")
-    max_age = Text(max_length=9, required=False, help_text="Seconds since the user was last verified.")
+    state = Text(max_length=2048, required=False, help_text="Value of the application; returned unchanged.")
+    nonce = Text(max_length=1024, required=False, help_text="Random value that becomes a claim of the ID token.")
+    prompt = Text(
+        max_length=64, required=False, help_text="What the user must see: none, login, consent or select_account."
+    )
+    max_age = Text(max_length=9, required=False, help_text="Most seconds since the user was last verified.")
     acr_values = Text(max_length=255, required=False, help_text="aal1 or aal2, preferred first")
     login_hint = Text(max_length=254, required=False, help_text="E-mail address of the user.")
     id_token_hint = Text(max_length=8192, required=False, help_text="An ID token of the only user who may sign in.")

@@ -33,7 +33,9 @@ AUTHORIZATION = {"Authorization": "`Bearer`, or `DPoP` with a proof, and an acce
 class UserinfoIn(serializers.Serializer[object]):
     """RFC 6750 section 2.2."""
 
-    access_token = Text(max_length=16384, required=False, help_text="Instead of the Authorization header.")
+    access_token = Text(
+        max_length=16384, required=False, help_text="The access token, instead of the header Authorization."
+    )
 
 
 class UserinfoOut(serializers.Serializer[object]):

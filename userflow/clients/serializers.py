@@ -55,8 +55,8 @@ class ClientChanges(serializers.Serializer[object]):
     tags = _entries(64)
     scopes = _entries(128)
     redirect_uris = _entries(LONGEST_URI)
-    project_id = Text(max_length=64, required=False, allow_null=True, help_text="null: no project.")
-    owner_id = Text(max_length=64, required=False, allow_null=True, help_text="null: no owner.")
+    project_id = Text(max_length=64, required=False, allow_null=True)
+    owner_id = Text(max_length=64, required=False, allow_null=True)
     self_registration = Boolean(required=False)
     post_logout_redirect_uris = _entries(LONGEST_URI)
     grant_types = Items(
@@ -82,19 +82,16 @@ class ClientChanges(serializers.Serializer[object]):
     id_token_signed_response_alg = Choice(ID_TOKEN_ALGORITHMS, required=False)
     audiences = _entries(LONGEST_URI, "Resource identifiers that the client may ask for (RFC 8707).")
     allowed_origins = _entries(255, "Origins of web pages that may call the tenant's OpenID endpoints from a browser.")
-    require_par = Boolean(required=False, help_text="Accept pushed authorization requests only (RFC 9126).")
-    dpop_bound_access_tokens = Boolean(required=False, help_text="Require DPoP at the token endpoint (RFC 9449).")
-    first_party = Boolean(required=False, help_text="Users are not asked for consent.")
+    require_par = Boolean(required=False)
+    dpop_bound_access_tokens = Boolean(required=False)
+    first_party = Boolean(required=False)
     backchannel_logout_uri = _page("Where logout tokens are sent; null: none.")
-    access_token_seconds = Integer(
-        required=False, allow_null=True, min_value=60, max_value=86_400, help_text="null: the tenant's setting."
-    )
+    access_token_seconds = Integer(required=False, allow_null=True, min_value=60, max_value=86_400)
     default_max_age = Integer(
         required=False,
         allow_null=True,
         min_value=0,
         max_value=LONGEST_MAX_AGE,
-        help_text="Seconds after which users sign in again for this client; null: no limit of its own.",
     )
     logo_uri = _page("Logo of the application, for applications: no page shows it; null: none.")
     client_uri = _page("Home page of the application, to which the consent page links; null: none.")
@@ -130,7 +127,10 @@ class ClientListQuery(PageQuery):
 
 class SecretIn(serializers.Serializer[object]):
     overlap_seconds = Integer(
-        required=False, min_value=0, max_value=30 * 86400, help_text="How long the current secret stays valid."
+        required=False,
+        min_value=0,
+        max_value=30 * 86400,
+        help_text="Seconds for which the current secret stays valid. Default: that of the platform.",
     )
 
 

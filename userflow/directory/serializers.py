@@ -186,9 +186,7 @@ class DirectoryChanges(NamedTenant):
         required=False,
         help_text="A run that would deactivate more than this share of active users stops.",
     )
-    sync_every_minutes = Integer(
-        min_value=5, max_value=43_200, required=False, allow_null=True, help_text="null: no scheduled runs."
-    )
+    sync_every_minutes = Integer(min_value=5, max_value=43_200, required=False, allow_null=True)
 
 
 class DirectoryIn(DirectoryChanges):
@@ -214,8 +212,12 @@ class ProblemOut(serializers.Serializer[object]):
 class PreviewOut(serializers.Serializer[object]):
     external_id = serializers.CharField()
     action = serializers.CharField(help_text="create, update, activate, deactivate or skip.")
-    email = serializers.CharField(required=False, allow_blank=True, help_text="Only in the response of the run itself.")
-    name = serializers.CharField(required=False, allow_blank=True, help_text="Only in the response of the run itself.")
+    email = serializers.CharField(
+        required=False, allow_blank=True, help_text="E-mail address; only in the response of the run itself."
+    )
+    name = serializers.CharField(
+        required=False, allow_blank=True, help_text="Name; only in the response of the run itself."
+    )
 
 
 class LastRunOut(serializers.Serializer[object]):

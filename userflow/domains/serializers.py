@@ -41,7 +41,9 @@ class DomainOut(serializers.Serializer[object]):
     verified_at = serializers.DateTimeField(allow_null=True)
     checked_at = serializers.DateTimeField(allow_null=True)
     lost_since = serializers.DateTimeField(allow_null=True)
-    withdrawn_after = serializers.DateTimeField(allow_null=True, help_text="Unless the record is back by then.")
+    withdrawn_after = serializers.DateTimeField(
+        allow_null=True, help_text="When the domain is withdrawn, unless the record is back by then."
+    )
     created_at = serializers.DateTimeField()
 
 

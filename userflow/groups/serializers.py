@@ -28,7 +28,7 @@ class GroupListQuery(TenantPageQuery):
 
 
 class GroupListOut(PaginationOut):
-    groups = GroupOut(many=True)
+    groups = GroupOut(many=True, help_text="Groups of the page, newest first.")
 
 
 class GroupChanges(NamedTenant):

@@ -24,7 +24,7 @@ class EndUserForgotIn(serializers.Serializer[object]):
 
 
 class ResetIn(serializers.Serializer[object]):
-    token = Text(max_length=255, help_text="From the mail.")
+    token = Text(max_length=255, help_text="From the link in the mail.")
     password = Text(max_length=1024)
 
 

@@ -34,5 +34,5 @@ class ProfileOut(serializers.Serializer[object]):
     )
     metadata = serializers.DictField(required=False, help_text="End users only: JSON object.")
     username = serializers.CharField(required=False, help_text="Admin users only: name to sign in with.")
-    first_name = serializers.CharField(required=False, help_text="Admin users only.")
-    last_name = serializers.CharField(required=False, help_text="Admin users only.")
+    first_name = serializers.CharField(required=False, help_text="Admin users only: first name.")
+    last_name = serializers.CharField(required=False, help_text="Admin users only: last name.")

@@ -50,7 +50,7 @@ class RoleListQuery(TenantPageQuery):
 
 
 class RoleListOut(PaginationOut):
-    roles = RoleOut(many=True)
+    roles = RoleOut(many=True, help_text="Roles of the page, newest first.")
 
 
 class RoleChanges(NamedTenant):
@@ -69,7 +69,9 @@ class RoleIn(RoleChanges):
 
 
 class UserIdsIn(NamedTenant):
-    user_ids = Items(Identifier(), most=MOST_AT_ONCE, allow_empty=False, help_text="All are changed, or none.")
+    user_ids = Items(
+        Identifier(), most=MOST_AT_ONCE, allow_empty=False, help_text="Ids of the users. All are changed, or none."
+    )
 
 
 class MemberOut(serializers.Serializer[object]):

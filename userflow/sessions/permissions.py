@@ -72,8 +72,8 @@ def needs(permission: str, *kinds: str) -> type[BasePermission]:
 
 def _as_one_of(kinds: Sequence[str]) -> str:
     """Return which kinds of principals may call, if not the usual ones."""
-    if set(kinds) == {OPERATOR, ADMIN, CLIENT}:
-        return ""
+    if {*kinds} >= {OPERATOR, ADMIN, CLIENT}:
+        return ", which end users can hold too" if END_USER in kinds else ""
     return f" as {' or '.join(_KINDS[kind] for kind in kinds)}"
 
 

@@ -13,7 +13,9 @@ class ClientProof(serializers.Serializer[object]):
     client_id = Text(max_length=255, required=False, help_text="Id of the client, if not sent by HTTP Basic.")
     client_secret = Text(max_length=255, required=False)
     client_assertion_type = Text(max_length=255, required=False, help_text=ASSERTION_TYPE)
-    client_assertion = Text(max_length=LONGEST_ASSERTION, required=False, help_text="private_key_jwt (RFC 7523).")
+    client_assertion = Text(
+        max_length=LONGEST_ASSERTION, required=False, help_text="Signed JWT of the client (private_key_jwt, RFC 7523)."
+    )
 
 
 class TokenIn(ClientProof):
@@ -55,17 +57,19 @@ class IntrospectionOut(serializers.Serializer[object]):
     iat = serializers.IntegerField(required=False)
     nbf = serializers.IntegerField(required=False)
     sub = serializers.CharField(required=False)
-    aud = serializers.JSONField(required=False, help_text="One audience, or a list of several.")
+    aud = serializers.JSONField(required=False, help_text="Audience of the token, or a list of several.")
     cnf = serializers.DictField(required=False, help_text="The key that the token is bound to (RFC 9449 section 6.2).")
     iss = serializers.CharField(required=False)
     jti = serializers.CharField(required=False)
     acr = serializers.CharField(required=False, help_text="aal1 or aal2 (RFC 9470 section 6.2).")
-    auth_time = serializers.IntegerField(required=False, help_text="When the user was last verified.")
+    auth_time = serializers.IntegerField(
+        required=False, help_text="When the user was last verified, in seconds since 1970."
+    )
     kind = serializers.CharField(required=False)
     tenant_id = serializers.UUIDField(required=False)
     sid = serializers.UUIDField(required=False)
     roles = serializers.ListField(child=serializers.CharField(), required=False)
-    groups = serializers.ListField(child=serializers.CharField(), required=False, help_text="End users.")
+    groups = serializers.ListField(child=serializers.CharField(), required=False)
     permissions = serializers.ListField(child=serializers.CharField(), required=False)
 
 

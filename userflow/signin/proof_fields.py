@@ -71,17 +71,19 @@ class PublicKeyCredential(JsonObject):
 class FactorProofFields(serializers.Serializer[object]):
     """The proof by a factor."""
 
-    code = SixDigits(required=False, help_text="From the authenticator app.")
+    code = SixDigits(required=False, help_text="Six digits from the authenticator app.")
     backup_code = Text(max_length=64, required=False, help_text="One of the ten backup codes.")
-    sms_code = SixDigits(required=False, help_text="From /webauthn/sms/requestCode. End users.")
+    sms_code = SixDigits(required=False, help_text="Six digits from a text message. End users only.")
     response = PublicKeyCredential(required=False, help_text="Response to the options of /authmgr/step-up/options.")
 
 
 class ProofFields(FactorProofFields):
     """A proof in the request, of which the first field that is present counts."""
 
-    current_password = Text(max_length=1024, required=False, help_text="This, or another of the proofs.")
-    proof_token = Text(max_length=128, required=False, help_text="From /authmgr/step-up.")
+    current_password = Text(
+        max_length=1024, required=False, help_text="The current password, or another of the proofs."
+    )
+    proof_token = Text(max_length=128, required=False, help_text="Proof token of a step-up; valid once.")
 
 
 Value = TypeVar("Value")

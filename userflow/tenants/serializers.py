@@ -56,7 +56,9 @@ class TenantOut(serializers.Serializer[object]):
     tenant_id = serializers.UUIDField()
     name = serializers.CharField(help_text="Name of the tenant.")
     slug = serializers.CharField()
-    status = serializers.CharField(help_text="State of the tenant.")
+    status = serializers.CharField(
+        help_text="provisioning, active, suspended, migrating, moving, failed or deleting; only an active tenant serves users."
+    )
     settings = SettingsOut()
     client_id = serializers.UUIDField(
         allow_null=True, help_text="The tenant's default client; null while it is provisioned."

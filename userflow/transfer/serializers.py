@@ -84,7 +84,7 @@ class ExportedOut(serializers.Serializer[object]):
     name = serializers.CharField(allow_null=True)
     active = serializers.BooleanField()
     provider = serializers.CharField()
-    client_id = serializers.UUIDField(allow_null=True, help_text="null: the tenant's default client.")
+    client_id = serializers.UUIDField(allow_null=True, help_text="Client of the user; null: the default client.")
     password_hash = serializers.CharField(allow_null=True)
     metadata = serializers.DictField()
     groups = serializers.ListField(child=serializers.CharField())

@@ -18,7 +18,7 @@ class WebhookEndpointChanges(NamedTenant):
     url = HttpUrl(required=False, allow_fragment=False, help_text="An https URL outside private and reserved networks.")
     description = Text(max_length=255, required=False, allow_blank=True)
     events = _events(Choice(FILTERS), help_text="Events, kinds (`end_user.*`) or `*`. Replaced whole.")
-    enabled = Boolean(required=False, help_text="False: no messages are sent; events wait.")
+    enabled = Boolean(required=False, help_text="False: pending messages wait, and new events are not kept for it.")
 
     def validate_events(self, value: list[str]) -> list[str]:
         return list(dict.fromkeys(value))
@@ -87,7 +87,7 @@ class WebhookMessageOut(serializers.Serializer[object]):
     status = serializers.CharField(help_text="pending, delivered or dead")
     attempts = serializers.IntegerField()
     created_at = serializers.DateTimeField()
-    next_attempt_at = serializers.DateTimeField(help_text="Only meaningful for pending messages.")
+    next_attempt_at = serializers.DateTimeField(help_text="Next attempt to deliver a pending message.")
     settled_at = serializers.DateTimeField(allow_null=True)
     last_status = serializers.IntegerField(allow_null=True, help_text="HTTP status of the last response.")
     last_error = serializers.CharField(allow_blank=True)
@@ -101,7 +101,11 @@ class WebhookMessageListOut(serializers.Serializer[object]):
 
 class WebhookReplayIn(NamedTenant):
     message_ids = Items(
-        Text(max_length=40), most=MOST_NAMED, required=False, allow_empty=False, help_text="`webhook-id`s."
+        Text(max_length=40),
+        most=MOST_NAMED,
+        required=False,
+        allow_empty=False,
+        help_text="Ids of the messages (`webhook-id`).",
     )
     since = Timestamp(required=False, help_text="Messages created since this time.")
     status = Choice(STATUSES, required=False, help_text="Only messages with this status.")
