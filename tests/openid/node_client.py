@@ -1,4 +1,4 @@
-"""Run the OpenID client libraries of Node.js. Their packages are pinned with hashes and installed once."""
+"""Run programs of Node.js, such as OpenID client libraries. Their packages are pinned with hashes and installed once."""
 
 import fcntl
 import json
@@ -21,9 +21,9 @@ def node_programs() -> tuple[Path, Path]:
     return binaries / "bin" / "node", binaries / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
 
-def install_packages() -> None:
-    """Install the packages of the lock file unless they are there; no package runs a script."""
-    lock, done = FOLDER / "package-lock.json", PACKAGES / "installed-lock.json"
+def install_packages(folder: Path = FOLDER) -> None:
+    """Install the packages of the folder's lock file unless they are there; no package runs a script."""
+    lock, done = folder / "package-lock.json", folder / "node_modules" / "installed-lock.json"
     with lock.open() as held:
         # One process of a parallel run installs; the others wait.
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -31,7 +31,7 @@ def install_packages() -> None:
             return
         node, npm = node_programs()
         command = [node, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
-        subprocess.run(command, cwd=FOLDER, check=True, timeout=240)
+        subprocess.run(command, cwd=folder, check=True, timeout=240)
         shutil.copy(lock, done)
 
 
