@@ -9,6 +9,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
+from identity_platform.api.alternatives import STATED, expand_alternatives
 from identity_platform.api.error_responses import ErrorResponses, possible_errors, reference_to
 from identity_platform.api.fields import StrictField
 from identity_platform.api.handlers import is_oauth
@@ -47,6 +48,8 @@ HEADERS: Final[Mapping[str, tuple[str, str]]] = {
         "(RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` for a client "
         "that has not authenticated (RFC 6749 section 5.2).",
     ),
+    "Accept-Encoding": ("string", "`identity`, if the body was sent with Content-Encoding."),
+    "Cache-Control": ("string", "`no-store` (RFC 6749 section 5.1)."),
     "DPoP-Nonce": ("string", "Nonce for the next DPoP proof, if the platform requires nonces (RFC 9449 section 8)."),
 }
 
@@ -155,6 +158,11 @@ class ContractSchema(AutoSchema):
         rows = self.contract.assurance
         return {"x-assurance": [str(row) for row in ([rows] if isinstance(rows, str) else rows)]} if rows else {}
 
+    def _map_serializer(self, serializer: Any, direction: Any, bypass_extensions: bool = False) -> Any:
+        schema = super()._map_serializer(serializer, direction, bypass_extensions)  # type: ignore[no-untyped-call]  # it has no types
+        groups = getattr(serializer, "any_of", ())
+        return {**schema, STATED: groups} if groups and direction == "request" else schema
+
     def _is_list_view(self, serializer: object = None) -> bool:
         """Return False: lists are objects with rows and totals, never bare arrays."""
         return False
@@ -188,6 +196,10 @@ class ContractSchema(AutoSchema):
             names.append("WWW-Authenticate")
         if status_code in ("429", "503"):
             names.append("Retry-After")
+        if status_code == "415":
+            names.append("Accept-Encoding")
+        if is_oauth(self.path):
+            names.append("Cache-Control")
         return {name: self._header(name, stated.get(name)) for name in names}
 
     def _header(self, name: str, meaning: str | None) -> dict[str, Any]:
@@ -203,6 +215,7 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
     drf-spectacular adds the scheme (RFC 6750) only if it finds the authentication class itself, and here each operation
     states its own.
     """
+    expand_alternatives(result["components"]["schemas"])
     result["tags"] = [{"name": name, "description": says} for name, says in TAGS.items()]
     result["components"]["securitySchemes"] = SECURITY_SCHEMES
     for path in result.get("paths", {}).values():
@@ -221,6 +234,8 @@ def _take_null(schema: dict[str, Any], components: dict[str, Any]) -> None:
     """Allow null for the optional fields of a JSON body, as `NullIsAbsent` does. Idempotent."""
     if "$ref" in schema:
         schema = components[schema["$ref"].rpartition("/")[2]]
+    for choice in schema.get("anyOf", []):
+        _take_null(choice, components)
     for name, field in schema.get("properties", {}).items():
         _take_null(field, components)
         if name in schema.get("required", []):

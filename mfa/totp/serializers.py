@@ -65,6 +65,7 @@ class TotpConfirm(AdminTotpConfirm):
 
 
 class AdminTotpVerify(AdminTotpBegin):
+    any_of = (("code",), ("backup_code",))
     code = SixDigits(required=False)
     backup_code = BackupCodeText(required=False, help_text="Looked at where there is no `code`.")
 
