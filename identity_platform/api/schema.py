@@ -42,8 +42,8 @@ HEADERS: Final[Mapping[str, tuple[str, str]]] = {
     "Retry-After": ("integer", "Seconds until a call can pass."),
     "WWW-Authenticate": (
         "string",
-        '`Bearer realm="api"` without a token; `Bearer` with `error="invalid_token"` for a token that was sent and is not valid, on 403 with '
-        '`error="insufficient_scope"` for a token that lacks a permission (RFC 6750 section 3), and on 401 with '
+        '`Bearer realm="api"` without a token; `Bearer` with `error="invalid_token"` for a token that is not valid, on 403 '
+        'with `error="insufficient_scope"` for a token that lacks a permission (RFC 6750 section 3), and on 401 with '
         '`error="insufficient_user_authentication"`, `max_age` and `acr_values` for a session that has proven too little '
         "(RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` for a client "
         "that has not authenticated (RFC 6749 section 5.2).",
