@@ -50,6 +50,10 @@ SPECTACULAR_SETTINGS: dict[str, object] = {
         "not take, 413 for a body over 1 MiB; each in the envelope of its route group (`/exsvc/`: RegistryProblem in "
         "`error`; `/authmgr/token*` and the OAuth endpoints below `/t/{slug}`: OAuthErrorBody; everywhere else: ErrorBody). "
         "The schema of each response lists the codes that it can have.\n\n"
+        "Lists take `page` (from 1) and `limit` (at most 100, larger values count as 100; 20 unless stated), and return "
+        "`page`, `limit`, `total` and `total_pages`, those of services and clients in `pagination`. A page past the end is "
+        "empty. Lists that grow without end (audit events, webhook messages, exported users) take `cursor` instead and return "
+        "`next_cursor`: send it as `cursor`; null on the last page.\n\n"
         "`null` for an optional field of a body counts as absent, unless the field states another meaning. Booleans in a query "
         "are `true`, `false`, `1` or `0`, in any case."
     ),

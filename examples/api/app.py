@@ -34,7 +34,7 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
         start_response("503 Service Unavailable", [("Retry-After", "5")])
         return [b""]
     except jwt.PyJWTError:
-        challenge = 'Bearer error="invalid_token"' if token else "Bearer"
+        challenge = 'Bearer error="invalid_token"' if token else 'Bearer realm="api"'
         start_response("401 Unauthorized", [("WWW-Authenticate", challenge)])
         return [b""]
     body = json.dumps({"sub": claims["sub"], "scope": claims.get("scope", "")}).encode()

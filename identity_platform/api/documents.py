@@ -1,5 +1,7 @@
 """The API document at /schema/ and security.txt (RFC 9116)."""
 
+import gzip
+import re
 import threading
 from functools import cache
 
@@ -16,6 +18,8 @@ from identity_platform.environment import expiry_of
 
 # Generating takes half a second of CPU time and the path is public, so generating it per request would be an easy attack.
 _lock = threading.Lock()
+# Also `gzip;q=0`, which no client sends.
+_GZIP = re.compile(r"\bgzip\b")
 
 
 @cache
@@ -25,14 +29,25 @@ def _document() -> bytes:
     return orjson.dumps(orjson.loads(OpenApiJsonRenderer().render(described, renderer_context={})))
 
 
+@cache
+def _compressed() -> bytes:
+    return gzip.compress(_document(), mtime=0)
+
+
 def openapi(request: HttpRequest) -> HttpResponse:
     """Return the OpenAPI 3.1 document of the whole platform. The query has no effect."""
+    takes_gzip = _GZIP.search(request.headers.get("Accept-Encoding", "")) is not None
     with _lock:  # of several first requests one generates it, the others wait
-        document = _document()
+        document = _compressed() if takes_gzip else _document()
     return HttpResponse(
         document,
         content_type=OpenApiJsonRenderer.media_type,
-        headers={"Content-Disposition": 'inline; filename="openapi.json"', "Cache-Control": "public, max-age=300"},
+        headers={
+            "Content-Disposition": 'inline; filename="openapi.json"',
+            "Cache-Control": "public, max-age=300",
+            "Vary": "Accept-Encoding",
+            **({"Content-Encoding": "gzip"} if takes_gzip else {}),
+        },
     )
 
 

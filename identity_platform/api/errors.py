@@ -92,8 +92,8 @@ class NotSignedIn(ApiError):
     code = "authentication_required"
     registry_code = "UNAUTHORIZED"
     implied_by = "token"
-    # WWW-Authenticate (RFC 6750 section 3). It names no error when the request carries no token.
-    challenge: ClassVar[str] = "Bearer"
+    # WWW-Authenticate (RFC 6750 section 3): with a parameter at least, and no error if the request carries no token.
+    challenge: ClassVar[str] = 'Bearer realm="api"'
     message = "Authentication is required. Send a valid access token: `Authorization: Bearer <ACCESS_TOKEN>`."
 
     def own_headers(self) -> dict[str, str]:

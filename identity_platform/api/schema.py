@@ -8,6 +8,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
+from identity_platform.api.alternatives import STATED, expand_alternatives
 from identity_platform.api.error_responses import ErrorResponses, possible_errors, reference_to
 from identity_platform.api.examples import add_examples
 from identity_platform.api.field_descriptions import describe
@@ -44,13 +45,33 @@ HEADERS: Final[Mapping[str, tuple[str, str]]] = {
     "Retry-After": ("integer", "Seconds until a call can pass."),
     "WWW-Authenticate": (
         "string",
-        '`Bearer`, with `error="invalid_token"` for a token that was sent and is not valid, on 403 with '
-        '`error="insufficient_scope"` for a token that lacks a permission (RFC 6750 section 3), and on 401 with '
+        '`Bearer realm="api"` without a token; `Bearer` with `error="invalid_token"` for a token that is not valid, on 403 '
+        'with `error="insufficient_scope"` for a token that lacks a permission (RFC 6750 section 3), and on 401 with '
         '`error="insufficient_user_authentication"`, `max_age` and `acr_values` for a session that has proven too little '
         "(RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` for a client "
         "that has not authenticated (RFC 6749 section 5.2).",
     ),
+    "Accept-Encoding": ("string", "`identity`, if the body was sent with Content-Encoding."),
+    "Cache-Control": ("string", "`no-store` (RFC 6749 section 5.1)."),
     "DPoP-Nonce": ("string", "Nonce for the next DPoP proof, if the platform requires nonces (RFC 9449 section 8)."),
+}
+
+# Parameters of paths. An operation with another one must describe it here.
+IN_PATHS: Final = {
+    "client_id": "Id of the client.",
+    "config_id": "Id of the directory.",
+    "credential_id": "Id of the service credential.",
+    "domain_id": "Id of the domain.",
+    "endpoint_id": "Id of the webhook endpoint.",
+    "factor_id": "Id of the factor, from the list of factors.",
+    "group_id": "Id of the group.",
+    "invitation_id": "Id of the invitation.",
+    "role_id": "Id of the role.",
+    "service_id": "Id of the service.",
+    "session_id": "Id of the session.",
+    "slug": "Slug of the tenant.",
+    "tenant_id": "Id of the tenant.",
+    "user_id": "Id of the user.",
 }
 
 
@@ -157,6 +178,11 @@ class ContractSchema(AutoSchema):
         rows = self.contract.assurance
         return {"x-assurance": [str(row) for row in ([rows] if isinstance(rows, str) else rows)]} if rows else {}
 
+    def _map_serializer(self, serializer: Any, direction: Any, bypass_extensions: bool = False) -> Any:
+        schema = super()._map_serializer(serializer, direction, bypass_extensions)  # type: ignore[no-untyped-call]  # it has no types
+        groups = getattr(serializer, "any_of", ())
+        return {**schema, STATED: groups} if groups and direction == "request" else schema
+
     def _is_list_view(self, serializer: object = None) -> bool:
         """Return False: lists are objects with rows and totals, never bare arrays."""
         return False
@@ -190,6 +216,10 @@ class ContractSchema(AutoSchema):
             names.append("WWW-Authenticate")
         if status_code in ("429", "503"):
             names.append("Retry-After")
+        if status_code == "415":
+            names.append("Accept-Encoding")
+        if is_oauth(self.path):
+            names.append("Cache-Control")
         return {name: self._header(name, stated.get(name)) for name in names}
 
     def _header(self, name: str, meaning: str | None) -> dict[str, Any]:
@@ -205,6 +235,7 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
     drf-spectacular adds the scheme (RFC 6750) only if it finds the authentication class itself, and here each operation
     states its own.
     """
+    expand_alternatives(result["components"]["schemas"])
     result["tags"] = [{"name": name, "description": says} for name, says in TAGS.items()]
     result["components"]["securitySchemes"] = SECURITY_SCHEMES
     for path in result.get("paths", {}).values():
@@ -213,11 +244,18 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
             if body:
                 _take_null(body["schema"], result["components"]["schemas"])
             for parameter in operation.get("parameters", []):
+<<<<<<< HEAD
                 if parameter.get("in") == "path" and parameter["name"].endswith("id"):
                     parameter["schema"] = {"type": "string", "format": "uuid"}
     describe(result)
     add_examples(result)
     inherit(result["components"]["schemas"])
+=======
+                if parameter["in"] == "path":
+                    parameter["description"] = IN_PATHS[parameter["name"]]
+                    if parameter["name"].endswith("id"):
+                        parameter["schema"] = {"type": "string", "format": "uuid"}
+>>>>>>> refs/heads/codes
     share(result)
     return result
 
@@ -226,6 +264,8 @@ def _take_null(schema: dict[str, Any], components: dict[str, Any]) -> None:
     """Allow null for the optional fields of a JSON body, as `NullIsAbsent` does. Idempotent."""
     if "$ref" in schema:
         schema = components[schema["$ref"].rpartition("/")[2]]
+    for choice in schema.get("anyOf", []):
+        _take_null(choice, components)
     for name, field in schema.get("properties", {}).items():
         _take_null(field, components)
         if name in schema.get("required", []):

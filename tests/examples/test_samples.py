@@ -99,7 +99,7 @@ def test_api_accepts_its_own_access_tokens_only(
         rejected = call(address, token)
         assert (rejected.status_code, rejected.headers["WWW-Authenticate"]) == (401, 'Bearer error="invalid_token"')
     anonymous = requests.get(address, timeout=30)
-    assert (anonymous.status_code, anonymous.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert (anonymous.status_code, anonymous.headers["WWW-Authenticate"]) == (401, 'Bearer realm="api"')
 
 
 def tokens(tenant: TestTenant, **asked: Any) -> dict[str, Any]:

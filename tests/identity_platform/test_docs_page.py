@@ -1,5 +1,6 @@
 """The documentation page."""
 
+import gzip
 import time
 
 import pytest
@@ -13,6 +14,14 @@ def test_docs_page_loads_no_external_resource() -> None:
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
     assert Client().get("/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui.css").status_code == 200
+
+
+def test_document_is_compressed_on_request(api: Api) -> None:
+    plain = api.get("/schema/")
+    packed = api.get("/schema/", headers={"Accept-Encoding": "br, gzip"})
+    assert (plain.headers.get("Content-Encoding"), packed.headers["Content-Encoding"]) == (None, "gzip")
+    assert (plain.headers["Vary"], gzip.decompress(packed.content)) == ("Accept-Encoding", plain.content)
+    assert len(packed.content) < 70_000
 
 
 @pytest.mark.quiet_machine

@@ -29,7 +29,7 @@ def resolved(content: dict[str, Any]) -> dict[str, Any]:
 
 def fields_of(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema, or else the one that it refers to, also as one of several choices."""
-    for choice in (schema, *schema.get("oneOf", [])):
+    for choice in (schema, *resolved(schema).get("oneOf", []), *resolved(schema).get("anyOf", [])):
         if "properties" in resolved(choice):
             return resolved(choice)
     return resolved(schema)

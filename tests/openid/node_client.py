@@ -1,4 +1,4 @@
-"""Run the OpenID client libraries of Node.js. Their packages are pinned with hashes and installed once."""
+"""Run programs of Node.js, such as OpenID client libraries. Their packages are pinned with hashes and installed once."""
 
 import fcntl
 import json

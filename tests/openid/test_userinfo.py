@@ -76,7 +76,7 @@ def test_userinfo_rejects_other_tokens(tenant: TestTenant, other_tenant: TestTen
         response = userinfo(tenant, token)
         assert response.status_code == 401, token
         assert response.headers["WWW-Authenticate"] == 'Bearer error="invalid_token"'
-    assert userinfo(tenant, None).headers["WWW-Authenticate"] == "Bearer"
+    assert userinfo(tenant, None).headers["WWW-Authenticate"] == 'Bearer realm="api"'
 
 
 def test_userinfo_requires_scope_openid(tenant: TestTenant) -> None:

@@ -327,6 +327,8 @@ def test_service_list_caps_limit_and_accepts_far_pages(tenant: TestTenant) -> No
 
 # --- permissions --------------------------------------------------------------------------------------------------------
 
+REALM = 'Bearer realm="api"'
+
 
 @pytest.mark.parametrize(
     ("method", "path"),
@@ -335,9 +337,9 @@ def test_service_list_caps_limit_and_accepts_far_pages(tenant: TestTenant) -> No
 @pytest.mark.parametrize(
     ("header", "challenge"),
     [
-        (None, "Bearer"),
-        ("Bearer", "Bearer"),
-        ("Basic YTpi", "Bearer"),
+        (None, REALM),
+        ("Bearer", REALM),
+        ("Basic YTpi", REALM),
         ("Bearer x.y.z", 'Bearer error="invalid_token"'),
         ("Bearer a b", 'Bearer error="invalid_token"'),
     ],

@@ -6,6 +6,7 @@ from identity_platform.api.fields import EmailAddress, Identifier, Text
 class VerifyIn(serializers.Serializer[object]):
     """A token alone, or tenant, address and code."""
 
+    any_of = (("token",), ("tenant_id", "email", "code"))
     token = Text(max_length=128, required=False, help_text="From the link in the mail.")
     tenant_id = Identifier(required=False, help_text="With `code`: tenant of the user.")
     email = EmailAddress(required=False, help_text="With `code`: the address to verify.")

@@ -13,6 +13,7 @@ class AdminForgotIn(serializers.Serializer[object]):
 
 
 class EndUserForgotIn(serializers.Serializer[object]):
+    any_of = (("client_id",), ("tenant_id",))
     email = EmailAddress()
     client_id = Identifier(required=False, help_text="A client of the tenant. Required without `tenant_id`.")
     tenant_id = Identifier(required=False, help_text="Tenant of the user. Required without `client_id`.")

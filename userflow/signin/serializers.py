@@ -27,9 +27,9 @@ class EndUserLoginIn(serializers.Serializer[object]):
 
 class SignedInOut(serializers.Serializer[object]):
     mfa_required = Fixed(False)
-    access_token = serializers.CharField(help_text="JWT.")
+    access_token = serializers.CharField()
     refresh_token = serializers.CharField()
-    token_type = serializers.CharField(help_text="Bearer")
+    token_type = serializers.CharField()
     expires_in = serializers.IntegerField(help_text="Seconds, of the access token.")
 
 

@@ -27,6 +27,7 @@ class Content(StrictField, serializers.CharField):
 
 
 class ImportIn(serializers.Serializer[object]):
+    any_of = (("rows",), ("content",))
     tenant_id = Identifier()
     rows = Items(
         JsonObject(max_bytes=65_536, max_depth=12),

@@ -100,6 +100,7 @@ class WebhookMessageListOut(serializers.Serializer[object]):
 
 
 class WebhookReplayIn(NamedTenant):
+    any_of = (("message_ids",), ("since",), ("status",))
     message_ids = Items(
         Text(max_length=40),
         most=MOST_NAMED,
