@@ -56,24 +56,6 @@ HEADERS: Final[Mapping[str, tuple[str, str]]] = {
     "DPoP-Nonce": ("string", "Nonce for the next DPoP proof, if the platform requires nonces (RFC 9449 section 8)."),
 }
 
-# Parameters of paths. An operation with another one must describe it here.
-IN_PATHS: Final = {
-    "client_id": "Id of the client.",
-    "config_id": "Id of the directory.",
-    "credential_id": "Id of the service credential.",
-    "domain_id": "Id of the domain.",
-    "endpoint_id": "Id of the webhook endpoint.",
-    "factor_id": "Id of the factor, from the list of factors.",
-    "group_id": "Id of the group.",
-    "invitation_id": "Id of the invitation.",
-    "role_id": "Id of the role.",
-    "service_id": "Id of the service.",
-    "session_id": "Id of the session.",
-    "slug": "Slug of the tenant.",
-    "tenant_id": "Id of the tenant.",
-    "user_id": "Id of the user.",
-}
-
 
 class StrictFieldSchema(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # its metaclass is untyped
     """Pass the field's own schema to drf-spectacular."""
@@ -244,18 +226,11 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
             if body:
                 _take_null(body["schema"], result["components"]["schemas"])
             for parameter in operation.get("parameters", []):
-<<<<<<< HEAD
                 if parameter.get("in") == "path" and parameter["name"].endswith("id"):
                     parameter["schema"] = {"type": "string", "format": "uuid"}
     describe(result)
     add_examples(result)
     inherit(result["components"]["schemas"])
-=======
-                if parameter["in"] == "path":
-                    parameter["description"] = IN_PATHS[parameter["name"]]
-                    if parameter["name"].endswith("id"):
-                        parameter["schema"] = {"type": "string", "format": "uuid"}
->>>>>>> refs/heads/codes
     share(result)
     return result
 

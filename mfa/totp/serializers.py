@@ -65,14 +65,9 @@ class TotpConfirm(AdminTotpConfirm):
 
 
 class AdminTotpVerify(AdminTotpBegin):
-<<<<<<< HEAD
+    any_of = (("code",), ("backup_code",))
     code = SixDigits(required=False, help_text="Six digits from the authenticator app.")
     backup_code = BackupCodeText(required=False, help_text="One of the ten backup codes, if there is no `code`.")
-=======
-    any_of = (("code",), ("backup_code",))
-    code = SixDigits(required=False)
-    backup_code = BackupCodeText(required=False, help_text="Looked at where there is no `code`.")
->>>>>>> refs/heads/codes
 
     def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         if "code" not in attrs and "backup_code" not in attrs:
