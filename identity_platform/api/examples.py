@@ -28,7 +28,11 @@ def add_examples(document: dict[str, Any]) -> None:
 def _body(operation_id: str, schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
     """Return the required fields with their values, and the fields that the table states for the operation."""
     name = schema["$ref"].rpartition("/")[2]
-    values = {field: VALUES.get(f"{name}.{field}", VALUES.get(field)) for field in schemas[name].get("required", [])}
+    # Of bodies that need one of several fields: those of the first choice.
+    shape = schemas[name]
+    if "anyOf" in shape:
+        shape = schemas[shape["anyOf"][0]["$ref"].rpartition("/")[2]]
+    values = {field: VALUES.get(f"{name}.{field}", VALUES.get(field)) for field in shape.get("required", [])}
     return {**values, **BODIES.get(operation_id, {})}
 
 
