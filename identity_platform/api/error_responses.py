@@ -128,13 +128,13 @@ class ErrorResponses:
         return reference_to(self.registry, "responses", name, described)
 
     def _name(self, status: int, codes: set[str], extra: Sequence[str], implied: Mapping[str, set[str]]) -> str:
-        """Return a name of the codes that most operations do not have, and of the usual ones that are missing."""
+        """Return a name of the codes that most operations do not have, else of the status, and of what is missing."""
         prefix = "Registry" if self.path.startswith("/exsvc/") else "OAuth" if is_oauth(self.path) else ""
         lacking = [WITHOUT[group] for group, shown in implied.items() if group in WITHOUT and shown - codes]
         if "Public" in lacking:
             lacking = [word for word in lacking if word != "AnyLevel"]
         named = "Or".join("".join(word.capitalize() for word in code.split("_")) for code in extra)
-        return f"{prefix}{PHRASES[status].replace(' ', '')}{''.join(lacking)}{named}"
+        return f"{prefix}{''.join(lacking)}{named or PHRASES[status].replace(' ', '')}"
 
     def _implied(self, status: int) -> Mapping[str, set[str]]:
         by_group: dict[str, set[str]] = defaultdict(set)

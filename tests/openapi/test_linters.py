@@ -17,8 +17,8 @@ ACCEPTED = {
     # Descriptions of operations are being written.
     "operation-description",
 }
-# Clients load the whole document.
-LARGEST_BYTES = 470_000
+# Generators and pages load the whole document. Descriptions and examples have about 80,000 of these bytes to come.
+LARGEST_BYTES = 540_000
 
 
 @pytest.fixture
