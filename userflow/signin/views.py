@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.views import ApiViewSet, Arguments, endpoint
-from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
+from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.credentials import tickets
 from userflow.errors import (
@@ -33,14 +33,7 @@ from userflow.signin import actions, serializers
 from userflow.signin.actions import SignIn
 
 # Errors of a call about another user's sessions.
-OF_OTHERS = [
-    GrantsMoreThanHeld,
-    InsufficientAuthentication,
-    UnknownTenant,
-    TenantSuspended,
-    TenantBusy,
-    TenantRequired,
-]
+OF_OTHERS = [GrantsMoreThanHeld, InsufficientAuthentication, UnknownTenant, TenantSuspended, TenantBusy]
 TICKET_HEADER = "X-Enrollment-Ticket"
 NO_STORE = {"Cache-Control": "no-store"}
 CLIENT_BASIC = {"Authorization": "`Basic` of a confidential client: id and secret, each form-encoded (RFC 6749)."}
@@ -159,7 +152,7 @@ class SessionViewSet(ApiViewSet):
     @endpoint(
         query=serializers.SessionListQuery,
         returns={200: serializers.SessionListOut},
-        errors=[UnknownUser, UnknownTenant, TenantSuspended, TenantBusy, TenantRequired],
+        errors=[UnknownUser, UnknownTenant, TenantSuspended, TenantBusy],
     )
     def list(self, request: Request) -> Response:
         """Own sessions, or with `sessions:read` those of `user_id`; newest first."""
