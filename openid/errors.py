@@ -1,6 +1,7 @@
 """Errors of authorization requests and of the hosted pages."""
 
-from typing import Final
+from collections.abc import Collection
+from typing import ClassVar, Final
 
 from identity_platform.api.errors import ApiError, OAuthError
 from tenants.errors import UnknownTenant
@@ -101,20 +102,35 @@ class DeviceCodeExpired(OAuthError):
 class RejectedByAuthorization(OAuthError):
     """400 of another endpoint: the request is rejected with the error that the authorization endpoint has for it."""
 
+    possible: ClassVar[Collection[str]]
+
     def __init__(self, problem: RequestRejected) -> None:
         super().__init__(problem.description)
         self.code = problem.error  # type: ignore[misc]  # a class variable of errors with one code
+
+    @classmethod
+    def codes(cls) -> Collection[str]:
+        return cls.possible
 
 
 class DeviceRequestRejected(RejectedByAuthorization):
     """400: a device authorization request with a scope or resource that the client may not have (RFC 8628 section 3.1)."""
 
+    possible = ("invalid_scope", "invalid_target")
     message = "The device authorization request is invalid. `error` is that of the authorization endpoint."
 
 
 class PushedRequestRejected(RejectedByAuthorization):
     """400: a pushed request is rejected (RFC 9126 section 2.3)."""
 
+    possible = (
+        "invalid_request",
+        "invalid_scope",
+        "invalid_target",
+        "request_not_supported",
+        "unauthorized_client",
+        "unsupported_response_type",
+    )
     message = "The authorization request is invalid. `error` is that of the authorization endpoint."
 
 

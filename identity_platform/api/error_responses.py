@@ -13,19 +13,19 @@ from identity_platform.api.views import Contract
 Kind = type[errors.ApiError]
 Schema = dict[str, Any]
 
-# Not from `http.HTTPStatus`, whose phrases depend on the version of Python.
-NAMES: Final = {
-    400: "BadRequest",
+# Not from `http.HTTPStatus`, whose phrases depend on the version of Python. Response components are named after them.
+PHRASES: Final = {
+    400: "Bad Request",
     401: "Unauthorized",
     403: "Forbidden",
-    404: "NotFound",
+    404: "Not Found",
     409: "Conflict",
-    413: "ContentTooLarge",
-    415: "UnsupportedMediaType",
-    429: "TooManyRequests",
-    500: "ServerFault",
-    501: "NotImplemented",
-    502: "BadGateway",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    429: "Too Many Requests",
+    500: "Server Fault",
+    501: "Not Implemented",
+    502: "Bad Gateway",
     503: "Unavailable",
 }
 # In the names of responses: what an operation lacks that most operations have.
@@ -114,7 +114,6 @@ class ErrorResponses:
     def __init__(self, registry: ComponentRegistry, path: str, contract: Contract) -> None:
         self.registry = registry
         self.path = path
-        self.contract = contract
         self.groups = groups_of(contract)
 
     def response(self, status: int, kinds: Sequence[Kind], headers: Schema) -> Schema:
@@ -123,18 +122,19 @@ class ErrorResponses:
         implied = self._implied(status)
         extra = sorted(codes.difference(*(implied[group] for group in implied.keys() & self.groups)))
         name = self._name(status, codes, extra, implied)
-        content = {"application/json": {"schema": self._component("schemas", f"{name}Error", self._schema(codes))}}
-        response = {"description": NAMES[status], "headers": headers, "content": content}
-        return self._component("responses", name, response)
+        schema = reference_to(self.registry, "schemas", f"{name}Error", self._schema(codes))
+        content = {"application/json": {"schema": schema}}
+        described = {"description": PHRASES[status], "headers": headers, "content": content}
+        return reference_to(self.registry, "responses", name, described)
 
     def _name(self, status: int, codes: set[str], extra: Sequence[str], implied: Mapping[str, set[str]]) -> str:
-        """Return a name of the codes that most operations do not have, and of the usual ones that are missing."""
+        """Return a name of the codes that most operations do not have, else of the status, and of what is missing."""
         prefix = "Registry" if self.path.startswith("/exsvc/") else "OAuth" if is_oauth(self.path) else ""
         lacking = [WITHOUT[group] for group, shown in implied.items() if group in WITHOUT and shown - codes]
         if "Public" in lacking:
             lacking = [word for word in lacking if word != "AnyLevel"]
         named = "Or".join("".join(word.capitalize() for word in code.split("_")) for code in extra)
-        return f"{prefix}{NAMES[status]}{''.join(lacking)}{named}"
+        return f"{prefix}{''.join(lacking)}{named or PHRASES[status].replace(' ', '')}"
 
     def _implied(self, status: int) -> Mapping[str, set[str]]:
         by_group: dict[str, set[str]] = defaultdict(set)
@@ -154,10 +154,7 @@ class ErrorResponses:
         return _narrowed(self._body("ErrorBody"), {"code": listed})
 
     def _body(self, name: str) -> Schema:
-        return self._component("schemas", name, dict(BODIES[name]))
-
-    def _component(self, kind: str, name: str, content: Schema) -> Schema:
-        return reference_to(self.registry, kind, name, content)
+        return reference_to(self.registry, "schemas", name, dict(BODIES[name]))
 
 
 def reference_to(registry: ComponentRegistry, kind: str, name: str, content: Schema) -> Schema:

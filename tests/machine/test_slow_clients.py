@@ -116,7 +116,10 @@ def test_body_over_one_mebibyte_gets_envelope_of_its_group(nginx: Callable[..., 
     port = nginx(shut).port
     for path, envelope in (
         ("/exsvc/api/v1/services", {"error": {"code": "BODY_TOO_LARGE", "message": BodyTooLarge.message}}),
-        ("/uflow/ready", {"error": "Request Entity Too Large", "message": BodyTooLarge.message}),
+        (
+            "/uflow/ready",
+            {"error": "Request Entity Too Large", "code": BodyTooLarge.code, "message": BodyTooLarge.message},
+        ),
     ):
         response, body = ask(port, "POST", path, b"x" * (1024 * 1024 + 1))
         assert (response.status, response.headers["Content-Type"]) == (413, "application/json")

@@ -79,7 +79,14 @@ def test_known_domain_needs_no_budget(domain: str, clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/signin", {"error": "Service Unavailable", "message": TooManyUnknownHosts.message}),
+        (
+            "/signin",
+            {
+                "error": "Service Unavailable",
+                "code": "too_many_unknown_hosts",
+                "message": TooManyUnknownHosts.message,
+            },
+        ),
         ("/token", {"error": "temporarily_unavailable", "error_description": TooManyUnknownHosts.message}),
     ],
 )

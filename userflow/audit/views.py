@@ -2,7 +2,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import ApiViewSet, endpoint
-from tenants.errors import TenantBusy, TenantSuspended, UnknownTenant
+from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.audit import actions, serializers
 from userflow.audit.actions import PLATFORM, TENANT, Filters
 from userflow.sessions.permissions import needs, principal_at, reading, tenant_at, tenant_or_platform_at
@@ -15,7 +15,7 @@ class AuditViewSet(ApiViewSet):
         id="listAuditEvents",
         query=serializers.AuditQuery,
         returns={200: serializers.AuditOut},
-        errors=[UnknownTenant, TenantSuspended, TenantBusy],
+        errors=[UnknownTenant, TenantSuspended, TenantBusy, TenantRequired],
     )
     def list(self, request: Request) -> Response:
         """List audit events.

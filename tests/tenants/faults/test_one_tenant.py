@@ -105,7 +105,7 @@ def test_outage_of_one_tenant_is_503_for_it_only(
     for rejected, waited in responses:
         assert rejected.status_code == 503
         assert rejected.headers["Content-Type"] == "application/json"
-        assert set(rejected.json()) == {"error", "message"}
+        assert set(rejected.json()) == {"error", "code", "message"}
         assert int(rejected.headers["Retry-After"]) >= 1
         # A good two seconds; without the limit it would be twenty, or forever.
         assert waited < 10
