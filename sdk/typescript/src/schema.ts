@@ -11,8 +11,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return the valid keys of operators' and tenant admins' tokens (RFC 7517). A tenant's keys are at `/t/{slug}/jwks`. */
-        get: operations["well_known_jwks_json_jwks"];
+        /**
+         * Get the keys of operators' and tenant admins' tokens.
+         * @description Return the current and still valid keys (RFC 7517), which can be cached. The keys of a tenant's own tokens are
+         *     at `/t/{slug}/jwks`.
+         *     Needs no access token.
+         */
+        get: operations["getJwks"];
         put?: never;
         post?: never;
         delete?: never;
@@ -28,8 +33,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return the OAuth endpoints and their parameters (RFC 8414). */
-        get: operations["well_known_oauth_authorization_server_metadata"];
+        /**
+         * Get the metadata of the platform's OAuth endpoints.
+         * @description RFC 8414. It describes `/authmgr/token*`. A tenant's OpenID Connect metadata is below `/t/{slug}`.
+         *     Needs no access token.
+         */
+        get: operations["getServerMetadata"];
         put?: never;
         post?: never;
         delete?: never;
@@ -45,8 +54,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return the endpoints and parameters of the tenant's issuer (RFC 8414, OpenID Connect Discovery). */
-        get: operations["well_known_oauth_authorization_server_t_metadata"];
+        /**
+         * Get the metadata of a tenant's issuer by the path of RFC 8414.
+         * @description The same as the OpenID configuration, at the path that OAuth client libraries look up.
+         *     Needs no access token.
+         */
+        get: operations["getTenantServerMetadata"];
         put?: never;
         post?: never;
         delete?: never;
@@ -62,8 +75,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Origins that may use the passkeys of this domain (WebAuthn Level 3 section 5.11). */
-        get: operations["well_known_webauthn_retrieve"];
+        /**
+         * Get the origins that may use the passkeys of this domain.
+         * @description For browsers (WebAuthn Level 3 section 5.11).
+         *     Needs no access token.
+         */
+        get: operations["getRelatedOrigins"];
         put?: never;
         post?: never;
         delete?: never;
@@ -79,11 +96,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Groups of a tenant with their roles, newest first. */
-        get: operations["authmgr_groups_list"];
+        /**
+         * List groups.
+         * @description Groups of a tenant with their roles, newest first.
+         *     Requires `groups:read`.
+         */
+        get: operations["listGroups"];
         put?: never;
-        /** Create a group with the given roles. */
-        post: operations["authmgr_groups_create"];
+        /**
+         * Create a group.
+         * @description Members of the group have its roles. The caller must hold every permission of the roles.
+         *     Requires `groups:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["createGroup"];
         delete?: never;
         options?: never;
         head?: never;
@@ -97,13 +122,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One group with its roles. */
-        get: operations["authmgr_groups_retrieve"];
-        /** Change the given fields. `roles` replaces all roles and applies at the next request. */
-        put: operations["authmgr_groups_update"];
+        /**
+         * Get a group.
+         * @description The group with its roles; its members have a list of their own.
+         *     Requires `groups:read`.
+         */
+        get: operations["getGroup"];
+        /**
+         * Change a group.
+         * @description Only the fields in the body change; `roles` replaces all. The change applies to members at their next request.
+         *     Requires `groups:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        put: operations["updateGroup"];
         post?: never;
-        /** Delete a group; its members lose its roles at their next request. */
-        delete: operations["authmgr_groups_destroy"];
+        /**
+         * Delete a group.
+         * @description Its members lose the roles of the group at their next request. The users stay.
+         *     Requires `groups:write`.
+         */
+        delete: operations["deleteGroup"];
         options?: never;
         head?: never;
         patch?: never;
@@ -116,13 +153,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Members of the group, newest first. */
-        get: operations["authmgr_groups_users_members"];
+        /**
+         * List the members of a group.
+         * @description Newest first.
+         *     Requires `groups:read`.
+         */
+        get: operations["listGroupMembers"];
         put?: never;
-        /** Add all of these users to the group, or none; existing members stay. */
-        post: operations["authmgr_groups_users_join"];
-        /** Remove all of these users from the group, or none; applies at their next request. */
-        delete: operations["authmgr_groups_users_leave"];
+        /**
+         * Add users to a group.
+         * @description All of the users are added, or none: unknown users return 404 with their ids. Members stay members.
+         *     Requires `groups:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["addGroupMembers"];
+        /**
+         * Remove users from a group.
+         * @description All of the users are removed, or none. They lose the roles of the group at their next request.
+         *     Requires `groups:write`.
+         */
+        delete: operations["removeGroupMembers"];
         options?: never;
         head?: never;
         patch?: never;
@@ -137,8 +186,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** End this session, or with `all` every session of the caller; for a client, this token or all of its tokens. */
-        post: operations["authmgr_logout_logout"];
+        /**
+         * Sign out.
+         * @description End this session, or with `all` every session of the caller. For a client: end this token, or with `all` every
+         *     token of the client.
+         *     Requires an access token.
+         */
+        post: operations["logout"];
         delete?: never;
         options?: never;
         head?: never;
@@ -152,10 +206,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The caller's own record with roles, groups, permissions and factors. */
-        get: operations["authmgr_profile_retrieve"];
-        /** Change the given fields. A new `email` needs a proof in the request. */
-        put: operations["authmgr_profile_update"];
+        /**
+         * Get the caller's own profile.
+         * @description For users of every kind, with roles, groups, permissions and factors. A client gets 403.
+         *     Requires an access token.
+         */
+        get: operations["getProfile"];
+        /**
+         * Change the caller's own profile.
+         * @description Only the fields in the body change. End users have `name`, `language` and `metadata`; admin users have
+         *     `username`, `first_name` and `last_name`. A new `email` needs a proof; the old address gets a link that undoes
+         *     the change.
+         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        put: operations["updateProfile"];
         post?: never;
         delete?: never;
         options?: never;
@@ -173,11 +237,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Delete the caller's own account and everything bound to it; for end users, where the tenant allows it.
-         * @description Needs a sign-in that is at most 15 minutes old, with the second factor if there is one, and a proof in the body:
-         *     the password, a code or a passkey. The tenant setting is `account_deletion`.
+         * Delete the caller's own account.
+         * @description For end users, if the tenant setting `account_deletion` allows it. Everything bound to the user is deleted.
+         *     Needs a proof in the body: the password, a code or a passkey.
+         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
          */
-        post: operations["authmgr_profile_delete_create"];
+        post: operations["deleteAccount"];
         delete?: never;
         options?: never;
         head?: never;
@@ -193,8 +258,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Change the caller's password. All other sessions end, and the user is notified by mail. */
-        post: operations["authmgr_profile_password_change"];
+        /**
+         * Change the caller's password.
+         * @description Needs a proof, such as `current_password`. All other sessions end and the user gets a mail.
+         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["changePassword"];
         delete?: never;
         options?: never;
         head?: never;
@@ -208,11 +277,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Roles of a tenant, newest first. */
-        get: operations["authmgr_roles_list"];
+        /**
+         * List roles.
+         * @description Roles of a tenant for its end users, newest first.
+         *     Requires `roles:read`.
+         */
+        get: operations["listRoles"];
         put?: never;
-        /** Create a role. The tenant chooses its permissions freely, except the platform's, which the caller must hold. */
-        post: operations["authmgr_roles_create"];
+        /**
+         * Create a role.
+         * @description The tenant chooses the permissions freely. The caller must hold those that have a meaning on the platform, such
+         *     as `endusers:read`.
+         *     Requires `roles:write`.
+         */
+        post: operations["createRole"];
         delete?: never;
         options?: never;
         head?: never;
@@ -226,13 +304,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One role. */
-        get: operations["authmgr_roles_retrieve"];
-        /** Change the given fields. `permissions` replaces all permissions and applies at the next request. */
-        put: operations["authmgr_roles_update"];
+        /**
+         * Get a role.
+         * @description Requires `roles:read`.
+         */
+        get: operations["getRole"];
+        /**
+         * Change a role.
+         * @description Only the fields in the body change; `permissions` replaces all. The change applies to users of the role at their
+         *     next request.
+         *     Requires `roles:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        put: operations["updateRole"];
         post?: never;
-        /** Delete a role; its users lose it at their next request. */
-        delete: operations["authmgr_roles_destroy"];
+        /**
+         * Delete a role.
+         * @description Its users lose it at their next request. Built-in roles cannot be deleted.
+         *     Requires `roles:write`.
+         */
+        delete: operations["deleteRole"];
         options?: never;
         head?: never;
         patch?: never;
@@ -245,13 +335,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Users bound to the role, newest first; without those who have it by a group. */
-        get: operations["authmgr_roles_bindings_bindings"];
+        /**
+         * List the users of a role.
+         * @description Newest first; without users who have the role from a group.
+         *     Requires `roles:read`.
+         */
+        get: operations["listRoleBindings"];
         put?: never;
-        /** Bind the role to all of these users, or to none; existing bindings stay. */
-        post: operations["authmgr_roles_bindings_bind"];
-        /** Unbind the role from all of these users, or from none; applies at their next request. */
-        delete: operations["authmgr_roles_bindings_unbind"];
+        /**
+         * Give a role to users.
+         * @description All of the users get it, or none: unknown users return 404 with their ids. Users who have it keep it.
+         *     Requires `roles:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["bindRole"];
+        /**
+         * Take a role from users.
+         * @description All of the users lose it, or none, at their next request. They keep it if a group gives it to them.
+         *     Requires `roles:write`.
+         */
+        delete: operations["unbindRole"];
         options?: never;
         head?: never;
         patch?: never;
@@ -264,15 +366,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Own sessions, or with `sessions:read` those of `user_id`; newest first. */
-        get: operations["authmgr_sessions_list"];
+        /**
+         * List active sessions.
+         * @description The caller's own, newest first; with `sessions:read` those of the user in `user_id`.
+         *     Requires an access token.
+         */
+        get: operations["listSessions"];
         put?: never;
         post?: never;
         /**
-         * End every session of a user, with refresh tokens and tickets; another user's with `sessions:write`.
-         * @description For admin users `admins:write` as well. The caller must hold every permission that the user holds.
+         * End every session of a user.
+         * @description End sessions with their refresh tokens and tickets. Another user's need `sessions:write`, an admin user's
+         *     `admins:write` as well, and the caller must hold every permission that the user holds.
+         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
          */
-        delete: operations["authmgr_sessions_destroy_all"];
+        delete: operations["endAllSessions"];
         options?: never;
         head?: never;
         patch?: never;
@@ -288,8 +396,13 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** End one of one's own sessions, or with `sessions:write` one of a user of the tenant. */
-        delete: operations["authmgr_sessions_destroy"];
+        /**
+         * End one session.
+         * @description One of the caller's own, or with `sessions:write` one of another user of the tenant. Its tokens are rejected
+         *     from the next request on.
+         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        delete: operations["endSession"];
         options?: never;
         head?: never;
         patch?: never;
@@ -305,12 +418,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Prove the session again, after `insufficient_user_authentication` or before a sensitive call.
-         * @description Send exactly one proof: a second factor if the user has one, otherwise the password. The access token is of the
-         *     same session, with a new `auth_time` and what the session has proven in all. The proof token stands for a proof in
-         *     one later request of this session within five minutes.
+         * Verify the user of a session again.
+         * @description Call it after 401 `insufficient_user_authentication` or before a sensitive call. Send exactly one proof: a
+         *     second factor if the user has one, otherwise the password. The new access token is of the same session. The
+         *     proof token stands for a proof in one later request within five minutes.
+         *     Requires an access token.
          */
-        post: operations["authmgr_step_up_create"];
+        post: operations["stepUp"];
         delete?: never;
         options?: never;
         head?: never;
@@ -326,8 +440,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Options for the use of a passkey, for parseRequestOptionsFromJSON(); the answer is `response` of the step-up. */
-        post: operations["authmgr_step_up_options_options_for_passkey"];
+        /**
+         * Get options for a step-up with a passkey.
+         * @description Pass them to parseRequestOptionsFromJSON() and send the browser's result as `response` of the step-up.
+         *     Requires an access token.
+         */
+        post: operations["beginPasskeyStepUp"];
         delete?: never;
         options?: never;
         head?: never;
@@ -343,8 +461,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Get a token: for a confidential client itself, or for a refresh token (RFC 6749 sections 4.4 and 6). */
-        post: operations["authmgr_token_token"];
+        /**
+         * Get a token for a client, or refresh the tokens of a session.
+         * @description RFC 6749 sections 4.4 and 6. Refresh tokens rotate: use each one once and keep the next one from the response. A
+         *     second use within ten seconds returns the same tokens; a later one ends the session.
+         *     Needs no access token.
+         */
+        post: operations["requestToken"];
         delete?: never;
         options?: never;
         head?: never;
@@ -360,8 +483,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Return the state of a token (RFC 7662), for clients and admins of the same tenant. */
-        post: operations["authmgr_token_introspect_introspect"];
+        /**
+         * Get the state of a token.
+         * @description RFC 7662, for confidential clients and admins of the token's tenant. For every other token the response is
+         *     `active: false`.
+         *     Works without an access token; one that is sent must be valid.
+         */
+        post: operations["introspectToken"];
         delete?: never;
         options?: never;
         head?: never;
@@ -377,8 +505,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Revoke a token (RFC 7009); of a user's session both tokens end. Unknown tokens are no error. */
-        post: operations["authmgr_token_revoke_revoke"];
+        /**
+         * Revoke a token.
+         * @description RFC 7009. A refresh token or access token of a user ends the whole session. An unknown token returns 200 as
+         *     well.
+         *     Needs no access token.
+         */
+        post: operations["revokeToken"];
         delete?: never;
         options?: never;
         head?: never;
@@ -392,8 +525,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return the subject of the token and its current permissions. */
-        get: operations["authmgr_validate_validate"];
+        /**
+         * Validate the access token.
+         * @description Return its subject and the permissions that the subject holds now.
+         *     Requires an access token.
+         */
+        get: operations["validateToken"];
         put?: never;
         post?: never;
         delete?: never;
@@ -411,8 +548,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Whether the caller holds all of the permissions, or any of them. */
-        post: operations["authmgr_validate_permissions_permissions"];
+        /**
+         * Check several permissions of the caller.
+         * @description Return 200 if the caller holds all of them, or with `mode: any` at least one. Otherwise return 403 with the
+         *     missing ones in `details`.
+         *     Requires an access token.
+         */
+        post: operations["checkPermissions"];
         delete?: never;
         options?: never;
         head?: never;
@@ -426,8 +568,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the caller may perform any action on the resource, or the action after the colon. */
-        get: operations["authmgr_validate_resource_resource"];
+        /**
+         * Check the caller's access to a resource.
+         * @description Return 200 if the caller may perform any action on the resource, or the action after the colon. Otherwise return
+         *     403.
+         *     Requires an access token.
+         */
+        get: operations["checkResource"];
         put?: never;
         post?: never;
         delete?: never;
@@ -443,8 +590,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the caller holds the scope, or all of several. */
-        get: operations["authmgr_validate_scope_scope"];
+        /**
+         * Check a scope of the caller.
+         * @description Return 200 if the caller holds the scope, or all of several. Otherwise return 403 with the missing ones in
+         *     `details`.
+         *     Requires an access token.
+         */
+        get: operations["checkScope"];
         put?: never;
         post?: never;
         delete?: never;
@@ -460,11 +612,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Clients of a tenant, newest first. */
-        get: operations["clientms_tenants_clients_list"];
+        /**
+         * List clients.
+         * @description Applications of a tenant, newest first.
+         *     Requires `clients:read`.
+         */
+        get: operations["listClients"];
         put?: never;
-        /** Create a client. The secret of a confidential client is shown only once. */
-        post: operations["clientms_tenants_clients_create"];
+        /**
+         * Create a client.
+         * @description The response contains the secret of a confidential client; it is not shown again. The caller must hold the
+         *     `scopes` of the client.
+         *     Requires `clients:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["createClient"];
         delete?: never;
         options?: never;
         head?: never;
@@ -478,17 +639,33 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One client. */
-        get: operations["clientms_tenants_clients_retrieve"];
-        /** Change the given fields. */
-        put: operations["clientms_tenants_clients_update"];
+        /**
+         * Get a client.
+         * @description The client without its secret.
+         *     Requires `clients:read`.
+         */
+        get: operations["getClient"];
+        /**
+         * Change a client.
+         * @description Only the fields in the body change. Changes that widen what the client can do need a recent sign-in.
+         *     Requires `clients:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        put: operations["updateClient"];
         post?: never;
-        /** Delete a client and its tokens; its users stay. */
-        delete: operations["clientms_tenants_clients_destroy"];
+        /**
+         * Delete a client.
+         * @description Its tokens end for good; its users stay. The default client cannot be deleted.
+         *     Requires `clients:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        delete: operations["deleteClient"];
         options?: never;
         head?: never;
-        /** The same as PUT. */
-        patch: operations["clientms_tenants_clients_partial_update"];
+        /**
+         * Change a client by PATCH.
+         * @description The same as by PUT.
+         *     Requires `clients:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        patch: operations["patchClient"];
         trace?: never;
     };
     "/clientms/tenants/{tenant_id}/clients/{client_id}/activate": {
@@ -504,8 +681,12 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Activate a client. */
-        patch: operations["clientms_tenants_clients_activate_activate"];
+        /**
+         * Activate a client.
+         * @description Users can sign in through it again.
+         *     Requires `clients:write`.
+         */
+        patch: operations["activateClient"];
         trace?: never;
     };
     "/clientms/tenants/{tenant_id}/clients/{client_id}/deactivate": {
@@ -521,8 +702,12 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Deactivate a client: sign-in through it is rejected and its tokens end for good. */
-        patch: operations["clientms_tenants_clients_deactivate_deactivate"];
+        /**
+         * Deactivate a client.
+         * @description Sign-in through it is rejected, and its tokens end for good.
+         *     Requires `clients:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        patch: operations["deactivateClient"];
         trace?: never;
     };
     "/clientms/tenants/{tenant_id}/clients/{client_id}/secret": {
@@ -534,8 +719,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Create a new secret, shown only once; the previous one stays valid for a while. */
-        post: operations["clientms_tenants_clients_secret_secret"];
+        /**
+         * Rotate the secret of a client.
+         * @description The response contains the new secret; it is not shown again. The previous one stays valid for `overlap_seconds`.
+         *     A public client has none.
+         *     Requires `clients:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["rotateClientSecret"];
         delete?: never;
         options?: never;
         head?: never;
@@ -549,11 +739,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the tenant's services, newest first. */
-        get: operations["exsvc_api_v1_services_list"];
+        /**
+         * List services.
+         * @description Services of the tenant, newest first, without their credentials.
+         *     Requires `services:read`, which end users can hold too.
+         */
+        get: operations["listServices"];
         put?: never;
-        /** Create a service. Its name must be unique in the tenant. */
-        post: operations["exsvc_api_v1_services_create"];
+        /**
+         * Create a service.
+         * @description Its name must be unique in the tenant.
+         *     Requires `services:write`, which end users can hold too.
+         */
+        post: operations["createService"];
         delete?: never;
         options?: never;
         head?: never;
@@ -567,13 +765,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return one service. */
-        get: operations["exsvc_api_v1_services_retrieve"];
-        /** Change the given fields; metadata is replaced as a whole. */
-        put: operations["exsvc_api_v1_services_update"];
+        /**
+         * Get a service.
+         * @description The service without its credentials.
+         *     Requires `services:read`, which end users can hold too.
+         */
+        get: operations["getService"];
+        /**
+         * Change a service.
+         * @description Only the fields in the body change; `metadata` is replaced as a whole.
+         *     Requires `services:write`, which end users can hold too.
+         */
+        put: operations["updateService"];
         post?: never;
-        /** Delete a service that has no active credentials. */
-        delete: operations["exsvc_api_v1_services_destroy"];
+        /**
+         * Delete a service.
+         * @description A service with active credentials returns 409: revoke or delete them first.
+         *     Requires `services:delete`, which end users can hold too.
+         */
+        delete: operations["deleteService"];
         options?: never;
         head?: never;
         patch?: never;
@@ -586,11 +796,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List credentials of a service with their secrets. Each returned secret is one audit event. */
-        get: operations["exsvc_api_v1_services_credentials_list"];
+        /**
+         * Read the credentials of a service with their secrets.
+         * @description Newest first. Only active credentials have their secrets; each returned secret is an audit event. An inactive
+         *     service returns 409.
+         *     Requires `services:credentials`, which end users can hold too.
+         */
+        get: operations["listServiceCredentials"];
         put?: never;
-        /** Create a credential. The response does not repeat its secret. */
-        post: operations["exsvc_api_v1_services_credentials_create"];
+        /**
+         * Create a credential of a service.
+         * @description The secret is stored encrypted; the response does not repeat it.
+         *     Requires `services:credentials`; a client needs `services:write` as well.
+         */
+        post: operations["createServiceCredential"];
         delete?: never;
         options?: never;
         head?: never;
@@ -604,13 +823,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return one credential with its secret, which is null unless the credential is active. Audited like the list. */
-        get: operations["exsvc_api_v1_services_credentials_retrieve"];
-        /** Rotate a secret, revoke or activate a credential, change its expiry or metadata. */
-        put: operations["exsvc_api_v1_services_credentials_update"];
+        /**
+         * Read one credential of a service with its secret.
+         * @description The secret is null unless the credential is active. Each returned secret is an audit event.
+         *     Requires `services:credentials`, which end users can hold too.
+         */
+        get: operations["getServiceCredential"];
+        /**
+         * Change a credential, or rotate its secret.
+         * @description Only the fields in the body change. The response does not repeat the secret.
+         *     Requires `services:credentials`; a client needs `services:write` as well.
+         */
+        put: operations["updateServiceCredential"];
         post?: never;
-        /** Delete a credential with its secret. */
-        delete: operations["exsvc_api_v1_services_credentials_destroy"];
+        /**
+         * Delete a credential with its secret.
+         * @description It cannot be restored. To keep the record, revoke the credential.
+         *     Requires `services:credentials`; a client needs `services:write` as well.
+         */
+        delete: operations["deleteServiceCredential"];
         options?: never;
         head?: never;
         patch?: never;
@@ -623,8 +854,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return the claims of the presented token and its owner's present permissions, never the token itself. */
-        get: operations["exsvc_debug_auth_auth"];
+        /**
+         * Inspect the access token.
+         * @description Return its claims, its header and the permissions that its owner holds now; never the token itself.
+         *     Requires an access token.
+         */
+        get: operations["inspectToken"];
         put?: never;
         post?: never;
         delete?: never;
@@ -640,8 +875,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return the endpoints and parameters of the tenant's issuer (RFC 8414, OpenID Connect Discovery). */
-        get: operations["t_well_known_openid_configuration_metadata"];
+        /**
+         * Get the OpenID configuration of a tenant.
+         * @description Endpoints and supported parameters of the tenant's issuer (OpenID Connect Discovery).
+         *     Needs no access token.
+         */
+        get: operations["getOpenidConfiguration"];
         put?: never;
         post?: never;
         delete?: never;
@@ -659,8 +898,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Get the codes of a device without a browser. Its user enters one at `verification_uri`, it polls with the other. */
-        post: operations["t_device_authorization_authorize"];
+        /**
+         * Get the codes of a device without a browser.
+         * @description RFC 8628. The user enters `user_code` at `verification_uri`; the device polls the token endpoint with
+         *     `device_code`.
+         *     Needs no access token.
+         */
+        post: operations["beginDeviceAuthorization"];
         delete?: never;
         options?: never;
         head?: never;
@@ -676,8 +920,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Return the state of a token of the tenant, for confidential clients. */
-        post: operations["t_introspect_introspect"];
+        /**
+         * Get the state of a tenant's token.
+         * @description RFC 7662, for confidential clients of the tenant. For every other token the response is `active: false`.
+         *     Needs no access token.
+         */
+        post: operations["introspectOpenidToken"];
         delete?: never;
         options?: never;
         head?: never;
@@ -691,8 +939,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return the tenant's current and still valid signing keys (RFC 7517). */
-        get: operations["t_jwks_jwks"];
+        /**
+         * Get the keys of a tenant's tokens.
+         * @description Return the current and still valid keys (RFC 7517), which can be cached.
+         *     Needs no access token.
+         */
+        get: operations["getTenantJwks"];
         put?: never;
         post?: never;
         delete?: never;
@@ -710,8 +962,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Push an authorization request; its `request_uri` is valid for 90 seconds and used once (RFC 9126). */
-        post: operations["t_par_push"];
+        /**
+         * Push an authorization request.
+         * @description RFC 9126. The `request_uri` is valid for 90 seconds and used once.
+         *     Needs no access token.
+         */
+        post: operations["pushAuthorizationRequest"];
         delete?: never;
         options?: never;
         head?: never;
@@ -727,8 +983,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Revoke a token of the client; a user's token ends the application's session. Unknown tokens are no error. */
-        post: operations["t_revoke_revoke"];
+        /**
+         * Revoke a tenant's token.
+         * @description RFC 7009. A user's token ends the session of the application. An unknown token returns 200 as well.
+         *     Needs no access token.
+         */
+        post: operations["revokeOpenidToken"];
         delete?: never;
         options?: never;
         head?: never;
@@ -745,12 +1005,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Get tokens for a code, a device, a refresh token, or the client itself (RFC 6749 sections 4.1.3, 4.4 and 6).
-         * @description The code needs the `redirect_uri` of its authorization request and the `code_verifier` of its challenge (PKCE). Its
-         *     second use ends the session that the first one has opened. A device polls with its `device_code` until the user has
-         *     decided (RFC 8628 section 3.4). With a DPoP proof the tokens are bound to its key.
+         * Get tokens from a tenant's issuer.
+         * @description RFC 6749 sections 4.1.3, 4.4 and 6. A code needs its `redirect_uri` and the `code_verifier` of its challenge
+         *     (PKCE); its second use ends the session that the first one opened. A device polls until the user has decided
+         *     (RFC 8628 section 3.4). With a DPoP proof the tokens are bound to its key.
+         *     Needs no access token.
          */
-        post: operations["t_token_token"];
+        post: operations["requestOpenidToken"];
         delete?: never;
         options?: never;
         head?: never;
@@ -764,11 +1025,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return the claims about the user of the access token, by its scopes and those requested by name. */
-        get: operations["t_userinfo_read"];
+        /**
+         * Get the claims about the user.
+         * @description Which claims there are depends on the scopes of the access token and on the claims requested by name. It accepts
+         *     access tokens of the tenant that have the scope `openid`.
+         *     Needs no access token.
+         */
+        get: operations["getUserinfo"];
         put?: never;
-        /** Return the same. The access token may be in the body instead (RFC 6750 section 2.2). */
-        post: operations["t_userinfo_post"];
+        /**
+         * Get the claims about the user by POST.
+         * @description The access token can be in the body instead of the header (RFC 6750 section 2.2).
+         *     Needs no access token.
+         */
+        post: operations["getUserinfoByPost"];
         delete?: never;
         options?: never;
         head?: never;
@@ -782,8 +1052,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether a tenant has this sign-in domain, for a proxy that gets certificates on demand. */
-        get: operations["t_domain_check_retrieve"];
+        /**
+         * Check whether a tenant has a sign-in domain.
+         * @description For a proxy that gets certificates on demand: 200 if it has, 404 if not.
+         *     Needs no access token.
+         */
+        get: operations["checkSignInDomain"];
         put?: never;
         post?: never;
         delete?: never;
@@ -800,11 +1074,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Events of an audit log, newest first, by cursor.
-         * @description A tenant's admins and clients read their tenant's log and, with `trail=platform`, the platform's events about
-         *     their tenant. An operator without `tenant_id` reads the platform's log.
+         * List audit events.
+         * @description Newest first, by cursor. A tenant's admins and clients read their tenant's log and, with `trail=platform`, the
+         *     platform's events about their tenant. An operator without `tenant_id` reads the platform's log.
+         *     Requires `audit:read`.
          */
-        get: operations["uflow_admin_audit_list"];
+        get: operations["listAuditEvents"];
         put?: never;
         post?: never;
         delete?: never;
@@ -822,8 +1097,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sign an admin user in. */
-        post: operations["uflow_admin_auth_login_login"];
+        /**
+         * Sign an admin user in.
+         * @description With a second factor the response has `mfa_required: true` and an `mfa_token`, and no tokens. An unknown user, a
+         *     wrong password and an inactive user return the same 401.
+         *     Needs no access token.
+         */
+        post: operations["loginAdmin"];
         delete?: never;
         options?: never;
         head?: never;
@@ -839,8 +1119,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Activate or deactivate an end user, identified in the body. */
-        post: operations["uflow_admin_enduser_active_set_active"];
+        /**
+         * Activate or deactivate an end user named in the body.
+         * @description Deactivating ends all sessions of the user.
+         *     Requires `endusers:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["setEndUserActive"];
         delete?: never;
         options?: never;
         head?: never;
@@ -857,11 +1141,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Return one page of end users in the format of an import, by cursor. Each page writes an audit event.
-         * @description Password hashes need `endusers:export_hashes`, which only admins and operators hold, and authentication at most 15
-         *     minutes ago. The tenant's admins get a mail about each page with hashes.
+         * Export end users.
+         * @description One page in the format of an import, by cursor. Each page is an audit event. Password hashes need
+         *     `endusers:export_hashes`, which only admins and operators hold; the tenant's admins get a mail about each page
+         *     with hashes.
+         *     Requires `endusers:read`. On 401 `insufficient_user_authentication`, step up and repeat.
          */
-        post: operations["uflow_admin_enduser_export_create"];
+        post: operations["exportEndUsers"];
         delete?: never;
         options?: never;
         head?: never;
@@ -878,11 +1164,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Import up to 1000 end users. Invalid rows are listed in the report; all others are imported.
-         * @description Fields as in a file for `import_users`: docs/moving-people-and-services.md. Rows with groups and roles need
-         *     `groups:write` and `roles:write`, and authentication at most 15 minutes ago; the caller must hold what it grants.
+         * Import end users.
+         * @description Up to 1000 users. Invalid rows are listed in `report`; all others are imported. Rows with groups and roles need
+         *     `groups:write` and `roles:write`, and the caller must hold what they grant.
+         *     Requires `endusers:write`. On 401 `insufficient_user_authentication`, step up and repeat.
          */
-        post: operations["uflow_admin_enduser_import_create"];
+        post: operations["importEndUsers"];
         delete?: never;
         options?: never;
         head?: never;
@@ -898,8 +1185,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** The same list; `project_id` filters by the project of the user's client. */
-        post: operations["uflow_admin_enduser_list_by_project"];
+        /**
+         * Search end users by project.
+         * @description The same list; `project_id` filters by the project of the user's client.
+         *     Requires `endusers:read`.
+         */
+        post: operations["searchEndUsersByProject"];
         delete?: never;
         options?: never;
         head?: never;
@@ -913,11 +1204,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Invitations of a tenant, newest first; an operator without tenant_id sees those of admin users everywhere. */
-        get: operations["uflow_admin_invitations_list"];
+        /**
+         * List invitations.
+         * @description Newest first. An operator without `tenant_id` gets the invitations of admin users everywhere.
+         *     Requires `invitations:read`.
+         */
+        get: operations["listInvitations"];
         put?: never;
-        /** Invite an admin user or an end user; the token travels by mail only and is valid for seven days. */
-        post: operations["uflow_admin_invitations_create"];
+        /**
+         * Invite a user.
+         * @description The token is sent by mail only and is valid for seven days. An address that has a user returns 409.
+         *     Requires `invitations:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["createInvitation"];
         delete?: never;
         options?: never;
         head?: never;
@@ -934,8 +1233,12 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Cancel an invitation: its token becomes invalid. */
-        delete: operations["uflow_admin_invitations_destroy"];
+        /**
+         * Cancel an invitation.
+         * @description Its token becomes invalid.
+         *     Requires `invitations:write`.
+         */
+        delete: operations["cancelInvitation"];
         options?: never;
         head?: never;
         patch?: never;
@@ -950,8 +1253,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send the mail again with a new token and seven new days; the previous token becomes invalid. */
-        post: operations["uflow_admin_invitations_resend_resend"];
+        /**
+         * Send an invitation again.
+         * @description The mail has a new token, valid for seven days; the previous one becomes invalid.
+         *     Requires `invitations:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["resendInvitation"];
         delete?: never;
         options?: never;
         head?: never;
@@ -965,11 +1272,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tenants, newest first; filtered by part of the name, slug or status. */
-        get: operations["uflow_admin_tenants_list"];
+        /**
+         * List tenants.
+         * @description Newest first, filtered by part of the name, by slug or by status.
+         *     Requires `tenants:read` as operator.
+         */
+        get: operations["listTenants"];
         put?: never;
-        /** Create a tenant. The response is sent when its database is ready. */
-        post: operations["uflow_admin_tenants_create"];
+        /**
+         * Create a tenant.
+         * @description The response is sent when its database is ready, after some seconds.
+         *     Requires `tenants:write` as operator.
+         */
+        post: operations["createTenant"];
         delete?: never;
         options?: never;
         head?: never;
@@ -983,22 +1298,29 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One tenant. */
-        get: operations["uflow_admin_tenants_retrieve"];
+        /**
+         * Get a tenant.
+         * @description Requires `tenants:read` as operator.
+         */
+        get: operations["getTenant"];
         put?: never;
         post?: never;
         /**
-         * Delete a tenant and its database; the body repeats its slug.
-         * @description A final encrypted backup is written first unless `final_backup` is false, so the call takes as long as a backup.
+         * Delete a tenant with its database.
+         * @description The body repeats the slug. A final encrypted backup is written first unless `final_backup` is false, so the call
+         *     takes as long as a backup.
+         *     Requires `tenants:write` as operator. On 401 `insufficient_user_authentication`, step up and repeat.
          */
-        delete: operations["uflow_admin_tenants_destroy"];
+        delete: operations["deleteTenant"];
         options?: never;
         head?: never;
         /**
-         * Change name, slug, settings, or status (active, suspended).
-         * @description Settings and status need a proof that is at most 15 minutes old, with the second factor if the caller has one.
+         * Change, suspend or resume a tenant.
+         * @description Only the fields in the body change. While a tenant is suspended, its users and clients cannot sign in and their
+         *     tokens are rejected.
+         *     Requires `tenants:write` as operator. On 401 `insufficient_user_authentication`, step up and repeat.
          */
-        patch: operations["uflow_admin_tenants_partial_update"];
+        patch: operations["updateTenant"];
         trace?: never;
     };
     "/uflow/admin/tenants/{tenant_id}/branding": {
@@ -1008,19 +1330,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The branding of a tenant, for operators (`tenants:read`) and the tenant's own admins; null is the default. */
-        get: operations["uflow_admin_tenants_branding_retrieve"];
+        /**
+         * Get the branding of a tenant.
+         * @description For operators with `tenants:read` and the tenant's own admins.
+         *     Requires an access token.
+         */
+        get: operations["getTenantBranding"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
         /**
-         * Change the branding of a tenant, for operators (`tenants:write`) and the tenant's own admins (`admins:write`).
-         * @description Fields that are not sent stay as they are. Needs a sign-in that is at most 15 minutes old, with the second factor if
-         *     the caller has one.
+         * Change the branding of a tenant.
+         * @description For operators with `tenants:write` and the tenant's own admins with `admins:write`. Only the fields in the body
+         *     change.
+         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
          */
-        patch: operations["uflow_admin_tenants_branding_partial_update"];
+        patch: operations["updateTenantBranding"];
         trace?: never;
     };
     "/uflow/admin/tenants/{tenant_id}/settings": {
@@ -1031,20 +1358,24 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The settings of a tenant, for operators (`tenants:read`) and the tenant's own admins.
-         * @description `settings` is what the tenant has set, `effective` every setting with the value that applies.
+         * Get the settings of a tenant.
+         * @description For operators with `tenants:read` and the tenant's own admins. `effective` has every setting with the value that
+         *     applies.
+         *     Requires an access token.
          */
-        get: operations["uflow_admin_tenants_settings_retrieve"];
+        get: operations["getTenantSettings"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
         /**
-         * Change settings of a tenant, for operators (`tenants:write`) and the tenant's own admins (`admins:write`).
-         * @description Needs a sign-in that is at most 15 minutes old, with the second factor if the caller has one.
+         * Change the settings of a tenant.
+         * @description For operators with `tenants:write` and the tenant's own admins with `admins:write`. Only the settings in the
+         *     body change.
+         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
          */
-        patch: operations["uflow_admin_tenants_settings_partial_update"];
+        patch: operations["updateTenantSettings"];
         trace?: never;
     };
     "/uflow/admin/users": {
@@ -1054,11 +1385,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Admin users, newest first; an operator without tenant_id sees those of the whole platform. */
-        get: operations["uflow_admin_users_list"];
+        /**
+         * List admin users.
+         * @description Newest first. An operator without `tenant_id` gets those of the whole platform.
+         *     Requires `admins:read` as operator or admin.
+         */
+        get: operations["listAdminUsers"];
         put?: never;
-        /** Create an admin user of a tenant; an operator without `tenant_id` creates another operator. */
-        post: operations["uflow_admin_users_create"];
+        /**
+         * Create an admin user.
+         * @description An operator without `tenant_id` creates another operator. The caller must hold every permission of the roles.
+         *     Requires `admins:write` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["createAdminUser"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1072,13 +1411,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One admin user. */
-        get: operations["uflow_admin_users_retrieve"];
-        /** Change the given fields. The caller's own new `email` needs a proof in the request. */
-        put: operations["uflow_admin_users_update"];
+        /**
+         * Get an admin user.
+         * @description Requires `admins:read` as operator or admin.
+         */
+        get: operations["getAdminUser"];
+        /**
+         * Change an admin user.
+         * @description Only the fields in the body change; `roles` replaces all. The caller's own new `email` needs a proof.
+         *     Requires `admins:write` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        put: operations["updateAdminUser"];
         post?: never;
-        /** Deactivate an admin user; all sessions end. */
-        delete: operations["uflow_admin_users_destroy"];
+        /**
+         * Deactivate an admin user.
+         * @description The record is kept and all sessions end. The caller and the last active admin of a tenant return 403.
+         *     Requires `admins:write` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        delete: operations["deactivateAdminUser"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1093,8 +1443,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Activate or deactivate an admin user. */
-        post: operations["uflow_admin_users_active_activity"];
+        /**
+         * Activate or deactivate an admin user.
+         * @description Deactivating ends all sessions. The caller and the last active admin of a tenant cannot be deactivated.
+         *     Requires `admins:write` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["setAdminUserActive"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1108,8 +1462,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The signed-in admin user with roles, permissions and factors. */
-        get: operations["uflow_admin_users_me_me"];
+        /**
+         * Get the signed-in admin user.
+         * @description With roles, permissions and factors. End users and clients get 403.
+         *     Requires an access token.
+         */
+        get: operations["getCurrentAdminUser"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1127,8 +1485,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send an admin user a link to set a new password. The response is the same if there is no such user. */
-        post: operations["uflow_auth_admin_password_forgot_admin_forgot"];
+        /**
+         * Mail an admin user a link to set a new password.
+         * @description The link is valid for 30 minutes. The response is the same if there is no such user.
+         *     Needs no access token.
+         */
+        post: operations["requestAdminPasswordReset"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1144,8 +1506,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Set a new password with the token of a mail; all sessions end. */
-        post: operations["uflow_auth_admin_password_reset_admin_reset"];
+        /**
+         * Set an admin user's password with the token of a mail.
+         * @description All sessions of the user end. The token is used once.
+         *     Needs no access token.
+         */
+        post: operations["resetAdminPassword"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1161,8 +1527,14 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sign an end user in through a client. A confidential client sends its secret, by HTTP Basic or in the body. */
-        post: operations["uflow_auth_enduser_login_login"];
+        /**
+         * Sign an end user in.
+         * @description A confidential client sends its secret, by HTTP Basic or in the body. With a second factor the response has
+         *     `mfa_required: true` and an `mfa_token`, and no tokens. An unknown user, a wrong password and an inactive user
+         *     or client return the same 401.
+         *     Needs no access token.
+         */
+        post: operations["login"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1178,8 +1550,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send an end user a link to set a new password. The response is the same if there is no such user. */
-        post: operations["uflow_auth_enduser_password_forgot_end_user_forgot"];
+        /**
+         * Mail an end user a link to set a new password.
+         * @description The link is valid for 30 minutes. The response is the same if there is no such user.
+         *     Needs no access token.
+         */
+        post: operations["requestPasswordReset"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1195,8 +1571,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Set a new password with the token of a mail; all sessions end. */
-        post: operations["uflow_auth_enduser_password_reset_end_user_reset"];
+        /**
+         * Set an end user's password with the token of a mail.
+         * @description All sessions of the user end. The token is used once.
+         *     Needs no access token.
+         */
+        post: operations["resetPassword"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1210,11 +1590,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List directories of a tenant with their last runs, newest first, without secrets. */
-        get: operations["uflow_directory_configs_list"];
+        /**
+         * List directories.
+         * @description With their last runs, newest first, without secrets.
+         *     Requires `directory:read`.
+         */
+        get: operations["listDirectories"];
         put?: never;
-        /** Configure an Active Directory (LDAP) or an Entra ID (Microsoft Graph). Nothing is read yet. */
-        post: operations["uflow_directory_configs_create"];
+        /**
+         * Configure a directory.
+         * @description An Active Directory (LDAP) or an Entra ID (Microsoft Graph). Nothing is read yet: test it, then synchronize.
+         *     Requires `directory:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["createDirectory"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1228,13 +1616,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return one directory with its last run. */
-        get: operations["uflow_directory_configs_retrieve"];
-        /** Change the given fields. A change of the target (server, names, TLS) needs the secret again. */
-        put: operations["uflow_directory_configs_update"];
+        /**
+         * Get a directory.
+         * @description With its last run, without the secret.
+         *     Requires `directory:read`.
+         */
+        get: operations["getDirectory"];
+        /**
+         * Change a directory.
+         * @description Only the fields in the body change. A change of the target (server, names, TLS) needs the secret again.
+         *     Requires `directory:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        put: operations["updateDirectory"];
         post?: never;
-        /** Delete a directory with its secret and its runs; its users stay unchanged. */
-        delete: operations["uflow_directory_configs_destroy"];
+        /**
+         * Delete a directory.
+         * @description With its secret and its runs. Its users stay unchanged.
+         *     Requires `directory:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        delete: operations["deleteDirectory"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1247,8 +1647,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the directory's runs of the last 90 days, newest first. */
-        get: operations["uflow_directory_configs_runs_runs"];
+        /**
+         * List the runs of a directory.
+         * @description Those of the last 90 days, newest first.
+         *     Requires `directory:read`.
+         */
+        get: operations["listDirectoryRuns"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1267,10 +1671,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Synchronise the tenant's users with the directory, or with dry_run only report the changes.
-         * @description Ends after DIRECTORY_REQUEST_SECONDS with the state `incomplete`; the command sync_directory has more time.
+         * Synchronize users with a directory.
+         * @description With `dry_run` it only reports the changes. A run that takes too long for a request ends with the state
+         *     `incomplete`; the command `sync_directory` has more time.
+         *     Requires `directory:sync`.
          */
-        post: operations["uflow_directory_configs_sync_sync"];
+        post: operations["syncDirectory"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1286,8 +1692,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Connect and read the first few users without changes; the response names the problem, if any. */
-        post: operations["uflow_directory_configs_test_test"];
+        /**
+         * Test a directory.
+         * @description Connect and read the first few users without changes. `message` says what is wrong, if anything.
+         *     Requires `directory:sync`.
+         */
+        post: operations["testDirectory"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1301,11 +1711,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the domains of a tenant, oldest first. */
-        get: operations["uflow_federation_domains_list"];
+        /**
+         * List domains.
+         * @description Domains of a tenant, oldest first.
+         *     Requires `domains:read`.
+         */
+        get: operations["listDomains"];
         put?: never;
-        /** Add a domain. Set the TXT record of the response in DNS, then verify it. */
-        post: operations["uflow_federation_domains_create"];
+        /**
+         * Add a domain.
+         * @description Set the TXT record of the response in DNS, then verify the domain.
+         *     Requires `domains:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["addDomain"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1319,16 +1737,27 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return one domain. */
-        get: operations["uflow_federation_domains_retrieve"];
+        /**
+         * Get a domain.
+         * @description Requires `domains:read`.
+         */
+        get: operations["getDomain"];
         put?: never;
         post?: never;
-        /** Delete a domain. Another tenant can verify it from now on. */
-        delete: operations["uflow_federation_domains_destroy"];
+        /**
+         * Delete a domain.
+         * @description Another tenant can verify it from now on.
+         *     Requires `domains:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        delete: operations["deleteDomain"];
         options?: never;
         head?: never;
-        /** Make a verified domain the sign-in domain, or end that. The issuer changes at once. */
-        patch: operations["uflow_federation_domains_partial_update"];
+        /**
+         * Make a domain the sign-in domain, or end that.
+         * @description The domain must be verified. The tenant's issuer changes at once.
+         *     Requires `domains:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        patch: operations["updateDomain"];
         trace?: never;
     };
     "/uflow/federation/domains/{domain_id}/verify": {
@@ -1340,8 +1769,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Look the TXT record up now. A verified domain belongs to one tenant. */
-        post: operations["uflow_federation_domains_verify_verify"];
+        /**
+         * Verify a domain.
+         * @description Look the TXT record up now. A verified domain belongs to one tenant.
+         *     Requires `domains:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["verifyDomain"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1355,8 +1788,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The process accepts requests. */
-        get: operations["uflow_health_health"];
+        /**
+         * Check that the process accepts requests.
+         * @description Not limited in rate.
+         *     Needs no access token.
+         */
+        get: operations["checkHealth"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1374,8 +1811,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Accept an invitation with the token of its mail and choose a password. */
-        post: operations["uflow_invitations_accept_accept"];
+        /**
+         * Accept an invitation.
+         * @description Create the user with the token of the mail and a password.
+         *     Needs no access token.
+         */
+        post: operations["acceptInvitation"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1389,8 +1830,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The process is running. */
-        get: operations["uflow_live_live"];
+        /**
+         * Check that the process is running.
+         * @description Not limited in rate.
+         *     Needs no access token.
+         */
+        get: operations["checkLiveness"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1407,10 +1852,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The global database and the cache are available; without the cache requests are still served (`degraded`).
-         * @description Tenant databases are not checked.
+         * Check that database and cache are available.
+         * @description 503 if the global database is not. Without the cache requests are still served (`degraded`). Tenant databases
+         *     are not checked.
+         *     Needs no access token.
          */
-        get: operations["uflow_ready_ready"];
+        get: operations["checkReadiness"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1429,11 +1876,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Register an end user; public if the client allows self-registration, else with `endusers:write`.
-         * @description Another provider than `local` always needs `endusers:write`. An address that was registered but never used (no
-         *     sign-in, not verified) can be registered again from elsewhere: the previous record is deleted.
+         * Register an end user.
+         * @description Public if the client allows self-registration; otherwise, and for another provider than `local`, it needs
+         *     `endusers:write`. An address that was registered but never used can be registered again. A taken one returns
+         *     409.
+         *     Works without an access token; one that is sent must be valid.
          */
-        post: operations["uflow_user_clients_register_create"];
+        post: operations["registerEndUser"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1449,8 +1898,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a new link and code. The response is the same if there is nothing to verify. */
-        post: operations["uflow_user_email_resend_resend"];
+        /**
+         * Send the mail that verifies an address again.
+         * @description With a new link and code. The response is the same if there is nothing to verify.
+         *     Needs no access token.
+         */
+        post: operations["resendEmailVerification"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1467,10 +1920,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Undo a change of address with the token of the mail that was sent to the old address.
-         * @description It restores the old address within seven days and ends every session of the user, an admin user's as well.
+         * Undo a change of e-mail address.
+         * @description With the token of the mail to the old address, within seven days. It restores the old address and ends every
+         *     session of the user.
+         *     Needs no access token.
          */
-        post: operations["uflow_user_email_undo_undo"];
+        post: operations["undoEmailChange"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1487,11 +1942,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Verify an address with the token, or with tenant, address and code, of the mail that was sent there.
-         * @description The first verification of an address ends the sessions and removes the factors from before, unless the request
-         *     shows that the user sends it: by the user's access token, an enrollment ticket or `current_password`.
+         * Verify an e-mail address.
+         * @description With the token of the mail, or with tenant, address and code. The first verification of an address ends the
+         *     sessions and removes the factors from before, unless the request shows that the user sends it: by the user's
+         *     access token, an enrollment ticket or `current_password`.
+         *     Works without an access token; one that is sent must be valid.
          */
-        post: operations["uflow_user_email_verify_verify"];
+        post: operations["verifyEmail"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1505,16 +1962,27 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One end user with metadata, factors, roles and groups; an end user can read only their own record. */
-        get: operations["uflow_user_enduser_retrieve"];
         /**
-         * Change name, e-mail or metadata (replaced as a whole); an end user can change only their own record.
-         * @description A user's own new `email` needs a proof in the request.
+         * Get an end user.
+         * @description With metadata, factors, roles and groups. Needs `endusers:read`; end users can read their own record.
+         *     Requires an access token.
          */
-        put: operations["uflow_user_enduser_update"];
+        get: operations["getEndUser"];
+        /**
+         * Change an end user.
+         * @description Only the fields in the body change; `metadata` is replaced as a whole. Needs `endusers:write`; end users can
+         *     change their own record. One's own new `email` needs a proof; the old address gets a link that undoes the
+         *     change.
+         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        put: operations["updateEndUser"];
         post?: never;
-        /** Soft delete: deactivate the user and keep the record. */
-        delete: operations["uflow_user_enduser_destroy"];
+        /**
+         * Deactivate an end user.
+         * @description Soft delete: the record is kept, sign-in is rejected and all sessions end.
+         *     Requires `endusers:delete`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        delete: operations["deactivateEndUser"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1528,8 +1996,12 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Activate or deactivate an end user. */
-        put: operations["uflow_user_enduser_status_set_status"];
+        /**
+         * Activate or deactivate an end user.
+         * @description Deactivating ends all sessions of the user.
+         *     Requires `endusers:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        put: operations["setEndUserStatus"];
         post?: never;
         delete?: never;
         options?: never;
@@ -1544,8 +2016,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Database of a tenant, for operators and for the tenant's admins. */
-        get: operations["uflow_user_enduser_databases_retrieve"];
+        /**
+         * Get the database of a tenant.
+         * @description For operators with `tenants:read` and for the tenant's admins.
+         *     Requires an access token.
+         */
+        get: operations["getTenantDatabase"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1563,8 +2039,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Soft delete, user identified in the body. */
-        post: operations["uflow_user_enduser_delete_deactivate"];
+        /**
+         * Deactivate an end user named in the body.
+         * @description Soft delete: the record is kept, sign-in is rejected and all sessions end.
+         *     Requires `endusers:delete`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["deactivateEndUserByPost"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1580,8 +2060,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Hard delete: delete the user with all dependent records. The last active user cannot be deleted. */
-        post: operations["uflow_user_enduser_delete_all_erase"];
+        /**
+         * Erase an end user.
+         * @description Hard delete: the user is deleted with all dependent records, for good. The last active user of a tenant cannot
+         *     be erased.
+         *     Requires `endusers:delete`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["eraseEndUser"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1595,11 +2080,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** End users of a tenant, newest first. */
-        get: operations["uflow_user_enduser_list_list"];
+        /**
+         * List end users.
+         * @description Users of a tenant, newest first, filtered by the query.
+         *     Requires `endusers:read`.
+         */
+        get: operations["listEndUsers"];
         put?: never;
-        /** The same list, with filters in the body. */
-        post: operations["uflow_user_enduser_list_search"];
+        /**
+         * Search end users.
+         * @description The same list with the filters in the body.
+         *     Requires `endusers:read`.
+         */
+        post: operations["searchEndUsers"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1613,11 +2106,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the webhook endpoints of a tenant, oldest first. */
-        get: operations["uflow_webhooks_endpoints_list"];
+        /**
+         * List webhook endpoints.
+         * @description Oldest first, without secrets.
+         *     Requires `webhooks:read`.
+         */
+        get: operations["listWebhookEndpoints"];
         put?: never;
-        /** Create an endpoint. Its secret is shown only now. */
-        post: operations["uflow_webhooks_endpoints_create"];
+        /**
+         * Create a webhook endpoint.
+         * @description The response contains the secret that verifies the signatures; it is not shown again.
+         *     Requires `webhooks:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["createWebhookEndpoint"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1631,16 +2132,28 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Return one endpoint. */
-        get: operations["uflow_webhooks_endpoints_retrieve"];
+        /**
+         * Get a webhook endpoint.
+         * @description The endpoint without its secret.
+         *     Requires `webhooks:read`.
+         */
+        get: operations["getWebhookEndpoint"];
         put?: never;
         post?: never;
-        /** Delete an endpoint. No more messages are sent to it. */
-        delete: operations["uflow_webhooks_endpoints_destroy"];
+        /**
+         * Delete a webhook endpoint.
+         * @description No more messages are sent to it.
+         *     Requires `webhooks:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        delete: operations["deleteWebhookEndpoint"];
         options?: never;
         head?: never;
-        /** Change the given fields. A new URL, or enabling, sends pending messages at once. */
-        patch: operations["uflow_webhooks_endpoints_partial_update"];
+        /**
+         * Change a webhook endpoint.
+         * @description Only the fields in the body change. A new URL, or enabling, sends pending messages at once.
+         *     Requires `webhooks:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        patch: operations["updateWebhookEndpoint"];
         trace?: never;
     };
     "/uflow/webhooks/endpoints/{endpoint_id}/messages": {
@@ -1650,8 +2163,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List messages to an endpoint, newest first, by cursor; `status=dead` lists the dead letters. */
-        get: operations["uflow_webhooks_endpoints_messages_messages"];
+        /**
+         * List the messages to a webhook endpoint.
+         * @description Newest first, by cursor; `status=dead` lists the dead letters.
+         *     Requires `webhooks:read`.
+         */
+        get: operations["listWebhookMessages"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1669,8 +2186,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Replay messages in their order, with the same `webhook-id`. To replay one message, send its id alone. */
-        post: operations["uflow_webhooks_endpoints_replay_replay"];
+        /**
+         * Send messages to a webhook endpoint again.
+         * @description In their order, with the same `webhook-id`. To replay one message, send its id alone.
+         *     Requires `webhooks:write`.
+         */
+        post: operations["replayWebhookMessages"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1686,8 +2207,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Rotate the secret. The new one is shown only now; the old one signs beside it for a while. */
-        post: operations["uflow_webhooks_endpoints_secret_rotate"];
+        /**
+         * Rotate the secret of a webhook endpoint.
+         * @description The response contains the new secret; it is not shown again. The old one signs beside it for a while.
+         *     Requires `webhooks:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["rotateWebhookSecret"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1703,8 +2228,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a `webhook.test` event to this endpoint. */
-        post: operations["uflow_webhooks_endpoints_test_test"];
+        /**
+         * Send a test event to a webhook endpoint.
+         * @description Queue the event `webhook.test`, regardless of the events of the endpoint.
+         *     Requires `webhooks:write`.
+         */
+        post: operations["testWebhookEndpoint"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1718,8 +2247,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the events and the filters that an endpoint may use. */
-        get: operations["uflow_webhooks_events_events"];
+        /**
+         * List the events of webhooks.
+         * @description With the filters that an endpoint can use.
+         *     Requires `webhooks:read`.
+         */
+        get: operations["listWebhookEvents"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1737,8 +2270,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Options for the use of a passkey, for parseRequestOptionsFromJSON(). */
-        post: operations["webauthn_admin_beginAuthentication_begin_authentication"];
+        /**
+         * Get options for using an admin user's passkey.
+         * @description Pass them to parseRequestOptionsFromJSON().
+         *     Works without an access token; one that is sent must be valid.
+         */
+        post: operations["beginAdminPasskeyAuthentication"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1754,8 +2291,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Options for a new passkey, for parseCreationOptionsFromJSON(). */
-        post: operations["webauthn_admin_beginRegistration_begin_registration"];
+        /**
+         * Get options for an admin user's new passkey.
+         * @description Pass them to parseCreationOptionsFromJSON(). Needs a proof of the user: an access token, an enrollment ticket, or a sign-in in the last minutes.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["beginAdminPasskeyRegistration"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1771,8 +2312,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Issue an enrollment pass to an admin user without a second factor; valid once, for one hour. */
-        post: operations["webauthn_admin_enrollment_passes_create"];
+        /**
+         * Issue an enrollment pass to an admin user.
+         * @description For a user without a second factor. It allows one enrollment within an hour.
+         *     Requires `admins:write` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["issueAdminEnrollmentPass"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1788,8 +2333,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Remove all factors of an admin user who has lost them; mails an enrollment pass to the user. */
-        post: operations["webauthn_admin_factors_reset_reset"];
+        /**
+         * Remove all factors of an admin user.
+         * @description For a user who has lost them. The user gets an enrollment pass by mail. The caller must hold every permission that the user holds.
+         *     Requires `admins:write` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["resetAdminFactors"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1805,8 +2354,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Verify the use of a passkey; with `mfa_token` it completes that login and returns its tokens. */
-        post: operations["webauthn_admin_finishAuthentication_finish_authentication"];
+        /**
+         * Verify the use of an admin user's passkey.
+         * @description With `mfa_token` it completes that sign-in and returns its tokens. Every failed check returns the same 401.
+         *     Works without an access token; one that is sent must be valid.
+         */
+        post: operations["finishAdminPasskeyAuthentication"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1822,8 +2375,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Store the new passkey; with `mfa_token` it completes the login that waits for a factor. */
-        post: operations["webauthn_admin_finishRegistration_finish_registration"];
+        /**
+         * Store an admin user's new passkey.
+         * @description Needs the same proof as getting its options. With `mfa_token` it completes the sign-in that waits for a factor and returns its tokens.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["finishAdminPasskeyRegistration"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1839,8 +2396,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Issue a secret for an admin user's authenticator app. */
-        post: operations["webauthn_admin_totp_beginSetup_begin"];
+        /**
+         * Get a secret for an admin user's authenticator app.
+         * @description The secret can be confirmed for ten minutes. Needs a proof of the user: an access token, an enrollment ticket, or a sign-in in the last minutes.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["beginAdminTotpSetup"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1856,8 +2417,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Enroll an admin user's authenticator with its first code; with `mfa_token` it completes the waiting login. */
-        post: operations["webauthn_admin_totp_confirmSetup_confirm"];
+        /**
+         * Enroll an admin user's authenticator app with its first code.
+         * @description Returns the backup codes once. Replacing an authenticator needs a proof in the body. With `mfa_token` it completes the sign-in that waits for a factor and returns its tokens.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["confirmAdminTotpSetup"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1873,8 +2438,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Remove an admin user's authenticator and backup codes, with a proof in the body. */
-        post: operations["webauthn_admin_totp_disable_disable"];
+        /**
+         * Remove an admin user's authenticator app and backup codes.
+         * @description Needs a proof in the body. The last factor cannot be removed if one is required.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["disableAdminTotp"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1890,8 +2459,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Replace the backup codes of an admin user by new ones. */
-        post: operations["webauthn_admin_totp_regenerateBackupCodes_regenerate"];
+        /**
+         * Replace the backup codes of an admin user.
+         * @description The old codes become invalid; the new ones are shown once.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["regenerateAdminBackupCodes"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1907,8 +2480,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Check an admin user's code; with `mfa_token` it returns the login's tokens. */
-        post: operations["webauthn_admin_totp_verifyLogin_verify_login"];
+        /**
+         * Complete an admin user's sign-in with a code or a backup code.
+         * @description With `mfa_token` it returns the tokens of the sign-in; without, it only says whether the code is right.
+         *     Works without an access token; one that is sent must be valid.
+         */
+        post: operations["verifyAdminTotpLogin"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1925,10 +2502,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Options for the use of a passkey, for parseRequestOptionsFromJSON().
-         * @description Without `email` a passkey sign-in begins: the authenticator offers its discoverable credentials.
+         * Get options for using a passkey.
+         * @description Pass them to parseRequestOptionsFromJSON(). Without `email` a passkey sign-in begins: the authenticator offers
+         *     the passkeys that it holds.
+         *     Works without an access token; one that is sent must be valid.
          */
-        post: operations["webauthn_enduser_beginAuthentication_begin_authentication"];
+        post: operations["beginPasskeyAuthentication"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1944,8 +2523,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Options for a new passkey, for parseCreationOptionsFromJSON(). */
-        post: operations["webauthn_enduser_beginRegistration_begin_registration"];
+        /**
+         * Get options for a new passkey.
+         * @description Pass them to parseCreationOptionsFromJSON(). Needs a proof of the user: an access token, an enrollment ticket,
+         *     or a registration or sign-in in the last minutes.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["beginPasskeyRegistration"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1963,9 +2547,11 @@ export interface paths {
         put?: never;
         /**
          * Verify the use of a passkey.
-         * @description With `mfa_token` it completes that login; in a passkey sign-in it is the only step. Both return tokens.
+         * @description With `mfa_token` it completes that sign-in; in a passkey sign-in it is the only step. Both return tokens. Every
+         *     failed check returns the same 401.
+         *     Works without an access token; one that is sent must be valid.
          */
-        post: operations["webauthn_enduser_finishAuthentication_finish_authentication"];
+        post: operations["finishPasskeyAuthentication"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1981,8 +2567,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Store the new passkey; with `mfa_token` it completes the login that waits for a factor. */
-        post: operations["webauthn_enduser_finishRegistration_finish_registration"];
+        /**
+         * Store a new passkey.
+         * @description Needs the same proof as getting its options. With `mfa_token` it completes the sign-in that waits for a factor
+         *     and returns its tokens.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["finishPasskeyRegistration"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1998,8 +2589,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Issue an enrollment pass to an end user without a second factor; valid once, for one hour. */
-        post: operations["webauthn_enrollment_passes_create"];
+        /**
+         * Issue an enrollment pass to an end user.
+         * @description For a user without a second factor. It allows one enrollment within an hour.
+         *     Requires `endusers:factors` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["issueEnrollmentPass"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2013,8 +2608,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the caller's own factors. */
-        get: operations["webauthn_factors_list"];
+        /**
+         * List the caller's own factors.
+         * @description Second factors and the number of unused backup codes. A client gets 403.
+         *     Requires an access token.
+         */
+        get: operations["listFactors"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2033,12 +2632,20 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Remove one of the caller's own factors, with a proof in the body. */
-        delete: operations["webauthn_factors_destroy"];
+        /**
+         * Remove one of the caller's own factors.
+         * @description Needs a proof in the body. The last factor cannot be removed if one is required.
+         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        delete: operations["removeFactor"];
         options?: never;
         head?: never;
-        /** Name one of the caller's own passkeys; an empty name restores that of its model. */
-        patch: operations["webauthn_factors_rename"];
+        /**
+         * Rename one of the caller's own passkeys.
+         * @description An empty name restores that of its model.
+         *     Requires an access token.
+         */
+        patch: operations["renamePasskey"];
         trace?: never;
     };
     "/webauthn/factors/reset": {
@@ -2050,8 +2657,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Remove all factors of an end user who has lost them; mails an enrollment pass to the user. */
-        post: operations["webauthn_factors_reset_reset"];
+        /**
+         * Remove all factors of an end user.
+         * @description For a user who has lost them. The user gets an enrollment pass by mail. The caller must hold every permission
+         *     that the user holds.
+         *     Requires `endusers:factors` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["resetFactors"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2067,8 +2679,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Store an end user's new passkey and return tokens; the authenticator must have verified the user. */
-        post: operations["webauthn_finishRegistration_finish_registration"];
+        /**
+         * Store a new passkey and sign the user in.
+         * @description The passkey must be the first factor, and the authenticator must have verified the user.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["finishPasskeySignUp"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2084,8 +2700,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a code to a phone, to enroll it. */
-        post: operations["webauthn_sms_beginSetup_begin"];
+        /**
+         * Send a code to a phone to enroll it.
+         * @description The code is valid for five minutes. Needs a proof of the user: an access token, an enrollment ticket, or a
+         *     registration or sign-in in the last minutes.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["beginSmsSetup"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2102,10 +2723,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Enroll the phone with the code that it received.
-         * @description With `mfa_token` it completes the login that waits for a factor and returns its tokens.
+         * Enroll a phone with the code that it received.
+         * @description Replacing a phone needs a proof in the body. With `mfa_token` it completes the sign-in that waits for a factor
+         *     and returns its tokens.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
          */
-        post: operations["webauthn_sms_confirmSetup_confirm"];
+        post: operations["confirmSmsSetup"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2121,8 +2744,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a code to the enrolled phone. */
-        post: operations["webauthn_sms_requestCode_request_code"];
+        /**
+         * Send a code to the enrolled phone.
+         * @description The code is valid for five minutes. At most one message a minute; more return 429.
+         *     Works without an access token; one that is sent must be valid.
+         */
+        post: operations["requestSmsCode"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2138,8 +2765,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Check the code; with `mfa_token` it returns the login's tokens. */
-        post: operations["webauthn_sms_verify_verify"];
+        /**
+         * Check a code from a text message.
+         * @description With `mfa_token` it completes that sign-in and returns its tokens.
+         *     Works without an access token; one that is sent must be valid.
+         */
+        post: operations["verifySmsCode"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2155,8 +2786,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Issue a secret for an authenticator app. */
-        post: operations["webauthn_totp_beginSetup_begin"];
+        /**
+         * Get a secret for an authenticator app.
+         * @description The secret can be confirmed for ten minutes. Needs a proof of the user: an access token, an enrollment ticket,
+         *     or a registration or sign-in in the last minutes.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["beginTotpSetup"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2173,10 +2809,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Enroll the authenticator with its first code; returns the backup codes once.
-         * @description With `mfa_token` it completes the login that waits for a factor and returns its tokens.
+         * Enroll an authenticator app with its first code.
+         * @description Returns the backup codes once. Replacing an authenticator needs a proof in the body. With `mfa_token` it
+         *     completes the sign-in that waits for a factor and returns its tokens.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
          */
-        post: operations["webauthn_totp_confirmSetup_confirm"];
+        post: operations["confirmTotpSetup"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2192,8 +2830,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Remove authenticator and backup codes, with a proof in the body. */
-        post: operations["webauthn_totp_disable_disable"];
+        /**
+         * Remove the authenticator app and the backup codes.
+         * @description Needs a proof in the body. The last factor cannot be removed if the tenant requires one.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["disableTotp"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2209,8 +2851,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Replace the backup codes by new ones. */
-        post: operations["webauthn_totp_regenerateBackupCodes_regenerate"];
+        /**
+         * Replace the backup codes.
+         * @description The old codes become invalid; the new ones are shown once.
+         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         */
+        post: operations["regenerateBackupCodes"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2226,8 +2872,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Check a code, or use a backup code. */
-        post: operations["webauthn_totp_verify_verify"];
+        /**
+         * Check a code, or use a backup code.
+         * @description It only says whether the code is right. Each code is accepted once; wrong codes lock the factor for a while
+         *     (429).
+         *     Works without an access token; one that is sent must be valid.
+         */
+        post: operations["verifyTotp"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2243,8 +2894,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Check a code as the second step of a login: with `mfa_token` it returns the login's tokens. */
-        post: operations["webauthn_totp_verifyLogin_verify_login"];
+        /**
+         * Complete a sign-in with a code or a backup code.
+         * @description With `mfa_token` it returns the tokens of the sign-in. Wrong codes lock the factor for a while (429).
+         *     Works without an access token; one that is sent must be valid.
+         */
+        post: operations["verifyTotpLogin"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2256,91 +2911,115 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         AcceptedOut: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Client of an end user; null for admin users.
+             */
             client_id: string | null;
-            email: string;
+            email: components["schemas"]["AcceptedOutEmail"];
+            /**
+             * @description admin or end_user
+             * @example end_user
+             */
             kind: string;
-            message: string;
-            /** Format: uuid */
+            message: components["schemas"]["Message"];
+            /**
+             * Format: uuid
+             * @description Tenant of the user; null for an operator.
+             */
             tenant_id: string | null;
-            /** Format: uuid */
-            user_id: string;
+            user_id: components["schemas"]["UserId"];
+            /**
+             * @description Of admin users only.
+             * @example lena.brandt
+             */
             username?: string;
         };
+        /**
+         * @description E-mail address of the user.
+         * @example ada.moreno@example.com
+         */
+        AcceptedOutEmail: string;
         AcceptInRequest: {
+            /** @description Name of the user; can be empty. */
             name?: string | null;
+            /** @description Password in plain text, at least as strong as the tenant's rules. */
             password: string;
+            /** @description From the link in the mail. */
             token: string;
             /** @description For admin users. Default: the e-mail address. */
             username?: string | null;
         };
+        /**
+         * @description JWT for the header Authorization.
+         * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
+         */
+        AccessToken: string;
         /** @description One of the fields; the first that is present counts. */
         AccountClosingInRequest: {
-            /** @description One of the ten backup codes. */
-            backup_code?: string | null;
-            /** @description From the authenticator app. */
-            code?: string | null;
-            /** @description This, or another of the proofs. */
-            current_password?: string | null;
-            /** @description From /authmgr/step-up. */
-            proof_token?: string | null;
-            /** @description Response to the options of /authmgr/step-up/options. */
-            response?: {
-                [key: string]: unknown;
-            } | string | null;
-            /** @description From /webauthn/sms/requestCode. End users. */
-            sms_code?: string | null;
+            backup_code?: components["schemas"]["BackupCode"];
+            code?: components["schemas"]["Code"];
+            current_password?: components["schemas"]["CurrentPassword"];
+            proof_token?: components["schemas"]["ProofToken"];
+            response?: components["schemas"]["Response"];
+            sms_code?: components["schemas"]["SmsCode"];
         };
+        /** @description Whether it is active. An inactive record is kept but rejected. */
+        Active: boolean;
         ActivityOut: {
-            active: boolean;
-            message: string;
-            /** Format: date-time */
-            updated_at: string;
-            /** Format: uuid */
-            user_id: string;
+            active: components["schemas"]["Active"];
+            message: components["schemas"]["Message"];
+            updated_at: components["schemas"]["UpdatedAt"];
+            user_id: components["schemas"]["UserId"];
         };
         AdminActiveInRequest: {
+            /** @description False: the user cannot sign in and all sessions end. */
             active: boolean;
-            /** Format: uuid */
-            user_id: string;
+            user_id: components["schemas"]["UserId"];
         };
         AdminActiveOut: {
-            active: boolean;
-            message: string;
-            /** Format: date-time */
-            updated_at: string;
-            /** Format: uuid */
-            user_id: string;
+            active: components["schemas"]["Active"];
+            message: components["schemas"]["Message"];
+            updated_at: components["schemas"]["UpdatedAt"];
+            user_id: components["schemas"]["UserId"];
         };
         AdminAssertionInRequest: {
-            /** Format: email */
-            email: string;
+            email: components["schemas"]["Email"];
             /** @description Ticket of a login that waits for its second step. */
             mfa_token?: string | null;
+            /** @description Result of navigator.credentials.get(), as JSON. */
             response: {
                 [key: string]: unknown;
             } | string;
         };
         AdminBrief: {
-            email: string;
-            /** Format: uuid */
-            id: string;
+            email: components["schemas"]["AcceptedOutEmail"];
+            id: components["schemas"]["Id"];
+            /**
+             * @description Unique name that the admin user signs in with.
+             * @example lena.brandt
+             */
             username: string;
         };
         AdminEndUserListInRequest: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Only users of this client.
+             */
             client_id?: string | null;
             /** @description Part of the address, case-insensitive. */
             email?: string | null;
+            /** @description Rows per page, 1 to 100; more counts as 100. */
             limit?: number | null;
             /** @description Part of the name, case-insensitive. */
             name?: string | null;
+            /** @description Number of the page, from 1. */
             page?: number | null;
+            /** @description Only users of clients of this project. */
             project_id?: string | null;
             /** @description Exact provider, case-insensitive. */
             provider?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
         };
         AdminEnrollmentPassInRequest: {
             /**
@@ -2348,235 +3027,280 @@ export interface components {
              * @enum {string}
              */
             delivery: "mail" | "show";
-            /** @description Kept in the audit trail. */
-            reason: string;
-            /** Format: uuid */
-            user_id: string;
+            reason: components["schemas"]["Reason"];
+            user_id: components["schemas"]["UserId"];
         };
         AdminFactorResetInRequest: {
-            /** @description Kept in the audit trail. */
-            reason: string;
-            /** Format: uuid */
-            user_id: string;
+            reason: components["schemas"]["Reason"];
+            user_id: components["schemas"]["UserId"];
         };
         AdminForgotInRequest: {
-            /** Format: email */
-            email: string;
+            email: components["schemas"]["Email"];
         };
         AdminListOut: {
+            /** @description Rows of the page, newest first. */
             items: components["schemas"]["AdminProfileOut"][];
-            limit: number;
-            page: number;
-            total: number;
+            limit: components["schemas"]["Limit"];
+            page: components["schemas"]["Page"];
+            total: components["schemas"]["Total"];
+            /**
+             * @description Number of pages.
+             * @example 1
+             */
             total_pages: number;
         };
         AdminLoginInRequest: {
+            /** @description The user's password. */
             password: string;
             /** @description Username or e-mail address. */
             username: string;
         };
-        AdminLoginOut: {
-            /** @description JWT; absent while a second step is missing. */
-            access_token?: string;
-            /** @description True: the user has no factor and must enroll one to complete the sign-in. */
-            enrollment_required?: boolean;
-            /** @description With `enrollment_required`: for the header X-Enrollment-Ticket, 15 minutes. */
-            enrollment_ticket?: string;
-            /** @description Seconds: of the access token, or of `mfa_token`. */
-            expires_in: number;
-            methods?: string[];
-            mfa_required: boolean;
-            /** @description Ticket for the second step. */
-            mfa_token?: string;
-            refresh_token?: string;
-            /** @description Bearer */
-            token_type?: string;
-            user?: components["schemas"]["AdminBrief"];
-        };
+        AdminLoginOut: components["schemas"]["AdminSignedInOut"] | components["schemas"]["SecondStepOut"];
         AdminNamedInRequest: {
-            /** Format: email */
-            email: string;
+            email: components["schemas"]["Email"];
         };
         /** @description Begin of an enrollment. */
         AdminPasskeyInRequest: {
-            credential: {
-                [key: string]: unknown;
-            } | string;
-            /** Format: email */
-            email: string;
-            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
-            enrollment_ticket?: string | null;
-            /** @description Ticket of the login that must enroll first: the new factor completes it. */
-            mfa_token?: string | null;
+            credential: components["schemas"]["Credential"];
+            email: components["schemas"]["Email"];
+            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
+            mfa_token?: components["schemas"]["MfaToken"];
         };
-        AdminProfileOut: {
-            active: boolean;
-            /** Format: date-time */
-            created_at: string;
-            email: string;
-            first_name: string;
-            /** Format: uuid */
-            id: string;
-            last_name: string;
+        AdminProfileOut: components["schemas"]["AdminUserOut"] & {
+            /**
+             * @description Enrolled second factors: webauthn, totp, sms.
+             * @example [
+             *       "totp"
+             *     ]
+             */
             mfa_methods: string[];
+            /**
+             * @description Permissions in the form `resource:action`.
+             * @example [
+             *       "invoices:approve"
+             *     ]
+             */
             permissions: string[];
+            /**
+             * @description Names of the roles.
+             * @example [
+             *       "approver"
+             *     ]
+             */
             roles: string[];
-            /** Format: uuid */
-            tenant_id: string | null;
-            username: string;
         };
         /** @description Begin of an enrollment. */
         AdminRegistrationInRequest: {
-            /** Format: email */
-            email: string;
-            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
-            enrollment_ticket?: string | null;
+            email: components["schemas"]["Email"];
+            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
+        };
+        AdminSignedInOut: {
+            access_token: components["schemas"]["AccessToken"];
+            /**
+             * @description Seconds, of the access token.
+             * @example 3600
+             */
+            expires_in: number;
+            /**
+             * @description True: complete the sign-in with `mfa_token`; there are no tokens yet.
+             * @constant
+             */
+            mfa_required: false;
+            refresh_token: components["schemas"]["RefreshToken"];
+            token_type: components["schemas"]["TokenType"];
+            /** @description The user who signs in. */
+            user: components["schemas"]["AdminBrief"];
         };
         AdminTotpBeginRequest: {
-            /** Format: email */
-            email: string;
+            email: components["schemas"]["Email"];
         };
         /** @description The fields of a proof are for replacing an authenticator; `code` is that of the new one. */
         AdminTotpConfirmRequest: {
-            /** @description One of the ten backup codes. */
-            backup_code?: string | null;
+            backup_code?: components["schemas"]["BackupCode"];
+            /** @description Six digits from the new authenticator. */
             code: string;
-            /** @description This, or another of the proofs. */
-            current_password?: string | null;
-            /** Format: email */
-            email: string;
-            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
-            enrollment_ticket?: string | null;
-            /** @description Ticket of the login that must enroll first: the new factor completes it. */
-            mfa_token?: string | null;
-            /** @description From /authmgr/step-up. */
-            proof_token?: string | null;
-            /** @description Response to the options of /authmgr/step-up/options. */
-            response?: {
-                [key: string]: unknown;
-            } | string | null;
+            current_password?: components["schemas"]["CurrentPassword"];
+            email: components["schemas"]["Email"];
+            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
+            mfa_token?: components["schemas"]["MfaToken"];
+            proof_token?: components["schemas"]["ProofToken"];
+            response?: components["schemas"]["Response"];
             /** @description From beginSetup. */
             secret: string;
-            /** @description From /webauthn/sms/requestCode. End users. */
-            sms_code?: string | null;
+            sms_code?: components["schemas"]["SmsCode"];
         };
         /** @description A proof in the request, of which the first field that is present counts. */
         AdminTotpDisableRequest: {
-            /** @description One of the ten backup codes. */
-            backup_code?: string | null;
-            /** @description From the authenticator app. */
-            code?: string | null;
-            /** @description This, or another of the proofs. */
-            current_password?: string | null;
-            /** Format: email */
-            email: string;
-            /** @description From /authmgr/step-up. */
-            proof_token?: string | null;
-            /** @description Response to the options of /authmgr/step-up/options. */
-            response?: {
-                [key: string]: unknown;
-            } | string | null;
-            /** @description From /webauthn/sms/requestCode. End users. */
-            sms_code?: string | null;
+            backup_code?: components["schemas"]["BackupCode"];
+            code?: components["schemas"]["Code"];
+            current_password?: components["schemas"]["CurrentPassword"];
+            email: components["schemas"]["Email"];
+            proof_token?: components["schemas"]["ProofToken"];
+            response?: components["schemas"]["Response"];
+            sms_code?: components["schemas"]["SmsCode"];
         };
         /** @description Begin of an enrollment. */
         AdminTotpSetupRequest: {
-            /** Format: email */
-            email: string;
-            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
-            enrollment_ticket?: string | null;
+            email: components["schemas"]["Email"];
+            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
         };
         /** @description What a success with `mfa_token` returns besides. */
         AdminTotpVerifiedOut: {
-            access_token?: string;
-            email: string;
-            expires_in?: number;
-            message: string;
-            /** @enum {string} */
+            access_token?: components["schemas"]["AccessToken"];
+            email: components["schemas"]["AcceptedOutEmail"];
+            expires_in?: components["schemas"]["ExpiresIn"];
+            message: components["schemas"]["Message"];
+            /**
+             * @description The method that was used.
+             * @enum {string}
+             */
             method: "totp" | "backup_code";
-            refresh_token?: string;
+            refresh_token?: components["schemas"]["RefreshToken"];
+            /** @description True: the call has succeeded. */
             success: boolean;
-            token_type?: string;
+            token_type?: components["schemas"]["TokenType"];
         };
-        AdminTotpVerifyLoginRequest: {
-            /** @description Looked at where there is no `code`. */
+        AdminTotpVerifyLoginByBackupCodeRequest: {
+            /** @description One of the ten backup codes, if there is no `code`. */
+            backup_code: string;
+            code?: components["schemas"]["Code"];
+            email: components["schemas"]["Email"];
+            mfa_token?: components["schemas"]["AdminTotpVerifyLoginByCodeMfaToken"];
+        };
+        /** @description Ticket of the login that waits for this step. */
+        AdminTotpVerifyLoginByCodeMfaToken: string | null;
+        AdminTotpVerifyLoginByCodeRequest: {
+            /** @description One of the ten backup codes, if there is no `code`. */
             backup_code?: string | null;
-            code?: string | null;
-            /** Format: email */
-            email: string;
-            /** @description Ticket of the login that waits for this step. */
-            mfa_token?: string | null;
+            /** @description Six digits from the authenticator app. */
+            code: string;
+            email: components["schemas"]["Email"];
+            mfa_token?: components["schemas"]["AdminTotpVerifyLoginByCodeMfaToken"];
         };
+        AdminTotpVerifyLoginRequest: components["schemas"]["AdminTotpVerifyLoginByCodeRequest"] | components["schemas"]["AdminTotpVerifyLoginByBackupCodeRequest"];
         /** @description A proof in the request, of which the first field that is present counts. */
         AdminUserChangesRequest: {
-            /** @description One of the ten backup codes. */
-            backup_code?: string | null;
-            /** @description From the authenticator app. */
-            code?: string | null;
-            /** @description This, or another of the proofs. */
-            current_password?: string | null;
-            /** Format: email */
+            backup_code?: components["schemas"]["BackupCode"];
+            code?: components["schemas"]["Code"];
+            current_password?: components["schemas"]["CurrentPassword"];
+            /**
+             * Format: email
+             * @description New address. One's own needs a proof in the request.
+             */
             email?: string | null;
+            /** @description First name of the admin user. */
             first_name?: string | null;
+            /** @description Last name of the admin user. */
             last_name?: string | null;
-            /** @description From /authmgr/step-up. */
-            proof_token?: string | null;
-            /** @description Response to the options of /authmgr/step-up/options. */
-            response?: {
-                [key: string]: unknown;
-            } | string | null;
+            proof_token?: components["schemas"]["ProofToken"];
+            response?: components["schemas"]["Response"];
+            /** @description Names of roles; replaces all. */
             roles?: string[] | null;
-            /** @description From /webauthn/sms/requestCode. End users. */
-            sms_code?: string | null;
+            sms_code?: components["schemas"]["SmsCode"];
+            /** @description Unique name that the admin user signs in with. */
             username?: string | null;
         };
         AdminUserInRequest: {
-            /** Format: email */
-            email: string;
+            email: components["schemas"]["Email"];
+            /** @description First name of the admin user. */
             first_name: string;
+            /** @description Last name of the admin user. */
             last_name: string;
+            /** @description Password in plain text; a weak one is rejected. */
             password: string;
+            /** @description Names of roles. Default: tenant-admin, without a tenant operator. */
             roles?: string[] | null;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Tenant of the admin user. An operator who omits it creates an operator.
+             */
             tenant_id?: string | null;
+            /** @description Unique name that the admin user signs in with. */
             username: string;
         };
         AdminUserOut: {
-            active: boolean;
-            /** Format: date-time */
-            created_at: string;
-            email: string;
+            active: components["schemas"]["Active"];
+            created_at: components["schemas"]["CreatedAt"];
+            email: components["schemas"]["AcceptedOutEmail"];
+            /**
+             * @description First name of the admin user.
+             * @example Lena
+             */
             first_name: string;
-            /** Format: uuid */
-            id: string;
+            id: components["schemas"]["Id"];
+            /**
+             * @description Last name of the admin user.
+             * @example Brandt
+             */
             last_name: string;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Tenant of the admin user; null for an operator.
+             */
             tenant_id: string | null;
+            /**
+             * @description Unique name that the admin user signs in with.
+             * @example lena.brandt
+             */
             username: string;
         };
         AttributeMappingOut: {
+            /**
+             * @description Attribute with the address.
+             * @example mail
+             */
             email: string;
+            /**
+             * @description Keys of the user's metadata with their attributes.
+             * @example {
+             *       "department": "department"
+             *     }
+             */
             metadata: {
                 [key: string]: string;
             };
+            /**
+             * @description Attribute with the name.
+             * @example displayName
+             */
             name: string;
         };
         AuditOut: {
+            /** @description Events of the page, newest first. */
             events: components["schemas"]["EventOut"][];
-            limit: number;
-            /** @description Send it as `cursor`; null at the end. A page before the end can have fewer events. */
+            limit: components["schemas"]["Limit"];
+            /**
+             * @description Send it as `cursor`; null at the end. A page before the end can have fewer events.
+             * @example 4711
+             */
             next_cursor: number | null;
         };
+        /** @description One of the ten backup codes. */
+        BackupCode: string | null;
         BackupCodesOut: {
+            /**
+             * @description Ten codes, each valid once; shown only now.
+             * @example [
+             *       "7k2m-9xqr-4tzv-8bnd",
+             *       "c3hf-5sgj-a1ew-6pyk"
+             *     ]
+             */
             backup_codes: string[];
-            message: string;
+            message: components["schemas"]["Message"];
+            /** @description True: the call has succeeded. */
             success: boolean;
         };
         BoundOut: {
-            /** @description Number of users that changed. */
+            /**
+             * @description Number of users that changed.
+             * @example 1
+             */
             changed: number;
-            message: string;
-            /** Format: uuid */
+            message: components["schemas"]["Message"];
+            /**
+             * Format: uuid
+             * @description Id of the role.
+             */
             role_id: string;
         };
         BrandingChangesRequest: {
@@ -2614,45 +3338,75 @@ export interface components {
             texts?: components["schemas"]["TextsInRequest"] | null;
         };
         BrandingOut: {
+            /**
+             * @description Accent color on dark surfaces; null: default.
+             * @example #7aa7ff
+             */
             color_dark: string | null;
+            /**
+             * @description Accent color on light surfaces; null: default.
+             * @example #0b5fff
+             */
             color_light: string | null;
-            /** @enum {string|null} */
+            /**
+             * @description Language of pages and mails; null: that of the browser or the tenant.
+             * @enum {string|null}
+             */
             language: "en" | "de" | "fr" | "es" | null;
             /**
              * Format: uri
              * @description Changes with the image, so it can be cached for ever.
+             * @example https://id.example.com/t/acme/logo?v=3f9a
              */
             logo_url: string | null;
+            /**
+             * @description Name shown on hosted pages and in mails; null: the setting `issuer_name`.
+             * @example Acme
+             */
             name: string | null;
+            /**
+             * @description Privacy policy; null: no link.
+             * @example https://example.com/privacy
+             */
             privacy_url: string | null;
+            /**
+             * @description Name of the sender of mails; null: the name shown.
+             * @example Acme
+             */
             sender_name: string | null;
+            /**
+             * @description Help for end users; null: no link.
+             * @example https://example.com/help
+             */
             support_url: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
+            /**
+             * @description Terms of service; null: no link.
+             * @example https://example.com/terms
+             */
             terms_url: string | null;
+            /** @description The tenant's own texts by language. */
             texts: components["schemas"]["TextsOut"];
         };
         /** @description A proof in the request, of which the first field that is present counts. */
         ChangeInRequest: {
-            /** @description One of the ten backup codes. */
-            backup_code?: string | null;
-            /** @description From the authenticator app. */
-            code?: string | null;
-            /** @description This, or another of the proofs. */
-            current_password?: string | null;
+            backup_code?: components["schemas"]["BackupCode"];
+            code?: components["schemas"]["Code"];
+            current_password?: components["schemas"]["CurrentPassword"];
+            /** @description The new password, at least as strong as the tenant's rules. */
             new_password: string;
-            /** @description From /authmgr/step-up. */
-            proof_token?: string | null;
-            /** @description Response to the options of /authmgr/step-up/options. */
-            response?: {
-                [key: string]: unknown;
-            } | string | null;
-            /** @description From /webauthn/sms/requestCode. End users. */
-            sms_code?: string | null;
+            proof_token?: components["schemas"]["ProofToken"];
+            response?: components["schemas"]["Response"];
+            sms_code?: components["schemas"]["SmsCode"];
         };
+        /** @description Signed JWT of the client (private_key_jwt, RFC 7523). */
+        ClientAssertion: string;
+        /** @description urn:ietf:params:oauth:client-assertion-type:jwt-bearer */
+        ClientAssertionType: string;
         ClientChangesRequest: {
-            /** @description null: the tenant's setting. */
+            /** @description Lifetime of access tokens in seconds; null: the tenant's setting. */
             access_token_seconds?: number | null;
+            /** @description Whether it is active. An inactive record is kept but rejected. */
             active?: boolean | null;
             /** @description Origins of web pages that may call the tenant's OpenID endpoints from a browser. */
             allowed_origins?: string[] | null;
@@ -2662,15 +3416,17 @@ export interface components {
             backchannel_logout_uri?: string | null;
             /** @description Home page of the application, to which the consent page links; null: none. */
             client_uri?: string | null;
-            /** @description Seconds after which users sign in again for this client; null: no limit of its own. */
+            /** @description Seconds after which users sign in again; null: no limit. */
             default_max_age?: number | null;
-            /** @description Require DPoP at the token endpoint (RFC 9449). */
+            /** @description Whether the token endpoint requires DPoP (RFC 9449). */
             dpop_bound_access_tokens?: boolean | null;
-            /** @description Users are not asked for consent. */
+            /** @description Whether users are not asked for consent. */
             first_party?: boolean | null;
-            /** @description An empty list: the default of the type. Sign users in with a browser: authorization_code; Renew tokens: refresh_token; Act for itself: client_credentials; Sign users in on devices without a browser: urn:ietf:params:oauth:grant-type:device_code. */
-            grant_types?: ("authorization_code" | "refresh_token" | "client_credentials" | "urn:ietf:params:oauth:grant-type:device_code")[] | null;
-            /** @enum {string|null} */
+            grant_types?: components["schemas"]["GrantTypes"];
+            /**
+             * @description Algorithm that signs ID tokens of the client.
+             * @enum {string|null}
+             */
             id_token_signed_response_alg?: "ES256" | "RS256" | null;
             /** @description Public keys for private_key_jwt (RFC 7517 section 5); null: none. */
             jwks?: {
@@ -2680,19 +3436,25 @@ export interface components {
             jwks_uri?: string | null;
             /** @description Logo of the application, for applications: no page shows it; null: none. */
             logo_uri?: string | null;
+            /** @description Name shown to people. */
             name?: string | null;
-            /** @description null: no owner. */
+            /** @description Owner of your choice, such as a user's id; null: none. */
             owner_id?: string | null;
             /** @description Privacy policy of the application; null: none. */
             policy_uri?: string | null;
+            /** @description Addresses to which the browser may return after sign-out. */
             post_logout_redirect_uris?: string[] | null;
-            /** @description null: no project. */
+            /** @description Project of your choice that the client belongs to; null: none. */
             project_id?: string | null;
+            /** @description Addresses to which the browser may return after sign-in; exact match. */
             redirect_uris?: string[] | null;
-            /** @description Accept pushed authorization requests only (RFC 9126). */
+            /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
             require_par?: boolean | null;
+            /** @description Permissions that tokens of the client can have. */
             scopes?: string[] | null;
+            /** @description Whether users can register themselves through the client. */
             self_registration?: boolean | null;
+            /** @description Labels of your choice to filter by. */
             tags?: string[] | null;
             /**
              * @description null: none for a public client, its secret in either form for a confidential one.
@@ -2707,9 +3469,12 @@ export interface components {
              */
             type?: "public" | "confidential" | null;
         };
+        /** @description Id of the client, if not sent by HTTP Basic. */
+        ClientId: string;
         ClientInRequest: {
-            /** @description null: the tenant's setting. */
+            /** @description Lifetime of access tokens in seconds; null: the tenant's setting. */
             access_token_seconds?: number | null;
+            /** @description Whether it is active. An inactive record is kept but rejected. */
             active?: boolean | null;
             /** @description Origins of web pages that may call the tenant's OpenID endpoints from a browser. */
             allowed_origins?: string[] | null;
@@ -2719,15 +3484,17 @@ export interface components {
             backchannel_logout_uri?: string | null;
             /** @description Home page of the application, to which the consent page links; null: none. */
             client_uri?: string | null;
-            /** @description Seconds after which users sign in again for this client; null: no limit of its own. */
+            /** @description Seconds after which users sign in again; null: no limit. */
             default_max_age?: number | null;
-            /** @description Require DPoP at the token endpoint (RFC 9449). */
+            /** @description Whether the token endpoint requires DPoP (RFC 9449). */
             dpop_bound_access_tokens?: boolean | null;
-            /** @description Users are not asked for consent. */
+            /** @description Whether users are not asked for consent. */
             first_party?: boolean | null;
-            /** @description An empty list: the default of the type. Sign users in with a browser: authorization_code; Renew tokens: refresh_token; Act for itself: client_credentials; Sign users in on devices without a browser: urn:ietf:params:oauth:grant-type:device_code. */
-            grant_types?: ("authorization_code" | "refresh_token" | "client_credentials" | "urn:ietf:params:oauth:grant-type:device_code")[] | null;
-            /** @enum {string|null} */
+            grant_types?: components["schemas"]["GrantTypes"];
+            /**
+             * @description Algorithm that signs ID tokens of the client.
+             * @enum {string|null}
+             */
             id_token_signed_response_alg?: "ES256" | "RS256" | null;
             /** @description Public keys for private_key_jwt (RFC 7517 section 5); null: none. */
             jwks?: {
@@ -2737,19 +3504,25 @@ export interface components {
             jwks_uri?: string | null;
             /** @description Logo of the application, for applications: no page shows it; null: none. */
             logo_uri?: string | null;
+            /** @description Name shown to people. */
             name: string;
-            /** @description null: no owner. */
+            /** @description Owner of your choice, such as a user's id; null: none. */
             owner_id?: string | null;
             /** @description Privacy policy of the application; null: none. */
             policy_uri?: string | null;
+            /** @description Addresses to which the browser may return after sign-out. */
             post_logout_redirect_uris?: string[] | null;
-            /** @description null: no project. */
+            /** @description Project of your choice that the client belongs to; null: none. */
             project_id?: string | null;
+            /** @description Addresses to which the browser may return after sign-in; exact match. */
             redirect_uris?: string[] | null;
-            /** @description Accept pushed authorization requests only (RFC 9126). */
+            /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
             require_par?: boolean | null;
+            /** @description Permissions that tokens of the client can have. */
             scopes?: string[] | null;
+            /** @description Whether users can register themselves through the client. */
             self_registration?: boolean | null;
+            /** @description Labels of your choice to filter by. */
             tags?: string[] | null;
             /**
              * @description null: none for a public client, its secret in either form for a confidential one.
@@ -2758,107 +3531,269 @@ export interface components {
             token_endpoint_auth_method?: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt" | null;
             /** @description Terms of service of the application; null: none. */
             tos_uri?: string | null;
-            /** @enum {string|null} */
+            /**
+             * @description `confidential` has a secret; `public` runs where a secret cannot be kept. It cannot change.
+             * @enum {string|null}
+             */
             type?: "public" | "confidential" | null;
         };
         ClientListOut: {
+            /** @description Clients of the page, newest first. */
             clients: components["schemas"]["ClientOut"][];
+            /** @description Page and totals of the list. */
             pagination: components["schemas"]["PaginationOut"];
         };
         ClientOut: {
+            /**
+             * @description Lifetime of access tokens in seconds; null: the tenant's setting.
+             * @example 900
+             */
             access_token_seconds: number | null;
-            active: boolean;
+            active: components["schemas"]["Active"];
+            /**
+             * @description Origins of web pages that may call the OpenID endpoints.
+             * @example [
+             *       "https://app.example.com"
+             *     ]
+             */
             allowed_origins: string[];
+            /**
+             * @description Resources that the client may ask tokens for (RFC 8707).
+             * @example [
+             *       "https://api.example.com"
+             *     ]
+             */
             audiences: string[];
+            /**
+             * @description Where logout tokens are sent; null: none.
+             * @example https://app.example.com/logout
+             */
             backchannel_logout_uri: string | null;
             /**
              * Format: uuid
              * @description The same as id.
              */
             client_id: string;
+            /**
+             * @description Home page of the application; null: none.
+             * @example https://app.example.com
+             */
             client_uri: string | null;
-            /** Format: date-time */
-            created_at: string;
+            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * @description Seconds after which users sign in again; null: no limit.
+             * @example 43200
+             */
             default_max_age: number | null;
+            /** @description Whether the token endpoint requires DPoP (RFC 9449). */
             dpop_bound_access_tokens: boolean;
+            /** @description Whether users are not asked for consent. */
             first_party: boolean;
             /** @description Those in force: the default of the type if none is set. */
             grant_types: ("authorization_code" | "refresh_token" | "client_credentials" | "urn:ietf:params:oauth:grant-type:device_code")[];
-            /** Format: uuid */
-            id: string;
-            /** @enum {string} */
+            id: components["schemas"]["Id"];
+            /**
+             * @description Algorithm that signs ID tokens of the client.
+             * @enum {string}
+             */
             id_token_signed_response_alg: "ES256" | "RS256";
+            /** @description Whether it is the tenant's default client, which cannot be deleted. */
             is_default: boolean;
+            /**
+             * @description Public keys for private_key_jwt; null: none.
+             * @example {
+             *       "keys": []
+             *     }
+             */
             jwks: {
                 [key: string]: unknown;
             } | null;
+            /**
+             * @description Address of the public keys; null: none.
+             * @example https://app.example.com/jwks.json
+             */
             jwks_uri: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Last use; null before the first.
+             */
             last_used_at: string | null;
+            /**
+             * @description Logo of the application; null: none.
+             * @example https://app.example.com/logo.png
+             */
             logo_uri: string | null;
+            /**
+             * @description Name shown to people.
+             * @example Invoices
+             */
             name: string;
+            /**
+             * @description Owner of your choice, such as a user's id; null: none.
+             * @example team-billing
+             */
             owner_id: string | null;
+            /**
+             * @description Privacy policy of the application; null: none.
+             * @example https://example.com/privacy
+             */
             policy_uri: string | null;
+            /**
+             * @description Addresses to which the browser may return after sign-out.
+             * @example [
+             *       "https://app.example.com/signed-out"
+             *     ]
+             */
             post_logout_redirect_uris: string[];
+            /**
+             * @description Project of your choice that the client belongs to; null: none.
+             * @example invoicing
+             */
             project_id: string | null;
+            /**
+             * @description Addresses to which the browser may return after sign-in; exact match.
+             * @example [
+             *       "https://app.example.com/callback"
+             *     ]
+             */
             redirect_uris: string[];
+            /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
             require_par: boolean;
+            /**
+             * @description Permissions that tokens of the client can have.
+             * @example [
+             *       "services:read"
+             *     ]
+             */
             scopes: string[];
+            /** @description Whether users can register themselves through the client. */
             self_registration: boolean;
-            /** @enum {string} */
+            /**
+             * @description The same as `active`, in words.
+             * @enum {string}
+             */
             status: "Active" | "Inactive";
+            /**
+             * @description Labels of your choice to filter by.
+             * @example [
+             *       "web"
+             *     ]
+             */
             tags: string[];
-            /** Format: uuid */
-            tenant_id: string;
-            /** @enum {string|null} */
+            tenant_id: components["schemas"]["TenantId"];
+            /**
+             * @description How the client authenticates; null: its secret, in either form.
+             * @enum {string|null}
+             */
             token_endpoint_auth_method: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt" | null;
+            /**
+             * @description Terms of service of the application; null: none.
+             * @example https://example.com/terms
+             */
             tos_uri: string | null;
-            /** @enum {string} */
+            /**
+             * @description `confidential` has a secret, `public` has none.
+             * @enum {string}
+             */
             type: "public" | "confidential";
-            /** Format: date-time */
-            updated_at: string;
+            updated_at: components["schemas"]["UpdatedAt"];
         };
+        /** @description Secret of a confidential client; or send it by HTTP Basic. */
+        ClientSecret: string;
+        /** @description Six digits from the authenticator app. */
+        Code: string | null;
+        /**
+         * Format: date-time
+         * @description When the record was created.
+         */
+        CreatedAt: string;
         /** @description For PublicKeyCredential.parseCreationOptionsFromJSON(). */
         CreationOptionsOut: {
+            /**
+             * @description Whether the authenticator is to prove its make.
+             * @example none
+             */
             attestation: string;
+            /** @description Requirements for the authenticator. */
             authenticatorSelection: components["schemas"]["SelectionOut"];
+            /**
+             * @description Single-use random value, base64url.
+             * @example tW7vX2mKq9ZrB4nL6cJ1pA
+             */
             challenge: string;
+            /** @description Passkeys of the user that exist already. */
             excludeCredentials: components["schemas"]["DescriptorOut"][];
+            /** @description Accepted algorithms, preferred first. */
             pubKeyCredParams: components["schemas"]["ParameterOut"][];
+            /** @description Relying party of the passkey. */
             rp: components["schemas"]["RelyingPartyOut"];
+            /**
+             * @description Milliseconds that the browser waits for the user.
+             * @example 300000
+             */
             timeout: number;
+            /** @description The user who gets the passkey. */
             user: components["schemas"]["PasskeyUserOut"];
         };
+        /** @description Result of navigator.credentials.create(), as JSON. */
+        Credential: {
+            [key: string]: unknown;
+        } | string;
+        /** @description The current password, or another of the proofs. */
+        CurrentPassword: string | null;
         DatabaseOut: {
+            /**
+             * @description Host of the database server.
+             * @example db1.internal
+             */
             host: string;
+            /**
+             * @description Name of the tenant's database.
+             * @example tenant_acme
+             */
             name: string;
+            /**
+             * @description State of the tenant.
+             * @example active
+             */
             status: string;
         };
         DeactivatedOut: {
-            active: boolean;
-            message: string;
-            /** Format: uuid */
-            user_id: string;
+            active: components["schemas"]["Active"];
+            message: components["schemas"]["Message"];
+            user_id: components["schemas"]["UserId"];
         };
         DeletedOut: {
-            /** Format: uuid */
-            id: string;
-            message: string;
+            id: components["schemas"]["Id"];
+            message: components["schemas"]["Message"];
         };
+        /** @description Text for people; can be empty. */
+        Description: string | null;
         DescriptorOut: {
-            /** @description Credential id, base64url. */
+            /**
+             * @description Credential id, base64url.
+             * @example mJ0pU3b2Q5y8vC1xT4kZ7w
+             */
             id: string;
+            /**
+             * @description How the browser can reach the authenticator.
+             * @example [
+             *       "internal"
+             *     ]
+             */
             transports?: string[];
+            /**
+             * @description Always public-key.
+             * @example public-key
+             */
             type: string;
         };
         /** @description RFC 8628 section 3.1, RFC 8707 section 2, and the client's authentication. */
         DeviceAuthorizationInRequest: {
-            /** @description private_key_jwt (RFC 7523). */
-            client_assertion?: string;
-            /** @description urn:ietf:params:oauth:client-assertion-type:jwt-bearer */
-            client_assertion_type?: string;
-            client_id?: string;
-            client_secret?: string;
+            client_assertion?: components["schemas"]["ClientAssertion"];
+            client_assertion_type?: components["schemas"]["ClientAssertionType"];
+            client_id?: components["schemas"]["ClientId"];
+            client_secret?: components["schemas"]["ClientSecret"];
             /** @description Audiences of the access token; may be repeated. */
             resource?: string[];
             /** @description Separated by blanks; `openid` for an ID token. */
@@ -2866,20 +3801,37 @@ export interface components {
         };
         /** @description RFC 8628 section 3.2. */
         DeviceAuthorizationOut: {
-            /** @description For the token endpoint; never shown to the user. */
+            /**
+             * @description For the token endpoint; never shown to the user.
+             * @example dc_8Tn4Qx7Zb2Vk5Mw9
+             */
             device_code: string;
-            expires_in: number;
-            /** @description Seconds between two polls of the token endpoint. */
+            expires_in: components["schemas"]["ExpiresIn"];
+            /**
+             * @description Seconds between two polls of the token endpoint.
+             * @example 5
+             */
             interval: number;
-            /** @description For the user, such as WDJB-MJHT. */
+            /**
+             * @description For the user, such as WDJB-MJHT.
+             * @example WDJB-MJHT
+             */
             user_code: string;
-            /** @description Where the user enters the code. */
+            /**
+             * @description Where the user enters the code.
+             * @example https://id.example.com/t/acme/device
+             */
             verification_uri: string;
-            /** @description The same with the code, for a QR code. */
+            /**
+             * @description The same with the code, for a QR code.
+             * @example https://id.example.com/t/acme/device?user_code=WDJB-MJHT
+             */
             verification_uri_complete: string;
         };
         DirectoryChangesRequest: {
+            /** @description Id of the application that is registered in the Entra ID. */
             application_id?: string | null;
+            /** @description Where the search for users starts, such as DC=example,DC=com. */
             base_dn?: string | null;
             /** @description The user for the bind: a DN, or name@domain. */
             bind_dn?: string | null;
@@ -2890,7 +3842,7 @@ export interface components {
              * @description Client of new users; null: the default client.
              */
             client_id?: string | null;
-            /** @description Default global. */
+            /** @description Microsoft cloud. Default: global. */
             cloud?: string | null;
             /** @description Entra ID: its own tenant id or a domain. */
             directory_tenant_id?: string | null;
@@ -2900,6 +3852,7 @@ export interface components {
             groups?: {
                 [key: string]: string;
             } | null;
+            /** @description Directory attributes for the user's address, name and metadata. */
             mapping?: components["schemas"]["MappingInRequest"] | null;
             /** @description A run that would deactivate more than this share of active users stops. */
             max_deactivation_percent?: number | null;
@@ -2909,29 +3862,32 @@ export interface components {
             port?: number | null;
             /** @description Password of bind_dn, or client secret. Never returned; required with every change of the target. */
             secret?: string | null;
-            /** @description Active Directory. */
+            /** @description Active Directory: host name or address of the LDAP server. */
             server?: string | null;
-            /** @description null: no scheduled runs. */
+            /** @description Minutes between scheduled runs; null: none. */
             sync_every_minutes?: number | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
             /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
-            /**
-             * @description Default ldaps.
+             * @description How the connection is encrypted. Default: ldaps.
              * @enum {string|null}
              */
             tls?: "ldaps" | "starttls" | "none" | null;
+            /** @description LDAP filter of the users (RFC 4515); empty: all users. */
             user_filter?: string | null;
         };
+        /**
+         * Format: uuid
+         * @description For operators. Alternatively the header X-Tenant-ID.
+         */
+        DirectoryChangesTenantId: string | null;
         DirectoryDeletedOut: {
-            /** Format: uuid */
-            id: string;
-            message: string;
+            id: components["schemas"]["Id"];
+            message: components["schemas"]["Message"];
         };
         DirectoryInRequest: {
+            /** @description Id of the application that is registered in the Entra ID. */
             application_id?: string | null;
+            /** @description Where the search for users starts, such as DC=example,DC=com. */
             base_dn?: string | null;
             /** @description The user for the bind: a DN, or name@domain. */
             bind_dn?: string | null;
@@ -2942,7 +3898,7 @@ export interface components {
              * @description Client of new users; null: the default client.
              */
             client_id?: string | null;
-            /** @description Default global. */
+            /** @description Microsoft cloud. Default: global. */
             cloud?: string | null;
             /** @description Entra ID: its own tenant id or a domain. */
             directory_tenant_id?: string | null;
@@ -2952,8 +3908,12 @@ export interface components {
             groups?: {
                 [key: string]: string;
             } | null;
-            /** @enum {string} */
+            /**
+             * @description active_directory (over LDAP) or entra_id (over Microsoft Graph).
+             * @enum {string}
+             */
             kind: "active_directory" | "entra_id";
+            /** @description Directory attributes for the user's address, name and metadata. */
             mapping?: components["schemas"]["MappingInRequest"] | null;
             /** @description A run that would deactivate more than this share of active users stops. */
             max_deactivation_percent?: number | null;
@@ -2963,63 +3923,134 @@ export interface components {
             port?: number | null;
             /** @description The password of bind_dn, or the application's client secret. Never returned. */
             secret: string;
-            /** @description Active Directory. */
+            /** @description Active Directory: host name or address of the LDAP server. */
             server?: string | null;
-            /** @description null: no scheduled runs. */
+            /** @description Minutes between scheduled runs; null: none. */
             sync_every_minutes?: number | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
             /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
-            /**
-             * @description Default ldaps.
+             * @description How the connection is encrypted. Default: ldaps.
              * @enum {string|null}
              */
             tls?: "ldaps" | "starttls" | "none" | null;
+            /** @description LDAP filter of the users (RFC 4515); empty: all users. */
             user_filter?: string | null;
         };
         DirectoryListOut: {
+            /** @description Directories of the page, newest first. */
             directories: components["schemas"]["DirectoryOut"][];
-            limit: number;
-            page: number;
-            total: number;
+            limit: components["schemas"]["Limit"];
+            page: components["schemas"]["Page"];
+            total: components["schemas"]["Total"];
+            /**
+             * @description Number of pages.
+             * @example 1
+             */
             total_pages: number;
         };
         DirectoryOut: {
+            /**
+             * @description Id of the application that is registered in the Entra ID.
+             * @example 3e8b1f60-92a7-4d5c-8f34-c07b6a1d2e95
+             */
             application_id?: string;
+            /**
+             * @description Where the search for users starts, such as DC=example,DC=com.
+             * @example DC=example,DC=com
+             */
             base_dn?: string;
+            /**
+             * @description The user for the bind.
+             * @example sync@example.com
+             */
             bind_dn?: string;
+            /**
+             * @description PEM of the CAs to trust; empty: the system's.
+             * @example
+             */
             ca_certificate?: string;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Client of new users; null: the default client.
+             */
             client_id: string | null;
+            /**
+             * @description Microsoft cloud, such as global.
+             * @example global
+             */
             cloud?: string;
-            /** Format: date-time */
-            created_at: string;
+            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * @description Tenant id or domain of the Entra ID.
+             * @example example.com
+             */
             directory_tenant_id?: string;
+            /** @description Whether scheduled runs include it. */
             enabled: boolean;
+            /**
+             * @description Directory groups (DN or object id) with names of tenant groups.
+             * @example {
+             *       "CN=Accounting,DC=example,DC=com": "Accounting"
+             *     }
+             */
             groups: {
                 [key: string]: string;
             };
-            /** Format: uuid */
-            id: string;
-            /** @enum {string} */
+            id: components["schemas"]["Id"];
+            /**
+             * @description active_directory (over LDAP) or entra_id (over Microsoft Graph).
+             * @enum {string}
+             */
             kind: "active_directory" | "entra_id";
+            /** @description The last run; null before the first. */
             last_run: components["schemas"]["LastRunOut"] | null;
+            /** @description Directory attributes for the user's address, name and metadata. */
             mapping: components["schemas"]["AttributeMappingOut"];
+            /**
+             * @description A run that would deactivate more users than this share stops.
+             * @example 10
+             */
             max_deactivation_percent: number;
+            /**
+             * @description Name shown to people.
+             * @example Head office
+             */
             name: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Next scheduled run; null: none.
+             */
             next_run_at: string | null;
+            /**
+             * @description Port of the LDAP server.
+             * @example 636
+             */
             port?: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the secret was last set.
+             */
             secret_set_at: string;
+            /**
+             * @description Host name or address of the LDAP server.
+             * @example dc1.example.com
+             */
             server?: string;
+            /**
+             * @description Minutes between scheduled runs; null: none.
+             * @example 60
+             */
             sync_every_minutes: number | null;
-            /** @enum {string} */
+            /**
+             * @description How the connection is encrypted.
+             * @enum {string}
+             */
             tls?: "ldaps" | "starttls" | "none";
-            /** Format: date-time */
-            updated_at: string;
+            updated_at: components["schemas"]["UpdatedAt"];
+            /**
+             * @description LDAP filter of the users (RFC 4515); empty: all users.
+             * @example (objectClass=user)
+             */
             user_filter: string;
         };
         DomainChangesRequest: {
@@ -3027,324 +4058,403 @@ export interface components {
             disable_passkeys?: boolean | null;
             /** @description Whether the tenant's issuer, endpoints and pages are on this domain. */
             sign_in: boolean;
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
         DomainCheckOut: {
+            /**
+             * @description Always known.
+             * @example known
+             */
             status: string;
         };
         DomainDeletedOut: {
-            /** Format: uuid */
-            id: string;
-            message: string;
+            id: components["schemas"]["Id"];
+            message: components["schemas"]["Message"];
         };
         DomainInRequest: {
             /** @description Such as login.example.com; letters of other scripts as they are or as xn--. */
             domain: string;
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
         DomainListOut: {
+            /** @description Domains, oldest first. */
             domains: components["schemas"]["DomainOut"][];
         };
         DomainOut: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Last look-up of the record; null before the first.
+             */
             checked_at: string | null;
-            /** Format: date-time */
-            created_at: string;
-            /** @description In the form of DNS: lower case, other letters as xn--. */
+            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * @description In the form of DNS: lower case, other letters as xn--.
+             * @example login.example.com
+             */
             domain: string;
-            /** Format: uuid */
-            id: string;
-            /** Format: date-time */
+            id: components["schemas"]["Id"];
+            /**
+             * Format: date-time
+             * @description Since when the record is missing; null: it is there.
+             */
             lost_since: string | null;
             /** @description The record to set in DNS, and to keep: it is looked up daily. */
             record: components["schemas"]["DomainRecordOut"];
             /** @description Whether the tenant's issuer, endpoints and pages are on this domain. */
             sign_in: boolean;
-            /** @enum {string} */
+            /**
+             * @description `lost`: the record is missing; `taken`: another tenant has verified the domain.
+             * @enum {string}
+             */
             status: "pending" | "verified" | "record_lost" | "taken";
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the domain was verified; null: not yet.
+             */
             verified_at: string | null;
             /**
              * Format: date-time
-             * @description Unless the record is back by then.
+             * @description When the domain is withdrawn, unless the record is back by then.
              */
             withdrawn_after: string | null;
         };
         DomainRecordOut: {
+            /**
+             * @description Name of the DNS record.
+             * @example _identity-platform.login.example.com
+             */
             name: string;
-            /** @enum {string} */
+            /**
+             * @description Type of the DNS record.
+             * @enum {string}
+             */
             type: "TXT";
+            /**
+             * @description Value of the DNS record.
+             * @example identity-verification=Zk8wQ2nV5xJc7RmB
+             */
             value: string;
         };
         /** @description The path names the domain. */
         DomainVerifyInRequest: {
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
+        /**
+         * Format: email
+         * @description E-mail address of the user.
+         */
+        Email: string;
         EmailUndoneOut: {
-            email: string;
-            message: string;
-            /** Format: uuid */
-            user_id: string;
+            email: components["schemas"]["AcceptedOutEmail"];
+            message: components["schemas"]["Message"];
+            user_id: components["schemas"]["UserId"];
         };
         EmailVerifiedOut: {
-            email: string;
-            message: string;
-            /** Format: uuid */
-            user_id: string;
+            email: components["schemas"]["AcceptedOutEmail"];
+            message: components["schemas"]["Message"];
+            user_id: components["schemas"]["UserId"];
+            /** @description True: the address is verified. */
             verified: boolean;
         };
         EndUserActiveInRequest: {
+            /** @description False: the user cannot sign in and all sessions end. */
             active: boolean;
-            /** Format: uuid */
-            tenant_id: string;
-            /** Format: uuid */
-            user_id: string;
+            tenant_id: components["schemas"]["TenantId"];
+            user_id: components["schemas"]["UserId"];
         };
         EndUserAssertionInRequest: {
             /** @description Of a confidential client that this signs the user in to. */
             client_secret?: string | null;
             /**
              * Format: email
-             * @description May be left out in a passkey sign-in only.
+             * @description E-mail address of the user; optional in a passkey sign-in.
              */
             email?: string | null;
             /** @description Ticket of a login that waits for its second step. */
             mfa_token?: string | null;
+            /** @description Result of navigator.credentials.get(), as JSON. */
             response: {
                 [key: string]: unknown;
             } | string;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
         };
         EndUserBeginInRequest: {
             /**
              * Format: uuid
-             * @description Of a passkey sign-in: the client to sign in to.
+             * @description Client to sign in to, for a passkey sign-in.
              */
             client_id?: string | null;
             /**
              * Format: email
-             * @description Without it a passkey sign-in begins.
+             * @description E-mail address of the user. Without it a passkey sign-in begins.
              */
             email?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
         };
         EndUserBrief: {
-            email: string;
-            /** Format: uuid */
-            id: string;
+            email: components["schemas"]["AcceptedOutEmail"];
+            id: components["schemas"]["Id"];
+            /**
+             * @description Name shown to people.
+             * @example Ada Moreno
+             */
             name: string;
         };
         EndUserChangedOut: {
-            email: string;
-            message: string;
+            email: components["schemas"]["AcceptedOutEmail"];
+            message: components["schemas"]["Message"];
+            /**
+             * @description Name shown to people.
+             * @example Ada Moreno
+             */
             name: string;
-            /** Format: date-time */
-            updated_at: string;
-            /** Format: uuid */
-            user_id: string;
+            updated_at: components["schemas"]["UpdatedAt"];
+            user_id: components["schemas"]["UserId"];
         };
         /** @description A proof in the request, of which the first field that is present counts. */
         EndUserChangesRequest: {
-            /** @description One of the ten backup codes. */
-            backup_code?: string | null;
-            /** @description From the authenticator app. */
-            code?: string | null;
-            /** @description This, or another of the proofs. */
-            current_password?: string | null;
-            /** Format: email */
+            backup_code?: components["schemas"]["BackupCode"];
+            code?: components["schemas"]["Code"];
+            current_password?: components["schemas"]["CurrentPassword"];
+            /**
+             * Format: email
+             * @description New address; it can apply only once it is verified. One's own needs a proof.
+             */
             email?: string | null;
             /**
              * @description Language of hosted pages and mails; null: that of the browser or the tenant.
              * @enum {string|null}
              */
             language?: "en" | "de" | "fr" | "es" | null;
-            metadata?: {
-                [key: string]: unknown;
-            } | null;
+            metadata?: components["schemas"]["Metadata"];
+            /** @description Name shown to people. */
             name?: string | null;
-            /** @description From /authmgr/step-up. */
-            proof_token?: string | null;
-            /** @description Response to the options of /authmgr/step-up/options. */
-            response?: {
-                [key: string]: unknown;
-            } | string | null;
-            /** @description From /webauthn/sms/requestCode. End users. */
-            sms_code?: string | null;
+            proof_token?: components["schemas"]["ProofToken"];
+            response?: components["schemas"]["Response"];
+            sms_code?: components["schemas"]["SmsCode"];
         };
-        EndUserDetailOut: {
-            active: boolean;
-            /** Format: uuid */
-            client_id: string | null;
-            /** Format: date-time */
-            created_at: string;
-            email: string;
-            /** @description Names. */
+        EndUserDetailOut: components["schemas"]["EndUserOut"] & {
+            /**
+             * @description Names of the groups.
+             * @example [
+             *       "Accounting"
+             *     ]
+             */
             groups: string[];
-            /** Format: uuid */
-            id: string;
-            /** @enum {string|null} */
+            /**
+             * @description Language of pages and mails; null: that of the browser or the tenant.
+             * @enum {string|null}
+             */
             language: "en" | "de" | "fr" | "es" | null;
-            /** Format: date-time */
-            last_login: string | null;
+            /**
+             * @description Free JSON object; an update replaces it as a whole.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
             metadata: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Enrolled second factors: webauthn, totp, sms.
+             * @example [
+             *       "totp"
+             *     ]
+             */
             mfa_methods: string[];
-            name: string;
-            provider: string;
-            /** @description Names, including roles from groups. */
+            /**
+             * @description Names of the roles, including those from groups.
+             * @example [
+             *       "approver"
+             *     ]
+             */
             roles: string[];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
             updated_at: string;
         };
-        EndUserForgotInRequest: {
+        EndUserForgotInByClientIdRequest: {
+            /**
+             * Format: uuid
+             * @description A client of the tenant. Required without `tenant_id`.
+             */
+            client_id: string;
+            email: components["schemas"]["Email"];
+            /**
+             * Format: uuid
+             * @description Tenant of the user. Required without `client_id`.
+             */
+            tenant_id?: string | null;
+        };
+        EndUserForgotInByTenantIdRequest: {
             /**
              * Format: uuid
              * @description A client of the tenant. Required without `tenant_id`.
              */
             client_id?: string | null;
-            /** Format: email */
-            email: string;
-            /** Format: uuid */
-            tenant_id?: string | null;
+            email: components["schemas"]["Email"];
+            /**
+             * Format: uuid
+             * @description Tenant of the user. Required without `client_id`.
+             */
+            tenant_id: string;
         };
+        EndUserForgotInRequest: components["schemas"]["EndUserForgotInByClientIdRequest"] | components["schemas"]["EndUserForgotInByTenantIdRequest"];
         EndUserListInRequest: {
+            /** @description Only active or only inactive users; both if absent. */
             active?: boolean | null;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Only users of this client.
+             */
             client_id?: string | null;
             /** @description Part of the address, case-insensitive. */
             email?: string | null;
+            /** @description Rows per page, 1 to 100; more counts as 100. */
             limit?: number | null;
             /** @description Part of the name, case-insensitive. */
             name?: string | null;
+            /** @description Number of the page, from 1. */
             page?: number | null;
             /** @description Exact provider, case-insensitive. */
             provider?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
         };
         EndUserListOut: {
-            limit: number;
-            page: number;
-            total: number;
+            limit: components["schemas"]["Limit"];
+            page: components["schemas"]["Page"];
+            total: components["schemas"]["Total"];
+            /**
+             * @description Number of pages.
+             * @example 1
+             */
             total_pages: number;
+            /** @description Users of the page, newest first. */
             users: components["schemas"]["EndUserOut"][];
         };
         EndUserLoginInRequest: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
             client_id: string;
             /** @description For a confidential client; or send it by HTTP Basic. */
             client_secret?: string | null;
-            /** Format: email */
-            email: string;
+            email: components["schemas"]["Email"];
+            /** @description The user's password. */
             password: string;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description If sent, must be the client's tenant.
+             */
             tenant_id?: string | null;
         };
-        EndUserLoginOut: {
-            /** @description JWT; absent while a second step is missing. */
-            access_token?: string;
-            /** Format: uuid */
-            client_id?: string;
-            /** @description True: the user has no factor and must enroll one to complete the sign-in. */
-            enrollment_required?: boolean;
-            /** @description With `enrollment_required`: for the header X-Enrollment-Ticket, 15 minutes. */
-            enrollment_ticket?: string;
-            /** @description Seconds: of the access token, or of `mfa_token`. */
-            expires_in: number;
-            methods?: string[];
-            mfa_required: boolean;
-            /** @description Ticket for the second step. */
-            mfa_token?: string;
-            refresh_token?: string;
-            /** Format: uuid */
-            tenant_id?: string;
-            /** @description Bearer */
-            token_type?: string;
-            user?: components["schemas"]["EndUserBrief"];
-        };
+        EndUserLoginOut: components["schemas"]["EndUserSignedInOut"] | components["schemas"]["SecondStepOut"];
         EndUserOut: {
-            active: boolean;
-            /** Format: uuid */
+            active: components["schemas"]["Active"];
+            /**
+             * Format: uuid
+             * @description Client of the user; null: the default client.
+             */
             client_id: string | null;
-            /** Format: date-time */
-            created_at: string;
-            email: string;
-            /** Format: uuid */
-            id: string;
-            /** Format: date-time */
+            created_at: components["schemas"]["CreatedAt"];
+            email: components["schemas"]["AcceptedOutEmail"];
+            id: components["schemas"]["Id"];
+            /**
+             * Format: date-time
+             * @description Last sign-in; null before the first.
+             */
             last_login: string | null;
+            /**
+             * @description Name shown to people.
+             * @example Ada Moreno
+             */
             name: string;
+            /**
+             * @description Where the user is from: `local` has a password here.
+             * @example local
+             */
             provider: string;
         };
         /** @description Begin of an enrollment. */
         EndUserPasskeyInRequest: {
-            credential: {
-                [key: string]: unknown;
-            } | string;
-            /** Format: email */
-            email: string;
-            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
-            enrollment_ticket?: string | null;
-            /** @description Ticket of the login that must enroll first: the new factor completes it. */
-            mfa_token?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            credential: components["schemas"]["Credential"];
+            email: components["schemas"]["Email"];
+            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
+            mfa_token?: components["schemas"]["MfaToken"];
+            tenant_id: components["schemas"]["TenantId"];
         };
         /** @description Begin of an enrollment. */
         EndUserRegistrationInRequest: {
-            /** Format: email */
-            email: string;
-            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
-            enrollment_ticket?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            email: components["schemas"]["Email"];
+            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
+            tenant_id: components["schemas"]["TenantId"];
         };
         EndUserResetInRequest: {
+            /** @description Password in plain text, at least as strong as the tenant's rules. */
             password: string;
             /**
              * Format: uuid
              * @description If sent, must be the token's tenant.
              */
             tenant_id?: string | null;
-            /** @description From the mail. */
+            /** @description From the link in the mail. */
             token: string;
+        };
+        EndUserSignedInOut: {
+            access_token: components["schemas"]["AccessToken"];
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
+            client_id: string;
+            /**
+             * @description Seconds, of the access token.
+             * @example 3600
+             */
+            expires_in: number;
+            /**
+             * @description True: complete the sign-in with `mfa_token`; there are no tokens yet.
+             * @constant
+             */
+            mfa_required: false;
+            refresh_token: components["schemas"]["RefreshToken"];
+            tenant_id: components["schemas"]["TenantId"];
+            token_type: components["schemas"]["TokenType"];
+            /** @description The user who signs in. */
+            user: components["schemas"]["EndUserBrief"];
         };
         /** @description What a success with `mfa_token` returns besides. */
         EnrolledAndSignedInOut: {
-            access_token: string;
-            /** @description base64url */
+            access_token: components["schemas"]["AccessToken"];
+            /**
+             * @description Id of the new passkey, base64url.
+             * @example mJ0pU3b2Q5y8vC1xT4kZ7w
+             */
             credential_id: string;
-            expires_in: number;
-            message: string;
-            refresh_token: string;
+            expires_in: components["schemas"]["ExpiresIn"];
+            message: components["schemas"]["Message"];
+            refresh_token: components["schemas"]["RefreshToken"];
+            /** @description True: the call has succeeded. */
             success: boolean;
-            token_type: string;
+            token_type: components["schemas"]["TokenType"];
         };
         /** @description What a success with `mfa_token` returns besides. */
         EnrolledOut: {
-            access_token?: string;
-            /** @description base64url */
+            access_token?: components["schemas"]["AccessToken"];
+            /**
+             * @description Id of the new passkey, base64url.
+             * @example mJ0pU3b2Q5y8vC1xT4kZ7w
+             */
             credential_id: string;
-            expires_in?: number;
-            message: string;
-            refresh_token?: string;
+            expires_in?: components["schemas"]["ExpiresIn"];
+            message: components["schemas"]["Message"];
+            refresh_token?: components["schemas"]["RefreshToken"];
+            /** @description True: the call has succeeded. */
             success: boolean;
-            token_type?: string;
+            token_type?: components["schemas"]["TokenType"];
         };
         EnrollmentPassInRequest: {
             /**
@@ -3352,46 +4462,101 @@ export interface components {
              * @enum {string}
              */
             delivery: "mail" | "show";
-            /** @description Kept in the audit trail. */
-            reason: string;
-            /** Format: uuid */
-            tenant_id: string;
-            /** Format: uuid */
-            user_id: string;
+            reason: components["schemas"]["Reason"];
+            tenant_id: components["schemas"]["TenantId"];
+            user_id: components["schemas"]["UserId"];
         };
         EnrollmentPassOut: {
-            /** @description For `show` only. */
+            /**
+             * @description The pass, with `delivery: show`; shown only now.
+             * @example ep_7Lm3Tc9Vn5Xk2Hd8
+             */
             enrollment_pass?: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it expires.
+             */
             expires_at: string;
-            message: string;
-            /** Format: uuid */
-            user_id: string;
+            message: components["schemas"]["Message"];
+            user_id: components["schemas"]["UserId"];
         };
+        /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
+        EnrollmentTicket: string | null;
         ErasedOut: {
+            /**
+             * @description Number of deleted records by kind.
+             * @example {
+             *       "sessions": 2,
+             *       "factors": 1
+             *     }
+             */
             deleted: {
                 [key: string]: number;
             };
-            message: string;
-            /** Format: uuid */
-            user_id: string;
+            message: components["schemas"]["Message"];
+            user_id: components["schemas"]["UserId"];
         };
         EventOut: {
+            /**
+             * @description What happened, such as signin.succeeded.
+             * @example signin.succeeded
+             */
             action: string;
+            /**
+             * @description Id of the user or client; empty if unknown.
+             * @example 0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f
+             */
             actor_id: string;
-            /** @description operator, admin, end_user, client, system or anonymous */
+            /**
+             * @description operator, admin, end_user, client, system or anonymous
+             * @example end_user
+             */
             actor_kind: string;
+            /**
+             * @description IP address of the caller.
+             * @example 198.51.100.24
+             */
             address: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
             at: string;
+            /**
+             * @description Facts of the event, without secrets.
+             * @example {
+             *       "amr": [
+             *         "pwd"
+             *       ]
+             *     }
+             */
             details: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Number of the event in its log; a later event has a greater one.
+             * @example 4711
+             */
             id: number;
-            /** @description success, refused or failed */
+            /**
+             * @description success, refused or failed
+             * @example success
+             */
             outcome: string;
+            /**
+             * @description X-Request-ID of the call.
+             * @example 7f3a1c9e
+             */
             request_id: string;
+            /**
+             * @description Id of the record that the event is about.
+             * @example 0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f
+             */
             target_id: string;
+            /**
+             * @description Kind of the record that the event is about.
+             * @example end_user
+             */
             target_kind: string;
             /**
              * Format: uuid
@@ -3399,29 +4564,60 @@ export interface components {
              */
             tenant_id?: string | null;
         };
+        /**
+         * @description Seconds until it expires.
+         * @example 3600
+         */
+        ExpiresIn: number;
         ExportedOut: {
-            active: boolean;
+            active: components["schemas"]["Active"];
             /**
              * Format: uuid
-             * @description null: the tenant's default client.
+             * @description Client of the user; null: the default client.
              */
             client_id: string | null;
-            /** Format: date-time */
-            created_at: string;
-            email: string;
+            created_at: components["schemas"]["CreatedAt"];
+            email: components["schemas"]["AcceptedOutEmail"];
+            /** @description Whether the e-mail address is verified. */
             email_verified: boolean;
+            /**
+             * @description Names of the user's groups.
+             * @example [
+             *       "Accounting"
+             *     ]
+             */
             groups: string[];
-            /** Format: uuid */
-            id: string;
-            /** Format: date-time */
+            id: components["schemas"]["Id"];
+            /**
+             * Format: date-time
+             * @description Last sign-in; null before the first.
+             */
             last_login: string | null;
+            /**
+             * @description Free JSON object; an update replaces it as a whole.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
             metadata: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Name shown to people.
+             * @example Ada Moreno
+             */
             name: string | null;
+            /**
+             * @description Encoded hash; null if there is none or hashes were not asked for.
+             * @example $argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g
+             */
             password_hash: string | null;
+            /**
+             * @description Where the user is from: `local` has a password here.
+             * @example local
+             */
             provider: string;
-            roles: string[];
+            roles: components["schemas"]["Roles"];
         };
         ExportInRequest: {
             /**
@@ -3429,9 +4625,9 @@ export interface components {
              * @description `next_cursor` of the previous page.
              */
             cursor?: string | null;
+            /** @description Users per page. */
             limit?: number | null;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
             /** @description Include password hashes, for admins and operators with `endusers:export_hashes`. */
             with_hashes?: boolean | null;
         };
@@ -3441,131 +4637,186 @@ export interface components {
              * @description Send this as `cursor`; null on the last page.
              */
             next_cursor: string | null;
+            /** @description Users of the page. */
             users: components["schemas"]["ExportedOut"][];
         };
         FactorListOut: {
+            /**
+             * @description Number of unused backup codes.
+             * @example 10
+             */
             backup_codes_remaining: number;
+            /** @description Enrolled factors by kind, oldest first. */
             factors: components["schemas"]["FactorOut"][];
+            /**
+             * @description Factors that the user can use: webauthn, totp, sms, backup_code.
+             * @example [
+             *       "totp",
+             *       "backup_code"
+             *     ]
+             */
             methods: string[];
         };
         FactorOut: {
-            /** @description Passkeys only. */
+            /** @description Passkeys only: whether it is backed up, such as to a cloud. */
             backed_up?: boolean;
-            /** Format: date-time */
-            created_at: string;
-            /** Format: uuid */
-            id: string;
-            /** @enum {string} */
+            created_at: components["schemas"]["CreatedAt"];
+            id: components["schemas"]["Id"];
+            /**
+             * @description webauthn is a passkey.
+             * @enum {string}
+             */
             kind: "webauthn" | "totp" | "sms";
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Last use; null before the first.
+             */
             last_used_at: string | null;
+            /**
+             * @description Name given by the user, or that of the model.
+             * @example Ada's laptop
+             */
             name: string;
-            /** @description Passkeys only: the RP ID that can use it; null: the one in force. */
+            /**
+             * @description Passkeys only: the RP ID that can use it; null: the one in force.
+             * @example example.com
+             */
             rp_id?: string | null;
         };
         /** @description One of the fields; the first that is present counts. */
         FactorRemovalInRequest: {
-            /** @description One of the ten backup codes. */
-            backup_code?: string | null;
-            /** @description From the authenticator app. */
-            code?: string | null;
-            /** @description This, or another of the proofs. */
-            current_password?: string | null;
-            /** @description From /authmgr/step-up. */
-            proof_token?: string | null;
-            /** @description Response to the options of /authmgr/step-up/options. */
-            response?: {
-                [key: string]: unknown;
-            } | string | null;
-            /** @description From /webauthn/sms/requestCode. End users. */
-            sms_code?: string | null;
+            backup_code?: components["schemas"]["BackupCode"];
+            code?: components["schemas"]["Code"];
+            current_password?: components["schemas"]["CurrentPassword"];
+            proof_token?: components["schemas"]["ProofToken"];
+            response?: components["schemas"]["Response"];
+            sms_code?: components["schemas"]["SmsCode"];
         };
         FactorRemovedOut: {
-            message: string;
+            message: components["schemas"]["Message"];
+            /** @description True: the call has succeeded. */
             success: boolean;
         };
         FactorResetInRequest: {
-            /** @description Kept in the audit trail. */
-            reason: string;
-            /** Format: uuid */
-            tenant_id: string;
-            /** Format: uuid */
-            user_id: string;
+            reason: components["schemas"]["Reason"];
+            tenant_id: components["schemas"]["TenantId"];
+            user_id: components["schemas"]["UserId"];
         };
         FactorResetOut: {
-            message: string;
+            message: components["schemas"]["Message"];
+            /**
+             * @description Number of removed factors by kind.
+             * @example {
+             *       "totp": 1,
+             *       "webauthn": 1
+             *     }
+             */
             removed: {
                 [key: string]: number;
             };
-            /** Format: uuid */
-            user_id: string;
+            user_id: components["schemas"]["UserId"];
         };
         FaultOut: {
-            /** @description The field; empty for the row as a whole. */
+            /**
+             * @description The field; empty for the row as a whole.
+             * @example email
+             */
             field: string;
-            /** @description Line of the content, or number of the row, from 1. */
+            /**
+             * @description Line of the content, or number of the row, from 1.
+             * @example 2
+             */
             line: number;
+            /**
+             * @description What is wrong.
+             * @example Send an e-mail address such as name@example.com.
+             */
             reason: string;
         };
+        /** @description An empty list: the default of the type. Sign users in with a browser: authorization_code; Renew tokens: refresh_token; Act for itself: client_credentials; Sign users in on devices without a browser: urn:ietf:params:oauth:grant-type:device_code. */
+        GrantTypes: ("authorization_code" | "refresh_token" | "client_credentials" | "urn:ietf:params:oauth:grant-type:device_code")[] | null;
         GroupChangesRequest: {
-            description?: string | null;
+            description?: components["schemas"]["Description"];
+            /** @description Unique in the tenant. */
             name?: string | null;
             /** @description Role names; an update replaces all. */
             roles?: string[] | null;
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
         GroupDeletedOut: {
-            /** Format: uuid */
-            id: string;
-            message: string;
+            id: components["schemas"]["Id"];
+            message: components["schemas"]["Message"];
         };
         GroupInRequest: {
-            description?: string | null;
+            description?: components["schemas"]["Description"];
+            /** @description Unique in the tenant. */
             name: string;
             /** @description Role names; an update replaces all. */
             roles?: string[] | null;
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
         GroupListOut: {
+            /** @description Groups of the page, newest first. */
             groups: components["schemas"]["GroupOut"][];
-            limit: number;
-            page: number;
-            total: number;
+            limit: components["schemas"]["Limit"];
+            page: components["schemas"]["Page"];
+            total: components["schemas"]["Total"];
+            /**
+             * @description Number of pages.
+             * @example 1
+             */
             total_pages: number;
         };
         GroupOut: {
-            /** Format: date-time */
-            created_at: string;
+            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * @description Text for people; can be empty.
+             * @example Approves invoices.
+             */
             description: string;
-            /** Format: uuid */
-            id: string;
+            id: components["schemas"]["Id"];
+            /**
+             * @description Name shown to people.
+             * @example Accounting
+             */
             name: string;
-            roles: string[];
-            /** Format: date-time */
-            updated_at: string;
+            roles: components["schemas"]["Roles"];
+            updated_at: components["schemas"]["UpdatedAt"];
         };
         HoldsOut: {
-            /** @description All permissions of the caller. */
+            /**
+             * @description All permissions of the caller.
+             * @example [
+             *       "invoices:approve",
+             *       "invoices:read"
+             *     ]
+             */
             held: string[];
-            message: string;
+            message: components["schemas"]["Message"];
+            /**
+             * @description The permissions that were asked for.
+             * @example [
+             *       "invoices:approve"
+             *     ]
+             */
             required: string[];
         };
-        ImportInRequest: {
+        /**
+         * Format: uuid
+         * @description Id of the record.
+         */
+        Id: string;
+        ImportInByContentRequest: {
             /** @description The content of a file in `format`. */
-            content?: string | null;
+            content: string;
             /** @description Create the missing roles and groups that rows name. */
             create_missing?: boolean | null;
             /** @description Check everything without changes. */
             dry_run?: boolean | null;
-            /** @enum {string|null} */
+            /**
+             * @description Format of `content`.
+             * @enum {string|null}
+             */
             format?: "csv" | "jsonl" | null;
             /**
              * @description What to do with rows whose address is taken.
@@ -3576,49 +4827,155 @@ export interface components {
             rows?: {
                 [key: string]: unknown;
             }[] | null;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
         };
+        ImportInByRowsRequest: {
+            /** @description The content of a file in `format`. */
+            content?: string | null;
+            /** @description Create the missing roles and groups that rows name. */
+            create_missing?: boolean | null;
+            /** @description Check everything without changes. */
+            dry_run?: boolean | null;
+            /**
+             * @description Format of `content`.
+             * @enum {string|null}
+             */
+            format?: "csv" | "jsonl" | null;
+            /**
+             * @description What to do with rows whose address is taken.
+             * @enum {string|null}
+             */
+            on_conflict?: "fail" | "skip" | "update" | null;
+            /** @description One object per user, with the fields of a JSON lines file. Send either this or `content`. */
+            rows: {
+                [key: string]: unknown;
+            }[];
+            tenant_id: components["schemas"]["TenantId"];
+        };
+        ImportInRequest: components["schemas"]["ImportInByRowsRequest"] | components["schemas"]["ImportInByContentRequest"];
         ImportOut: {
+            /**
+             * @description Number of users created.
+             * @example 1
+             */
             created: number;
+            /** @description Whether changes were only reported. */
             dry_run: boolean;
+            /**
+             * @description Number of invalid rows.
+             * @example 1
+             */
             failed: number;
+            /** @description Problems of rows, in the order of the rows. */
             report: components["schemas"]["FaultOut"][];
+            /**
+             * @description Number of rows read.
+             * @example 2
+             */
             rows: number;
+            /**
+             * @description Number of rows skipped.
+             * @example 0
+             */
             skipped: number;
+            /**
+             * @description Number of users updated.
+             * @example 0
+             */
             updated: number;
         };
         IntrospectionOut: {
-            /** @description aal1 or aal2 (RFC 9470 section 6.2). */
+            /**
+             * @description aal1 or aal2 (RFC 9470 section 6.2).
+             * @example aal2
+             */
             acr?: string;
+            /** @description Whether the token is valid. If not, there are no other fields. */
             active: boolean;
-            /** @description One audience, or a list of several. */
+            /**
+             * @description Audience of the token, or a list of several.
+             * @example https://api.example.com
+             */
             aud?: unknown;
-            /** @description When the user was last verified. */
+            /**
+             * @description When the user was last verified, in seconds since 1970.
+             * @example 1772443800
+             */
             auth_time?: number;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
             client_id?: string;
-            /** @description The key that the token is bound to (RFC 9449 section 6.2). */
+            /**
+             * @description The key that the token is bound to (RFC 9449 section 6.2).
+             * @example {
+             *       "jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"
+             *     }
+             */
             cnf?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description When the token expires, in seconds since 1970.
+             * @example 1772447400
+             */
             exp?: number;
-            /** @description End users. */
+            /**
+             * @description Names of the user's groups.
+             * @example [
+             *       "Accounting"
+             *     ]
+             */
             groups?: string[];
+            /**
+             * @description When the token was issued, in seconds since 1970.
+             * @example 1772443800
+             */
             iat?: number;
+            /**
+             * @description Issuer of the token.
+             * @example https://id.example.com/t/acme
+             */
             iss?: string;
+            /**
+             * @description Id of the token.
+             * @example Vx3Kq8Zt5Nb2
+             */
             jti?: string;
+            /**
+             * @description Kind of caller: operator, admin, end_user or client.
+             * @example end_user
+             */
             kind?: string;
+            /**
+             * @description From when the token is valid, in seconds since 1970.
+             * @example 1772443800
+             */
             nbf?: number;
-            permissions?: string[];
-            roles?: string[];
+            permissions?: components["schemas"]["Permissions"];
+            roles?: components["schemas"]["Roles"];
+            /**
+             * @description Scopes of the token, separated by spaces.
+             * @example openid profile
+             */
             scope?: string;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Id of the session.
+             */
             sid?: string;
+            /**
+             * @description Id of the user or client that the token is about.
+             * @example 0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f
+             */
             sub?: string;
-            /** Format: uuid */
-            tenant_id?: string;
-            token_type?: string;
+            tenant_id?: components["schemas"]["TenantId"];
+            token_type?: components["schemas"]["TokenType"];
+            /**
+             * @description E-mail address or username of the user.
+             * @example lena.brandt
+             */
             username?: string;
         };
         InvitationInRequest: {
@@ -3627,57 +4984,110 @@ export interface components {
              * @description For end users. Default: the default client.
              */
             client_id?: string | null;
-            /** Format: email */
+            /**
+             * Format: email
+             * @description Address that gets the invitation; it must not have a user yet.
+             */
             email: string;
-            /** @enum {string} */
+            /**
+             * @description Kind of user to invite.
+             * @enum {string}
+             */
             kind: "admin" | "end_user";
             /** @description Role names. Default for admins: tenant-admin (operator without a tenant). */
             roles?: string[] | null;
             /**
              * Format: uuid
-             * @description For operators.
+             * @description For operators: the user's tenant. Without it an operator is invited.
              */
             tenant_id?: string | null;
         };
         InvitationListOut: {
+            /** @description Invitations of the page, newest first. */
             invitations: components["schemas"]["InvitationOut"][];
-            limit: number;
-            page: number;
-            total: number;
+            limit: components["schemas"]["Limit"];
+            page: components["schemas"]["Page"];
+            total: components["schemas"]["Total"];
+            /**
+             * @description Number of pages.
+             * @example 1
+             */
             total_pages: number;
         };
         InvitationOut: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the invitation was accepted; null: it was not.
+             */
             accepted_at: string | null;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Client of a future end user; null for admin users.
+             */
             client_id: string | null;
-            /** Format: date-time */
-            created_at: string;
-            email: string;
-            /** Format: date-time */
+            created_at: components["schemas"]["CreatedAt"];
+            email: components["schemas"]["AcceptedOutEmail"];
+            /**
+             * Format: date-time
+             * @description Seven days after it was last sent.
+             */
             expires_at: string;
-            /** Format: uuid */
-            id: string;
-            /** Format: uuid */
+            id: components["schemas"]["Id"];
+            /**
+             * Format: uuid
+             * @description Id of the user who invited.
+             */
             invited_by: string;
-            /** @description admin or end_user */
+            /**
+             * @description admin or end_user
+             * @example end_user
+             */
             kind: string;
-            roles: string[];
-            /** @description pending, accepted, cancelled or expired */
+            roles: components["schemas"]["Roles"];
+            /**
+             * @description pending, accepted, cancelled or expired
+             * @example pending
+             */
             status: string;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Tenant of the future user; null for an operator.
+             */
             tenant_id: string | null;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description User who accepted; null: not accepted.
+             */
             user_id: string | null;
         };
         JoinedOut: {
-            /** @description Number of users that changed. */
+            /**
+             * @description Number of users that changed.
+             * @example 1
+             */
             changed: number;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Id of the group.
+             */
             group_id: string;
-            message: string;
+            message: components["schemas"]["Message"];
         };
         JwksOut: {
+            /**
+             * @description JSON Web Keys (RFC 7517 section 4).
+             * @example [
+             *       {
+             *         "kty": "EC",
+             *         "crv": "P-256",
+             *         "kid": "2026-03",
+             *         "alg": "ES256",
+             *         "use": "sig",
+             *         "x": "f83OJ3D2",
+             *         "y": "x_FEzRu9"
+             *       }
+             *     ]
+             */
             keys: {
                 [key: string]: unknown;
             }[];
@@ -3691,28 +5101,62 @@ export interface components {
             signin_intro?: string | null;
         };
         LanguageTextsOut: {
+            /**
+             * @description End of every mail.
+             * @example Acme Ltd, 1 Harbour Street
+             */
             mail_footer?: string;
+            /**
+             * @description Heading of the sign-in page.
+             * @example Welcome to Acme
+             */
             signin_heading?: string;
+            /**
+             * @description Text below that heading.
+             * @example Sign in with your work address.
+             */
             signin_intro?: string;
         };
         LastRunOut: {
+            /** @description Whether changes were only reported. */
             dry_run: boolean;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the run ended; null: it is running.
+             */
             finished_at: string | null;
-            /** Format: uuid */
-            id: string;
+            id: components["schemas"]["Id"];
+            /**
+             * @description Why the run failed or stopped; empty if it did not.
+             * @example
+             */
             reason: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the run began.
+             */
             started_at: string;
-            /** @enum {string} */
+            /**
+             * @description State of the run.
+             * @enum {string}
+             */
             state: "running" | "succeeded" | "failed" | "refused" | "incomplete" | "interrupted";
         };
+        /**
+         * @description Rows per page, 1 to 100; more counts as 100.
+         * @example 20
+         */
+        Limit: number;
         LogoutInRequest: {
             /** @description True: every session of the caller. */
             all?: boolean | null;
         };
         LogoutOut: {
-            message: string;
+            message: components["schemas"]["Message"];
+            /**
+             * @description Number of sessions that ended.
+             * @example 2
+             */
             sessions_ended: number;
         };
         /** @description Directory attributes for a user's address, name and metadata. */
@@ -3727,158 +5171,192 @@ export interface components {
             name?: string | null;
         };
         MappingOut: {
+            /**
+             * @description Host of the database server.
+             * @example db1.internal
+             */
             database_host: string;
+            /**
+             * @description Name of the tenant's database.
+             * @example tenant_acme
+             */
             database_name: string;
+            /**
+             * @description State of the tenant.
+             * @example active
+             */
             status: string;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
         };
         MemberListOut: {
-            limit: number;
-            page: number;
-            total: number;
+            limit: components["schemas"]["Limit"];
+            page: components["schemas"]["Page"];
+            total: components["schemas"]["Total"];
+            /**
+             * @description Number of pages.
+             * @example 1
+             */
             total_pages: number;
+            /** @description Users of the page, newest first. */
             users: components["schemas"]["MemberOut"][];
         };
         MemberOut: {
-            active: boolean;
-            email: string;
-            /** Format: uuid */
-            id: string;
+            active: components["schemas"]["Active"];
+            email: components["schemas"]["AcceptedOutEmail"];
+            id: components["schemas"]["Id"];
+            /**
+             * @description Name shown to people.
+             * @example Ada Moreno
+             */
             name: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Since when the user belongs to it.
+             */
             since: string;
         };
+        /**
+         * @description What was done, for people to read.
+         * @example Done.
+         */
+        Message: string;
         MessageOut: {
-            message: string;
+            message: components["schemas"]["Message"];
         };
+        /** @description Free JSON object; an update replaces it as a whole. */
+        Metadata: {
+            [key: string]: unknown;
+        } | null;
         /** @description RFC 8414 section 2. */
         MetadataOut: {
+            /**
+             * @description Supported: grant types.
+             * @example [
+             *       "authorization_code",
+             *       "refresh_token"
+             *     ]
+             */
             grant_types_supported: string[];
+            /**
+             * @description Address of the introspection endpoint.
+             * @example https://id.example.com/t/acme/introspect
+             */
             introspection_endpoint: string;
+            /**
+             * @description Supported: introspection endpoint auth methods.
+             * @example [
+             *       "client_secret_basic"
+             *     ]
+             */
             introspection_endpoint_auth_methods_supported: string[];
+            /**
+             * @description Supported: introspection endpoint auth signing alg values.
+             * @example [
+             *       "ES256"
+             *     ]
+             */
             introspection_endpoint_auth_signing_alg_values_supported: string[];
+            /**
+             * @description Name or address of the issuer.
+             * @example https://id.example.com/t/acme
+             */
             issuer: string;
+            /**
+             * @description Address of the public keys; null: none.
+             * @example https://app.example.com/jwks.json
+             */
             jwks_uri: string;
+            /**
+             * @description Supported: response types.
+             * @example [
+             *       "code"
+             *     ]
+             */
             response_types_supported: string[];
+            /**
+             * @description Address of the revocation endpoint.
+             * @example https://id.example.com/t/acme/revoke
+             */
             revocation_endpoint: string;
+            /**
+             * @description Supported: revocation endpoint auth methods.
+             * @example [
+             *       "client_secret_basic"
+             *     ]
+             */
             revocation_endpoint_auth_methods_supported: string[];
+            /**
+             * @description Supported: revocation endpoint auth signing alg values.
+             * @example [
+             *       "ES256"
+             *     ]
+             */
             revocation_endpoint_auth_signing_alg_values_supported: string[];
+            /**
+             * @description Supported: scopes.
+             * @example [
+             *       "openid",
+             *       "profile"
+             *     ]
+             */
             scopes_supported: string[];
+            /**
+             * @description Address of the documentation.
+             * @example https://id.example.com/docs/
+             */
             service_documentation: string;
+            /**
+             * @description Address of the token endpoint.
+             * @example https://id.example.com/t/acme/token
+             */
             token_endpoint: string;
+            /**
+             * @description Supported: token endpoint auth methods.
+             * @example [
+             *       "client_secret_basic"
+             *     ]
+             */
             token_endpoint_auth_methods_supported: string[];
+            /**
+             * @description Supported: token endpoint auth signing alg values.
+             * @example [
+             *       "ES256"
+             *     ]
+             */
             token_endpoint_auth_signing_alg_values_supported: string[];
         };
-        NewClientOut: {
-            access_token_seconds: number | null;
-            active: boolean;
-            allowed_origins: string[];
-            audiences: string[];
-            backchannel_logout_uri: string | null;
+        /** @description Ticket of the login that must enroll first: the new factor completes it. */
+        MfaToken: string | null;
+        NewClientOut: WithRequired<components["schemas"]["ClientOut"], "access_token_seconds" | "active" | "allowed_origins" | "audiences" | "backchannel_logout_uri" | "client_id" | "client_uri" | "created_at" | "default_max_age" | "dpop_bound_access_tokens" | "first_party" | "grant_types" | "id" | "id_token_signed_response_alg" | "is_default" | "jwks" | "jwks_uri" | "last_used_at" | "logo_uri" | "name" | "owner_id" | "policy_uri" | "post_logout_redirect_uris" | "project_id" | "redirect_uris" | "require_par" | "scopes" | "self_registration" | "status" | "tags" | "tenant_id" | "token_endpoint_auth_method" | "tos_uri" | "type" | "updated_at"> & {
             /**
-             * Format: uuid
-             * @description The same as id.
+             * @description Confidential clients; shown only once.
+             * @example cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu
              */
-            client_id: string;
-            /** @description Confidential clients; shown only once. */
             client_secret?: string;
-            client_uri: string | null;
-            /** Format: date-time */
-            created_at: string;
-            default_max_age: number | null;
-            dpop_bound_access_tokens: boolean;
-            first_party: boolean;
-            /** @description Those in force: the default of the type if none is set. */
-            grant_types: ("authorization_code" | "refresh_token" | "client_credentials" | "urn:ietf:params:oauth:grant-type:device_code")[];
-            /** Format: uuid */
-            id: string;
-            /** @enum {string} */
-            id_token_signed_response_alg: "ES256" | "RS256";
-            is_default: boolean;
-            jwks: {
+        };
+        NewWebhookEndpointOut: components["schemas"]["WebhookEndpointOut"] & {
+            /**
+             * @description Verifies the signatures. Shown only now.
+             * @example whsec_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
+            secret: string;
+        };
+        OneServiceSecretOut: components["schemas"]["ServiceCredentialOut"] & {
+            /**
+             * @description As it was stored; null unless the credential is active.
+             * @example pk_5Rt8Zn2Xq6Vb
+             */
+            secret: string | {
                 [key: string]: unknown;
             } | null;
-            jwks_uri: string | null;
-            /** Format: date-time */
-            last_used_at: string | null;
-            logo_uri: string | null;
-            name: string;
-            owner_id: string | null;
-            policy_uri: string | null;
-            post_logout_redirect_uris: string[];
-            project_id: string | null;
-            redirect_uris: string[];
-            require_par: boolean;
-            scopes: string[];
-            self_registration: boolean;
-            /** @enum {string} */
-            status: "Active" | "Inactive";
-            tags: string[];
-            /** Format: uuid */
-            tenant_id: string;
-            /** @enum {string|null} */
-            token_endpoint_auth_method: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt" | null;
-            tos_uri: string | null;
-            /** @enum {string} */
-            type: "public" | "confidential";
-            /** Format: date-time */
-            updated_at: string;
-        };
-        NewWebhookEndpointOut: {
-            /** Format: date-time */
-            created_at: string;
-            description: string;
-            /** @description admin, gone (the endpoint returned 410) or failing (every delivery has failed for days) */
-            disabled_reason: string;
-            enabled: boolean;
-            events: string[];
-            /** Format: date-time */
-            failing_since: string | null;
-            /** Format: uuid */
-            id: string;
-            /** Format: date-time */
-            last_delivered_at: string | null;
-            /** Format: date-time */
-            previous_secret_until: string | null;
-            /** @description Verifies the signatures. Shown only now. */
-            secret: string;
-            /** Format: date-time */
-            updated_at: string;
-            url: string;
-        };
-        OneServiceSecretOut: {
-            /** Format: date-time */
-            created_at: string;
-            /** Format: date-time */
-            expires_at: string | null;
-            /** Format: uuid */
-            id: string;
-            /** Format: date-time */
-            last_read_at: string | null;
-            metadata: {
-                [key: string]: unknown;
-            };
-            name: string;
-            /** @description As it was stored; null unless the credential is active. */
-            secret: unknown | null;
-            /** Format: uuid */
-            service_id: string;
-            /** @enum {string} */
-            status: "active" | "revoked" | "expired";
-            /** @enum {string} */
-            type: "api_key" | "basic" | "oauth2" | "bearer" | "custom";
-            /** Format: date-time */
-            updated_at: string;
         };
         /** @description RFC 6749 sections 4.1.3, 4.4.2 and 6, RFC 7636 section 4.5, RFC 8628 section 3.4, RFC 8707 section 2.2. */
         OpenIDTokenInRequest: {
-            /** @description private_key_jwt (RFC 7523). */
-            client_assertion?: string;
-            /** @description urn:ietf:params:oauth:client-assertion-type:jwt-bearer */
-            client_assertion_type?: string;
-            client_id?: string;
-            client_secret?: string;
+            client_assertion?: components["schemas"]["ClientAssertion"];
+            client_assertion_type?: components["schemas"]["ClientAssertionType"];
+            client_id?: components["schemas"]["ClientId"];
+            client_secret?: components["schemas"]["ClientSecret"];
+            /** @description Authorization code, for the grant authorization_code. */
             code?: string;
             /** @description The secret of code_challenge (PKCE). */
             code_verifier?: string;
@@ -3888,6 +5366,7 @@ export interface components {
             grant_type: string;
             /** @description That of the authorization request. */
             redirect_uri?: string;
+            /** @description For the grant refresh_token. */
             refresh_token?: string;
             /** @description Audiences of the access token; may be repeated. */
             resource?: string[];
@@ -3896,191 +5375,428 @@ export interface components {
         };
         /** @description RFC 6749 section 5.1, OpenID Connect Core section 3.1.3.3. */
         OpenIDTokenOut: {
-            access_token: string;
-            expires_in: number;
-            /** @description With the scope `openid`; at a refresh without claims about the user. */
+            access_token: components["schemas"]["AccessToken"];
+            expires_in: components["schemas"]["ExpiresIn"];
+            /**
+             * @description With the scope `openid`; at a refresh without claims about the user.
+             * @example eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIwZTlhIn0.c2ln
+             */
             id_token?: string;
+            /**
+             * @description For new tokens; with the grant refresh_token, the next one.
+             * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
             refresh_token?: string;
+            /**
+             * @description Granted scopes, separated by spaces.
+             * @example openid profile
+             */
             scope?: string;
-            /** @description Bearer, or DPoP for tokens that are bound to a key (RFC 9449). */
+            /**
+             * @description Bearer, or DPoP for tokens that are bound to a key (RFC 9449).
+             * @example Bearer
+             */
             token_type: string;
         };
+        /**
+         * @description Number of the page, from 1.
+         * @example 1
+         */
+        Page: number;
         PaginationOut: {
-            limit: number;
-            page: number;
-            total: number;
+            limit: components["schemas"]["Limit"];
+            page: components["schemas"]["Page"];
+            total: components["schemas"]["Total"];
+            /**
+             * @description Number of pages.
+             * @example 1
+             */
             total_pages: number;
         };
         ParameterOut: {
+            /**
+             * @description COSE algorithm, such as -7 (ES256).
+             * @example -7
+             */
             alg: number;
+            /**
+             * @description Always public-key.
+             * @example public-key
+             */
             type: string;
         };
         PasskeyNameInRequest: {
+            /** @description New name; empty: that of the model. */
             name: string;
         };
         PasskeyUserOut: {
+            /**
+             * @description Name of the user that the browser shows.
+             * @example Ada Moreno
+             */
             displayName: string;
-            /** @description User handle, base64url. */
+            /**
+             * @description User handle, base64url.
+             * @example DpprXEfST4OhxpPY4gdLXw
+             */
             id: string;
+            /**
+             * @description E-mail address or username.
+             * @example ada.moreno@example.com
+             */
             name: string;
         };
         PasswordSetOut: {
-            message: string;
+            message: components["schemas"]["Message"];
+            /**
+             * @description Number of sessions that ended.
+             * @example 2
+             */
             sessions_ended: number;
         };
+        /**
+         * @description Permissions in the form `resource:action`.
+         * @example [
+         *       "invoices:approve"
+         *     ]
+         */
+        Permissions: string[];
         PermissionsInRequest: {
-            /** @enum {string|null} */
+            /**
+             * @description `all` of the permissions, or `any` of them.
+             * @enum {string|null}
+             */
             mode?: "all" | "any" | null;
+            /** @description Permissions to check, in the form `resource:action`. */
             permissions: string[];
         };
         PermissionsOut: {
-            /** @description All permissions of the caller. */
+            /**
+             * @description All permissions of the caller.
+             * @example [
+             *       "invoices:approve",
+             *       "invoices:read"
+             *     ]
+             */
             held: string[];
-            message: string;
+            message: components["schemas"]["Message"];
+            /**
+             * @description `all` of the permissions, or `any` of them.
+             * @example all
+             */
             mode: string;
+            /**
+             * @description The permissions that were asked for.
+             * @example [
+             *       "invoices:approve"
+             *     ]
+             */
             required: string[];
         };
         PresentedTokenOut: {
+            /**
+             * @description Claims of the token.
+             * @example {
+             *       "sub": "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f",
+             *       "typ": "access",
+             *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+             *     }
+             */
             claims: {
                 [key: string]: unknown;
             };
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Client of the token; null for admin users.
+             */
             client_id: string | null;
-            expires_in: number;
+            expires_in: components["schemas"]["ExpiresIn"];
+            /**
+             * @description JOSE header of the token.
+             * @example {
+             *       "alg": "ES256",
+             *       "typ": "at+jwt",
+             *       "kid": "2026-03"
+             *     }
+             */
             header: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Kind of caller: operator, admin, end_user or client.
+             * @example end_user
+             */
             kind: string;
-            permissions: string[];
-            roles: string[];
-            /** Format: uuid */
+            permissions: components["schemas"]["Permissions"];
+            roles: components["schemas"]["Roles"];
+            /**
+             * Format: uuid
+             * @description Tenant of the caller; null for an operator.
+             */
             tenant_id: string | null;
         };
         PreviewOut: {
-            /** @description create, update, activate, deactivate or skip. */
+            /**
+             * @description create, update, activate, deactivate or skip.
+             * @example create
+             */
             action: string;
-            /** @description Only in the response of the run itself. */
+            /**
+             * @description E-mail address; only in the response of the run itself.
+             * @example ada.moreno@example.com
+             */
             email?: string;
+            /**
+             * @description Id of the user in the directory; empty if unknown.
+             * @example 8c1f0a52-77de-4f0b
+             */
             external_id: string;
-            /** @description Only in the response of the run itself. */
+            /**
+             * @description Name; only in the response of the run itself.
+             * @example Ada Moreno
+             */
             name?: string;
         };
         ProblemOut: {
+            /**
+             * @description Stable name of the problem, for programs.
+             * @example no_email
+             */
             code: string;
+            /**
+             * @description Id of the user in the directory; empty if unknown.
+             * @example 8c1f0a52-77de-4f0b
+             */
             external_id: string;
+            /**
+             * @description What is wrong, for people to read.
+             * @example The user has no address.
+             */
             message: string;
         };
         /** @description All fields of both kinds of users, for the API document; each kind is validated by its own serializer. */
         ProfileChangesRequest: {
-            /** @description One of the ten backup codes. */
-            backup_code?: string | null;
-            /** @description From the authenticator app. */
-            code?: string | null;
-            /** @description This, or another of the proofs. */
-            current_password?: string | null;
-            /** Format: email */
+            backup_code?: components["schemas"]["BackupCode"];
+            code?: components["schemas"]["Code"];
+            current_password?: components["schemas"]["CurrentPassword"];
+            /**
+             * Format: email
+             * @description New address. One's own needs a proof in the request.
+             */
             email?: string | null;
+            /** @description First name of the admin user. */
             first_name?: string | null;
             /**
              * @description Language of hosted pages and mails; null: that of the browser or the tenant.
              * @enum {string|null}
              */
             language?: "en" | "de" | "fr" | "es" | null;
+            /** @description Last name of the admin user. */
             last_name?: string | null;
-            metadata?: {
-                [key: string]: unknown;
-            } | null;
+            metadata?: components["schemas"]["Metadata"];
+            /** @description Name shown to people. */
             name?: string | null;
-            /** @description From /authmgr/step-up. */
-            proof_token?: string | null;
-            /** @description Response to the options of /authmgr/step-up/options. */
-            response?: {
-                [key: string]: unknown;
-            } | string | null;
-            /** @description From /webauthn/sms/requestCode. End users. */
-            sms_code?: string | null;
+            proof_token?: components["schemas"]["ProofToken"];
+            response?: components["schemas"]["Response"];
+            sms_code?: components["schemas"]["SmsCode"];
+            /** @description Unique name that the admin user signs in with. */
             username?: string | null;
         };
         ProfileOut: {
-            active: boolean;
+            active: components["schemas"]["Active"];
             /**
              * Format: uuid
-             * @description End users.
+             * @description End users only; null: the default client.
              */
             client_id?: string | null;
-            /** Format: date-time */
-            created_at: string;
-            email: string;
-            /** @description Admin users. */
+            created_at: components["schemas"]["CreatedAt"];
+            email: components["schemas"]["AcceptedOutEmail"];
+            /**
+             * @description Admin users only: first name.
+             * @example Lena
+             */
             first_name?: string;
+            /**
+             * @description Names of the user's groups.
+             * @example [
+             *       "Accounting"
+             *     ]
+             */
             groups: string[];
-            /** Format: uuid */
-            id: string;
+            id: components["schemas"]["Id"];
+            /**
+             * @description operator, admin or end_user
+             * @example end_user
+             */
             kind: string;
             /**
-             * @description End users.
+             * @description End users only; null: that of the browser or the tenant.
              * @enum {string|null}
              */
             language?: "en" | "de" | "fr" | "es" | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Last sign-in; null before the first.
+             */
             last_login: string | null;
-            /** @description Admin users. */
+            /**
+             * @description Admin users only: last name.
+             * @example Brandt
+             */
             last_name?: string;
-            /** @description End users. */
+            /**
+             * @description End users only: JSON object.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
             metadata?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Enrolled second factors: webauthn, totp, sms.
+             * @example [
+             *       "totp"
+             *     ]
+             */
             mfa_methods: string[];
-            /** @description End users. */
+            /**
+             * @description End users only: name shown to people.
+             * @example Ada Moreno
+             */
             name?: string;
-            permissions: string[];
-            /** @description End users. */
+            permissions: components["schemas"]["Permissions"];
+            /**
+             * @description End users only: `local` has a password here.
+             * @example local
+             */
             provider?: string;
-            roles: string[];
-            /** Format: uuid */
+            roles: components["schemas"]["Roles"];
+            /**
+             * Format: uuid
+             * @description Tenant of the user; null for an operator.
+             */
             tenant_id: string | null;
-            /** Format: date-time */
-            updated_at: string;
-            /** @description Admin users. */
+            updated_at: components["schemas"]["UpdatedAt"];
+            /**
+             * @description Admin users only: name to sign in with.
+             * @example lena.brandt
+             */
             username?: string;
         };
+        /** @description Proof token of a step-up; valid once. */
+        ProofToken: string | null;
         /** @description OpenID Connect Discovery section 3, RFC 8414 section 2, RFC 9126 section 5, RFC 9207 section 3. */
-        ProviderMetadataOut: {
+        ProviderMetadataOut: components["schemas"]["MetadataOut"] & {
+            /**
+             * @description Supported: acr values.
+             * @example [
+             *       "aal1",
+             *       "aal2"
+             *     ]
+             */
             acr_values_supported: string[];
+            /**
+             * @description Address of the authorization endpoint.
+             * @example https://id.example.com/t/acme/authorize
+             */
             authorization_endpoint: string;
+            /** @description Supported: authorization response iss parameter. */
             authorization_response_iss_parameter_supported: boolean;
+            /** @description Supported: backchannel logout session. */
             backchannel_logout_session_supported: boolean;
+            /** @description Supported: backchannel logout. */
             backchannel_logout_supported: boolean;
+            /** @description Supported: claims parameter. */
             claims_parameter_supported: boolean;
+            /**
+             * @description Supported: claims.
+             * @example [
+             *       "sub",
+             *       "name",
+             *       "email"
+             *     ]
+             */
             claims_supported: string[];
+            /**
+             * @description Supported: code challenge methods.
+             * @example [
+             *       "S256"
+             *     ]
+             */
             code_challenge_methods_supported: string[];
+            /**
+             * @description Address of the device authorization endpoint.
+             * @example https://id.example.com/t/acme/device_authorization
+             */
             device_authorization_endpoint: string;
+            /**
+             * @description Supported: dpop signing alg values.
+             * @example [
+             *       "ES256"
+             *     ]
+             */
             dpop_signing_alg_values_supported: string[];
+            /**
+             * @description Address of the logout endpoint.
+             * @example https://id.example.com/t/acme/logout
+             */
             end_session_endpoint: string;
-            grant_types_supported: string[];
+            /**
+             * @description Supported: id token signing alg values.
+             * @example [
+             *       "RS256",
+             *       "ES256"
+             *     ]
+             */
             id_token_signing_alg_values_supported: string[];
-            introspection_endpoint: string;
-            introspection_endpoint_auth_methods_supported: string[];
-            introspection_endpoint_auth_signing_alg_values_supported: string[];
-            issuer: string;
-            jwks_uri: string;
+            /**
+             * @description Supported: prompt values.
+             * @example [
+             *       "none",
+             *       "login"
+             *     ]
+             */
             prompt_values_supported: string[];
+            /**
+             * @description Address for pushed authorization requests.
+             * @example https://id.example.com/t/acme/par
+             */
             pushed_authorization_request_endpoint: string;
+            /** @description Supported: request parameter. */
             request_parameter_supported: boolean;
+            /** @description Supported: request uri parameter. */
             request_uri_parameter_supported: boolean;
+            /** @description Whether every client must push authorization requests. */
             require_pushed_authorization_requests: boolean;
+            /**
+             * @description Supported: response modes.
+             * @example [
+             *       "query"
+             *     ]
+             */
             response_modes_supported: string[];
-            response_types_supported: string[];
-            revocation_endpoint: string;
-            revocation_endpoint_auth_methods_supported: string[];
-            revocation_endpoint_auth_signing_alg_values_supported: string[];
-            scopes_supported: string[];
-            service_documentation: string;
+            /**
+             * @description Supported: subject types.
+             * @example [
+             *       "public"
+             *     ]
+             */
             subject_types_supported: string[];
-            token_endpoint: string;
-            token_endpoint_auth_methods_supported: string[];
-            token_endpoint_auth_signing_alg_values_supported: string[];
+            /**
+             * @description Supported: ui locales.
+             * @example [
+             *       "en",
+             *       "de",
+             *       "fr",
+             *       "es"
+             *     ]
+             */
             ui_locales_supported: string[];
+            /**
+             * @description Address of the userinfo endpoint.
+             * @example https://id.example.com/t/acme/userinfo
+             */
             userinfo_endpoint: string;
         };
         /** @description The parameters of an authorization request (OpenID Connect Core section 3.1.2.1) and the client's authentication. */
@@ -4089,13 +5805,11 @@ export interface components {
             acr_values?: string;
             /** @description JSON (OpenID Connect Core section 5.5). */
             claims?: string;
-            /** @description private_key_jwt (RFC 7523). */
-            client_assertion?: string;
-            /** @description urn:ietf:params:oauth:client-assertion-type:jwt-bearer */
-            client_assertion_type?: string;
-            client_id?: string;
-            client_secret?: string;
-            /** @description Required (PKCE). */
+            client_assertion?: components["schemas"]["ClientAssertion"];
+            client_assertion_type?: components["schemas"]["ClientAssertionType"];
+            client_id?: components["schemas"]["ClientId"];
+            client_secret?: components["schemas"]["ClientSecret"];
+            /** @description Required (PKCE): SHA-256 of the verifier, base64url. */
             code_challenge?: string;
             /** @description Required: S256 */
             code_challenge_method?: string;
@@ -4105,11 +5819,11 @@ export interface components {
             id_token_hint?: string;
             /** @description E-mail address of the user. */
             login_hint?: string;
-            /** @description Seconds since the user was last verified. */
+            /** @description Most seconds since the user was last verified. */
             max_age?: string;
-            /** @description A claim of the ID token. */
+            /** @description Random value that becomes a claim of the ID token. */
             nonce?: string;
-            /** @description none, login, consent or select_account */
+            /** @description What the user must see: none, login, consent or select_account. */
             prompt?: string;
             /** @description Required: a registered one. */
             redirect_uri?: string;
@@ -4119,249 +5833,390 @@ export interface components {
             response_type?: string;
             /** @description Separated by blanks; `openid` for an ID token. */
             scope?: string;
-            /** @description Returned unchanged. */
+            /** @description Value of the application; returned unchanged. */
             state?: string;
             /** @description Language tags, preferred first. */
             ui_locales?: string;
         };
         /** @description RFC 9126 section 2.2. */
         PushedRequestOut: {
+            /**
+             * @description Seconds until it expires.
+             * @example 90
+             */
             expires_in: number;
-            /** @description For the authorization endpoint, with `client_id`. */
+            /**
+             * @description For the authorization endpoint, with `client_id`.
+             * @example urn:ietf:params:oauth:request_uri:6Zk2Xv9Qm4Tb8Ln3
+             */
             request_uri: string;
         };
         ReadyOut: {
-            /** @description connected or disconnected */
+            /**
+             * @description connected or disconnected
+             * @example connected
+             */
             cache: string;
-            /** @description connected or disconnected */
+            /**
+             * @description connected or disconnected
+             * @example connected
+             */
             database: string;
-            /** @description ready, degraded (200: only the cache is unavailable) or not_ready (503) */
+            /**
+             * @description ready, degraded (200: only the cache is unavailable) or not_ready (503)
+             * @example ready
+             */
             status: string;
         };
+        /** @description Why, for the audit log. */
+        Reason: string;
+        /**
+         * @description Opaque; valid once at the token endpoint, which returns the next one.
+         * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+         */
+        RefreshToken: string;
         RegisterInRequest: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
             client_id: string;
-            /** Format: email */
-            email: string;
+            email: components["schemas"]["Email"];
+            /** @description Name shown to people. */
             name?: string | null;
+            /** @description Required for the provider `local`. */
             password?: string | null;
+            /** @description Where the user is from. Another provider than `local` needs `endusers:write`. */
             provider?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
         };
         RegisterOut: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
             client_id: string;
-            email: string;
-            message: string;
-            /** Format: uuid */
-            tenant_id: string;
-            /** Format: uuid */
-            user_id: string;
+            email: components["schemas"]["AcceptedOutEmail"];
+            message: components["schemas"]["Message"];
+            tenant_id: components["schemas"]["TenantId"];
+            user_id: components["schemas"]["UserId"];
         };
         RelatedOriginsOut: {
+            /**
+             * @description Origins that may use the passkeys of this domain.
+             * @example [
+             *       "https://app.example.com"
+             *     ]
+             */
             origins: string[];
         };
         RelyingPartyOut: {
+            /**
+             * @description RP ID: the domain of the passkeys.
+             * @example example.com
+             */
             id: string;
+            /**
+             * @description Name of the relying party.
+             * @example Acme
+             */
             name: string;
         };
         /** @description For PublicKeyCredential.parseRequestOptionsFromJSON(). */
         RequestOptionsOut: {
+            /** @description Passkeys that can be used; empty: any of the RP ID. */
             allowCredentials: components["schemas"]["DescriptorOut"][];
+            /**
+             * @description Single-use random value, base64url.
+             * @example tW7vX2mKq9ZrB4nL6cJ1pA
+             */
             challenge: string;
+            /**
+             * @description RP ID of the passkeys.
+             * @example example.com
+             */
             rpId: string;
+            /**
+             * @description Milliseconds that the browser waits for the user.
+             * @example 300000
+             */
             timeout: number;
+            /**
+             * @description Whether the authenticator must verify the user.
+             * @example preferred
+             */
             userVerification: string;
         };
         ResendInRequest: {
-            /** Format: email */
-            email: string;
-            /** Format: uuid */
-            tenant_id: string;
+            email: components["schemas"]["Email"];
+            tenant_id: components["schemas"]["TenantId"];
         };
         ResentOut: {
-            message: string;
+            message: components["schemas"]["Message"];
         };
         ResetInRequest: {
+            /** @description Password in plain text, at least as strong as the tenant's rules. */
             password: string;
-            /** @description From the mail. */
+            /** @description From the link in the mail. */
             token: string;
         };
         ResourceOut: {
-            /** @description Actions that the caller may perform on it. */
+            /**
+             * @description Actions that the caller may perform on it.
+             * @example [
+             *       "approve",
+             *       "read"
+             *     ]
+             */
             actions: string[];
-            /** @description All permissions of the caller. */
+            /**
+             * @description All permissions of the caller.
+             * @example [
+             *       "invoices:approve",
+             *       "invoices:read"
+             *     ]
+             */
             held: string[];
-            message: string;
+            message: components["schemas"]["Message"];
+            /**
+             * @description The permissions that were asked for.
+             * @example [
+             *       "invoices:approve"
+             *     ]
+             */
             required: string[];
+            /**
+             * @description Name of the resource.
+             * @example invoices
+             */
             resource: string;
         };
+        /** @description Response to the options of /authmgr/step-up/options. */
+        Response: {
+            [key: string]: unknown;
+        } | string | null;
         RoleChangesRequest: {
-            description?: string | null;
+            description?: components["schemas"]["Description"];
+            /** @description Unique in the tenant. */
             name?: string | null;
+            /** @description Permissions of your choice in the form `resource:action`; an update replaces all. */
             permissions?: string[] | null;
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
         RoleDeletedOut: {
-            /** Format: uuid */
-            id: string;
-            message: string;
+            id: components["schemas"]["Id"];
+            message: components["schemas"]["Message"];
         };
         RoleInRequest: {
-            description?: string | null;
+            description?: components["schemas"]["Description"];
+            /** @description Unique in the tenant. */
             name: string;
+            /** @description Permissions of your choice in the form `resource:action`; an update replaces all. */
             permissions?: string[] | null;
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
         RoleListOut: {
-            limit: number;
-            page: number;
+            limit: components["schemas"]["Limit"];
+            page: components["schemas"]["Page"];
+            /** @description Roles of the page, newest first. */
             roles: components["schemas"]["RoleOut"][];
-            total: number;
+            total: components["schemas"]["Total"];
+            /**
+             * @description Number of pages.
+             * @example 1
+             */
             total_pages: number;
         };
         RoleOut: {
+            /** @description Whether it belongs to the platform and cannot be changed. */
             built_in: boolean;
-            /** Format: date-time */
-            created_at: string;
-            description: string;
-            /** Format: uuid */
-            id: string;
-            name: string;
-            permissions: string[];
-            /** Format: date-time */
-            updated_at: string;
-        };
-        RotatedOut: {
-            access_token_seconds: number | null;
-            active: boolean;
-            allowed_origins: string[];
-            audiences: string[];
-            backchannel_logout_uri: string | null;
+            created_at: components["schemas"]["CreatedAt"];
             /**
-             * Format: uuid
-             * @description The same as id.
+             * @description Text for people; can be empty.
+             * @example Approves invoices.
              */
-            client_id: string;
-            /** @description Confidential clients; shown only once. */
-            client_secret?: string;
-            client_uri: string | null;
-            /** Format: date-time */
-            created_at: string;
-            default_max_age: number | null;
-            dpop_bound_access_tokens: boolean;
-            first_party: boolean;
-            /** @description Those in force: the default of the type if none is set. */
-            grant_types: ("authorization_code" | "refresh_token" | "client_credentials" | "urn:ietf:params:oauth:grant-type:device_code")[];
-            /** Format: uuid */
-            id: string;
-            /** @enum {string} */
-            id_token_signed_response_alg: "ES256" | "RS256";
-            is_default: boolean;
-            jwks: {
-                [key: string]: unknown;
-            } | null;
-            jwks_uri: string | null;
-            /** Format: date-time */
-            last_used_at: string | null;
-            logo_uri: string | null;
+            description: string;
+            id: components["schemas"]["Id"];
+            /**
+             * @description Name shown to people.
+             * @example approver
+             */
             name: string;
-            owner_id: string | null;
-            policy_uri: string | null;
-            post_logout_redirect_uris: string[];
-            /** Format: date-time */
+            permissions: components["schemas"]["Permissions"];
+            updated_at: components["schemas"]["UpdatedAt"];
+        };
+        /**
+         * @description Names of the roles.
+         * @example [
+         *       "approver"
+         *     ]
+         */
+        Roles: string[];
+        RotatedOut: components["schemas"]["NewClientOut"] & {
+            /**
+             * Format: date-time
+             * @description Until when the previous secret is valid; null: no longer.
+             */
             previous_secret_expires_at: string | null;
-            project_id: string | null;
-            redirect_uris: string[];
-            require_par: boolean;
-            scopes: string[];
-            self_registration: boolean;
-            /** @enum {string} */
-            status: "Active" | "Inactive";
-            tags: string[];
-            /** Format: uuid */
-            tenant_id: string;
-            /** @enum {string|null} */
-            token_endpoint_auth_method: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt" | null;
-            tos_uri: string | null;
-            /** @enum {string} */
-            type: "public" | "confidential";
-            /** Format: date-time */
-            updated_at: string;
         };
         RunListOut: {
-            limit: number;
-            page: number;
+            limit: components["schemas"]["Limit"];
+            page: components["schemas"]["Page"];
+            /** @description Runs of the page, newest first. */
             runs: components["schemas"]["RunOut"][];
-            total: number;
+            total: components["schemas"]["Total"];
+            /**
+             * @description Number of pages.
+             * @example 1
+             */
             total_pages: number;
         };
-        RunOut: {
-            /** Format: uuid */
+        RunOut: components["schemas"]["LastRunOut"] & {
+            /**
+             * Format: uuid
+             * @description Id of the directory.
+             */
             directory_id: string;
-            dry_run: boolean;
             /** @description The first hundred rejected objects. */
             errors: components["schemas"]["ProblemOut"][];
-            /** Format: date-time */
-            finished_at: string | null;
+            /** @description Whether everything was read, not only changes. */
             full: boolean;
-            /** Format: uuid */
-            id: string;
             /** @description The first hundred objects with a change. */
             preview_users: components["schemas"]["PreviewOut"][];
-            reason: string;
-            /** Format: date-time */
-            started_at: string;
-            /** @enum {string} */
-            state: "running" | "succeeded" | "failed" | "refused" | "incomplete" | "interrupted";
-            /** @enum {string} */
+            /**
+             * @description What started the run.
+             * @enum {string}
+             */
             trigger: "request" | "command" | "schedule";
+            /**
+             * @description Number of users activated again.
+             * @example 0
+             */
             users_activated: number;
+            /**
+             * @description Number of users created.
+             * @example 4
+             */
             users_created: number;
+            /**
+             * @description Number of users deactivated.
+             * @example 1
+             */
             users_deactivated: number;
+            /**
+             * @description Number of users read.
+             * @example 120
+             */
             users_found: number;
+            /**
+             * @description Number of users left as they are.
+             * @example 0
+             */
             users_skipped: number;
+            /**
+             * @description Number of users updated.
+             * @example 2
+             */
             users_updated: number;
         };
         SampleOut: {
+            /** @description Whether the user is enabled in the directory. */
             active: boolean;
-            email: string;
+            email: components["schemas"]["AcceptedOutEmail"];
+            /**
+             * @description Id of the user in the directory; empty if unknown.
+             * @example 8c1f0a52-77de-4f0b
+             */
             external_id: string;
+            /**
+             * @description Free JSON object; an update replaces it as a whole.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
             metadata: {
                 [key: string]: string;
             };
+            /**
+             * @description Name shown to people.
+             * @example Ada Moreno
+             */
             name: string;
+            /**
+             * @description Why the user would be skipped; empty if not.
+             * @example
+             */
             problem: string;
         };
+        SecondStepOut: {
+            /** @description True: the user has no factor and must enroll one to complete the sign-in. */
+            enrollment_required?: boolean;
+            /**
+             * @description With `enrollment_required`: for the header X-Enrollment-Ticket, 15 minutes.
+             * @example et_4Gk8Zp2Xw6Qv9Rb3
+             */
+            enrollment_ticket?: string;
+            /**
+             * @description Seconds, of `mfa_token`.
+             * @example 3600
+             */
+            expires_in: number;
+            /**
+             * @description Factors that the user can use: webauthn, totp, sms, backup_code.
+             * @example [
+             *       "totp",
+             *       "backup_code"
+             *     ]
+             */
+            methods: string[];
+            /**
+             * @description True: complete the sign-in with `mfa_token`; there are no tokens yet.
+             * @constant
+             */
+            mfa_required: true;
+            /**
+             * @description Ticket for the second step.
+             * @example mt_Hx5Rk9Wd2Lq7Vb4Nz8Tc3Jf6
+             */
+            mfa_token: string;
+        };
         SecretInRequest: {
-            /** @description How long the current secret stays valid. */
+            /** @description Seconds for which the current secret stays valid. Default: that of the platform. */
             overlap_seconds?: number | null;
         };
         SelectionOut: {
+            /** @description Whether the passkey must be discoverable. */
             requireResidentKey: boolean;
+            /**
+             * @description Whether the passkey is to be discoverable.
+             * @example preferred
+             */
             residentKey: string;
+            /**
+             * @description Whether the authenticator must verify the user.
+             * @example preferred
+             */
             userVerification: string;
         };
         ServiceChangesRequest: {
+            /** @description Version of the service's API, in a form of your choice. */
             api_version?: string | null;
-            /** Format: iri */
+            /**
+             * Format: iri
+             * @description Absolute http or https URL of the service, without user info.
+             */
             base_url?: string | null;
+            /** @description Text for people; can be empty. */
             description?: string | null;
-            metadata?: {
-                [key: string]: unknown;
-            } | null;
+            metadata?: components["schemas"]["Metadata"];
+            /** @description Unique in the tenant, capitals count. */
             name?: string | null;
-            /** @enum {string|null} */
+            /**
+             * @description An inactive service returns no secrets.
+             * @enum {string|null}
+             */
             status?: "active" | "inactive" | null;
+            /** @description A category of your choice, such as payment. */
             type?: string | null;
         };
         ServiceCredentialChangesRequest: {
@@ -4370,13 +6225,15 @@ export interface components {
              * @description null: it does not expire.
              */
             expires_at?: string | null;
-            metadata?: {
-                [key: string]: unknown;
-            } | null;
+            metadata?: components["schemas"]["Metadata"];
+            /** @description New secret; replaces the old one at once. */
             secret?: string | {
                 [key: string]: unknown;
             } | null;
-            /** @enum {string|null} */
+            /**
+             * @description A revoked credential returns no secret.
+             * @enum {string|null}
+             */
             status?: "active" | "revoked" | null;
         };
         ServiceCredentialInRequest: {
@@ -4385,371 +6242,540 @@ export interface components {
              * @description null: it does not expire.
              */
             expires_at?: string | null;
-            metadata?: {
-                [key: string]: unknown;
-            } | null;
+            metadata?: components["schemas"]["Metadata"];
             /** @description Unique for the service, capitals count. */
             name: string;
+            /** @description String or JSON object of at most 64 KiB; stored encrypted. */
             secret: string | {
                 [key: string]: unknown;
             };
-            /** @enum {string|null} */
+            /**
+             * @description Form of the secret.
+             * @enum {string|null}
+             */
             type?: "api_key" | "basic" | "oauth2" | "bearer" | "custom" | null;
         };
         ServiceCredentialOut: {
-            /** Format: date-time */
-            created_at: string;
-            /** Format: date-time */
+            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * Format: date-time
+             * @description When the credential expires; null: it does not.
+             */
             expires_at: string | null;
-            /** Format: uuid */
-            id: string;
-            /** Format: date-time */
+            id: components["schemas"]["Id"];
+            /**
+             * Format: date-time
+             * @description When the secret was last read; null before the first time.
+             */
             last_read_at: string | null;
+            /**
+             * @description Free JSON object; an update replaces it as a whole.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
             metadata: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Name shown to people.
+             * @example Production key
+             */
             name: string;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Id of the service.
+             */
             service_id: string;
-            /** @enum {string} */
+            /**
+             * @description `expired` follows from `expires_at`.
+             * @enum {string}
+             */
             status: "active" | "revoked" | "expired";
-            /** @enum {string} */
+            /**
+             * @description Form of the secret.
+             * @enum {string}
+             */
             type: "api_key" | "basic" | "oauth2" | "bearer" | "custom";
-            /** Format: date-time */
-            updated_at: string;
+            updated_at: components["schemas"]["UpdatedAt"];
         };
         ServiceInRequest: {
+            /** @description Version of the service's API, in a form of your choice. */
             api_version?: string | null;
             /**
              * Format: iri
-             * @description An international host name is stored in A-labels (`xn--…`).
+             * @description Absolute http or https URL. An international host name is stored in A-labels (`xn--…`).
              */
             base_url: string;
+            /** @description Text for people; can be empty. */
             description?: string | null;
-            metadata?: {
-                [key: string]: unknown;
-            } | null;
+            metadata?: components["schemas"]["Metadata"];
             /** @description Unique in the tenant, capitals count. */
             name: string;
-            /** @enum {string|null} */
+            /**
+             * @description An inactive service returns no secrets.
+             * @enum {string|null}
+             */
             status?: "active" | "inactive" | null;
             /** @description A category of your choice, such as payment. */
             type: string;
         };
         ServiceListOut: {
+            /** @description Page and totals of the list. */
             pagination: components["schemas"]["PaginationOut"];
+            /** @description Services of the page, newest first. */
             services: components["schemas"]["ServiceOut"][];
         };
         ServiceOut: {
+            /**
+             * @description Version of the service's API, in a form of your choice.
+             * @example 2.1
+             */
             api_version: string;
+            /**
+             * @description Absolute http or https URL of the service, without user info.
+             * @example https://payments.example.com/v2
+             */
             base_url: string;
-            /** Format: date-time */
-            created_at: string;
+            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * @description Text for people; can be empty.
+             * @example Takes card payments.
+             */
             description: string;
-            /** Format: uuid */
-            id: string;
+            id: components["schemas"]["Id"];
+            /**
+             * @description Free JSON object; an update replaces it as a whole.
+             * @example {
+             *       "region": "eu"
+             *     }
+             */
             metadata: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Name shown to people.
+             * @example Payments
+             */
             name: string;
-            /** @enum {string} */
+            /**
+             * @description An inactive service returns no secrets.
+             * @enum {string}
+             */
             status: "active" | "inactive";
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
+            /**
+             * @description Category of the service, such as payment.
+             * @example payment
+             */
             type: string;
-            /** Format: date-time */
-            updated_at: string;
+            updated_at: components["schemas"]["UpdatedAt"];
         };
         ServiceRemovedOut: {
-            /** Format: uuid */
-            id: string;
-            message: string;
+            id: components["schemas"]["Id"];
+            message: components["schemas"]["Message"];
         };
         ServiceSecretOut: {
-            /** Format: date-time */
-            created_at: string;
-            /** Format: date-time */
+            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * Format: date-time
+             * @description When the credential expires; null: it does not.
+             */
             expires_at: string | null;
-            /** Format: uuid */
-            id: string;
-            /** Format: date-time */
+            id: components["schemas"]["Id"];
+            /**
+             * Format: date-time
+             * @description When the secret was last read; null before the first time.
+             */
             last_read_at: string | null;
+            /**
+             * @description Free JSON object; an update replaces it as a whole.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
             metadata: {
                 [key: string]: unknown;
             };
+            /**
+             * @description Name shown to people.
+             * @example Production key
+             */
             name: string;
-            /** @description As it was stored; null unless the credential is active. */
-            secret: unknown | null;
-            /** @enum {string} */
+            /**
+             * @description As it was stored; null unless the credential is active.
+             * @example pk_5Rt8Zn2Xq6Vb
+             */
+            secret: string | {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * @description `expired` follows from `expires_at`.
+             * @enum {string}
+             */
             status: "active" | "revoked" | "expired";
-            /** @enum {string} */
+            /**
+             * @description Form of the secret.
+             * @enum {string}
+             */
             type: "api_key" | "basic" | "oauth2" | "bearer" | "custom";
-            /** Format: date-time */
-            updated_at: string;
+            updated_at: components["schemas"]["UpdatedAt"];
         };
         ServiceSecretsOut: {
+            /**
+             * @description Absolute http or https URL of the service, without user info.
+             * @example https://payments.example.com/v2
+             */
             base_url: string;
+            /** @description Credentials of the service, newest first. */
             credentials: components["schemas"]["ServiceSecretOut"][];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the secrets were read.
+             */
             retrieved_at: string;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Id of the service.
+             */
             service_id: string;
+            /**
+             * @description Name of the service.
+             * @example Payments
+             */
             service_name: string;
+            /**
+             * @description Type of the service.
+             * @example payment
+             */
             service_type: string;
-            /** @description Credentials whose stored secret was tampered with: store it again. Only present if there are any. */
+            /**
+             * @description Credentials whose stored secret was tampered with: store it again. Only present if there are any.
+             * @example []
+             */
             unreadable?: string[];
         };
         SessionEndedOut: {
-            /** Format: uuid */
-            id: string;
-            message: string;
+            id: components["schemas"]["Id"];
+            message: components["schemas"]["Message"];
         };
         SessionListOut: {
-            limit: number;
-            page: number;
+            limit: components["schemas"]["Limit"];
+            page: components["schemas"]["Page"];
+            /** @description Sessions of the page, newest first. */
             sessions: components["schemas"]["SessionOut"][];
-            total: number;
+            total: components["schemas"]["Total"];
+            /**
+             * @description Number of pages.
+             * @example 1
+             */
             total_pages: number;
         };
         SessionOut: {
-            /** @description Assurance level: aal1 (one factor) or aal2. */
+            /**
+             * @description Assurance level: aal1 (one factor) or aal2.
+             * @example aal2
+             */
             acr: string;
+            /**
+             * @description IP address of the caller.
+             * @example 198.51.100.24
+             */
             address: string;
+            /**
+             * @description How the user was verified (RFC 8176), such as pwd, otp.
+             * @example [
+             *       "pwd",
+             *       "otp"
+             *     ]
+             */
             amr: string[];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the user was last verified.
+             */
             auth_time: string;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Client that the user signed in through; null for admin users.
+             */
             client_id: string | null;
-            /** Format: date-time */
-            created_at: string;
+            created_at: components["schemas"]["CreatedAt"];
             /** @description Whether it is the session of this call's token. */
             current: boolean;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the session ends, unless it is used before.
+             */
             expires_at: string;
-            /** Format: uuid */
-            id: string;
-            /** Format: date-time */
+            id: components["schemas"]["Id"];
+            /**
+             * Format: date-time
+             * @description Last use; null before the first.
+             */
             last_used_at: string;
+            /**
+             * @description User-Agent header of the sign-in.
+             * @example Mozilla/5.0 (Macintosh) Safari/605.1.15
+             */
             user_agent: string;
-            /** Format: uuid */
-            user_id: string;
+            user_id: components["schemas"]["UserId"];
         };
         SessionsEndedOut: {
-            message: string;
+            message: components["schemas"]["Message"];
+            /**
+             * @description Number of sessions that ended.
+             * @example 2
+             */
             sessions_ended: number;
-            /** Format: uuid */
-            user_id: string;
+            user_id: components["schemas"]["UserId"];
+        };
+        Settings: {
+            /** @description Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only. */
+            access_token_seconds?: number | null;
+            /**
+             * @description Whether end users can delete their own account.
+             * @enum {string|null}
+             */
+            account_deletion?: "off" | "on" | null;
+            /** @description Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's. */
+            admin_session_idle_seconds?: number | null;
+            /** @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's. */
+            admin_session_seconds?: number | null;
+            /**
+             * @description Whether users must verify their email address before they can sign in.
+             * @enum {string|null}
+             */
+            email_verification?: "off" | "required" | null;
+            /**
+             * Format: uri
+             * @description Page of the tenant's application where end users verify an email address. The token follows the #.
+             */
+            email_verification_url?: string | null;
+            /**
+             * @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works.
+             * @enum {string|null}
+             */
+            enrollment_mode?: "window" | "ticket" | "bearer" | null;
+            /**
+             * Format: uri
+             * @description Page of the tenant's application where end users accept an invitation. The token follows the #.
+             */
+            invitation_url?: string | null;
+            /** @description Name shown to users in mails, on the invitation page and in authenticator apps. */
+            issuer_name?: string | null;
+            /** @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access. */
+            metadata_claims?: string[] | null;
+            /**
+             * @description Whether users need a second factor to sign in.
+             * @enum {string|null}
+             */
+            mfa_policy?: "optional" | "required" | null;
+            /** @description Minimum number of characters of a new password, 8 to 64. */
+            password_min_length?: number | null;
+            /**
+             * Format: uri
+             * @description Page of the tenant's application where end users set a new password. The token follows the #.
+             */
+            password_reset_url?: string | null;
+            /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
+            refresh_token_seconds?: number | null;
+            /** @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only. */
+            region?: string | null;
+            /** @description Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required. */
+            remember_device_days?: number | null;
+            /** @description Whether users can register themselves. If false, users are invited, imported or synchronized. */
+            self_registration?: boolean | null;
+            /** @description Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's. */
+            session_seconds?: number | null;
+            /** @description Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the platform names any. A tenant admin can choose among the platform's only. */
+            sms_countries?: string[] | null;
+            /** @description Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…; the sign-in domain can in any case. Operators only. */
+            webauthn_origins?: string[] | null;
+            /** @description Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys of the present id exist. Operators only. */
+            webauthn_rp_id?: string | null;
         };
         SettingsChangesRequest: {
             /** @description Merged into the current settings; null restores a default. */
-            settings: {
-                /** @description Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only. */
-                access_token_seconds?: number | null;
-                /**
-                 * @description Whether end users can delete their own account.
-                 * @enum {string|null}
-                 */
-                account_deletion?: "off" | "on" | null;
-                /** @description Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's. */
-                admin_session_idle_seconds?: number | null;
-                /** @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's. */
-                admin_session_seconds?: number | null;
-                /**
-                 * @description Whether users must verify their email address before they can sign in.
-                 * @enum {string|null}
-                 */
-                email_verification?: "off" | "required" | null;
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users verify an email address. The token follows the #.
-                 */
-                email_verification_url?: string | null;
-                /**
-                 * @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works.
-                 * @enum {string|null}
-                 */
-                enrollment_mode?: "window" | "ticket" | "bearer" | null;
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users accept an invitation. The token follows the #.
-                 */
-                invitation_url?: string | null;
-                /** @description Name shown to users in mails, on the invitation page and in authenticator apps. */
-                issuer_name?: string | null;
-                /** @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access. */
-                metadata_claims?: string[] | null;
-                /**
-                 * @description Whether users need a second factor to sign in.
-                 * @enum {string|null}
-                 */
-                mfa_policy?: "optional" | "required" | null;
-                /** @description Minimum number of characters of a new password, 8 to 64. */
-                password_min_length?: number | null;
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users set a new password. The token follows the #.
-                 */
-                password_reset_url?: string | null;
-                /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
-                refresh_token_seconds?: number | null;
-                /** @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only. */
-                region?: string | null;
-                /** @description Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required. */
-                remember_device_days?: number | null;
-                /** @description Whether users can register themselves. If false, users are invited, imported or synchronized. */
-                self_registration?: boolean | null;
-                /** @description Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's. */
-                session_seconds?: number | null;
-                /** @description Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the platform names any. A tenant admin can choose among the platform's only. */
-                sms_countries?: string[] | null;
-                /** @description Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…; the sign-in domain can in any case. Operators only. */
-                webauthn_origins?: string[] | null;
-                /** @description Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys of the present id exist. Operators only. */
-                webauthn_rp_id?: string | null;
-            };
+            settings: components["schemas"]["Settings"];
         };
         /** @description Begin of an enrollment. */
         SignUpInRequest: {
             /** @description Of a confidential client that this signs the user in to. */
             client_secret?: string | null;
-            credential: {
-                [key: string]: unknown;
-            } | string;
-            /** Format: email */
-            email: string;
-            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
-            enrollment_ticket?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            credential: components["schemas"]["Credential"];
+            email: components["schemas"]["Email"];
+            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
+            tenant_id: components["schemas"]["TenantId"];
         };
         /** @description The proof in the body of begin, confirm and finish of every kind; there are headers too. */
         SmsBeginRequest: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
             client_id: string;
-            /** Format: email */
-            email: string;
-            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
-            enrollment_ticket?: string | null;
+            email: components["schemas"]["Email"];
+            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
             /** @description E.164: plus sign, country code, digits. */
             phone_number: string;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
         };
+        /** @description Six digits from a text message. End users only. */
+        SmsCode: string | null;
         /** @description What a success with `mfa_token` returns besides. */
         SmsConfirmedOut: {
-            access_token?: string;
-            expires_in?: number;
-            message: string;
+            access_token?: components["schemas"]["AccessToken"];
+            expires_in?: components["schemas"]["ExpiresIn"];
+            message: components["schemas"]["Message"];
+            /**
+             * @description The phone number with all but its end hidden.
+             * @example ***-***-6789
+             */
             phone_display: string;
-            refresh_token?: string;
+            refresh_token?: components["schemas"]["RefreshToken"];
+            /** @description True: the call has succeeded. */
             success: boolean;
-            token_type?: string;
+            token_type?: components["schemas"]["TokenType"];
         };
         /** @description The fields of a proof are for replacing a phone; `code` is that of the new one. */
         SmsConfirmRequest: {
-            /** @description One of the ten backup codes. */
-            backup_code?: string | null;
-            /** Format: uuid */
+            backup_code?: components["schemas"]["BackupCode"];
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
             client_id: string;
+            /** @description Six digits from the message to the new phone. */
             code: string;
-            /** @description This, or another of the proofs. */
-            current_password?: string | null;
-            /** Format: email */
-            email: string;
-            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
-            enrollment_ticket?: string | null;
-            /** @description Ticket of the login that must enroll first: the new factor completes it. */
-            mfa_token?: string | null;
+            current_password?: components["schemas"]["CurrentPassword"];
+            email: components["schemas"]["Email"];
+            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
+            mfa_token?: components["schemas"]["MfaToken"];
             /** @description E.164: plus sign, country code, digits. */
             phone_number: string;
-            /** @description From /authmgr/step-up. */
-            proof_token?: string | null;
-            /** @description Response to the options of /authmgr/step-up/options. */
-            response?: {
-                [key: string]: unknown;
-            } | string | null;
-            /** @description From /webauthn/sms/requestCode. End users. */
-            sms_code?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            proof_token?: components["schemas"]["ProofToken"];
+            response?: components["schemas"]["Response"];
+            sms_code?: components["schemas"]["SmsCode"];
+            tenant_id: components["schemas"]["TenantId"];
         };
         SmsRequestCodeRequest: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
             client_id: string;
-            /** Format: email */
-            email: string;
+            email: components["schemas"]["Email"];
             /** @description Ticket of the login that waits for the code. */
             mfa_token?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
         };
         SmsSentOut: {
+            /**
+             * @description Number of codes that can still be tried.
+             * @example 5
+             */
             attempts_remaining: number;
+            /**
+             * @description Minutes until the code expires.
+             * @example 5
+             */
             expires_in_minutes: number;
-            message: string;
+            message: components["schemas"]["Message"];
+            /**
+             * @description The phone number with all but its end hidden.
+             * @example ***-***-6789
+             */
             phone_display: string;
+            /** @description True: the call has succeeded. */
             success: boolean;
         };
         /** @description What a success with `mfa_token` returns besides. */
         SmsVerifiedOut: {
-            access_token?: string;
-            email: string;
-            expires_in?: number;
-            message: string;
-            /** @description sms */
+            access_token?: components["schemas"]["AccessToken"];
+            email: components["schemas"]["AcceptedOutEmail"];
+            expires_in?: components["schemas"]["ExpiresIn"];
+            message: components["schemas"]["Message"];
+            /**
+             * @description Always sms.
+             * @example sms
+             */
             method: string;
-            refresh_token?: string;
+            refresh_token?: components["schemas"]["RefreshToken"];
+            /** @description True: the call has succeeded. */
             success: boolean;
-            /** Format: uuid */
-            tenant_id: string;
-            token_type?: string;
+            tenant_id: components["schemas"]["TenantId"];
+            token_type?: components["schemas"]["TokenType"];
         };
         SmsVerifyRequest: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
             client_id: string;
+            /** @description Six digits from the message. */
             code: string;
-            /** Format: email */
-            email: string;
+            email: components["schemas"]["Email"];
             /** @description Ticket of the login that waits for the code. */
             mfa_token?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
         };
         StatusInRequest: {
+            /** @description False: the user cannot sign in and all sessions end. */
             active: boolean;
         };
         StatusOut: {
+            /**
+             * @description healthy or alive
+             * @example healthy
+             */
             status: string;
         };
         /** @description Exactly one of the fields. */
         StepUpInRequest: {
-            /** @description One of the ten backup codes. */
-            backup_code?: string | null;
-            /** @description From the authenticator app. */
-            code?: string | null;
-            /** @description Only of a user who has no second factor. */
+            backup_code?: components["schemas"]["BackupCode"];
+            code?: components["schemas"]["Code"];
+            /** @description Password of a user who has no second factor. */
             password?: string | null;
-            /** @description Response to the options of /authmgr/step-up/options. */
-            response?: {
-                [key: string]: unknown;
-            } | string | null;
-            /** @description From /webauthn/sms/requestCode. End users. */
-            sms_code?: string | null;
+            response?: components["schemas"]["Response"];
+            sms_code?: components["schemas"]["SmsCode"];
         };
         StepUpOut: {
-            /** @description Of the same session; its refresh token stays valid. */
+            /**
+             * @description JWT of the same session; its refresh token stays valid.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
+             */
             access_token: string;
-            /** @description aal1 or aal2. */
+            /**
+             * @description Assurance level of the session: aal1 or aal2.
+             * @example aal2
+             */
             acr: string;
-            /** @description RFC 8176. */
+            /**
+             * @description How the user was verified (RFC 8176), such as pwd, otp.
+             * @example [
+             *       "pwd",
+             *       "otp"
+             *     ]
+             */
             amr: string[];
-            /** @description Seconds since 1970. */
+            /**
+             * @description When the user was verified, in seconds since 1970.
+             * @example 1772443800
+             */
             auth_time: number;
-            expires_in: number;
+            expires_in: components["schemas"]["ExpiresIn"];
+            /**
+             * @description Seconds until `proof_token` expires.
+             * @example 300
+             */
             proof_expires_in: number;
-            /** @description Proves one later request of this session. */
+            /**
+             * @description Proves one later request of this session.
+             * @example pt_2Wd6Jh9Zq4Kx8Nf5
+             */
             proof_token: string;
-            token_type: string;
+            token_type: components["schemas"]["TokenType"];
         };
         SyncInRequest: {
             /** @description Report the changes without making them. */
@@ -4758,82 +6784,16 @@ export interface components {
             force?: boolean | null;
             /** @description Read everything, even if a read of changes is possible. */
             full?: boolean | null;
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
         TenantChangesRequest: {
+            /** @description Name of the tenant. */
             name?: string | null;
-            /** @description Why it is suspended, for the audit log. No personal data. */
+            /** @description Why it is suspended, for the audit log, which the admins of the tenant can read. No personal data. */
             reason?: string | null;
             /** @description Merged into the current settings; null restores a default. */
-            settings?: {
-                /** @description Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only. */
-                access_token_seconds?: number | null;
-                /**
-                 * @description Whether end users can delete their own account.
-                 * @enum {string|null}
-                 */
-                account_deletion?: "off" | "on" | null;
-                /** @description Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's. */
-                admin_session_idle_seconds?: number | null;
-                /** @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's. */
-                admin_session_seconds?: number | null;
-                /**
-                 * @description Whether users must verify their email address before they can sign in.
-                 * @enum {string|null}
-                 */
-                email_verification?: "off" | "required" | null;
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users verify an email address. The token follows the #.
-                 */
-                email_verification_url?: string | null;
-                /**
-                 * @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works.
-                 * @enum {string|null}
-                 */
-                enrollment_mode?: "window" | "ticket" | "bearer" | null;
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users accept an invitation. The token follows the #.
-                 */
-                invitation_url?: string | null;
-                /** @description Name shown to users in mails, on the invitation page and in authenticator apps. */
-                issuer_name?: string | null;
-                /** @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access. */
-                metadata_claims?: string[] | null;
-                /**
-                 * @description Whether users need a second factor to sign in.
-                 * @enum {string|null}
-                 */
-                mfa_policy?: "optional" | "required" | null;
-                /** @description Minimum number of characters of a new password, 8 to 64. */
-                password_min_length?: number | null;
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users set a new password. The token follows the #.
-                 */
-                password_reset_url?: string | null;
-                /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
-                refresh_token_seconds?: number | null;
-                /** @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only. */
-                region?: string | null;
-                /** @description Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required. */
-                remember_device_days?: number | null;
-                /** @description Whether users can register themselves. If false, users are invited, imported or synchronized. */
-                self_registration?: boolean | null;
-                /** @description Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's. */
-                session_seconds?: number | null;
-                /** @description Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the platform names any. A tenant admin can choose among the platform's only. */
-                sms_countries?: string[] | null;
-                /** @description Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…; the sign-in domain can in any case. Operators only. */
-                webauthn_origins?: string[] | null;
-                /** @description Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys of the present id exist. Operators only. */
-                webauthn_rp_id?: string | null;
-            } | null;
+            settings?: components["schemas"]["Settings"] | null;
+            /** @description Lower-case letters, digits and hyphens; unique. Addresses change with it. */
             slug?: string | null;
             /** @description active or suspended */
             status?: string | null;
@@ -4844,9 +6804,8 @@ export interface components {
              * @description Until then the tenant can be restored from its final backup. Null: not possible.
              */
             final_backup_until: string | null;
-            message: string;
-            /** Format: uuid */
-            tenant_id: string;
+            message: components["schemas"]["Message"];
+            tenant_id: components["schemas"]["TenantId"];
         };
         TenantDeletionRequest: {
             /** @description The tenant's slug. */
@@ -4854,561 +6813,633 @@ export interface components {
             /** @description Whether a final encrypted backup is written first. Without it the tenant cannot be restored. */
             final_backup?: boolean | null;
         };
+        /**
+         * Format: uuid
+         * @description Id of the tenant.
+         */
+        TenantId: string;
         TenantInRequest: {
+            /** @description Name of the tenant. */
             name: string;
-            settings?: {
-                /** @description Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only. */
-                access_token_seconds?: number | null;
-                /**
-                 * @description Whether end users can delete their own account.
-                 * @enum {string|null}
-                 */
-                account_deletion?: "off" | "on" | null;
-                /** @description Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's. */
-                admin_session_idle_seconds?: number | null;
-                /** @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's. */
-                admin_session_seconds?: number | null;
-                /**
-                 * @description Whether users must verify their email address before they can sign in.
-                 * @enum {string|null}
-                 */
-                email_verification?: "off" | "required" | null;
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users verify an email address. The token follows the #.
-                 */
-                email_verification_url?: string | null;
-                /**
-                 * @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works.
-                 * @enum {string|null}
-                 */
-                enrollment_mode?: "window" | "ticket" | "bearer" | null;
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users accept an invitation. The token follows the #.
-                 */
-                invitation_url?: string | null;
-                /** @description Name shown to users in mails, on the invitation page and in authenticator apps. */
-                issuer_name?: string | null;
-                /** @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access. */
-                metadata_claims?: string[] | null;
-                /**
-                 * @description Whether users need a second factor to sign in.
-                 * @enum {string|null}
-                 */
-                mfa_policy?: "optional" | "required" | null;
-                /** @description Minimum number of characters of a new password, 8 to 64. */
-                password_min_length?: number | null;
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users set a new password. The token follows the #.
-                 */
-                password_reset_url?: string | null;
-                /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
-                refresh_token_seconds?: number | null;
-                /** @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only. */
-                region?: string | null;
-                /** @description Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required. */
-                remember_device_days?: number | null;
-                /** @description Whether users can register themselves. If false, users are invited, imported or synchronized. */
-                self_registration?: boolean | null;
-                /** @description Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's. */
-                session_seconds?: number | null;
-                /** @description Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the platform names any. A tenant admin can choose among the platform's only. */
-                sms_countries?: string[] | null;
-                /** @description Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…; the sign-in domain can in any case. Operators only. */
-                webauthn_origins?: string[] | null;
-                /** @description Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys of the present id exist. Operators only. */
-                webauthn_rp_id?: string | null;
-            } | null;
+            /** @description Settings that differ from the defaults. */
+            settings?: components["schemas"]["Settings"] | null;
+            /** @description Lower-case letters, digits and hyphens; unique. Default: made from the name. */
             slug?: string | null;
         };
         TenantListOut: {
-            limit: number;
-            page: number;
+            limit: components["schemas"]["Limit"];
+            page: components["schemas"]["Page"];
+            /** @description Tenants of the page, newest first. */
             tenants: components["schemas"]["TenantOut"][];
-            total: number;
+            total: components["schemas"]["Total"];
+            /**
+             * @description Number of pages.
+             * @example 1
+             */
             total_pages: number;
         };
         TenantOut: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description The tenant's default client; null while it is provisioned.
+             */
             client_id: string | null;
-            /** Format: date-time */
-            created_at: string;
+            created_at: components["schemas"]["CreatedAt"];
+            /** @description Where the tenant's database is. */
             database: components["schemas"]["DatabaseOut"];
+            /**
+             * @description Name of the tenant.
+             * @example Acme
+             */
             name: string;
-            settings: {
-                /** @description Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only. */
-                access_token_seconds?: number;
-                /**
-                 * @description Whether end users can delete their own account.
-                 * @enum {string}
-                 */
-                account_deletion?: "off" | "on";
-                /** @description Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's. */
-                admin_session_idle_seconds?: number;
-                /** @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's. */
-                admin_session_seconds?: number;
-                /**
-                 * @description Whether users must verify their email address before they can sign in.
-                 * @enum {string}
-                 */
-                email_verification?: "off" | "required";
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users verify an email address. The token follows the #.
-                 */
-                email_verification_url?: string;
-                /**
-                 * @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works.
-                 * @enum {string}
-                 */
-                enrollment_mode?: "window" | "ticket" | "bearer";
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users accept an invitation. The token follows the #.
-                 */
-                invitation_url?: string;
-                /** @description Name shown to users in mails, on the invitation page and in authenticator apps. */
-                issuer_name?: string;
-                /** @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access. */
-                metadata_claims?: string[];
-                /**
-                 * @description Whether users need a second factor to sign in.
-                 * @enum {string}
-                 */
-                mfa_policy?: "optional" | "required";
-                /** @description Minimum number of characters of a new password, 8 to 64. */
-                password_min_length?: number;
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users set a new password. The token follows the #.
-                 */
-                password_reset_url?: string;
-                /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
-                refresh_token_seconds?: number;
-                /** @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only. */
-                region?: string;
-                /** @description Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required. */
-                remember_device_days?: number;
-                /** @description Whether users can register themselves. If false, users are invited, imported or synchronized. */
-                self_registration?: boolean;
-                /** @description Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's. */
-                session_seconds?: number;
-                /** @description Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the platform names any. A tenant admin can choose among the platform's only. */
-                sms_countries?: string[];
-                /** @description Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…; the sign-in domain can in any case. Operators only. */
-                webauthn_origins?: string[];
-                /** @description Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys of the present id exist. Operators only. */
-                webauthn_rp_id?: string;
-            };
+            /** @description Settings that differ from the defaults. */
+            settings: components["schemas"]["TenantOutSettings"];
+            /**
+             * @description Short name of the tenant in addresses.
+             * @example acme
+             */
             slug: string;
+            /**
+             * @description provisioning, active, suspended, migrating, moving, failed or deleting; only an active tenant serves users.
+             * @example active
+             */
             status: string;
-            /** Format: uuid */
-            tenant_id: string;
+            tenant_id: components["schemas"]["TenantId"];
+        };
+        /**
+         * @example {
+         *       "mfa_policy": "required"
+         *     }
+         */
+        TenantOutSettings: {
+            /**
+             * @description Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only.
+             * @example 900
+             */
+            access_token_seconds?: number;
+            /**
+             * @description Whether end users can delete their own account.
+             * @enum {string}
+             */
+            account_deletion?: "off" | "on";
+            /**
+             * @description Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's.
+             * @example 28800
+             */
+            admin_session_idle_seconds?: number;
+            /**
+             * @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's.
+             * @example 86400
+             */
+            admin_session_seconds?: number;
+            /**
+             * @description Whether users must verify their email address before they can sign in.
+             * @enum {string}
+             */
+            email_verification?: "off" | "required";
+            /**
+             * Format: uri
+             * @description Page of the tenant's application where end users verify an email address. The token follows the #.
+             * @example https://app.example.com/verify
+             */
+            email_verification_url?: string;
+            /**
+             * @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works.
+             * @enum {string}
+             */
+            enrollment_mode?: "window" | "ticket" | "bearer";
+            /**
+             * Format: uri
+             * @description Page of the tenant's application where end users accept an invitation. The token follows the #.
+             * @example https://app.example.com/join
+             */
+            invitation_url?: string;
+            /**
+             * @description Name shown to users in mails, on the invitation page and in authenticator apps.
+             * @example Acme
+             */
+            issuer_name?: string;
+            /**
+             * @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access.
+             * @example [
+             *       "department"
+             *     ]
+             */
+            metadata_claims?: string[];
+            /**
+             * @description Whether users need a second factor to sign in.
+             * @enum {string}
+             */
+            mfa_policy?: "optional" | "required";
+            /**
+             * @description Minimum number of characters of a new password, 8 to 64.
+             * @example 12
+             */
+            password_min_length?: number;
+            /**
+             * Format: uri
+             * @description Page of the tenant's application where end users set a new password. The token follows the #.
+             * @example https://app.example.com/password
+             */
+            password_reset_url?: string;
+            /**
+             * @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's.
+             * @example 1209600
+             */
+            refresh_token_seconds?: number;
+            /**
+             * @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only.
+             * @example eu
+             */
+            region?: string;
+            /**
+             * @description Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required.
+             * @example 0
+             */
+            remember_device_days?: number;
+            /** @description Whether users can register themselves. If false, users are invited, imported or synchronized. */
+            self_registration?: boolean;
+            /**
+             * @description Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's.
+             * @example 7776000
+             */
+            session_seconds?: number;
+            /**
+             * @description Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the platform names any. A tenant admin can choose among the platform's only.
+             * @example [
+             *       "DE"
+             *     ]
+             */
+            sms_countries?: string[];
+            /**
+             * @description Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…; the sign-in domain can in any case. Operators only.
+             * @example [
+             *       "https://app.example.com"
+             *     ]
+             */
+            webauthn_origins?: string[];
+            /**
+             * @description Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys of the present id exist. Operators only.
+             * @example example.com
+             */
+            webauthn_rp_id?: string;
         };
         TenantSettingsOut: {
             /** @description Every setting with its effective value. */
             effective: {
-                /** @description Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only. */
+                /** @example 900 */
                 access_token_seconds: number;
-                /**
-                 * @description Whether end users can delete their own account.
-                 * @enum {string}
-                 */
+                /** @enum {string} */
                 account_deletion: "off" | "on";
-                /** @description Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's. */
+                /** @example 28800 */
                 admin_session_idle_seconds: number;
-                /** @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's. */
+                /** @example 86400 */
                 admin_session_seconds: number;
-                /**
-                 * @description Whether users must verify their email address before they can sign in.
-                 * @enum {string}
-                 */
+                /** @enum {string} */
                 email_verification: "off" | "required";
-                /** @description Page of the tenant's application where end users verify an email address. The token follows the #. */
+                /** @example https://app.example.com/verify */
                 email_verification_url: string;
-                /**
-                 * @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works.
-                 * @enum {string}
-                 */
+                /** @enum {string} */
                 enrollment_mode: "window" | "ticket" | "bearer";
-                /** @description Page of the tenant's application where end users accept an invitation. The token follows the #. */
+                /** @example https://app.example.com/join */
                 invitation_url: string;
-                /** @description Name shown to users in mails, on the invitation page and in authenticator apps. */
+                /** @example Acme */
                 issuer_name: string;
-                /** @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access. */
-                metadata_claims: unknown[];
                 /**
-                 * @description Whether users need a second factor to sign in.
-                 * @enum {string}
+                 * @example [
+                 *       "department"
+                 *     ]
                  */
+                metadata_claims: string[];
+                /** @enum {string} */
                 mfa_policy: "optional" | "required";
-                /** @description Minimum number of characters of a new password, 8 to 64. */
+                /** @example 12 */
                 password_min_length: number;
-                /** @description Page of the tenant's application where end users set a new password. The token follows the #. */
+                /** @example https://app.example.com/password */
                 password_reset_url: string;
-                /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
+                /** @example 1209600 */
                 refresh_token_seconds: number;
-                /** @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only. */
+                /** @example eu */
                 region: string | null;
-                /** @description Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required. */
+                /** @example 0 */
                 remember_device_days: number;
-                /** @description Whether users can register themselves. If false, users are invited, imported or synchronized. */
                 self_registration: boolean;
-                /** @description Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's. */
+                /** @example 7776000 */
                 session_seconds: number;
-                /** @description Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the platform names any. A tenant admin can choose among the platform's only. */
-                sms_countries: unknown[] | null;
-                /** @description Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…; the sign-in domain can in any case. Operators only. */
-                webauthn_origins: unknown[];
-                /** @description Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys of the present id exist. Operators only. */
+                /**
+                 * @example [
+                 *       "DE"
+                 *     ]
+                 */
+                sms_countries: string[] | null;
+                /**
+                 * @example [
+                 *       "https://app.example.com"
+                 *     ]
+                 */
+                webauthn_origins: string[];
+                /** @example example.com */
                 webauthn_rp_id: string | null;
             };
             /** @description The tenant's own settings. */
-            settings: {
-                /** @description Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only. */
-                access_token_seconds?: number;
-                /**
-                 * @description Whether end users can delete their own account.
-                 * @enum {string}
-                 */
-                account_deletion?: "off" | "on";
-                /** @description Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's. */
-                admin_session_idle_seconds?: number;
-                /** @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's. */
-                admin_session_seconds?: number;
-                /**
-                 * @description Whether users must verify their email address before they can sign in.
-                 * @enum {string}
-                 */
-                email_verification?: "off" | "required";
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users verify an email address. The token follows the #.
-                 */
-                email_verification_url?: string;
-                /**
-                 * @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works.
-                 * @enum {string}
-                 */
-                enrollment_mode?: "window" | "ticket" | "bearer";
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users accept an invitation. The token follows the #.
-                 */
-                invitation_url?: string;
-                /** @description Name shown to users in mails, on the invitation page and in authenticator apps. */
-                issuer_name?: string;
-                /** @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access. */
-                metadata_claims?: string[];
-                /**
-                 * @description Whether users need a second factor to sign in.
-                 * @enum {string}
-                 */
-                mfa_policy?: "optional" | "required";
-                /** @description Minimum number of characters of a new password, 8 to 64. */
-                password_min_length?: number;
-                /**
-                 * Format: uri
-                 * @description Page of the tenant's application where end users set a new password. The token follows the #.
-                 */
-                password_reset_url?: string;
-                /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
-                refresh_token_seconds?: number;
-                /** @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only. */
-                region?: string;
-                /** @description Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required. */
-                remember_device_days?: number;
-                /** @description Whether users can register themselves. If false, users are invited, imported or synchronized. */
-                self_registration?: boolean;
-                /** @description Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's. */
-                session_seconds?: number;
-                /** @description Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the platform names any. A tenant admin can choose among the platform's only. */
-                sms_countries?: string[];
-                /** @description Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…; the sign-in domain can in any case. Operators only. */
-                webauthn_origins?: string[];
-                /** @description Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys of the present id exist. Operators only. */
-                webauthn_rp_id?: string;
-            };
-            /** Format: uuid */
-            tenant_id: string;
+            settings: components["schemas"]["TenantOutSettings"];
+            tenant_id: components["schemas"]["TenantId"];
         };
         TextsInRequest: {
+            /** @description Texts in German. */
             de?: components["schemas"]["LanguageTextsInRequest"] | null;
+            /** @description Texts in English. */
             en?: components["schemas"]["LanguageTextsInRequest"] | null;
+            /** @description Texts in Spanish. */
             es?: components["schemas"]["LanguageTextsInRequest"] | null;
+            /** @description Texts in French. */
             fr?: components["schemas"]["LanguageTextsInRequest"] | null;
         };
         TextsOut: {
+            /** @description Texts in German. */
             de?: components["schemas"]["LanguageTextsOut"];
+            /** @description Texts in English. */
             en?: components["schemas"]["LanguageTextsOut"];
+            /** @description Texts in Spanish. */
             es?: components["schemas"]["LanguageTextsOut"];
+            /** @description Texts in French. */
             fr?: components["schemas"]["LanguageTextsOut"];
         };
         /** @description RFC 6749 section 2.3.1, second form, and RFC 7521 section 4.2; another way is HTTP Basic. */
         TokenInRequest: {
-            /** @description private_key_jwt (RFC 7523). */
-            client_assertion?: string;
-            /** @description urn:ietf:params:oauth:client-assertion-type:jwt-bearer */
-            client_assertion_type?: string;
-            client_id?: string;
-            client_secret?: string;
+            client_assertion?: components["schemas"]["ClientAssertion"];
+            client_assertion_type?: components["schemas"]["ClientAssertionType"];
+            client_id?: components["schemas"]["ClientId"];
+            client_secret?: components["schemas"]["ClientSecret"];
             /** @description client_credentials or refresh_token */
             grant_type: string;
+            /** @description Only for the grant refresh_token. The response contains the next one. */
             refresh_token?: string;
             /** @description Separated by blanks; a subset of the client's scopes. */
             scope?: string;
         };
         /** @description RFC 6749 section 2.3.1, second form, and RFC 7521 section 4.2; another way is HTTP Basic. */
         TokenNamedRequest: {
-            /** @description private_key_jwt (RFC 7523). */
-            client_assertion?: string;
-            /** @description urn:ietf:params:oauth:client-assertion-type:jwt-bearer */
-            client_assertion_type?: string;
-            client_id?: string;
-            client_secret?: string;
+            client_assertion?: components["schemas"]["ClientAssertion"];
+            client_assertion_type?: components["schemas"]["ClientAssertionType"];
+            client_id?: components["schemas"]["ClientId"];
+            client_secret?: components["schemas"]["ClientSecret"];
+            /** @description The token: an access token or a refresh token. */
             token: string;
             /** @description Accepted and ignored. */
             token_type_hint?: string;
         };
         TokenOut: {
-            access_token: string;
-            expires_in: number;
-            refresh_token?: string;
+            access_token: components["schemas"]["AccessToken"];
+            expires_in: components["schemas"]["ExpiresIn"];
+            refresh_token?: components["schemas"]["RefreshToken"];
+            /**
+             * @description Granted scopes, separated by spaces, if they can differ from the request.
+             * @example openid profile
+             */
             scope?: string;
-            token_type: string;
+            token_type: components["schemas"]["TokenType"];
         };
+        /**
+         * @description How to send the token: Bearer or DPoP.
+         * @example Bearer
+         */
+        TokenType: string;
+        /**
+         * @description Number of rows on all pages.
+         * @example 1
+         */
+        Total: number;
+        /**
+         * Format: uuid
+         * @description Id of the client (application).
+         */
+        TotpBeginClientId: string | null;
         TotpBeginOut: {
+            /**
+             * @description Account name that the app shows.
+             * @example ada.moreno@example.com
+             */
             account: string;
+            /**
+             * @description Name of the issuer that the app shows.
+             * @example Acme
+             */
             issuer: string;
-            /** @description The secret in groups of four. */
+            /**
+             * @description The secret in groups of four.
+             * @example JBSW Y3DP EHPK 3PXP JBSW Y3DP EHPK 3PXP
+             */
             manual_entry: string;
+            /**
+             * @description otpauth URL with secret, account and issuer.
+             * @example otpauth://totp/Acme:ada.moreno@example.com?secret=JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP&issuer=Acme
+             */
             otp_auth_url: string;
-            /** @description PNG in base64 of exactly otp_auth_url. */
+            /**
+             * @description PNG in base64 of exactly otp_auth_url.
+             * @example iVBORw0KGgoAAAANSUhEUgAA
+             */
             qr_code: string;
+            /**
+             * @description The secret in base32.
+             * @example JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP
+             */
             secret: string;
         };
         TotpBeginRequest: {
-            /** Format: uuid */
-            client_id?: string | null;
-            /** Format: email */
-            email: string;
-            /** Format: uuid */
-            tenant_id: string;
+            client_id?: components["schemas"]["TotpBeginClientId"];
+            email: components["schemas"]["Email"];
+            tenant_id: components["schemas"]["TenantId"];
         };
         /** @description The backup codes, and with `mfa_token` the login's tokens. */
         TotpConfirmedOut: {
-            access_token?: string;
+            access_token?: components["schemas"]["AccessToken"];
+            /**
+             * @description Ten codes, each valid once; shown only now.
+             * @example [
+             *       "7k2m-9xqr-4tzv-8bnd",
+             *       "c3hf-5sgj-a1ew-6pyk"
+             *     ]
+             */
             backup_codes: string[];
-            expires_in?: number;
-            message: string;
-            refresh_token?: string;
+            expires_in?: components["schemas"]["ExpiresIn"];
+            message: components["schemas"]["Message"];
+            refresh_token?: components["schemas"]["RefreshToken"];
+            /** @description True: the call has succeeded. */
             success: boolean;
-            token_type?: string;
+            token_type?: components["schemas"]["TokenType"];
         };
         /** @description The fields of a proof are for replacing an authenticator; `code` is that of the new one. */
         TotpConfirmRequest: {
-            /** @description One of the ten backup codes. */
-            backup_code?: string | null;
-            /** Format: uuid */
-            client_id?: string | null;
+            backup_code?: components["schemas"]["BackupCode"];
+            client_id?: components["schemas"]["TotpBeginClientId"];
+            /** @description Six digits from the new authenticator. */
             code: string;
-            /** @description This, or another of the proofs. */
-            current_password?: string | null;
-            /** Format: email */
-            email: string;
-            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
-            enrollment_ticket?: string | null;
-            /** @description Ticket of the login that must enroll first: the new factor completes it. */
-            mfa_token?: string | null;
-            /** @description From /authmgr/step-up. */
-            proof_token?: string | null;
-            /** @description Response to the options of /authmgr/step-up/options. */
-            response?: {
-                [key: string]: unknown;
-            } | string | null;
+            current_password?: components["schemas"]["CurrentPassword"];
+            email: components["schemas"]["Email"];
+            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
+            mfa_token?: components["schemas"]["MfaToken"];
+            proof_token?: components["schemas"]["ProofToken"];
+            response?: components["schemas"]["Response"];
             /** @description From beginSetup. */
             secret: string;
-            /** @description From /webauthn/sms/requestCode. End users. */
-            sms_code?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            sms_code?: components["schemas"]["SmsCode"];
+            tenant_id: components["schemas"]["TenantId"];
         };
         /** @description A proof in the request, of which the first field that is present counts. */
         TotpDisableRequest: {
-            /** @description One of the ten backup codes. */
-            backup_code?: string | null;
-            /** Format: uuid */
-            client_id?: string | null;
-            /** @description From the authenticator app. */
-            code?: string | null;
-            /** @description This, or another of the proofs. */
-            current_password?: string | null;
-            /** Format: email */
-            email: string;
-            /** @description From /authmgr/step-up. */
-            proof_token?: string | null;
-            /** @description Response to the options of /authmgr/step-up/options. */
-            response?: {
-                [key: string]: unknown;
-            } | string | null;
-            /** @description From /webauthn/sms/requestCode. End users. */
-            sms_code?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            backup_code?: components["schemas"]["BackupCode"];
+            client_id?: components["schemas"]["TotpBeginClientId"];
+            code?: components["schemas"]["Code"];
+            current_password?: components["schemas"]["CurrentPassword"];
+            email: components["schemas"]["Email"];
+            proof_token?: components["schemas"]["ProofToken"];
+            response?: components["schemas"]["Response"];
+            sms_code?: components["schemas"]["SmsCode"];
+            tenant_id: components["schemas"]["TenantId"];
         };
         TotpDoneOut: {
-            message: string;
+            message: components["schemas"]["Message"];
+            /** @description True: the call has succeeded. */
             success: boolean;
         };
         /** @description Begin of an enrollment. */
         TotpSetupRequest: {
-            /** Format: uuid */
-            client_id?: string | null;
-            /** Format: email */
-            email: string;
-            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
-            enrollment_ticket?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            client_id?: components["schemas"]["TotpBeginClientId"];
+            email: components["schemas"]["Email"];
+            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
+            tenant_id: components["schemas"]["TenantId"];
         };
         /** @description What a success with `mfa_token` returns besides. */
-        TotpVerifiedOut: {
-            access_token?: string;
-            email: string;
-            expires_in?: number;
-            message: string;
-            /** @enum {string} */
-            method: "totp" | "backup_code";
-            refresh_token?: string;
-            success: boolean;
-            /** Format: uuid */
+        TotpVerifiedOut: components["schemas"]["AdminTotpVerifiedOut"] & {
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
             tenant_id: string;
-            token_type?: string;
         };
-        TotpVerifyLoginRequest: {
-            /** @description Looked at where there is no `code`. */
+        TotpVerifyByBackupCodeRequest: {
+            /** @description One of the ten backup codes, if there is no `code`. */
+            backup_code: string;
+            client_id?: components["schemas"]["TotpBeginClientId"];
+            code?: components["schemas"]["Code"];
+            email: components["schemas"]["Email"];
+            tenant_id: components["schemas"]["TenantId"];
+        };
+        TotpVerifyByCodeRequest: {
+            /** @description One of the ten backup codes, if there is no `code`. */
             backup_code?: string | null;
-            /** Format: uuid */
-            client_id?: string | null;
-            code?: string | null;
-            /** Format: email */
-            email: string;
-            /** @description Ticket of the login that waits for this step. */
-            mfa_token?: string | null;
-            /** Format: uuid */
-            tenant_id: string;
+            client_id?: components["schemas"]["TotpBeginClientId"];
+            /** @description Six digits from the authenticator app. */
+            code: string;
+            email: components["schemas"]["Email"];
+            tenant_id: components["schemas"]["TenantId"];
         };
-        TotpVerifyRequest: {
-            /** @description Looked at where there is no `code`. */
+        TotpVerifyLoginByBackupCodeRequest: {
+            /** @description One of the ten backup codes, if there is no `code`. */
+            backup_code: string;
+            client_id?: components["schemas"]["TotpBeginClientId"];
+            code?: components["schemas"]["Code"];
+            email: components["schemas"]["Email"];
+            mfa_token?: components["schemas"]["AdminTotpVerifyLoginByCodeMfaToken"];
+            tenant_id: components["schemas"]["TenantId"];
+        };
+        TotpVerifyLoginByCodeRequest: {
+            /** @description One of the ten backup codes, if there is no `code`. */
             backup_code?: string | null;
-            /** Format: uuid */
-            client_id?: string | null;
-            code?: string | null;
-            /** Format: email */
-            email: string;
-            /** Format: uuid */
-            tenant_id: string;
+            client_id?: components["schemas"]["TotpBeginClientId"];
+            /** @description Six digits from the authenticator app. */
+            code: string;
+            email: components["schemas"]["Email"];
+            mfa_token?: components["schemas"]["AdminTotpVerifyLoginByCodeMfaToken"];
+            tenant_id: components["schemas"]["TenantId"];
         };
+        TotpVerifyLoginRequest: components["schemas"]["TotpVerifyLoginByCodeRequest"] | components["schemas"]["TotpVerifyLoginByBackupCodeRequest"];
+        TotpVerifyRequest: components["schemas"]["TotpVerifyByCodeRequest"] | components["schemas"]["TotpVerifyByBackupCodeRequest"];
         TriedOut: {
-            /** @description What to do if it failed. */
+            /**
+             * @description What to do if it failed.
+             * @example Done.
+             */
             message: string;
             /** @description The first few users as they would be created. */
             sample_users: components["schemas"]["SampleOut"][];
+            /** @description Whether the directory can be read. */
             success: boolean;
         };
         UndoInRequest: {
             /** @description From the link in the mail. */
             token: string;
         };
+        /**
+         * Format: date-time
+         * @description When the record was last changed.
+         */
+        UpdatedAt: string;
+        /**
+         * Format: uuid
+         * @description Id of the user.
+         */
+        UserId: string;
         UserIdsInRequest: {
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
-            /** @description All are changed, or none. */
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+            /** @description Ids of the users. All are changed, or none. */
             user_ids: string[];
         };
         /** @description RFC 6750 section 2.2. */
         UserinfoInRequest: {
-            /** @description Instead of the Authorization header. */
+            /** @description The access token, instead of the header Authorization. */
             access_token?: string;
         };
         /** @description OpenID Connect Core section 5.3.2. Claims without a value are absent. */
         UserinfoOut: {
-            email?: string;
+            email?: components["schemas"]["AcceptedOutEmail"];
+            /** @description Whether the e-mail address is verified. */
             email_verified?: boolean;
+            /**
+             * @description Names of the user's groups.
+             * @example [
+             *       "Accounting"
+             *     ]
+             */
             groups?: string[];
             /**
              * @description The language that the user has chosen.
              * @enum {string}
              */
             locale?: "en" | "de" | "fr" | "es";
+            /**
+             * @description Name of the user.
+             * @example Ada Moreno
+             */
             name?: string;
+            /**
+             * @description Phone number in E.164 form, such as +4915123456789.
+             * @example +4915123456789
+             */
             phone_number?: string;
+            /** @description Whether the phone number is verified. */
             phone_number_verified?: boolean;
+            /**
+             * @description Names of the roles, including those from groups.
+             * @example [
+             *       "approver"
+             *     ]
+             */
             roles?: string[];
-            /** Format: uuid */
-            sub: string;
+            sub: components["schemas"]["UserId"];
+            /**
+             * @description When the user was last changed, in seconds since 1970.
+             * @example 1772443800
+             */
             updated_at?: number;
         };
         UserInTenantInRequest: {
-            /** Format: uuid */
-            tenant_id: string;
-            /** Format: uuid */
-            user_id: string;
+            tenant_id: components["schemas"]["TenantId"];
+            user_id: components["schemas"]["UserId"];
         };
         ValidOut: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Client of the token; null for admin users.
+             */
             client_id: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the token expires.
+             */
             expires_at: string;
+            /**
+             * @description Names of the user's groups.
+             * @example [
+             *       "Accounting"
+             *     ]
+             */
             groups: string[];
+            /**
+             * @description Kind of caller: operator, admin, end_user or client.
+             * @example end_user
+             */
             kind: string;
-            message: string;
-            permissions: string[];
-            roles: string[];
+            message: components["schemas"]["Message"];
+            permissions: components["schemas"]["Permissions"];
+            roles: components["schemas"]["Roles"];
+            /**
+             * @description The same as `permissions`.
+             * @example [
+             *       "services:read"
+             *     ]
+             */
             scopes: string[];
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Id of the user or client that the token is about.
+             */
             sub: string;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description Tenant of the caller; null for an operator.
+             */
             tenant_id: string | null;
         };
         /** @description What a success with `mfa_token` returns besides. */
         VerifiedOut: {
-            access_token?: string;
-            expires_in?: number;
-            refresh_token?: string;
+            access_token?: components["schemas"]["AccessToken"];
+            expires_in?: components["schemas"]["ExpiresIn"];
+            refresh_token?: components["schemas"]["RefreshToken"];
+            /** @description True: the call has succeeded. */
             success: boolean;
-            token_type?: string;
-            /** Format: uuid */
-            user_id: string;
+            token_type?: components["schemas"]["TokenType"];
+            user_id: components["schemas"]["UserId"];
         };
         /** @description A token alone, or tenant, address and code. */
-        VerifyInRequest: {
+        VerifyInByTenantIdAndEmailAndCodeRequest: {
+            /** @description The six digits from the mail. */
+            code: string;
+            /** @description Keeps what was set up before the first verification, like a Bearer token or an enrollment ticket. */
+            current_password?: string | null;
+            /**
+             * Format: email
+             * @description With `code`: the address to verify.
+             */
+            email: string;
+            /**
+             * Format: uuid
+             * @description With `code`: tenant of the user.
+             */
+            tenant_id: string;
+            /** @description From the link in the mail. */
+            token?: string | null;
+        };
+        /** @description A token alone, or tenant, address and code. */
+        VerifyInByTokenRequest: {
             /** @description The six digits from the mail. */
             code?: string | null;
             /** @description Keeps what was set up before the first verification, like a Bearer token or an enrollment ticket. */
             current_password?: string | null;
-            /** Format: email */
+            /**
+             * Format: email
+             * @description With `code`: the address to verify.
+             */
             email?: string | null;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description With `code`: tenant of the user.
+             */
             tenant_id?: string | null;
             /** @description From the link in the mail. */
-            token?: string | null;
+            token: string;
         };
+        VerifyInRequest: components["schemas"]["VerifyInByTokenRequest"] | components["schemas"]["VerifyInByTenantIdAndEmailAndCodeRequest"];
         WebhookEndpointChangesRequest: {
+            /** @description Text for people; can be empty. */
             description?: string | null;
+            /** @description False: pending messages wait, and new events are not kept for it. */
             enabled?: boolean | null;
             /** @description Events, kinds (`end_user.*`) or `*`. Replaced whole. */
             events?: ("*" | "directory.*" | "domain.*" | "end_user.*" | "factor.*" | "group.*" | "import.*" | "invitation.*" | "role.*" | "end_user.created" | "end_user.updated" | "end_user.activated" | "end_user.deactivated" | "end_user.erased" | "end_user.email_verified" | "end_user.password_changed" | "end_user.password_reset" | "factor.enrolled" | "factor.removed" | "factor.reset" | "group.created" | "group.updated" | "group.deleted" | "group.members_added" | "group.members_removed" | "role.created" | "role.updated" | "role.deleted" | "role.assigned" | "role.revoked" | "invitation.created" | "invitation.accepted" | "directory.sync_finished" | "import.finished" | "domain.verified" | "domain.updated" | "domain.record_lost" | "domain.withdrawn" | "domain.deleted")[] | null;
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
             /**
              * Format: iri
              * @description An https URL outside private and reserved networks.
@@ -5416,20 +7447,17 @@ export interface components {
             url?: string | null;
         };
         WebhookEndpointDeletedOut: {
-            /** Format: uuid */
-            id: string;
-            message: string;
+            id: components["schemas"]["Id"];
+            message: components["schemas"]["Message"];
         };
         WebhookEndpointInRequest: {
+            /** @description Text for people; can be empty. */
             description?: string | null;
+            /** @description False: pending messages wait, and new events are not kept for it. */
             enabled?: boolean | null;
             /** @description Events, kinds (`end_user.*`) or `*` (default). */
             events?: ("*" | "directory.*" | "domain.*" | "end_user.*" | "factor.*" | "group.*" | "import.*" | "invitation.*" | "role.*" | "end_user.created" | "end_user.updated" | "end_user.activated" | "end_user.deactivated" | "end_user.erased" | "end_user.email_verified" | "end_user.password_changed" | "end_user.password_reset" | "factor.enrolled" | "factor.removed" | "factor.reset" | "group.created" | "group.updated" | "group.deleted" | "group.members_added" | "group.members_removed" | "role.created" | "role.updated" | "role.deleted" | "role.assigned" | "role.revoked" | "invitation.created" | "invitation.accepted" | "directory.sync_finished" | "import.finished" | "domain.verified" | "domain.updated" | "domain.record_lost" | "domain.withdrawn" | "domain.deleted")[] | null;
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
             /**
              * Format: iri
              * @description An https URL outside private and reserved networks.
@@ -5437,67 +7465,139 @@ export interface components {
             url: string;
         };
         WebhookEndpointListOut: {
+            /** @description Webhook endpoints, oldest first. */
             endpoints: components["schemas"]["WebhookEndpointOut"][];
         };
         WebhookEndpointOut: {
-            /** Format: date-time */
-            created_at: string;
+            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * @description Text for people; can be empty.
+             * @example CRM
+             */
             description: string;
-            /** @description admin, gone (the endpoint returned 410) or failing (every delivery has failed for days) */
+            /**
+             * @description admin, gone (the endpoint returned 410) or failing (every delivery has failed for days)
+             * @example
+             */
             disabled_reason: string;
+            /** @description Whether messages are sent. */
             enabled: boolean;
+            /**
+             * @description Events, kinds (`end_user.*`) or `*`.
+             * @example [
+             *       "end_user.*"
+             *     ]
+             */
             events: string[];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Since when every delivery has failed; null: the last one succeeded.
+             */
             failing_since: string | null;
-            /** Format: uuid */
-            id: string;
-            /** Format: date-time */
+            id: components["schemas"]["Id"];
+            /**
+             * Format: date-time
+             * @description Last successful delivery; null before the first.
+             */
             last_delivered_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Until when the previous secret signs too; null: it does not.
+             */
             previous_secret_until: string | null;
-            /** Format: date-time */
-            updated_at: string;
+            updated_at: components["schemas"]["UpdatedAt"];
+            /**
+             * @description Address that messages are sent to.
+             * @example https://hooks.example.com/identity
+             */
             url: string;
         };
         WebhookEventListOut: {
+            /** @description Events that can be sent. */
             events: components["schemas"]["WebhookEventOut"][];
+            /**
+             * @description Values for `events` of an endpoint.
+             * @example [
+             *       "*",
+             *       "end_user.*",
+             *       "end_user.created"
+             *     ]
+             */
             filters: string[];
         };
         WebhookEventOut: {
+            /**
+             * @description When the event is sent.
+             * @example An end user was created.
+             */
             description: string;
+            /**
+             * @description Name of the event, such as end_user.created.
+             * @example end_user.created
+             */
             event: string;
         };
         WebhookMessageListOut: {
-            limit: number;
+            limit: components["schemas"]["Limit"];
+            /** @description Messages of the page, newest first. */
             messages: components["schemas"]["WebhookMessageOut"][];
-            /** @description Send this as `cursor`; null on the last page. */
+            /**
+             * @description Send this as `cursor`; null on the last page.
+             * @example 4711
+             */
             next_cursor: number | null;
         };
         WebhookMessageOut: {
+            /**
+             * @description Number of delivery attempts.
+             * @example 1
+             */
             attempts: number;
-            /** Format: date-time */
-            created_at: string;
+            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * @description Name of the event, such as end_user.created.
+             * @example end_user.created
+             */
             event: string;
-            /** @description Position in the delivery order. */
+            /**
+             * @description Position in the delivery order.
+             * @example 4711
+             */
             id: number;
+            /**
+             * @description Why the last attempt failed; empty if it did not.
+             * @example
+             */
             last_error: string;
-            /** @description HTTP status of the last response. */
+            /**
+             * @description HTTP status of the last response.
+             * @example 204
+             */
             last_status: number | null;
-            /** @description The `webhook-id` of the message. */
+            /**
+             * @description The `webhook-id` of the message.
+             * @example msg_2Xw6Qv9Rb3Zp
+             */
             message_id: string;
             /**
              * Format: date-time
-             * @description Only meaningful for pending messages.
+             * @description Next attempt to deliver a pending message.
              */
             next_attempt_at: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was delivered or became a dead letter; null: pending.
+             */
             settled_at: string | null;
-            /** @description pending, delivered or dead */
+            /**
+             * @description pending, delivered or dead
+             * @example active
+             */
             status: string;
         };
-        WebhookReplayInRequest: {
-            /** @description `webhook-id`s. */
-            message_ids?: string[] | null;
+        WebhookReplayInByMessageIdsRequest: {
+            /** @description Ids of the messages (`webhook-id`). */
+            message_ids: string[];
             /**
              * Format: date-time
              * @description Messages created since this time.
@@ -5508,47 +7608,119 @@ export interface components {
              * @enum {string|null}
              */
             status?: "pending" | "delivered" | "dead" | null;
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
+        WebhookReplayInBySinceRequest: {
+            /** @description Ids of the messages (`webhook-id`). */
+            message_ids?: string[] | null;
+            /**
+             * Format: date-time
+             * @description Messages created since this time.
+             */
+            since: string;
+            /**
+             * @description Only messages with this status.
+             * @enum {string|null}
+             */
+            status?: "pending" | "delivered" | "dead" | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+        };
+        WebhookReplayInByStatusRequest: {
+            /** @description Ids of the messages (`webhook-id`). */
+            message_ids?: string[] | null;
+            /**
+             * Format: date-time
+             * @description Messages created since this time.
+             */
+            since?: string | null;
+            /**
+             * @description Only messages with this status.
+             * @enum {string}
+             */
+            status: "pending" | "delivered" | "dead";
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+        };
+        WebhookReplayInRequest: components["schemas"]["WebhookReplayInByMessageIdsRequest"] | components["schemas"]["WebhookReplayInBySinceRequest"] | components["schemas"]["WebhookReplayInByStatusRequest"];
         WebhookReplayOut: {
-            message: string;
+            message: components["schemas"]["Message"];
             /** @description True if more messages match than one call replays: send the call again. */
             more: boolean;
+            /**
+             * @description Number of messages that are queued again.
+             * @example 3
+             */
             replayed: number;
         };
         /** @description The path names the endpoint. */
         WebhookTestInRequest: {
-            /**
-             * Format: uuid
-             * @description For operators. Alternatively the header X-Tenant-ID.
-             */
-            tenant_id?: string | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
         WebhookTestOut: {
-            message: string;
-            /** @description The `webhook-id` of the message. */
+            message: components["schemas"]["Message"];
+            /**
+             * @description The `webhook-id` of the message.
+             * @example msg_2Xw6Qv9Rb3Zp
+             */
             message_id: string;
         };
     };
     responses: never;
-    parameters: never;
+    parameters: {
+        /** @description Enrollment ticket of the user's registration or last sign-in, or an enrollment pass. */
+        HeaderXEnrollmentTicket: string;
+        /** @description The tenant for which an operator acts; ignored for all other callers. */
+        HeaderXTenantID: string;
+        /** @description Id of the client (application). */
+        PathClientId: string;
+        /** @description Id of the directory. */
+        PathConfigId: string;
+        /** @description Id of the credential. */
+        PathCredentialId: string;
+        /** @description Id of the domain. */
+        PathDomainId: string;
+        /** @description Id of the webhook endpoint. */
+        PathEndpointId: string;
+        /** @description Id of the factor, from the list of factors. */
+        PathFactorId: string;
+        /** @description Id of the group. */
+        PathGroupId: string;
+        /** @description Id of the invitation. */
+        PathInvitationId: string;
+        /** @description Id of the role. */
+        PathRoleId: string;
+        /** @description Id of the service. */
+        PathServiceId: string;
+        /** @description Short name of the tenant in addresses. */
+        PathSlug: string;
+        /** @description Id of the tenant. */
+        PathTenantId: string;
+        /** @description Id of the user. */
+        PathUserId: string;
+        /** @description `next_cursor` of the previous page. */
+        QueryCursor: number;
+        /** @description Part of the address, case-insensitive. */
+        QueryEmail: string;
+        /** @description Rows per page, 1 to 100; more counts as 100. */
+        QueryLimit: number;
+        /** @description Part of the name, case-insensitive. */
+        QueryName: string;
+        /** @description Number of the page, from 1. */
+        QueryPage: number;
+        /** @description For operators. Alternatively the header X-Tenant-ID. */
+        QueryTenantId: string;
+        /** @description The user; the caller if omitted. */
+        QueryUserId: string;
+    };
     requestBodies: never;
     headers: never;
     pathItems: never;
 }
 export type $defs = Record<string, never>;
 export interface operations {
-    well_known_jwks_json_jwks: {
+    getJwks: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
@@ -5564,13 +7736,10 @@ export interface operations {
             };
         };
     };
-    well_known_oauth_authorization_server_metadata: {
+    getServerMetadata: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
@@ -5586,15 +7755,13 @@ export interface operations {
             };
         };
     };
-    well_known_oauth_authorization_server_t_metadata: {
+    getTenantServerMetadata: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path: {
-                slug: string;
+                /** @description Short name of the tenant in addresses. */
+                slug: components["parameters"]["PathSlug"];
             };
             cookie?: never;
         };
@@ -5610,16 +7777,13 @@ export interface operations {
             };
         };
     };
-    well_known_webauthn_retrieve: {
+    getRelatedOrigins: {
         parameters: {
             query?: {
                 /** @description For a tenant that passes this path on from its own domain. */
                 tenant_id?: string;
             };
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
@@ -5635,15 +7799,17 @@ export interface operations {
             };
         };
     };
-    authmgr_groups_list: {
+    listGroups: {
         parameters: {
             query?: {
-                limit?: number;
+                /** @description Rows per page, 1 to 100; more counts as 100. */
+                limit?: components["parameters"]["QueryLimit"];
                 /** @description Part of the name, case-insensitive. */
-                name?: string;
-                page?: number;
+                name?: components["parameters"]["QueryName"];
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
                 /** @description Groups of this user. */
                 user_id?: string;
             };
@@ -5663,7 +7829,7 @@ export interface operations {
             };
         };
     };
-    authmgr_groups_create: {
+    createGroup: {
         parameters: {
             query?: never;
             header?: never;
@@ -5672,6 +7838,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Accounting",
+                 *       "description": "Works on invoices.",
+                 *       "roles": [
+                 *         "approver"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["GroupInRequest"];
             };
         };
@@ -5686,15 +7861,16 @@ export interface operations {
             };
         };
     };
-    authmgr_groups_retrieve: {
+    getGroup: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                group_id: string;
+                /** @description Id of the group. */
+                group_id: components["parameters"]["PathGroupId"];
             };
             cookie?: never;
         };
@@ -5710,17 +7886,23 @@ export interface operations {
             };
         };
     };
-    authmgr_groups_update: {
+    updateGroup: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                group_id: string;
+                /** @description Id of the group. */
+                group_id: components["parameters"]["PathGroupId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "description": "Works on invoices and payments."
+                 *     }
+                 */
                 "application/json": components["schemas"]["GroupChangesRequest"];
             };
         };
@@ -5735,15 +7917,16 @@ export interface operations {
             };
         };
     };
-    authmgr_groups_destroy: {
+    deleteGroup: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                group_id: string;
+                /** @description Id of the group. */
+                group_id: components["parameters"]["PathGroupId"];
             };
             cookie?: never;
         };
@@ -5759,17 +7942,20 @@ export interface operations {
             };
         };
     };
-    authmgr_groups_users_members: {
+    listGroupMembers: {
         parameters: {
             query?: {
-                limit?: number;
-                page?: number;
+                /** @description Rows per page, 1 to 100; more counts as 100. */
+                limit?: components["parameters"]["QueryLimit"];
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                group_id: string;
+                /** @description Id of the group. */
+                group_id: components["parameters"]["PathGroupId"];
             };
             cookie?: never;
         };
@@ -5785,17 +7971,25 @@ export interface operations {
             };
         };
     };
-    authmgr_groups_users_join: {
+    addGroupMembers: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                group_id: string;
+                /** @description Id of the group. */
+                group_id: components["parameters"]["PathGroupId"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "user_ids": [
+                 *         "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["UserIdsInRequest"];
             };
         };
@@ -5810,17 +8004,25 @@ export interface operations {
             };
         };
     };
-    authmgr_groups_users_leave: {
+    removeGroupMembers: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                group_id: string;
+                /** @description Id of the group. */
+                group_id: components["parameters"]["PathGroupId"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "user_ids": [
+                 *         "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["UserIdsInRequest"];
             };
         };
@@ -5835,7 +8037,7 @@ export interface operations {
             };
         };
     };
-    authmgr_logout_logout: {
+    logout: {
         parameters: {
             query?: never;
             header?: never;
@@ -5844,6 +8046,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "all": true
+                 *     }
+                 */
                 "application/json": components["schemas"]["LogoutInRequest"];
             };
         };
@@ -5858,7 +8065,7 @@ export interface operations {
             };
         };
     };
-    authmgr_profile_retrieve: {
+    getProfile: {
         parameters: {
             query?: never;
             header?: never;
@@ -5877,7 +8084,7 @@ export interface operations {
             };
         };
     };
-    authmgr_profile_update: {
+    updateProfile: {
         parameters: {
             query?: never;
             header?: never;
@@ -5886,6 +8093,12 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Ada M. Moreno",
+                 *       "language": "en"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ProfileChangesRequest"];
             };
         };
@@ -5900,7 +8113,7 @@ export interface operations {
             };
         };
     };
-    authmgr_profile_delete_create: {
+    deleteAccount: {
         parameters: {
             query?: never;
             header?: never;
@@ -5909,6 +8122,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "current_password": "lantern fjord 42 copper"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AccountClosingInRequest"];
             };
         };
@@ -5923,7 +8141,7 @@ export interface operations {
             };
         };
     };
-    authmgr_profile_password_change: {
+    changePassword: {
         parameters: {
             query?: never;
             header?: never;
@@ -5932,6 +8150,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "new_password": "violet harbor 7 compass",
+                 *       "current_password": "lantern fjord 42 copper"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ChangeInRequest"];
             };
         };
@@ -5946,15 +8170,17 @@ export interface operations {
             };
         };
     };
-    authmgr_roles_list: {
+    listRoles: {
         parameters: {
             query?: {
-                limit?: number;
+                /** @description Rows per page, 1 to 100; more counts as 100. */
+                limit?: components["parameters"]["QueryLimit"];
                 /** @description Part of the name, case-insensitive. */
                 name?: string;
-                page?: number;
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
                 /** @description Roles of this user, directly or by a group. */
                 user_id?: string;
             };
@@ -5974,7 +8200,7 @@ export interface operations {
             };
         };
     };
-    authmgr_roles_create: {
+    createRole: {
         parameters: {
             query?: never;
             header?: never;
@@ -5983,6 +8209,16 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "approver",
+                 *       "description": "Approves invoices.",
+                 *       "permissions": [
+                 *         "invoices:read",
+                 *         "invoices:approve"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["RoleInRequest"];
             };
         };
@@ -5997,15 +8233,16 @@ export interface operations {
             };
         };
     };
-    authmgr_roles_retrieve: {
+    getRole: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                role_id: string;
+                /** @description Id of the role. */
+                role_id: components["parameters"]["PathRoleId"];
             };
             cookie?: never;
         };
@@ -6021,17 +8258,25 @@ export interface operations {
             };
         };
     };
-    authmgr_roles_update: {
+    updateRole: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                role_id: string;
+                /** @description Id of the role. */
+                role_id: components["parameters"]["PathRoleId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "permissions": [
+                 *         "invoices:read"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["RoleChangesRequest"];
             };
         };
@@ -6046,15 +8291,16 @@ export interface operations {
             };
         };
     };
-    authmgr_roles_destroy: {
+    deleteRole: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                role_id: string;
+                /** @description Id of the role. */
+                role_id: components["parameters"]["PathRoleId"];
             };
             cookie?: never;
         };
@@ -6070,17 +8316,20 @@ export interface operations {
             };
         };
     };
-    authmgr_roles_bindings_bindings: {
+    listRoleBindings: {
         parameters: {
             query?: {
-                limit?: number;
-                page?: number;
+                /** @description Rows per page, 1 to 100; more counts as 100. */
+                limit?: components["parameters"]["QueryLimit"];
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                role_id: string;
+                /** @description Id of the role. */
+                role_id: components["parameters"]["PathRoleId"];
             };
             cookie?: never;
         };
@@ -6096,17 +8345,25 @@ export interface operations {
             };
         };
     };
-    authmgr_roles_bindings_bind: {
+    bindRole: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                role_id: string;
+                /** @description Id of the role. */
+                role_id: components["parameters"]["PathRoleId"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "user_ids": [
+                 *         "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["UserIdsInRequest"];
             };
         };
@@ -6121,17 +8378,25 @@ export interface operations {
             };
         };
     };
-    authmgr_roles_bindings_unbind: {
+    unbindRole: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                role_id: string;
+                /** @description Id of the role. */
+                role_id: components["parameters"]["PathRoleId"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "user_ids": [
+                 *         "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["UserIdsInRequest"];
             };
         };
@@ -6146,15 +8411,17 @@ export interface operations {
             };
         };
     };
-    authmgr_sessions_list: {
+    listSessions: {
         parameters: {
             query?: {
-                limit?: number;
-                page?: number;
+                /** @description Rows per page, 1 to 100; more counts as 100. */
+                limit?: components["parameters"]["QueryLimit"];
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
                 /** @description For operators: the user's tenant. */
                 tenant_id?: string;
                 /** @description The user; the caller if omitted. */
-                user_id?: string;
+                user_id?: components["parameters"]["QueryUserId"];
             };
             header?: never;
             path?: never;
@@ -6172,7 +8439,7 @@ export interface operations {
             };
         };
     };
-    authmgr_sessions_destroy_all: {
+    endAllSessions: {
         parameters: {
             query: {
                 /** @description For operators: the user's tenant. */
@@ -6196,16 +8463,17 @@ export interface operations {
             };
         };
     };
-    authmgr_sessions_destroy: {
+    endSession: {
         parameters: {
             query?: {
                 /** @description For operators: the user's tenant. */
                 tenant_id?: string;
                 /** @description The user; the caller if omitted. */
-                user_id?: string;
+                user_id?: components["parameters"]["QueryUserId"];
             };
             header?: never;
             path: {
+                /** @description Id of the session, from the list of sessions. */
                 session_id: string;
             };
             cookie?: never;
@@ -6222,7 +8490,7 @@ export interface operations {
             };
         };
     };
-    authmgr_step_up_create: {
+    stepUp: {
         parameters: {
             query?: never;
             header?: never;
@@ -6231,6 +8499,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "password": "lantern fjord 42 copper"
+                 *     }
+                 */
                 "application/json": components["schemas"]["StepUpInRequest"];
             };
         };
@@ -6245,7 +8518,7 @@ export interface operations {
             };
         };
     };
-    authmgr_step_up_options_options_for_passkey: {
+    beginPasskeyStepUp: {
         parameters: {
             query?: never;
             header?: never;
@@ -6264,18 +8537,22 @@ export interface operations {
             };
         };
     };
-    authmgr_token_token: {
+    requestToken: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Basic`: client id and secret, each form-encoded (RFC 6749 section 2.3.1). */
-                Authorization?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "grant_type": "refresh_token",
+                 *       "refresh_token": "rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU",
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64"
+                 *     }
+                 */
                 "application/x-www-form-urlencoded": components["schemas"]["TokenInRequest"];
             };
         };
@@ -6290,18 +8567,22 @@ export interface operations {
             };
         };
     };
-    authmgr_token_introspect_introspect: {
+    introspectToken: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Basic` of a client, or `Bearer` of an admin or a client of the token's tenant. */
-                Authorization?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "token": "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx",
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "client_secret": "cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu"
+                 *     }
+                 */
                 "application/x-www-form-urlencoded": components["schemas"]["TokenNamedRequest"];
             };
         };
@@ -6316,18 +8597,22 @@ export interface operations {
             };
         };
     };
-    authmgr_token_revoke_revoke: {
+    revokeToken: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Basic`: client id and secret, each form-encoded (RFC 6749 section 2.3.1). */
-                Authorization?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "token": "rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU",
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "client_secret": "cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu"
+                 *     }
+                 */
                 "application/x-www-form-urlencoded": components["schemas"]["TokenNamedRequest"];
             };
         };
@@ -6341,7 +8626,7 @@ export interface operations {
             };
         };
     };
-    authmgr_validate_validate: {
+    validateToken: {
         parameters: {
             query?: never;
             header?: never;
@@ -6360,7 +8645,7 @@ export interface operations {
             };
         };
     };
-    authmgr_validate_permissions_permissions: {
+    checkPermissions: {
         parameters: {
             query?: never;
             header?: never;
@@ -6369,6 +8654,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "permissions": [
+                 *         "services:read",
+                 *         "services:write"
+                 *       ],
+                 *       "mode": "any"
+                 *     }
+                 */
                 "application/json": components["schemas"]["PermissionsInRequest"];
             };
         };
@@ -6383,7 +8677,7 @@ export interface operations {
             };
         };
     };
-    authmgr_validate_resource_resource: {
+    checkResource: {
         parameters: {
             query: {
                 /** @description A resource (any action on it is enough) or resource:action. */
@@ -6405,7 +8699,7 @@ export interface operations {
             };
         };
     };
-    authmgr_validate_scope_scope: {
+    checkScope: {
         parameters: {
             query: {
                 /** @description One scope, or several separated by spaces; all are required. */
@@ -6427,19 +8721,24 @@ export interface operations {
             };
         };
     };
-    clientms_tenants_clients_list: {
+    listClients: {
         parameters: {
             query?: {
+                /** @description Only active or only inactive clients; both if absent. */
                 active?: boolean;
-                limit?: number;
-                name?: string;
-                page?: number;
+                /** @description Rows per page, 1 to 100; more counts as 100. */
+                limit?: components["parameters"]["QueryLimit"];
+                /** @description Part of the name, case-insensitive. */
+                name?: components["parameters"]["QueryName"];
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
                 /** @description Comma-separated. Clients that have all of them. */
                 tags?: string;
             };
             header?: never;
             path: {
-                tenant_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
@@ -6455,17 +8754,33 @@ export interface operations {
             };
         };
     };
-    clientms_tenants_clients_create: {
+    createClient: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                tenant_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Invoices",
+                 *       "type": "confidential",
+                 *       "redirect_uris": [
+                 *         "https://app.example.com/callback"
+                 *       ],
+                 *       "scopes": [
+                 *         "services:read"
+                 *       ],
+                 *       "tags": [
+                 *         "web"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["ClientInRequest"];
             };
         };
@@ -6480,13 +8795,15 @@ export interface operations {
             };
         };
     };
-    clientms_tenants_clients_retrieve: {
+    getClient: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                client_id: string;
-                tenant_id: string;
+                /** @description Id of the client (application). */
+                client_id: components["parameters"]["PathClientId"];
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
@@ -6502,18 +8819,25 @@ export interface operations {
             };
         };
     };
-    clientms_tenants_clients_update: {
+    updateClient: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                client_id: string;
-                tenant_id: string;
+                /** @description Id of the client (application). */
+                client_id: components["parameters"]["PathClientId"];
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Invoices and payments"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ClientChangesRequest"];
             };
         };
@@ -6528,13 +8852,15 @@ export interface operations {
             };
         };
     };
-    clientms_tenants_clients_destroy: {
+    deleteClient: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                client_id: string;
-                tenant_id: string;
+                /** @description Id of the client (application). */
+                client_id: components["parameters"]["PathClientId"];
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
@@ -6550,18 +8876,25 @@ export interface operations {
             };
         };
     };
-    clientms_tenants_clients_partial_update: {
+    patchClient: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                client_id: string;
-                tenant_id: string;
+                /** @description Id of the client (application). */
+                client_id: components["parameters"]["PathClientId"];
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "access_token_seconds": 900
+                 *     }
+                 */
                 "application/json": components["schemas"]["ClientChangesRequest"];
             };
         };
@@ -6576,13 +8909,15 @@ export interface operations {
             };
         };
     };
-    clientms_tenants_clients_activate_activate: {
+    activateClient: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                client_id: string;
-                tenant_id: string;
+                /** @description Id of the client (application). */
+                client_id: components["parameters"]["PathClientId"];
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
@@ -6598,13 +8933,15 @@ export interface operations {
             };
         };
     };
-    clientms_tenants_clients_deactivate_deactivate: {
+    deactivateClient: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                client_id: string;
-                tenant_id: string;
+                /** @description Id of the client (application). */
+                client_id: components["parameters"]["PathClientId"];
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
@@ -6620,18 +8957,25 @@ export interface operations {
             };
         };
     };
-    clientms_tenants_clients_secret_secret: {
+    rotateClientSecret: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                client_id: string;
-                tenant_id: string;
+                /** @description Id of the client (application). */
+                client_id: components["parameters"]["PathClientId"];
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "overlap_seconds": 86400
+                 *     }
+                 */
                 "application/json": components["schemas"]["SecretInRequest"];
             };
         };
@@ -6646,22 +8990,25 @@ export interface operations {
             };
         };
     };
-    exsvc_api_v1_services_list: {
+    listServices: {
         parameters: {
             query?: {
-                limit?: number;
+                /** @description Rows per page, 1 to 100; more counts as 100. */
+                limit?: components["parameters"]["QueryLimit"];
                 /** @description The whole name, in any case. */
                 name?: string;
-                page?: number;
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
+                /** @description Only services in this state. */
                 status?: "active" | "inactive";
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
                 /** @description The whole type, in any case. */
                 type?: string;
             };
             header?: {
                 /** @description The tenant for which an operator acts; ignored for all other callers. */
-                "X-Tenant-ID"?: string;
+                "X-Tenant-ID"?: components["parameters"]["HeaderXTenantID"];
             };
             path?: never;
             cookie?: never;
@@ -6678,21 +9025,31 @@ export interface operations {
             };
         };
     };
-    exsvc_api_v1_services_create: {
+    createService: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: {
                 /** @description The tenant for which an operator acts; ignored for all other callers. */
-                "X-Tenant-ID"?: string;
+                "X-Tenant-ID"?: components["parameters"]["HeaderXTenantID"];
             };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "base_url": "https://payments.example.com/v2",
+                 *       "name": "Payments",
+                 *       "type": "payment",
+                 *       "metadata": {
+                 *         "region": "eu"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["ServiceInRequest"];
             };
         };
@@ -6707,18 +9064,19 @@ export interface operations {
             };
         };
     };
-    exsvc_api_v1_services_retrieve: {
+    getService: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: {
                 /** @description The tenant for which an operator acts; ignored for all other callers. */
-                "X-Tenant-ID"?: string;
+                "X-Tenant-ID"?: components["parameters"]["HeaderXTenantID"];
             };
             path: {
-                service_id: string;
+                /** @description Id of the service. */
+                service_id: components["parameters"]["PathServiceId"];
             };
             cookie?: never;
         };
@@ -6734,23 +9092,29 @@ export interface operations {
             };
         };
     };
-    exsvc_api_v1_services_update: {
+    updateService: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: {
                 /** @description The tenant for which an operator acts; ignored for all other callers. */
-                "X-Tenant-ID"?: string;
+                "X-Tenant-ID"?: components["parameters"]["HeaderXTenantID"];
             };
             path: {
-                service_id: string;
+                /** @description Id of the service. */
+                service_id: components["parameters"]["PathServiceId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "api_version": "2.1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ServiceChangesRequest"];
             };
         };
@@ -6765,18 +9129,19 @@ export interface operations {
             };
         };
     };
-    exsvc_api_v1_services_destroy: {
+    deleteService: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: {
                 /** @description The tenant for which an operator acts; ignored for all other callers. */
-                "X-Tenant-ID"?: string;
+                "X-Tenant-ID"?: components["parameters"]["HeaderXTenantID"];
             };
             path: {
-                service_id: string;
+                /** @description Id of the service. */
+                service_id: components["parameters"]["PathServiceId"];
             };
             cookie?: never;
         };
@@ -6792,19 +9157,21 @@ export interface operations {
             };
         };
     };
-    exsvc_api_v1_services_credentials_list: {
+    listServiceCredentials: {
         parameters: {
             query?: {
+                /** @description Only credentials in this state. */
                 status?: "active" | "revoked" | "expired";
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: {
                 /** @description The tenant for which an operator acts; ignored for all other callers. */
-                "X-Tenant-ID"?: string;
+                "X-Tenant-ID"?: components["parameters"]["HeaderXTenantID"];
             };
             path: {
-                service_id: string;
+                /** @description Id of the service. */
+                service_id: components["parameters"]["PathServiceId"];
             };
             cookie?: never;
         };
@@ -6820,23 +9187,32 @@ export interface operations {
             };
         };
     };
-    exsvc_api_v1_services_credentials_create: {
+    createServiceCredential: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: {
                 /** @description The tenant for which an operator acts; ignored for all other callers. */
-                "X-Tenant-ID"?: string;
+                "X-Tenant-ID"?: components["parameters"]["HeaderXTenantID"];
             };
             path: {
-                service_id: string;
+                /** @description Id of the service. */
+                service_id: components["parameters"]["PathServiceId"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Production key",
+                 *       "secret": "pk_5Rt8Zn2Xq6Vb",
+                 *       "type": "api_key",
+                 *       "expires_at": "2030-01-31T00:00:00Z"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ServiceCredentialInRequest"];
             };
         };
@@ -6851,19 +9227,21 @@ export interface operations {
             };
         };
     };
-    exsvc_api_v1_services_credentials_retrieve: {
+    getServiceCredential: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: {
                 /** @description The tenant for which an operator acts; ignored for all other callers. */
-                "X-Tenant-ID"?: string;
+                "X-Tenant-ID"?: components["parameters"]["HeaderXTenantID"];
             };
             path: {
-                credential_id: string;
-                service_id: string;
+                /** @description Id of the credential. */
+                credential_id: components["parameters"]["PathCredentialId"];
+                /** @description Id of the service. */
+                service_id: components["parameters"]["PathServiceId"];
             };
             cookie?: never;
         };
@@ -6879,24 +9257,31 @@ export interface operations {
             };
         };
     };
-    exsvc_api_v1_services_credentials_update: {
+    updateServiceCredential: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: {
                 /** @description The tenant for which an operator acts; ignored for all other callers. */
-                "X-Tenant-ID"?: string;
+                "X-Tenant-ID"?: components["parameters"]["HeaderXTenantID"];
             };
             path: {
-                credential_id: string;
-                service_id: string;
+                /** @description Id of the credential. */
+                credential_id: components["parameters"]["PathCredentialId"];
+                /** @description Id of the service. */
+                service_id: components["parameters"]["PathServiceId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "secret": "pk_9Kx4Wd7Jm3Tc"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ServiceCredentialChangesRequest"];
             };
         };
@@ -6911,19 +9296,21 @@ export interface operations {
             };
         };
     };
-    exsvc_api_v1_services_credentials_destroy: {
+    deleteServiceCredential: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: {
                 /** @description The tenant for which an operator acts; ignored for all other callers. */
-                "X-Tenant-ID"?: string;
+                "X-Tenant-ID"?: components["parameters"]["HeaderXTenantID"];
             };
             path: {
-                credential_id: string;
-                service_id: string;
+                /** @description Id of the credential. */
+                credential_id: components["parameters"]["PathCredentialId"];
+                /** @description Id of the service. */
+                service_id: components["parameters"]["PathServiceId"];
             };
             cookie?: never;
         };
@@ -6939,7 +9326,7 @@ export interface operations {
             };
         };
     };
-    exsvc_debug_auth_auth: {
+    inspectToken: {
         parameters: {
             query?: never;
             header?: never;
@@ -6958,15 +9345,13 @@ export interface operations {
             };
         };
     };
-    t_well_known_openid_configuration_metadata: {
+    getOpenidConfiguration: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path: {
-                slug: string;
+                /** @description Short name of the tenant in addresses. */
+                slug: components["parameters"]["PathSlug"];
             };
             cookie?: never;
         };
@@ -6982,20 +9367,24 @@ export interface operations {
             };
         };
     };
-    t_device_authorization_authorize: {
+    beginDeviceAuthorization: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Basic`: client id and secret, each form-encoded (RFC 6749 section 2.3.1). */
-                Authorization?: string;
-            };
+            header?: never;
             path: {
-                slug: string;
+                /** @description Short name of the tenant in addresses. */
+                slug: components["parameters"]["PathSlug"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "scope": "openid profile"
+                 *     }
+                 */
                 "application/x-www-form-urlencoded": components["schemas"]["DeviceAuthorizationInRequest"];
             };
         };
@@ -7010,20 +9399,25 @@ export interface operations {
             };
         };
     };
-    t_introspect_introspect: {
+    introspectOpenidToken: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Basic`: client id and secret, each form-encoded (RFC 6749 section 2.3.1). */
-                Authorization?: string;
-            };
+            header?: never;
             path: {
-                slug: string;
+                /** @description Short name of the tenant in addresses. */
+                slug: components["parameters"]["PathSlug"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "token": "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx",
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "client_secret": "cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu"
+                 *     }
+                 */
                 "application/x-www-form-urlencoded": components["schemas"]["TokenNamedRequest"];
             };
         };
@@ -7038,15 +9432,13 @@ export interface operations {
             };
         };
     };
-    t_jwks_jwks: {
+    getTenantJwks: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path: {
-                slug: string;
+                /** @description Short name of the tenant in addresses. */
+                slug: components["parameters"]["PathSlug"];
             };
             cookie?: never;
         };
@@ -7062,22 +9454,33 @@ export interface operations {
             };
         };
     };
-    t_par_push: {
+    pushAuthorizationRequest: {
         parameters: {
             query?: never;
             header?: {
-                /** @description `Basic`: client id and secret, each form-encoded (RFC 6749 section 2.3.1). */
-                Authorization?: string;
                 /** @description A proof of possession that binds the code to its key (RFC 9449 section 10.1). */
                 DPoP?: string;
             };
             path: {
-                slug: string;
+                /** @description Short name of the tenant in addresses. */
+                slug: components["parameters"]["PathSlug"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "client_secret": "cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu",
+                 *       "response_type": "code",
+                 *       "redirect_uri": "https://app.example.com/callback",
+                 *       "scope": "openid profile",
+                 *       "state": "Xq6Vb9Kx",
+                 *       "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+                 *       "code_challenge_method": "S256"
+                 *     }
+                 */
                 "application/x-www-form-urlencoded": components["schemas"]["PushedRequestInRequest"];
             };
         };
@@ -7092,20 +9495,25 @@ export interface operations {
             };
         };
     };
-    t_revoke_revoke: {
+    revokeOpenidToken: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Basic`: client id and secret, each form-encoded (RFC 6749 section 2.3.1). */
-                Authorization?: string;
-            };
+            header?: never;
             path: {
-                slug: string;
+                /** @description Short name of the tenant in addresses. */
+                slug: components["parameters"]["PathSlug"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "token": "rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU",
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "client_secret": "cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu"
+                 *     }
+                 */
                 "application/x-www-form-urlencoded": components["schemas"]["TokenNamedRequest"];
             };
         };
@@ -7119,22 +9527,31 @@ export interface operations {
             };
         };
     };
-    t_token_token: {
+    requestOpenidToken: {
         parameters: {
             query?: never;
             header?: {
-                /** @description `Basic`: client id and secret, each form-encoded (RFC 6749 section 2.3.1). */
-                Authorization?: string;
                 /** @description A proof of possession that binds the tokens to its key (RFC 9449). */
                 DPoP?: string;
             };
             path: {
-                slug: string;
+                /** @description Short name of the tenant in addresses. */
+                slug: components["parameters"]["PathSlug"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "grant_type": "authorization_code",
+                 *       "code": "ac_9fK2mQ7xV4tB8nL3",
+                 *       "redirect_uri": "https://app.example.com/callback",
+                 *       "code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "client_secret": "cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu"
+                 *     }
+                 */
                 "application/x-www-form-urlencoded": components["schemas"]["OpenIDTokenInRequest"];
             };
         };
@@ -7149,15 +9566,13 @@ export interface operations {
             };
         };
     };
-    t_userinfo_read: {
+    getUserinfo: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, or `DPoP` with a proof, and an access token with the scope `openid`. */
-                Authorization?: string;
-            };
+            header?: never;
             path: {
-                slug: string;
+                /** @description Short name of the tenant in addresses. */
+                slug: components["parameters"]["PathSlug"];
             };
             cookie?: never;
         };
@@ -7173,20 +9588,23 @@ export interface operations {
             };
         };
     };
-    t_userinfo_post: {
+    getUserinfoByPost: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, or `DPoP` with a proof, and an access token with the scope `openid`. */
-                Authorization?: string;
-            };
+            header?: never;
             path: {
-                slug: string;
+                /** @description Short name of the tenant in addresses. */
+                slug: components["parameters"]["PathSlug"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "access_token": "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx"
+                 *     }
+                 */
                 "application/x-www-form-urlencoded": components["schemas"]["UserinfoInRequest"];
             };
         };
@@ -7201,15 +9619,13 @@ export interface operations {
             };
         };
     };
-    t_domain_check_retrieve: {
+    checkSignInDomain: {
         parameters: {
             query?: {
+                /** @description Domain name to look up. */
                 domain?: string;
             };
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
@@ -7225,7 +9641,7 @@ export interface operations {
             };
         };
     };
-    uflow_admin_audit_list: {
+    listAuditEvents: {
         parameters: {
             query?: {
                 /** @description Such as `signin.refused`. */
@@ -7233,14 +9649,15 @@ export interface operations {
                 /** @description Id of the actor. */
                 actor?: string;
                 /** @description `next_cursor` of the previous page. */
-                cursor?: number;
+                cursor?: components["parameters"]["QueryCursor"];
                 /** @description At or after this moment. */
                 from?: string;
+                /** @description Rows per page, 1 to 100; more counts as 100. */
                 limit?: number;
                 /** @description Id of the target. */
                 target?: string;
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
                 /** @description Before this moment. */
                 to?: string;
                 /** @description `tenant` (default if a tenant is given): its own audit log. `platform`: admin sign-ins, admin users, clients, services, the tenant itself. */
@@ -7262,7 +9679,7 @@ export interface operations {
             };
         };
     };
-    uflow_admin_auth_login_login: {
+    loginAdmin: {
         parameters: {
             query?: never;
             header?: never;
@@ -7271,6 +9688,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "password": "lantern fjord 42 copper",
+                 *       "username": "lena.brandt@example.com"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminLoginInRequest"];
             };
         };
@@ -7285,7 +9708,7 @@ export interface operations {
             };
         };
     };
-    uflow_admin_enduser_active_set_active: {
+    setEndUserActive: {
         parameters: {
             query?: never;
             header?: never;
@@ -7294,6 +9717,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "active": true,
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "user_id": "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
+                 *     }
+                 */
                 "application/json": components["schemas"]["EndUserActiveInRequest"];
             };
         };
@@ -7308,7 +9738,7 @@ export interface operations {
             };
         };
     };
-    uflow_admin_enduser_export_create: {
+    exportEndUsers: {
         parameters: {
             query?: never;
             header?: never;
@@ -7317,6 +9747,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "limit": 100
+                 *     }
+                 */
                 "application/json": components["schemas"]["ExportInRequest"];
             };
         };
@@ -7331,7 +9767,7 @@ export interface operations {
             };
         };
     };
-    uflow_admin_enduser_import_create: {
+    importEndUsers: {
         parameters: {
             query?: never;
             header?: never;
@@ -7340,6 +9776,18 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "rows": [
+                 *         {
+                 *           "email": "noah.keller@example.com",
+                 *           "name": "Noah Keller"
+                 *         }
+                 *       ],
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "on_conflict": "skip"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ImportInRequest"];
             };
         };
@@ -7354,7 +9802,7 @@ export interface operations {
             };
         };
     };
-    uflow_admin_enduser_list_by_project: {
+    searchEndUsersByProject: {
         parameters: {
             query?: never;
             header?: never;
@@ -7363,6 +9811,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "project_id": "invoicing"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminEndUserListInRequest"];
             };
         };
@@ -7377,15 +9831,19 @@ export interface operations {
             };
         };
     };
-    uflow_admin_invitations_list: {
+    listInvitations: {
         parameters: {
             query?: {
+                /** @description Only invitations of this kind of user. */
                 kind?: "admin" | "end_user";
-                limit?: number;
-                page?: number;
+                /** @description Rows per page, 1 to 100; more counts as 100. */
+                limit?: components["parameters"]["QueryLimit"];
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
+                /** @description Only invitations with this status. */
                 status?: "pending" | "accepted" | "cancelled" | "expired";
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path?: never;
@@ -7403,7 +9861,7 @@ export interface operations {
             };
         };
     };
-    uflow_admin_invitations_create: {
+    createInvitation: {
         parameters: {
             query?: never;
             header?: never;
@@ -7412,6 +9870,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "mina.sato@example.com",
+                 *       "kind": "end_user",
+                 *       "roles": [
+                 *         "approver"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["InvitationInRequest"];
             };
         };
@@ -7426,15 +9893,16 @@ export interface operations {
             };
         };
     };
-    uflow_admin_invitations_destroy: {
+    cancelInvitation: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                invitation_id: string;
+                /** @description Id of the invitation. */
+                invitation_id: components["parameters"]["PathInvitationId"];
             };
             cookie?: never;
         };
@@ -7450,15 +9918,16 @@ export interface operations {
             };
         };
     };
-    uflow_admin_invitations_resend_resend: {
+    resendInvitation: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                invitation_id: string;
+                /** @description Id of the invitation. */
+                invitation_id: components["parameters"]["PathInvitationId"];
             };
             cookie?: never;
         };
@@ -7474,15 +9943,18 @@ export interface operations {
             };
         };
     };
-    uflow_admin_tenants_list: {
+    listTenants: {
         parameters: {
             query?: {
-                limit?: number;
+                /** @description Rows per page, 1 to 100; more counts as 100. */
+                limit?: components["parameters"]["QueryLimit"];
                 /** @description Part of the name, case-insensitive. */
-                name?: string;
-                page?: number;
+                name?: components["parameters"]["QueryName"];
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
                 /** @description Exact slug, case-insensitive. */
                 slug?: string;
+                /** @description Only tenants in this state. */
                 status?: "provisioning" | "active" | "suspended" | "migrating" | "moving" | "failed" | "deleting";
             };
             header?: never;
@@ -7501,7 +9973,7 @@ export interface operations {
             };
         };
     };
-    uflow_admin_tenants_create: {
+    createTenant: {
         parameters: {
             query?: never;
             header?: never;
@@ -7510,6 +9982,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Acme",
+                 *       "slug": "acme"
+                 *     }
+                 */
                 "application/json": components["schemas"]["TenantInRequest"];
             };
         };
@@ -7524,12 +10002,13 @@ export interface operations {
             };
         };
     };
-    uflow_admin_tenants_retrieve: {
+    getTenant: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                tenant_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
@@ -7545,17 +10024,23 @@ export interface operations {
             };
         };
     };
-    uflow_admin_tenants_destroy: {
+    deleteTenant: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                tenant_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "confirm": "acme"
+                 *     }
+                 */
                 "application/json": components["schemas"]["TenantDeletionRequest"];
             };
         };
@@ -7570,17 +10055,23 @@ export interface operations {
             };
         };
     };
-    uflow_admin_tenants_partial_update: {
+    updateTenant: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                tenant_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Acme Ltd"
+                 *     }
+                 */
                 "application/json": components["schemas"]["TenantChangesRequest"];
             };
         };
@@ -7595,12 +10086,13 @@ export interface operations {
             };
         };
     };
-    uflow_admin_tenants_branding_retrieve: {
+    getTenantBranding: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                tenant_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
@@ -7616,17 +10108,25 @@ export interface operations {
             };
         };
     };
-    uflow_admin_tenants_branding_partial_update: {
+    updateTenantBranding: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                tenant_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Acme",
+                 *       "color_light": "#0b5fff",
+                 *       "privacy_url": "https://example.com/privacy"
+                 *     }
+                 */
                 "application/json": components["schemas"]["BrandingChangesRequest"];
             };
         };
@@ -7641,12 +10141,13 @@ export interface operations {
             };
         };
     };
-    uflow_admin_tenants_settings_retrieve: {
+    getTenantSettings: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                tenant_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
@@ -7662,17 +10163,26 @@ export interface operations {
             };
         };
     };
-    uflow_admin_tenants_settings_partial_update: {
+    updateTenantSettings: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                tenant_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "settings": {
+                 *         "password_min_length": 12,
+                 *         "account_deletion": "on"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["SettingsChangesRequest"];
             };
         };
@@ -7687,13 +10197,15 @@ export interface operations {
             };
         };
     };
-    uflow_admin_users_list: {
+    listAdminUsers: {
         parameters: {
             query?: {
                 /** @description Part of the address, case-insensitive. */
-                email?: string;
+                email?: components["parameters"]["QueryEmail"];
+                /** @description Rows per page, 1 to 100; more counts as 100. */
                 limit?: number;
-                page?: number;
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
                 /** @description For operators; also taken from the header X-Tenant-ID. */
                 tenant_id?: string;
                 /** @description Exact username, case-insensitive. */
@@ -7715,7 +10227,7 @@ export interface operations {
             };
         };
     };
-    uflow_admin_users_create: {
+    createAdminUser: {
         parameters: {
             query?: never;
             header?: never;
@@ -7724,6 +10236,18 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "lena.brandt@example.com",
+                 *       "first_name": "Lena",
+                 *       "last_name": "Brandt",
+                 *       "password": "lantern fjord 42 copper",
+                 *       "username": "lena.brandt",
+                 *       "roles": [
+                 *         "user-manager"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminUserInRequest"];
             };
         };
@@ -7738,12 +10262,13 @@ export interface operations {
             };
         };
     };
-    uflow_admin_users_retrieve: {
+    getAdminUser: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                user_id: string;
+                /** @description Id of the user. */
+                user_id: components["parameters"]["PathUserId"];
             };
             cookie?: never;
         };
@@ -7759,17 +10284,23 @@ export interface operations {
             };
         };
     };
-    uflow_admin_users_update: {
+    updateAdminUser: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                user_id: string;
+                /** @description Id of the user. */
+                user_id: components["parameters"]["PathUserId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "last_name": "Brandt-Ito"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminUserChangesRequest"];
             };
         };
@@ -7784,12 +10315,13 @@ export interface operations {
             };
         };
     };
-    uflow_admin_users_destroy: {
+    deactivateAdminUser: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                user_id: string;
+                /** @description Id of the user. */
+                user_id: components["parameters"]["PathUserId"];
             };
             cookie?: never;
         };
@@ -7805,7 +10337,7 @@ export interface operations {
             };
         };
     };
-    uflow_admin_users_active_activity: {
+    setAdminUserActive: {
         parameters: {
             query?: never;
             header?: never;
@@ -7814,6 +10346,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "active": true,
+                 *       "user_id": "d4720f1b-8a5e-4b39-b7c0-516f9ea82d03"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminActiveInRequest"];
             };
         };
@@ -7828,7 +10366,7 @@ export interface operations {
             };
         };
     };
-    uflow_admin_users_me_me: {
+    getCurrentAdminUser: {
         parameters: {
             query?: never;
             header?: never;
@@ -7847,18 +10385,20 @@ export interface operations {
             };
         };
     };
-    uflow_auth_admin_password_forgot_admin_forgot: {
+    requestAdminPasswordReset: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "lena.brandt@example.com"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminForgotInRequest"];
             };
         };
@@ -7873,18 +10413,21 @@ export interface operations {
             };
         };
     };
-    uflow_auth_admin_password_reset_admin_reset: {
+    resetAdminPassword: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "password": "lantern fjord 42 copper",
+                 *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ResetInRequest"];
             };
         };
@@ -7899,18 +10442,22 @@ export interface operations {
             };
         };
     };
-    uflow_auth_enduser_login_login: {
+    login: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Basic` of a confidential client: id and secret, each form-encoded (RFC 6749). */
-                Authorization?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "email": "ada.moreno@example.com",
+                 *       "password": "lantern fjord 42 copper"
+                 *     }
+                 */
                 "application/json": components["schemas"]["EndUserLoginInRequest"];
             };
         };
@@ -7925,18 +10472,21 @@ export interface operations {
             };
         };
     };
-    uflow_auth_enduser_password_forgot_end_user_forgot: {
+    requestPasswordReset: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "email": "ada.moreno@example.com"
+                 *     }
+                 */
                 "application/json": components["schemas"]["EndUserForgotInRequest"];
             };
         };
@@ -7951,7 +10501,7 @@ export interface operations {
             };
         };
     };
-    uflow_auth_enduser_password_reset_end_user_reset: {
+    resetPassword: {
         parameters: {
             query?: never;
             header?: never;
@@ -7960,6 +10510,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "password": "lantern fjord 42 copper",
+                 *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
+                 *     }
+                 */
                 "application/json": components["schemas"]["EndUserResetInRequest"];
             };
         };
@@ -7974,13 +10530,15 @@ export interface operations {
             };
         };
     };
-    uflow_directory_configs_list: {
+    listDirectories: {
         parameters: {
             query?: {
-                limit?: number;
-                page?: number;
+                /** @description Rows per page, 1 to 100; more counts as 100. */
+                limit?: components["parameters"]["QueryLimit"];
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path?: never;
@@ -7998,7 +10556,7 @@ export interface operations {
             };
         };
     };
-    uflow_directory_configs_create: {
+    createDirectory: {
         parameters: {
             query?: never;
             header?: never;
@@ -8007,6 +10565,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "kind": "entra_id",
+                 *       "name": "Head office",
+                 *       "secret": "es_3Vq8Zt5Nb2Kx",
+                 *       "directory_tenant_id": "example.com",
+                 *       "application_id": "3e8b1f60-92a7-4d5c-8f34-c07b6a1d2e95"
+                 *     }
+                 */
                 "application/json": components["schemas"]["DirectoryInRequest"];
             };
         };
@@ -8021,15 +10588,16 @@ export interface operations {
             };
         };
     };
-    uflow_directory_configs_retrieve: {
+    getDirectory: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                config_id: string;
+                /** @description Id of the directory. */
+                config_id: components["parameters"]["PathConfigId"];
             };
             cookie?: never;
         };
@@ -8045,17 +10613,23 @@ export interface operations {
             };
         };
     };
-    uflow_directory_configs_update: {
+    updateDirectory: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                config_id: string;
+                /** @description Id of the directory. */
+                config_id: components["parameters"]["PathConfigId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "sync_every_minutes": 60
+                 *     }
+                 */
                 "application/json": components["schemas"]["DirectoryChangesRequest"];
             };
         };
@@ -8070,15 +10644,16 @@ export interface operations {
             };
         };
     };
-    uflow_directory_configs_destroy: {
+    deleteDirectory: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                config_id: string;
+                /** @description Id of the directory. */
+                config_id: components["parameters"]["PathConfigId"];
             };
             cookie?: never;
         };
@@ -8094,17 +10669,20 @@ export interface operations {
             };
         };
     };
-    uflow_directory_configs_runs_runs: {
+    listDirectoryRuns: {
         parameters: {
             query?: {
-                limit?: number;
-                page?: number;
+                /** @description Rows per page, 1 to 100; more counts as 100. */
+                limit?: components["parameters"]["QueryLimit"];
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                config_id: string;
+                /** @description Id of the directory. */
+                config_id: components["parameters"]["PathConfigId"];
             };
             cookie?: never;
         };
@@ -8120,17 +10698,23 @@ export interface operations {
             };
         };
     };
-    uflow_directory_configs_sync_sync: {
+    syncDirectory: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                config_id: string;
+                /** @description Id of the directory. */
+                config_id: components["parameters"]["PathConfigId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "dry_run": true
+                 *     }
+                 */
                 "application/json": components["schemas"]["SyncInRequest"];
             };
         };
@@ -8145,15 +10729,16 @@ export interface operations {
             };
         };
     };
-    uflow_directory_configs_test_test: {
+    testDirectory: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                config_id: string;
+                /** @description Id of the directory. */
+                config_id: components["parameters"]["PathConfigId"];
             };
             cookie?: never;
         };
@@ -8169,11 +10754,11 @@ export interface operations {
             };
         };
     };
-    uflow_federation_domains_list: {
+    listDomains: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path?: never;
@@ -8191,7 +10776,7 @@ export interface operations {
             };
         };
     };
-    uflow_federation_domains_create: {
+    addDomain: {
         parameters: {
             query?: never;
             header?: never;
@@ -8200,6 +10785,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "domain": "login.example.com"
+                 *     }
+                 */
                 "application/json": components["schemas"]["DomainInRequest"];
             };
         };
@@ -8214,15 +10804,16 @@ export interface operations {
             };
         };
     };
-    uflow_federation_domains_retrieve: {
+    getDomain: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                domain_id: string;
+                /** @description Id of the domain. */
+                domain_id: components["parameters"]["PathDomainId"];
             };
             cookie?: never;
         };
@@ -8238,15 +10829,16 @@ export interface operations {
             };
         };
     };
-    uflow_federation_domains_destroy: {
+    deleteDomain: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                domain_id: string;
+                /** @description Id of the domain. */
+                domain_id: components["parameters"]["PathDomainId"];
             };
             cookie?: never;
         };
@@ -8262,17 +10854,23 @@ export interface operations {
             };
         };
     };
-    uflow_federation_domains_partial_update: {
+    updateDomain: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                domain_id: string;
+                /** @description Id of the domain. */
+                domain_id: components["parameters"]["PathDomainId"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "sign_in": true
+                 *     }
+                 */
                 "application/json": components["schemas"]["DomainChangesRequest"];
             };
         };
@@ -8287,17 +10885,23 @@ export interface operations {
             };
         };
     };
-    uflow_federation_domains_verify_verify: {
+    verifyDomain: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                domain_id: string;
+                /** @description Id of the domain. */
+                domain_id: components["parameters"]["PathDomainId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["DomainVerifyInRequest"];
             };
         };
@@ -8312,13 +10916,10 @@ export interface operations {
             };
         };
     };
-    uflow_health_health: {
+    checkHealth: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
@@ -8334,7 +10935,7 @@ export interface operations {
             };
         };
     };
-    uflow_invitations_accept_accept: {
+    acceptInvitation: {
         parameters: {
             query?: never;
             header?: never;
@@ -8343,6 +10944,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "password": "lantern fjord 42 copper",
+                 *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4",
+                 *       "name": "Mina Sato"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AcceptInRequest"];
             };
         };
@@ -8357,13 +10965,10 @@ export interface operations {
             };
         };
     };
-    uflow_live_live: {
+    checkLiveness: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
@@ -8379,13 +10984,10 @@ export interface operations {
             };
         };
     };
-    uflow_ready_ready: {
+    checkReadiness: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
@@ -8401,7 +11003,7 @@ export interface operations {
             };
         };
     };
-    uflow_user_clients_register_create: {
+    registerEndUser: {
         parameters: {
             query?: never;
             header?: never;
@@ -8410,6 +11012,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "email": "ada.moreno@example.com",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "password": "lantern fjord 42 copper",
+                 *       "name": "Ada Moreno"
+                 *     }
+                 */
                 "application/json": components["schemas"]["RegisterInRequest"];
             };
         };
@@ -8424,18 +11035,21 @@ export interface operations {
             };
         };
     };
-    uflow_user_email_resend_resend: {
+    resendEmailVerification: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `Bearer`, with `error="invalid_token"` where a token was sent and is not valid, and on 403 with `error="insufficient_scope"` where the token lacks a permission (RFC 6750 section 3), or on 401 with `error="insufficient_user_authentication"`, `max_age` and `acr_values` where the session proves too little (RFC 9470). `DPoP` with `algs` instead for a token that was sent so (RFC 9449 section 7.1). `Basic` where a client does not prove who it is (RFC 6749 section 5.2). */
-                "WWW-Authenticate"?: string;
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "ada.moreno@example.com",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ResendInRequest"];
             };
         };
@@ -8450,7 +11064,7 @@ export interface operations {
             };
         };
     };
-    uflow_user_email_undo_undo: {
+    undoEmailChange: {
         parameters: {
             query?: never;
             header?: never;
@@ -8459,6 +11073,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
+                 *     }
+                 */
                 "application/json": components["schemas"]["UndoInRequest"];
             };
         };
@@ -8473,7 +11092,7 @@ export interface operations {
             };
         };
     };
-    uflow_user_email_verify_verify: {
+    verifyEmail: {
         parameters: {
             query?: never;
             header?: {
@@ -8485,6 +11104,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
+                 *     }
+                 */
                 "application/json": components["schemas"]["VerifyInRequest"];
             };
         };
@@ -8499,13 +11123,15 @@ export interface operations {
             };
         };
     };
-    uflow_user_enduser_retrieve: {
+    getEndUser: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                tenant_id: string;
-                user_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
+                /** @description Id of the user. */
+                user_id: components["parameters"]["PathUserId"];
             };
             cookie?: never;
         };
@@ -8521,18 +11147,28 @@ export interface operations {
             };
         };
     };
-    uflow_user_enduser_update: {
+    updateEndUser: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                tenant_id: string;
-                user_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
+                /** @description Id of the user. */
+                user_id: components["parameters"]["PathUserId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Ada M. Moreno",
+                 *       "metadata": {
+                 *         "department": "Sales"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["EndUserChangesRequest"];
             };
         };
@@ -8547,13 +11183,15 @@ export interface operations {
             };
         };
     };
-    uflow_user_enduser_destroy: {
+    deactivateEndUser: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                tenant_id: string;
-                user_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
+                /** @description Id of the user. */
+                user_id: components["parameters"]["PathUserId"];
             };
             cookie?: never;
         };
@@ -8569,18 +11207,25 @@ export interface operations {
             };
         };
     };
-    uflow_user_enduser_status_set_status: {
+    setEndUserStatus: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                tenant_id: string;
-                user_id: string;
+                /** @description Id of the tenant. */
+                tenant_id: components["parameters"]["PathTenantId"];
+                /** @description Id of the user. */
+                user_id: components["parameters"]["PathUserId"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "active": true
+                 *     }
+                 */
                 "application/json": components["schemas"]["StatusInRequest"];
             };
         };
@@ -8595,9 +11240,10 @@ export interface operations {
             };
         };
     };
-    uflow_user_enduser_databases_retrieve: {
+    getTenantDatabase: {
         parameters: {
             query: {
+                /** @description Id of the tenant. */
                 tenant_id: string;
             };
             header?: never;
@@ -8616,7 +11262,7 @@ export interface operations {
             };
         };
     };
-    uflow_user_enduser_delete_deactivate: {
+    deactivateEndUserByPost: {
         parameters: {
             query?: never;
             header?: never;
@@ -8625,6 +11271,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "user_id": "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
+                 *     }
+                 */
                 "application/json": components["schemas"]["UserInTenantInRequest"];
             };
         };
@@ -8639,7 +11291,7 @@ export interface operations {
             };
         };
     };
-    uflow_user_enduser_delete_all_erase: {
+    eraseEndUser: {
         parameters: {
             query?: never;
             header?: never;
@@ -8648,6 +11300,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "user_id": "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
+                 *     }
+                 */
                 "application/json": components["schemas"]["UserInTenantInRequest"];
             };
         };
@@ -8662,19 +11320,24 @@ export interface operations {
             };
         };
     };
-    uflow_user_enduser_list_list: {
+    listEndUsers: {
         parameters: {
             query: {
+                /** @description Only active or only inactive users; both if absent. */
                 active?: boolean;
+                /** @description Only users of this client. */
                 client_id?: string;
                 /** @description Part of the address, case-insensitive. */
-                email?: string;
+                email?: components["parameters"]["QueryEmail"];
+                /** @description Rows per page, 1 to 100; more counts as 100. */
                 limit?: number;
                 /** @description Part of the name, case-insensitive. */
-                name?: string;
-                page?: number;
+                name?: components["parameters"]["QueryName"];
+                /** @description Number of the page, from 1. */
+                page?: components["parameters"]["QueryPage"];
                 /** @description Exact provider, case-insensitive. */
                 provider?: string;
+                /** @description Id of the tenant. */
                 tenant_id: string;
             };
             header?: never;
@@ -8693,7 +11356,7 @@ export interface operations {
             };
         };
     };
-    uflow_user_enduser_list_search: {
+    searchEndUsers: {
         parameters: {
             query?: never;
             header?: never;
@@ -8702,6 +11365,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "email": "@example.com",
+                 *       "active": true,
+                 *       "page": 1,
+                 *       "limit": 20
+                 *     }
+                 */
                 "application/json": components["schemas"]["EndUserListInRequest"];
             };
         };
@@ -8716,11 +11388,11 @@ export interface operations {
             };
         };
     };
-    uflow_webhooks_endpoints_list: {
+    listWebhookEndpoints: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path?: never;
@@ -8738,7 +11410,7 @@ export interface operations {
             };
         };
     };
-    uflow_webhooks_endpoints_create: {
+    createWebhookEndpoint: {
         parameters: {
             query?: never;
             header?: never;
@@ -8747,6 +11419,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "url": "https://hooks.example.com/identity",
+                 *       "description": "CRM",
+                 *       "events": [
+                 *         "end_user.*"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["WebhookEndpointInRequest"];
             };
         };
@@ -8761,15 +11442,16 @@ export interface operations {
             };
         };
     };
-    uflow_webhooks_endpoints_retrieve: {
+    getWebhookEndpoint: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                endpoint_id: string;
+                /** @description Id of the webhook endpoint. */
+                endpoint_id: components["parameters"]["PathEndpointId"];
             };
             cookie?: never;
         };
@@ -8785,15 +11467,16 @@ export interface operations {
             };
         };
     };
-    uflow_webhooks_endpoints_destroy: {
+    deleteWebhookEndpoint: {
         parameters: {
             query?: {
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                endpoint_id: string;
+                /** @description Id of the webhook endpoint. */
+                endpoint_id: components["parameters"]["PathEndpointId"];
             };
             cookie?: never;
         };
@@ -8809,17 +11492,26 @@ export interface operations {
             };
         };
     };
-    uflow_webhooks_endpoints_partial_update: {
+    updateWebhookEndpoint: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                endpoint_id: string;
+                /** @description Id of the webhook endpoint. */
+                endpoint_id: components["parameters"]["PathEndpointId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "events": [
+                 *         "end_user.created",
+                 *         "end_user.erased"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["WebhookEndpointChangesRequest"];
             };
         };
@@ -8834,21 +11526,24 @@ export interface operations {
             };
         };
     };
-    uflow_webhooks_endpoints_messages_messages: {
+    listWebhookMessages: {
         parameters: {
             query?: {
                 /** @description `next_cursor` of the previous page. */
-                cursor?: number;
+                cursor?: components["parameters"]["QueryCursor"];
                 /** @description Searches the newest 10,000 messages. */
                 event?: "end_user.created" | "end_user.updated" | "end_user.activated" | "end_user.deactivated" | "end_user.erased" | "end_user.email_verified" | "end_user.password_changed" | "end_user.password_reset" | "factor.enrolled" | "factor.removed" | "factor.reset" | "group.created" | "group.updated" | "group.deleted" | "group.members_added" | "group.members_removed" | "role.created" | "role.updated" | "role.deleted" | "role.assigned" | "role.revoked" | "invitation.created" | "invitation.accepted" | "directory.sync_finished" | "import.finished" | "domain.verified" | "domain.updated" | "domain.record_lost" | "domain.withdrawn" | "domain.deleted" | "webhook.test";
+                /** @description Rows per page, 1 to 100; more counts as 100. */
                 limit?: number;
+                /** @description State of the record. */
                 status?: "pending" | "delivered" | "dead";
                 /** @description For operators. Alternatively the header X-Tenant-ID. */
-                tenant_id?: string;
+                tenant_id?: components["parameters"]["QueryTenantId"];
             };
             header?: never;
             path: {
-                endpoint_id: string;
+                /** @description Id of the webhook endpoint. */
+                endpoint_id: components["parameters"]["PathEndpointId"];
             };
             cookie?: never;
         };
@@ -8864,17 +11559,24 @@ export interface operations {
             };
         };
     };
-    uflow_webhooks_endpoints_replay_replay: {
+    replayWebhookMessages: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                endpoint_id: string;
+                /** @description Id of the webhook endpoint. */
+                endpoint_id: components["parameters"]["PathEndpointId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "message_ids": null,
+                 *       "status": "dead"
+                 *     }
+                 */
                 "application/json": components["schemas"]["WebhookReplayInRequest"];
             };
         };
@@ -8889,17 +11591,23 @@ export interface operations {
             };
         };
     };
-    uflow_webhooks_endpoints_secret_rotate: {
+    rotateWebhookSecret: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                endpoint_id: string;
+                /** @description Id of the webhook endpoint. */
+                endpoint_id: components["parameters"]["PathEndpointId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["WebhookTestInRequest"];
             };
         };
@@ -8914,17 +11622,23 @@ export interface operations {
             };
         };
     };
-    uflow_webhooks_endpoints_test_test: {
+    testWebhookEndpoint: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                endpoint_id: string;
+                /** @description Id of the webhook endpoint. */
+                endpoint_id: components["parameters"]["PathEndpointId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["WebhookTestInRequest"];
             };
         };
@@ -8939,7 +11653,7 @@ export interface operations {
             };
         };
     };
-    uflow_webhooks_events_events: {
+    listWebhookEvents: {
         parameters: {
             query?: never;
             header?: never;
@@ -8958,7 +11672,7 @@ export interface operations {
             };
         };
     };
-    webauthn_admin_beginAuthentication_begin_authentication: {
+    beginAdminPasskeyAuthentication: {
         parameters: {
             query?: never;
             header?: never;
@@ -8967,6 +11681,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "lena.brandt@example.com"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminNamedInRequest"];
             };
         };
@@ -8981,18 +11700,23 @@ export interface operations {
             };
         };
     };
-    webauthn_admin_beginRegistration_begin_registration: {
+    beginAdminPasskeyRegistration: {
         parameters: {
             query?: never;
             header?: {
                 /** @description Enrollment ticket of the user's registration or last sign-in, or an enrollment pass. */
-                "X-Enrollment-Ticket"?: string;
+                "X-Enrollment-Ticket"?: components["parameters"]["HeaderXEnrollmentTicket"];
             };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "lena.brandt@example.com"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminRegistrationInRequest"];
             };
         };
@@ -9007,7 +11731,7 @@ export interface operations {
             };
         };
     };
-    webauthn_admin_enrollment_passes_create: {
+    issueAdminEnrollmentPass: {
         parameters: {
             query?: never;
             header?: never;
@@ -9016,6 +11740,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "delivery": "mail",
+                 *       "reason": "Lost phone, identified by video call.",
+                 *       "user_id": "d4720f1b-8a5e-4b39-b7c0-516f9ea82d03"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminEnrollmentPassInRequest"];
             };
         };
@@ -9030,7 +11761,7 @@ export interface operations {
             };
         };
     };
-    webauthn_admin_factors_reset_reset: {
+    resetAdminFactors: {
         parameters: {
             query?: never;
             header?: never;
@@ -9039,6 +11770,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "Lost phone, identified by video call.",
+                 *       "user_id": "d4720f1b-8a5e-4b39-b7c0-516f9ea82d03"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminFactorResetInRequest"];
             };
         };
@@ -9053,7 +11790,7 @@ export interface operations {
             };
         };
     };
-    webauthn_admin_finishAuthentication_finish_authentication: {
+    finishAdminPasskeyAuthentication: {
         parameters: {
             query?: never;
             header?: never;
@@ -9062,6 +11799,22 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "lena.brandt@example.com",
+                 *       "response": {
+                 *         "id": "mJ0pU3b2Q5y8vC1xT4kZ7w",
+                 *         "rawId": "mJ0pU3b2Q5y8vC1xT4kZ7w",
+                 *         "type": "public-key",
+                 *         "response": {
+                 *           "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4uZ2V0In0",
+                 *           "authenticatorData": "SZYN5YgOjGh0NBcPZHZgW4",
+                 *           "signature": "MEUCIQCx"
+                 *         },
+                 *         "clientExtensionResults": {}
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminAssertionInRequest"];
             };
         };
@@ -9076,18 +11829,33 @@ export interface operations {
             };
         };
     };
-    webauthn_admin_finishRegistration_finish_registration: {
+    finishAdminPasskeyRegistration: {
         parameters: {
             query?: never;
             header?: {
                 /** @description Enrollment ticket of the user's registration or last sign-in, or an enrollment pass. */
-                "X-Enrollment-Ticket"?: string;
+                "X-Enrollment-Ticket"?: components["parameters"]["HeaderXEnrollmentTicket"];
             };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "credential": {
+                 *         "id": "mJ0pU3b2Q5y8vC1xT4kZ7w",
+                 *         "rawId": "mJ0pU3b2Q5y8vC1xT4kZ7w",
+                 *         "type": "public-key",
+                 *         "response": {
+                 *           "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4uY3JlYXRlIn0",
+                 *           "attestationObject": "o2NmbXRkbm9uZQ"
+                 *         },
+                 *         "clientExtensionResults": {}
+                 *       },
+                 *       "email": "lena.brandt@example.com"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminPasskeyInRequest"];
             };
         };
@@ -9102,18 +11870,23 @@ export interface operations {
             };
         };
     };
-    webauthn_admin_totp_beginSetup_begin: {
+    beginAdminTotpSetup: {
         parameters: {
             query?: never;
             header?: {
                 /** @description Enrollment ticket of the user's registration or last sign-in, or an enrollment pass. */
-                "X-Enrollment-Ticket"?: string;
+                "X-Enrollment-Ticket"?: components["parameters"]["HeaderXEnrollmentTicket"];
             };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "lena.brandt@example.com"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminTotpSetupRequest"];
             };
         };
@@ -9128,18 +11901,25 @@ export interface operations {
             };
         };
     };
-    webauthn_admin_totp_confirmSetup_confirm: {
+    confirmAdminTotpSetup: {
         parameters: {
             query?: never;
             header?: {
                 /** @description Enrollment ticket of the user's registration or last sign-in, or an enrollment pass. */
-                "X-Enrollment-Ticket"?: string;
+                "X-Enrollment-Ticket"?: components["parameters"]["HeaderXEnrollmentTicket"];
             };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "482915",
+                 *       "email": "lena.brandt@example.com",
+                 *       "secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminTotpConfirmRequest"];
             };
         };
@@ -9154,7 +11934,7 @@ export interface operations {
             };
         };
     };
-    webauthn_admin_totp_disable_disable: {
+    disableAdminTotp: {
         parameters: {
             query?: never;
             header?: never;
@@ -9163,6 +11943,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "lena.brandt@example.com",
+                 *       "code": "482915"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminTotpDisableRequest"];
             };
         };
@@ -9177,7 +11963,7 @@ export interface operations {
             };
         };
     };
-    webauthn_admin_totp_regenerateBackupCodes_regenerate: {
+    regenerateAdminBackupCodes: {
         parameters: {
             query?: never;
             header?: never;
@@ -9186,6 +11972,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "lena.brandt@example.com"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminTotpBeginRequest"];
             };
         };
@@ -9200,7 +11991,7 @@ export interface operations {
             };
         };
     };
-    webauthn_admin_totp_verifyLogin_verify_login: {
+    verifyAdminTotpLogin: {
         parameters: {
             query?: never;
             header?: never;
@@ -9209,6 +12000,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "482915",
+                 *       "email": "lena.brandt@example.com",
+                 *       "mfa_token": "mt_Hx5Rk9Wd2Lq7Vb4Nz8Tc3Jf6"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AdminTotpVerifyLoginRequest"];
             };
         };
@@ -9223,7 +12021,7 @@ export interface operations {
             };
         };
     };
-    webauthn_enduser_beginAuthentication_begin_authentication: {
+    beginPasskeyAuthentication: {
         parameters: {
             query?: never;
             header?: never;
@@ -9232,6 +12030,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64"
+                 *     }
+                 */
                 "application/json": components["schemas"]["EndUserBeginInRequest"];
             };
         };
@@ -9246,18 +12050,24 @@ export interface operations {
             };
         };
     };
-    webauthn_enduser_beginRegistration_begin_registration: {
+    beginPasskeyRegistration: {
         parameters: {
             query?: never;
             header?: {
                 /** @description Enrollment ticket of the user's registration or last sign-in, or an enrollment pass. */
-                "X-Enrollment-Ticket"?: string;
+                "X-Enrollment-Ticket"?: components["parameters"]["HeaderXEnrollmentTicket"];
             };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "ada.moreno@example.com",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["EndUserRegistrationInRequest"];
             };
         };
@@ -9272,7 +12082,7 @@ export interface operations {
             };
         };
     };
-    webauthn_enduser_finishAuthentication_finish_authentication: {
+    finishPasskeyAuthentication: {
         parameters: {
             query?: never;
             header?: never;
@@ -9281,6 +12091,22 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "response": {
+                 *         "id": "mJ0pU3b2Q5y8vC1xT4kZ7w",
+                 *         "rawId": "mJ0pU3b2Q5y8vC1xT4kZ7w",
+                 *         "type": "public-key",
+                 *         "response": {
+                 *           "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4uZ2V0In0",
+                 *           "authenticatorData": "SZYN5YgOjGh0NBcPZHZgW4",
+                 *           "signature": "MEUCIQCx"
+                 *         },
+                 *         "clientExtensionResults": {}
+                 *       },
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["EndUserAssertionInRequest"];
             };
         };
@@ -9295,18 +12121,34 @@ export interface operations {
             };
         };
     };
-    webauthn_enduser_finishRegistration_finish_registration: {
+    finishPasskeyRegistration: {
         parameters: {
             query?: never;
             header?: {
                 /** @description Enrollment ticket of the user's registration or last sign-in, or an enrollment pass. */
-                "X-Enrollment-Ticket"?: string;
+                "X-Enrollment-Ticket"?: components["parameters"]["HeaderXEnrollmentTicket"];
             };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "credential": {
+                 *         "id": "mJ0pU3b2Q5y8vC1xT4kZ7w",
+                 *         "rawId": "mJ0pU3b2Q5y8vC1xT4kZ7w",
+                 *         "type": "public-key",
+                 *         "response": {
+                 *           "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4uY3JlYXRlIn0",
+                 *           "attestationObject": "o2NmbXRkbm9uZQ"
+                 *         },
+                 *         "clientExtensionResults": {}
+                 *       },
+                 *       "email": "ada.moreno@example.com",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["EndUserPasskeyInRequest"];
             };
         };
@@ -9321,7 +12163,7 @@ export interface operations {
             };
         };
     };
-    webauthn_enrollment_passes_create: {
+    issueEnrollmentPass: {
         parameters: {
             query?: never;
             header?: never;
@@ -9330,6 +12172,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "delivery": "mail",
+                 *       "reason": "Lost phone, identified by video call.",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "user_id": "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
+                 *     }
+                 */
                 "application/json": components["schemas"]["EnrollmentPassInRequest"];
             };
         };
@@ -9344,7 +12194,7 @@ export interface operations {
             };
         };
     };
-    webauthn_factors_list: {
+    listFactors: {
         parameters: {
             query?: never;
             header?: never;
@@ -9363,17 +12213,23 @@ export interface operations {
             };
         };
     };
-    webauthn_factors_destroy: {
+    removeFactor: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                factor_id: string;
+                /** @description Id of the factor, from the list of factors. */
+                factor_id: components["parameters"]["PathFactorId"];
             };
             cookie?: never;
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "482915"
+                 *     }
+                 */
                 "application/json": components["schemas"]["FactorRemovalInRequest"];
             };
         };
@@ -9388,17 +12244,23 @@ export interface operations {
             };
         };
     };
-    webauthn_factors_rename: {
+    renamePasskey: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                factor_id: string;
+                /** @description Id of the factor, from the list of factors. */
+                factor_id: components["parameters"]["PathFactorId"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Work laptop"
+                 *     }
+                 */
                 "application/json": components["schemas"]["PasskeyNameInRequest"];
             };
         };
@@ -9413,7 +12275,7 @@ export interface operations {
             };
         };
     };
-    webauthn_factors_reset_reset: {
+    resetFactors: {
         parameters: {
             query?: never;
             header?: never;
@@ -9422,6 +12284,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "Lost phone, identified by video call.",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "user_id": "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
+                 *     }
+                 */
                 "application/json": components["schemas"]["FactorResetInRequest"];
             };
         };
@@ -9436,18 +12305,34 @@ export interface operations {
             };
         };
     };
-    webauthn_finishRegistration_finish_registration: {
+    finishPasskeySignUp: {
         parameters: {
             query?: never;
             header?: {
                 /** @description Enrollment ticket of the user's registration or last sign-in, or an enrollment pass. */
-                "X-Enrollment-Ticket"?: string;
+                "X-Enrollment-Ticket"?: components["parameters"]["HeaderXEnrollmentTicket"];
             };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "credential": {
+                 *         "id": "mJ0pU3b2Q5y8vC1xT4kZ7w",
+                 *         "rawId": "mJ0pU3b2Q5y8vC1xT4kZ7w",
+                 *         "type": "public-key",
+                 *         "response": {
+                 *           "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4uY3JlYXRlIn0",
+                 *           "attestationObject": "o2NmbXRkbm9uZQ"
+                 *         },
+                 *         "clientExtensionResults": {}
+                 *       },
+                 *       "email": "ada.moreno@example.com",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SignUpInRequest"];
             };
         };
@@ -9462,18 +12347,26 @@ export interface operations {
             };
         };
     };
-    webauthn_sms_beginSetup_begin: {
+    beginSmsSetup: {
         parameters: {
             query?: never;
             header?: {
                 /** @description Enrollment ticket of the user's registration or last sign-in, or an enrollment pass. */
-                "X-Enrollment-Ticket"?: string;
+                "X-Enrollment-Ticket"?: components["parameters"]["HeaderXEnrollmentTicket"];
             };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "email": "ada.moreno@example.com",
+                 *       "phone_number": "+4915123456789",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SmsBeginRequest"];
             };
         };
@@ -9488,18 +12381,27 @@ export interface operations {
             };
         };
     };
-    webauthn_sms_confirmSetup_confirm: {
+    confirmSmsSetup: {
         parameters: {
             query?: never;
             header?: {
                 /** @description Enrollment ticket of the user's registration or last sign-in, or an enrollment pass. */
-                "X-Enrollment-Ticket"?: string;
+                "X-Enrollment-Ticket"?: components["parameters"]["HeaderXEnrollmentTicket"];
             };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "code": "730264",
+                 *       "email": "ada.moreno@example.com",
+                 *       "phone_number": "+4915123456789",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SmsConfirmRequest"];
             };
         };
@@ -9514,7 +12416,7 @@ export interface operations {
             };
         };
     };
-    webauthn_sms_requestCode_request_code: {
+    requestSmsCode: {
         parameters: {
             query?: never;
             header?: never;
@@ -9523,6 +12425,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "email": "ada.moreno@example.com",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SmsRequestCodeRequest"];
             };
         };
@@ -9537,7 +12446,7 @@ export interface operations {
             };
         };
     };
-    webauthn_sms_verify_verify: {
+    verifySmsCode: {
         parameters: {
             query?: never;
             header?: never;
@@ -9546,6 +12455,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64",
+                 *       "code": "730264",
+                 *       "email": "ada.moreno@example.com",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SmsVerifyRequest"];
             };
         };
@@ -9560,18 +12477,24 @@ export interface operations {
             };
         };
     };
-    webauthn_totp_beginSetup_begin: {
+    beginTotpSetup: {
         parameters: {
             query?: never;
             header?: {
                 /** @description Enrollment ticket of the user's registration or last sign-in, or an enrollment pass. */
-                "X-Enrollment-Ticket"?: string;
+                "X-Enrollment-Ticket"?: components["parameters"]["HeaderXEnrollmentTicket"];
             };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "ada.moreno@example.com",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["TotpSetupRequest"];
             };
         };
@@ -9586,18 +12509,26 @@ export interface operations {
             };
         };
     };
-    webauthn_totp_confirmSetup_confirm: {
+    confirmTotpSetup: {
         parameters: {
             query?: never;
             header?: {
                 /** @description Enrollment ticket of the user's registration or last sign-in, or an enrollment pass. */
-                "X-Enrollment-Ticket"?: string;
+                "X-Enrollment-Ticket"?: components["parameters"]["HeaderXEnrollmentTicket"];
             };
             path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "482915",
+                 *       "email": "ada.moreno@example.com",
+                 *       "secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["TotpConfirmRequest"];
             };
         };
@@ -9612,7 +12543,7 @@ export interface operations {
             };
         };
     };
-    webauthn_totp_disable_disable: {
+    disableTotp: {
         parameters: {
             query?: never;
             header?: never;
@@ -9621,6 +12552,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "ada.moreno@example.com",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "code": "482915"
+                 *     }
+                 */
                 "application/json": components["schemas"]["TotpDisableRequest"];
             };
         };
@@ -9635,7 +12573,7 @@ export interface operations {
             };
         };
     };
-    webauthn_totp_regenerateBackupCodes_regenerate: {
+    regenerateBackupCodes: {
         parameters: {
             query?: never;
             header?: never;
@@ -9644,6 +12582,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "ada.moreno@example.com",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["TotpBeginRequest"];
             };
         };
@@ -9658,7 +12602,7 @@ export interface operations {
             };
         };
     };
-    webauthn_totp_verify_verify: {
+    verifyTotp: {
         parameters: {
             query?: never;
             header?: never;
@@ -9667,6 +12611,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "482915",
+                 *       "email": "ada.moreno@example.com",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["TotpVerifyRequest"];
             };
         };
@@ -9681,7 +12632,7 @@ export interface operations {
             };
         };
     };
-    webauthn_totp_verifyLogin_verify_login: {
+    verifyTotpLogin: {
         parameters: {
             query?: never;
             header?: never;
@@ -9690,6 +12641,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "482915",
+                 *       "email": "ada.moreno@example.com",
+                 *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8",
+                 *       "mfa_token": "mt_Hx5Rk9Wd2Lq7Vb4Nz8Tc3Jf6"
+                 *     }
+                 */
                 "application/json": components["schemas"]["TotpVerifyLoginRequest"];
             };
         };
@@ -9705,3 +12664,6 @@ export interface operations {
         };
     };
 }
+type WithRequired<T, K extends keyof T> = T & {
+    [P in K]-?: T[P];
+};

@@ -12,244 +12,18 @@ class AcceptInRequest(TypedDict):
     name: NotRequired[str | None]
 
 
-class AcceptedOut(TypedDict):
-    user_id: str
-    kind: str
-    email: str
-    username: NotRequired[str]
-    tenant_id: str | None
-    client_id: str | None
-    message: str
-
-
-class AccountClosingInRequest(TypedDict):
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[dict[str, Any] | str | None]
-    current_password: NotRequired[str | None]
-    proof_token: NotRequired[str | None]
-
-
-class ActivityOut(TypedDict):
-    message: str
-    user_id: str
-    active: bool
-    updated_at: str
-
-
-class AdminActiveInRequest(TypedDict):
-    user_id: str
-    active: bool
-
-
-class AdminActiveOut(TypedDict):
-    message: str
-    user_id: str
-    active: bool
-    updated_at: str
-
-
-class AdminAssertionInRequest(TypedDict):
-    email: str
-    response: dict[str, Any] | str
-    mfa_token: NotRequired[str | None]
-
-
-class AdminBrief(TypedDict):
-    id: str
-    username: str
-    email: str
-
-
-class AdminEndUserListInRequest(TypedDict):
-    tenant_id: str
-    client_id: NotRequired[str | None]
-    email: NotRequired[str | None]
-    name: NotRequired[str | None]
-    provider: NotRequired[str | None]
-    page: NotRequired[int | None]
-    limit: NotRequired[int | None]
-    project_id: NotRequired[str | None]
-
-
-class AdminEnrollmentPassInRequest(TypedDict):
-    user_id: str
-    reason: str
-    delivery: Literal['mail', 'show']
-
-
-class AdminFactorResetInRequest(TypedDict):
-    user_id: str
-    reason: str
-
-
-class AdminForgotInRequest(TypedDict):
-    email: str
-
-
 class AdminLoginInRequest(TypedDict):
     username: str
     password: str
 
 
-class AdminLoginOut(TypedDict):
-    mfa_required: bool
-    access_token: NotRequired[str]
-    refresh_token: NotRequired[str]
-    token_type: NotRequired[str]
-    expires_in: int
-    mfa_token: NotRequired[str]
-    methods: NotRequired[list[str]]
-    enrollment_required: NotRequired[bool]
-    enrollment_ticket: NotRequired[str]
-    user: NotRequired[AdminBrief]
-
-
-class AdminNamedInRequest(TypedDict):
-    email: str
-
-
-class AdminPasskeyInRequest(TypedDict):
-    email: str
-    enrollment_ticket: NotRequired[str | None]
-    credential: dict[str, Any] | str
-    mfa_token: NotRequired[str | None]
-
-
-class AdminProfileOut(TypedDict):
-    id: str
-    username: str
-    email: str
-    first_name: str
-    last_name: str
-    tenant_id: str | None
-    active: bool
-    created_at: str
-    roles: list[str]
-    permissions: list[str]
-    mfa_methods: list[str]
-
-
-class AdminRegistrationInRequest(TypedDict):
-    email: str
-    enrollment_ticket: NotRequired[str | None]
-
-
-class AdminTotpBeginRequest(TypedDict):
-    email: str
-
-
-class AdminTotpConfirmRequest(TypedDict):
-    email: str
-    enrollment_ticket: NotRequired[str | None]
-    code: str
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[dict[str, Any] | str | None]
-    current_password: NotRequired[str | None]
-    proof_token: NotRequired[str | None]
-    secret: str
-    mfa_token: NotRequired[str | None]
-
-
-class AdminTotpDisableRequest(TypedDict):
-    email: str
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[dict[str, Any] | str | None]
-    current_password: NotRequired[str | None]
-    proof_token: NotRequired[str | None]
-
-
-class AdminTotpSetupRequest(TypedDict):
-    email: str
-    enrollment_ticket: NotRequired[str | None]
-
-
-class AdminTotpVerifiedOut(TypedDict):
-    message: str
-    success: bool
-    access_token: NotRequired[str]
-    refresh_token: NotRequired[str]
-    token_type: NotRequired[str]
-    expires_in: NotRequired[int]
-    email: str
-    method: Literal['totp', 'backup_code']
-
-
-class AdminTotpVerifyLoginRequest(TypedDict):
-    email: str
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    mfa_token: NotRequired[str | None]
-
-
 Role: TypeAlias = str
-
-
-class AdminUserChangesRequest(TypedDict):
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[dict[str, Any] | str | None]
-    current_password: NotRequired[str | None]
-    proof_token: NotRequired[str | None]
-    username: NotRequired[str | None]
-    email: NotRequired[str | None]
-    first_name: NotRequired[str | None]
-    last_name: NotRequired[str | None]
-    roles: NotRequired[list[Role] | None]
-
-
-class AdminUserInRequest(TypedDict):
-    username: str
-    email: str
-    password: str
-    first_name: str
-    last_name: str
-    tenant_id: NotRequired[str | None]
-    roles: NotRequired[list[Role] | None]
-
-
-class AdminUserOut(TypedDict):
-    id: str
-    username: str
-    email: str
-    first_name: str
-    last_name: str
-    tenant_id: str | None
-    active: bool
-    created_at: str
 
 
 class AttributeMappingOut(TypedDict):
     email: str
     name: str
     metadata: dict[str, str]
-
-
-class BackupCodesOut(TypedDict):
-    message: str
-    success: bool
-    backup_codes: list[str]
-
-
-class BoundOut(TypedDict):
-    message: str
-    role_id: str
-    changed: int
-
-
-class ChangeInRequest(TypedDict):
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[dict[str, Any] | str | None]
-    current_password: NotRequired[str | None]
-    proof_token: NotRequired[str | None]
-    new_password: str
 
 
 Tag: TypeAlias = str
@@ -270,119 +44,10 @@ Audience: TypeAlias = str
 AllowedOrigin: TypeAlias = str
 
 
-class ClientChangesRequest(TypedDict):
-    name: NotRequired[str | None]
-    type: NotRequired[Literal['public', 'confidential'] | None]
-    active: NotRequired[bool | None]
-    tags: NotRequired[list[Tag] | None]
-    scopes: NotRequired[list[Scope] | None]
-    redirect_uris: NotRequired[list[RedirectUri] | None]
-    project_id: NotRequired[str | None]
-    owner_id: NotRequired[str | None]
-    self_registration: NotRequired[bool | None]
-    post_logout_redirect_uris: NotRequired[list[PostLogoutRedirectUri] | None]
-    grant_types: NotRequired[list[Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']] | None]
-    token_endpoint_auth_method: NotRequired[Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None]
-    jwks: NotRequired[dict[str, Any] | None]
-    jwks_uri: NotRequired[str | None]
-    id_token_signed_response_alg: NotRequired[Literal['ES256', 'RS256'] | None]
-    audiences: NotRequired[list[Audience] | None]
-    allowed_origins: NotRequired[list[AllowedOrigin] | None]
-    require_par: NotRequired[bool | None]
-    dpop_bound_access_tokens: NotRequired[bool | None]
-    first_party: NotRequired[bool | None]
-    backchannel_logout_uri: NotRequired[str | None]
-    access_token_seconds: NotRequired[int | None]
-    default_max_age: NotRequired[int | None]
-    logo_uri: NotRequired[str | None]
-    client_uri: NotRequired[str | None]
-    policy_uri: NotRequired[str | None]
-    tos_uri: NotRequired[str | None]
-
-
-class ClientInRequest(TypedDict):
-    name: str
-    type: NotRequired[Literal['public', 'confidential'] | None]
-    active: NotRequired[bool | None]
-    tags: NotRequired[list[Tag] | None]
-    scopes: NotRequired[list[Scope] | None]
-    redirect_uris: NotRequired[list[RedirectUri] | None]
-    project_id: NotRequired[str | None]
-    owner_id: NotRequired[str | None]
-    self_registration: NotRequired[bool | None]
-    post_logout_redirect_uris: NotRequired[list[PostLogoutRedirectUri] | None]
-    grant_types: NotRequired[list[Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']] | None]
-    token_endpoint_auth_method: NotRequired[Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None]
-    jwks: NotRequired[dict[str, Any] | None]
-    jwks_uri: NotRequired[str | None]
-    id_token_signed_response_alg: NotRequired[Literal['ES256', 'RS256'] | None]
-    audiences: NotRequired[list[Audience] | None]
-    allowed_origins: NotRequired[list[AllowedOrigin] | None]
-    require_par: NotRequired[bool | None]
-    dpop_bound_access_tokens: NotRequired[bool | None]
-    first_party: NotRequired[bool | None]
-    backchannel_logout_uri: NotRequired[str | None]
-    access_token_seconds: NotRequired[int | None]
-    default_max_age: NotRequired[int | None]
-    logo_uri: NotRequired[str | None]
-    client_uri: NotRequired[str | None]
-    policy_uri: NotRequired[str | None]
-    tos_uri: NotRequired[str | None]
-
-
-class ClientOut(TypedDict):
-    id: str
-    client_id: str
-    tenant_id: str
-    name: str
-    type: Literal['public', 'confidential']
-    active: bool
-    status: Literal['Active', 'Inactive']
-    tags: list[str]
-    scopes: list[str]
-    project_id: str | None
-    owner_id: str | None
-    self_registration: bool
-    redirect_uris: list[str]
-    post_logout_redirect_uris: list[str]
-    grant_types: list[Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']]
-    token_endpoint_auth_method: Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None
-    jwks: dict[str, Any] | None
-    jwks_uri: str | None
-    id_token_signed_response_alg: Literal['ES256', 'RS256']
-    audiences: list[str]
-    allowed_origins: list[str]
-    require_par: bool
-    dpop_bound_access_tokens: bool
-    first_party: bool
-    backchannel_logout_uri: str | None
-    access_token_seconds: int | None
-    default_max_age: int | None
-    logo_uri: str | None
-    client_uri: str | None
-    policy_uri: str | None
-    tos_uri: str | None
-    is_default: bool
-    created_at: str
-    updated_at: str
-    last_used_at: str | None
-
-
 class DatabaseOut(TypedDict):
     host: str
     name: str
     status: str
-
-
-class DeactivatedOut(TypedDict):
-    message: str
-    user_id: str
-    active: bool
-
-
-class DeletedOut(TypedDict):
-    message: str
-    id: str
 
 
 class DescriptorOut(TypedDict):
@@ -391,47 +56,8 @@ class DescriptorOut(TypedDict):
     transports: NotRequired[list[str]]
 
 
-class DeviceAuthorizationInRequest(TypedDict):
-    client_id: NotRequired[str]
-    client_secret: NotRequired[str]
-    client_assertion_type: NotRequired[str]
-    client_assertion: NotRequired[str]
-    scope: NotRequired[str]
-    resource: NotRequired[list[str]]
-
-
-class DeviceAuthorizationOut(TypedDict):
-    device_code: str
-    user_code: str
-    verification_uri: str
-    verification_uri_complete: str
-    expires_in: int
-    interval: int
-
-
-class DirectoryDeletedOut(TypedDict):
-    message: str
-    id: str
-
-
-class DomainChangesRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-    sign_in: bool
-    disable_passkeys: NotRequired[bool | None]
-
-
 class DomainCheckOut(TypedDict):
     status: str
-
-
-class DomainDeletedOut(TypedDict):
-    message: str
-    id: str
-
-
-class DomainInRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-    domain: str
 
 
 class DomainRecordOut(TypedDict):
@@ -440,196 +66,10 @@ class DomainRecordOut(TypedDict):
     value: str
 
 
-class DomainVerifyInRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-
-
-class EmailUndoneOut(TypedDict):
-    message: str
-    user_id: str
-    email: str
-
-
-class EmailVerifiedOut(TypedDict):
-    message: str
-    user_id: str
-    email: str
-    verified: bool
-
-
-class EndUserActiveInRequest(TypedDict):
-    tenant_id: str
-    user_id: str
-    active: bool
-
-
-class EndUserAssertionInRequest(TypedDict):
-    email: NotRequired[str | None]
-    tenant_id: str
-    response: dict[str, Any] | str
-    client_secret: NotRequired[str | None]
-    mfa_token: NotRequired[str | None]
-
-
-class EndUserBeginInRequest(TypedDict):
-    email: NotRequired[str | None]
-    tenant_id: str
-    client_id: NotRequired[str | None]
-
-
-class EndUserBrief(TypedDict):
-    id: str
-    email: str
-    name: str
-
-
-class EndUserChangedOut(TypedDict):
-    user_id: str
-    email: str
-    name: str
-    updated_at: str
-    message: str
-
-
-class EndUserChangesRequest(TypedDict):
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[dict[str, Any] | str | None]
-    current_password: NotRequired[str | None]
-    proof_token: NotRequired[str | None]
-    name: NotRequired[str | None]
-    email: NotRequired[str | None]
-    language: NotRequired[Literal['en', 'de', 'fr', 'es'] | None]
-    metadata: NotRequired[dict[str, Any] | None]
-
-
-class EndUserDetailOut(TypedDict):
-    id: str
-    email: str
-    name: str
-    active: bool
-    provider: str
-    client_id: str | None
-    created_at: str
-    last_login: str | None
-    updated_at: str
-    language: Literal['en', 'de', 'fr', 'es'] | None
-    metadata: dict[str, Any]
-    mfa_methods: list[str]
-    roles: list[str]
-    groups: list[str]
-
-
-class EndUserForgotInRequest(TypedDict):
-    email: str
-    client_id: NotRequired[str | None]
-    tenant_id: NotRequired[str | None]
-
-
-class EndUserListInRequest(TypedDict):
-    tenant_id: str
-    client_id: NotRequired[str | None]
-    email: NotRequired[str | None]
-    name: NotRequired[str | None]
-    provider: NotRequired[str | None]
-    page: NotRequired[int | None]
-    limit: NotRequired[int | None]
-    active: NotRequired[bool | None]
-
-
-class EndUserLoginInRequest(TypedDict):
-    client_id: str
-    client_secret: NotRequired[str | None]
-    email: str
-    password: str
-    tenant_id: NotRequired[str | None]
-
-
-class EndUserLoginOut(TypedDict):
-    mfa_required: bool
-    access_token: NotRequired[str]
-    refresh_token: NotRequired[str]
-    token_type: NotRequired[str]
-    expires_in: int
-    mfa_token: NotRequired[str]
-    methods: NotRequired[list[str]]
-    enrollment_required: NotRequired[bool]
-    enrollment_ticket: NotRequired[str]
-    user: NotRequired[EndUserBrief]
-    tenant_id: NotRequired[str]
-    client_id: NotRequired[str]
-
-
-class EndUserOut(TypedDict):
-    id: str
-    email: str
-    name: str
-    active: bool
-    provider: str
-    client_id: str | None
-    created_at: str
-    last_login: str | None
-
-
-class EndUserPasskeyInRequest(TypedDict):
-    email: str
-    tenant_id: str
-    enrollment_ticket: NotRequired[str | None]
-    credential: dict[str, Any] | str
-    mfa_token: NotRequired[str | None]
-
-
-class EndUserRegistrationInRequest(TypedDict):
-    email: str
-    tenant_id: str
-    enrollment_ticket: NotRequired[str | None]
-
-
 class EndUserResetInRequest(TypedDict):
     token: str
     password: str
     tenant_id: NotRequired[str | None]
-
-
-class EnrolledAndSignedInOut(TypedDict):
-    message: str
-    success: bool
-    access_token: str
-    refresh_token: str
-    token_type: str
-    expires_in: int
-    credential_id: str
-
-
-class EnrolledOut(TypedDict):
-    message: str
-    success: bool
-    access_token: NotRequired[str]
-    refresh_token: NotRequired[str]
-    token_type: NotRequired[str]
-    expires_in: NotRequired[int]
-    credential_id: str
-
-
-class EnrollmentPassInRequest(TypedDict):
-    user_id: str
-    reason: str
-    delivery: Literal['mail', 'show']
-    tenant_id: str
-
-
-class EnrollmentPassOut(TypedDict):
-    message: str
-    user_id: str
-    expires_at: str
-    enrollment_pass: NotRequired[str]
-
-
-class ErasedOut(TypedDict):
-    message: str
-    user_id: str
-    deleted: dict[str, int]
 
 
 class EventOut(TypedDict):
@@ -647,113 +87,10 @@ class EventOut(TypedDict):
     tenant_id: NotRequired[str | None]
 
 
-class ExportInRequest(TypedDict):
-    tenant_id: str
-    cursor: NotRequired[str | None]
-    limit: NotRequired[int | None]
-    with_hashes: NotRequired[bool | None]
-
-
-class ExportedOut(TypedDict):
-    id: str
-    email: str
-    name: str | None
-    active: bool
-    provider: str
-    client_id: str | None
-    password_hash: str | None
-    metadata: dict[str, Any]
-    groups: list[str]
-    roles: list[str]
-    email_verified: bool
-    created_at: str
-    last_login: str | None
-
-
-class FactorOut(TypedDict):
-    id: str
-    kind: Literal['webauthn', 'totp', 'sms']
-    name: str
-    created_at: str
-    last_used_at: str | None
-    backed_up: NotRequired[bool]
-    rp_id: NotRequired[str | None]
-
-
-class FactorRemovalInRequest(TypedDict):
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[dict[str, Any] | str | None]
-    current_password: NotRequired[str | None]
-    proof_token: NotRequired[str | None]
-
-
-class FactorRemovedOut(TypedDict):
-    message: str
-    success: bool
-
-
-class FactorResetInRequest(TypedDict):
-    user_id: str
-    reason: str
-    tenant_id: str
-
-
-class FactorResetOut(TypedDict):
-    message: str
-    user_id: str
-    removed: dict[str, int]
-
-
 class FaultOut(TypedDict):
     line: int
     field: str
     reason: str
-
-
-class GroupChangesRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-    name: NotRequired[str | None]
-    description: NotRequired[str | None]
-    roles: NotRequired[list[Role] | None]
-
-
-class GroupDeletedOut(TypedDict):
-    message: str
-    id: str
-
-
-class GroupInRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-    name: str
-    description: NotRequired[str | None]
-    roles: NotRequired[list[Role] | None]
-
-
-class GroupOut(TypedDict):
-    id: str
-    name: str
-    description: str
-    roles: list[str]
-    created_at: str
-    updated_at: str
-
-
-class HoldsOut(TypedDict):
-    message: str
-    required: list[str]
-    held: list[str]
-
-
-class ImportInRequest(TypedDict):
-    tenant_id: str
-    rows: NotRequired[list[dict[str, Any]] | None]
-    content: NotRequired[str | None]
-    format: NotRequired[Literal['csv', 'jsonl'] | None]
-    dry_run: NotRequired[bool | None]
-    on_conflict: NotRequired[Literal['fail', 'skip', 'update'] | None]
-    create_missing: NotRequired[bool | None]
 
 
 class ImportOut(TypedDict):
@@ -766,57 +103,12 @@ class ImportOut(TypedDict):
     report: list[FaultOut]
 
 
-class IntrospectionOut(TypedDict):
-    active: bool
-    scope: NotRequired[str]
-    client_id: NotRequired[str]
-    username: NotRequired[str]
-    token_type: NotRequired[str]
-    exp: NotRequired[int]
-    iat: NotRequired[int]
-    nbf: NotRequired[int]
-    sub: NotRequired[str]
-    aud: NotRequired[Any]
-    cnf: NotRequired[dict[str, Any]]
-    iss: NotRequired[str]
-    jti: NotRequired[str]
-    acr: NotRequired[str]
-    auth_time: NotRequired[int]
-    kind: NotRequired[str]
-    tenant_id: NotRequired[str]
-    sid: NotRequired[str]
-    roles: NotRequired[list[str]]
-    groups: NotRequired[list[str]]
-    permissions: NotRequired[list[str]]
-
-
 class InvitationInRequest(TypedDict):
     email: str
     kind: Literal['admin', 'end_user']
     roles: NotRequired[list[Role] | None]
     tenant_id: NotRequired[str | None]
     client_id: NotRequired[str | None]
-
-
-class InvitationOut(TypedDict):
-    id: str
-    kind: str
-    email: str
-    roles: list[str]
-    tenant_id: str | None
-    client_id: str | None
-    status: str
-    invited_by: str
-    created_at: str
-    expires_at: str
-    accepted_at: str | None
-    user_id: str | None
-
-
-class JoinedOut(TypedDict):
-    message: str
-    group_id: str
-    changed: int
 
 
 class JwksOut(TypedDict):
@@ -835,47 +127,14 @@ class LanguageTextsOut(TypedDict):
     mail_footer: NotRequired[str]
 
 
-class LastRunOut(TypedDict):
-    id: str
-    state: Literal['running', 'succeeded', 'failed', 'refused', 'incomplete', 'interrupted']
-    dry_run: bool
-    started_at: str
-    finished_at: str | None
-    reason: str
-
-
 class LogoutInRequest(TypedDict):
     all: NotRequired[bool | None]
-
-
-class LogoutOut(TypedDict):
-    message: str
-    sessions_ended: int
 
 
 class MappingInRequest(TypedDict):
     email: NotRequired[str | None]
     name: NotRequired[str | None]
     metadata: NotRequired[dict[str, Any] | None]
-
-
-class MappingOut(TypedDict):
-    tenant_id: str
-    database_host: str
-    database_name: str
-    status: str
-
-
-class MemberOut(TypedDict):
-    id: str
-    email: str
-    name: str
-    active: bool
-    since: str
-
-
-class MessageOut(TypedDict):
-    message: str
 
 
 class MetadataOut(TypedDict):
@@ -896,105 +155,6 @@ class MetadataOut(TypedDict):
     introspection_endpoint_auth_signing_alg_values_supported: list[str]
 
 
-class NewClientOut(TypedDict):
-    id: str
-    client_id: str
-    tenant_id: str
-    name: str
-    type: Literal['public', 'confidential']
-    active: bool
-    status: Literal['Active', 'Inactive']
-    tags: list[str]
-    scopes: list[str]
-    project_id: str | None
-    owner_id: str | None
-    self_registration: bool
-    redirect_uris: list[str]
-    post_logout_redirect_uris: list[str]
-    grant_types: list[Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']]
-    token_endpoint_auth_method: Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None
-    jwks: dict[str, Any] | None
-    jwks_uri: str | None
-    id_token_signed_response_alg: Literal['ES256', 'RS256']
-    audiences: list[str]
-    allowed_origins: list[str]
-    require_par: bool
-    dpop_bound_access_tokens: bool
-    first_party: bool
-    backchannel_logout_uri: str | None
-    access_token_seconds: int | None
-    default_max_age: int | None
-    logo_uri: str | None
-    client_uri: str | None
-    policy_uri: str | None
-    tos_uri: str | None
-    is_default: bool
-    created_at: str
-    updated_at: str
-    last_used_at: str | None
-    client_secret: NotRequired[str]
-
-
-class NewWebhookEndpointOut(TypedDict):
-    id: str
-    url: str
-    description: str
-    events: list[str]
-    enabled: bool
-    disabled_reason: str
-    failing_since: str | None
-    last_delivered_at: str | None
-    previous_secret_until: str | None
-    created_at: str
-    updated_at: str
-    secret: str
-
-
-class OneServiceSecretOut(TypedDict):
-    id: str
-    service_id: str
-    name: str
-    type: Literal['api_key', 'basic', 'oauth2', 'bearer', 'custom']
-    status: Literal['active', 'revoked', 'expired']
-    metadata: dict[str, Any]
-    created_at: str
-    updated_at: str
-    expires_at: str | None
-    last_read_at: str | None
-    secret: Any
-
-
-class OpenIDTokenInRequest(TypedDict):
-    client_id: NotRequired[str]
-    client_secret: NotRequired[str]
-    client_assertion_type: NotRequired[str]
-    client_assertion: NotRequired[str]
-    grant_type: str
-    code: NotRequired[str]
-    redirect_uri: NotRequired[str]
-    code_verifier: NotRequired[str]
-    refresh_token: NotRequired[str]
-    device_code: NotRequired[str]
-    scope: NotRequired[str]
-    resource: NotRequired[list[str]]
-
-
-class OpenIDTokenOut(TypedDict):
-    access_token: str
-    token_type: str
-    expires_in: int
-    refresh_token: NotRequired[str]
-    id_token: NotRequired[str]
-    scope: NotRequired[str]
-
-
-class PaginationOut(TypedDict):
-    page: int
-    limit: int
-    total: int
-    total_pages: int
-
-
 class ParameterOut(TypedDict):
     type: str
     alg: int
@@ -1010,35 +170,12 @@ class PasskeyUserOut(TypedDict):
     displayName: str
 
 
-class PasswordSetOut(TypedDict):
-    message: str
-    sessions_ended: int
-
-
 Permission: TypeAlias = str
 
 
 class PermissionsInRequest(TypedDict):
     permissions: list[Permission]
     mode: NotRequired[Literal['all', 'any'] | None]
-
-
-class PermissionsOut(TypedDict):
-    message: str
-    required: list[str]
-    held: list[str]
-    mode: str
-
-
-class PresentedTokenOut(TypedDict):
-    claims: dict[str, Any]
-    header: dict[str, Any]
-    kind: str
-    tenant_id: str | None
-    client_id: str | None
-    roles: list[str]
-    permissions: list[str]
-    expires_in: int
 
 
 class PreviewOut(TypedDict):
@@ -1054,105 +191,28 @@ class ProblemOut(TypedDict):
     message: str
 
 
-class ProfileChangesRequest(TypedDict):
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[dict[str, Any] | str | None]
-    current_password: NotRequired[str | None]
-    proof_token: NotRequired[str | None]
-    username: NotRequired[str | None]
-    email: NotRequired[str | None]
-    first_name: NotRequired[str | None]
-    last_name: NotRequired[str | None]
-    name: NotRequired[str | None]
-    language: NotRequired[Literal['en', 'de', 'fr', 'es'] | None]
-    metadata: NotRequired[dict[str, Any] | None]
-
-
-class ProfileOut(TypedDict):
-    id: str
-    kind: str
-    tenant_id: str | None
-    email: str
-    active: bool
-    roles: list[str]
-    groups: list[str]
-    permissions: list[str]
-    mfa_methods: list[str]
-    created_at: str
-    updated_at: str
-    last_login: str | None
-    name: NotRequired[str]
-    provider: NotRequired[str]
-    client_id: NotRequired[str | None]
-    language: NotRequired[Literal['en', 'de', 'fr', 'es'] | None]
-    metadata: NotRequired[dict[str, Any]]
-    username: NotRequired[str]
-    first_name: NotRequired[str]
-    last_name: NotRequired[str]
-
-
-class ProviderMetadataOut(TypedDict):
-    issuer: str
+class ProviderMetadataOut(MetadataOut):
     authorization_endpoint: str
-    token_endpoint: str
     pushed_authorization_request_endpoint: str
     device_authorization_endpoint: str
     userinfo_endpoint: str
     end_session_endpoint: str
     backchannel_logout_supported: bool
     backchannel_logout_session_supported: bool
-    revocation_endpoint: str
-    introspection_endpoint: str
-    jwks_uri: str
-    service_documentation: str
-    response_types_supported: list[str]
     response_modes_supported: list[str]
-    grant_types_supported: list[str]
     subject_types_supported: list[str]
     id_token_signing_alg_values_supported: list[str]
-    scopes_supported: list[str]
     claims_supported: list[str]
     acr_values_supported: list[str]
     prompt_values_supported: list[str]
     ui_locales_supported: list[str]
     code_challenge_methods_supported: list[str]
-    token_endpoint_auth_methods_supported: list[str]
-    token_endpoint_auth_signing_alg_values_supported: list[str]
     dpop_signing_alg_values_supported: list[str]
-    revocation_endpoint_auth_methods_supported: list[str]
-    revocation_endpoint_auth_signing_alg_values_supported: list[str]
-    introspection_endpoint_auth_methods_supported: list[str]
-    introspection_endpoint_auth_signing_alg_values_supported: list[str]
     authorization_response_iss_parameter_supported: bool
     claims_parameter_supported: bool
     request_parameter_supported: bool
     request_uri_parameter_supported: bool
     require_pushed_authorization_requests: bool
-
-
-class PushedRequestInRequest(TypedDict):
-    client_id: NotRequired[str]
-    client_secret: NotRequired[str]
-    client_assertion_type: NotRequired[str]
-    client_assertion: NotRequired[str]
-    response_type: NotRequired[str]
-    redirect_uri: NotRequired[str]
-    code_challenge: NotRequired[str]
-    code_challenge_method: NotRequired[str]
-    scope: NotRequired[str]
-    state: NotRequired[str]
-    nonce: NotRequired[str]
-    prompt: NotRequired[str]
-    max_age: NotRequired[str]
-    acr_values: NotRequired[str]
-    login_hint: NotRequired[str]
-    id_token_hint: NotRequired[str]
-    ui_locales: NotRequired[str]
-    claims: NotRequired[str]
-    dpop_jkt: NotRequired[str]
-    resource: NotRequired[list[str]]
 
 
 class PushedRequestOut(TypedDict):
@@ -1164,23 +224,6 @@ class ReadyOut(TypedDict):
     status: str
     database: str
     cache: str
-
-
-class RegisterInRequest(TypedDict):
-    tenant_id: str
-    client_id: str
-    email: str
-    password: NotRequired[str | None]
-    name: NotRequired[str | None]
-    provider: NotRequired[str | None]
-
-
-class RegisterOut(TypedDict):
-    user_id: str
-    email: str
-    tenant_id: str
-    client_id: str
-    message: str
 
 
 class RelatedOriginsOut(TypedDict):
@@ -1200,124 +243,18 @@ class RequestOptionsOut(TypedDict):
     userVerification: str
 
 
-class ResendInRequest(TypedDict):
-    tenant_id: str
-    email: str
-
-
-class ResentOut(TypedDict):
-    message: str
-
-
 class ResetInRequest(TypedDict):
     token: str
     password: str
 
 
-class ResourceOut(TypedDict):
-    message: str
-    required: list[str]
-    held: list[str]
-    resource: str
-    actions: list[str]
-
-
-class RoleChangesRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-    name: NotRequired[str | None]
-    description: NotRequired[str | None]
-    permissions: NotRequired[list[Permission] | None]
-
-
-class RoleDeletedOut(TypedDict):
-    message: str
-    id: str
-
-
-class RoleInRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-    name: str
-    description: NotRequired[str | None]
-    permissions: NotRequired[list[Permission] | None]
-
-
-class RoleOut(TypedDict):
-    id: str
-    name: str
-    description: str
-    permissions: list[str]
-    built_in: bool
-    created_at: str
-    updated_at: str
-
-
-class RotatedOut(TypedDict):
-    id: str
-    client_id: str
-    tenant_id: str
-    name: str
-    type: Literal['public', 'confidential']
-    active: bool
-    status: Literal['Active', 'Inactive']
-    tags: list[str]
-    scopes: list[str]
-    project_id: str | None
-    owner_id: str | None
-    self_registration: bool
-    redirect_uris: list[str]
-    post_logout_redirect_uris: list[str]
-    grant_types: list[Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']]
-    token_endpoint_auth_method: Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None
-    jwks: dict[str, Any] | None
-    jwks_uri: str | None
-    id_token_signed_response_alg: Literal['ES256', 'RS256']
-    audiences: list[str]
-    allowed_origins: list[str]
-    require_par: bool
-    dpop_bound_access_tokens: bool
-    first_party: bool
-    backchannel_logout_uri: str | None
-    access_token_seconds: int | None
-    default_max_age: int | None
-    logo_uri: str | None
-    client_uri: str | None
-    policy_uri: str | None
-    tos_uri: str | None
-    is_default: bool
-    created_at: str
-    updated_at: str
-    last_used_at: str | None
-    client_secret: NotRequired[str]
-    previous_secret_expires_at: str | None
-
-
-class RunOut(TypedDict):
-    id: str
-    state: Literal['running', 'succeeded', 'failed', 'refused', 'incomplete', 'interrupted']
-    dry_run: bool
-    started_at: str
-    finished_at: str | None
-    reason: str
-    directory_id: str
-    trigger: Literal['request', 'command', 'schedule']
-    full: bool
-    users_found: int
-    users_created: int
-    users_updated: int
-    users_activated: int
-    users_deactivated: int
-    users_skipped: int
-    errors: list[ProblemOut]
-    preview_users: list[PreviewOut]
-
-
-class SampleOut(TypedDict):
-    external_id: str
-    email: str
-    name: str
-    active: bool
-    metadata: dict[str, str]
-    problem: str
+class SecondStepOut(TypedDict):
+    mfa_required: Literal[True]
+    mfa_token: str
+    methods: list[str]
+    expires_in: int
+    enrollment_required: NotRequired[bool]
+    enrollment_ticket: NotRequired[str]
 
 
 class SecretInRequest(TypedDict):
@@ -1330,120 +267,204 @@ class SelectionOut(TypedDict):
     userVerification: str
 
 
-class ServiceChangesRequest(TypedDict):
-    name: NotRequired[str | None]
-    description: NotRequired[str | None]
-    type: NotRequired[str | None]
-    base_url: NotRequired[str | None]
-    api_version: NotRequired[str | None]
-    status: NotRequired[Literal['active', 'inactive'] | None]
-    metadata: NotRequired[dict[str, Any] | None]
+class StatusInRequest(TypedDict):
+    active: bool
 
 
-class ServiceCredentialChangesRequest(TypedDict):
-    secret: NotRequired[str | dict[str, Any] | None]
-    status: NotRequired[Literal['active', 'revoked'] | None]
-    metadata: NotRequired[dict[str, Any] | None]
-    expires_at: NotRequired[str | None]
+class StatusOut(TypedDict):
+    status: str
 
 
-class ServiceCredentialInRequest(TypedDict):
-    name: str
-    type: NotRequired[Literal['api_key', 'basic', 'oauth2', 'bearer', 'custom'] | None]
-    secret: str | dict[str, Any]
-    metadata: NotRequired[dict[str, Any] | None]
-    expires_at: NotRequired[str | None]
+class TenantDeletionRequest(TypedDict):
+    confirm: str
+    final_backup: NotRequired[bool | None]
 
 
-class ServiceCredentialOut(TypedDict):
-    id: str
-    service_id: str
-    name: str
-    type: Literal['api_key', 'basic', 'oauth2', 'bearer', 'custom']
-    status: Literal['active', 'revoked', 'expired']
-    metadata: dict[str, Any]
-    created_at: str
-    updated_at: str
-    expires_at: str | None
-    last_read_at: str | None
+class Effective(TypedDict):
+    issuer_name: str
+    mfa_policy: Literal['optional', 'required']
+    remember_device_days: int
+    enrollment_mode: Literal['window', 'ticket', 'bearer']
+    password_min_length: int
+    self_registration: bool
+    account_deletion: Literal['off', 'on']
+    email_verification: Literal['off', 'required']
+    access_token_seconds: int
+    refresh_token_seconds: int
+    session_seconds: int
+    admin_session_idle_seconds: int
+    admin_session_seconds: int
+    webauthn_rp_id: str | None
+    webauthn_origins: list[str]
+    password_reset_url: str
+    email_verification_url: str
+    invitation_url: str
+    metadata_claims: list[str]
+    sms_countries: list[str] | None
+    region: str | None
 
 
-class ServiceInRequest(TypedDict):
-    name: str
-    description: NotRequired[str | None]
-    type: str
-    base_url: str
-    api_version: NotRequired[str | None]
-    status: NotRequired[Literal['active', 'inactive'] | None]
-    metadata: NotRequired[dict[str, Any] | None]
+class TextsInRequest(TypedDict):
+    en: NotRequired[LanguageTextsInRequest | None]
+    de: NotRequired[LanguageTextsInRequest | None]
+    fr: NotRequired[LanguageTextsInRequest | None]
+    es: NotRequired[LanguageTextsInRequest | None]
 
 
-class ServiceOut(TypedDict):
-    id: str
-    name: str
+class TextsOut(TypedDict):
+    en: NotRequired[LanguageTextsOut]
+    de: NotRequired[LanguageTextsOut]
+    fr: NotRequired[LanguageTextsOut]
+    es: NotRequired[LanguageTextsOut]
+
+
+class TotpBeginOut(TypedDict):
+    account: str
+    issuer: str
+    manual_entry: str
+    otp_auth_url: str
+    qr_code: str
+    secret: str
+
+
+class UndoInRequest(TypedDict):
+    token: str
+
+
+class UserinfoInRequest(TypedDict):
+    access_token: NotRequired[str]
+
+
+class WebhookEventOut(TypedDict):
+    event: str
     description: str
-    type: str
-    status: Literal['active', 'inactive']
-    base_url: str
-    api_version: str
+
+
+class VerifyInByTokenRequest(TypedDict):
+    token: str
+    tenant_id: NotRequired[str | None]
+    email: NotRequired[str | None]
+    code: NotRequired[str | None]
+    current_password: NotRequired[str | None]
+
+
+class VerifyInByTenantIdAndEmailAndCodeRequest(TypedDict):
+    token: NotRequired[str | None]
     tenant_id: str
-    created_at: str
-    updated_at: str
-    metadata: dict[str, Any]
+    email: str
+    code: str
+    current_password: NotRequired[str | None]
 
 
-class ServiceRemovedOut(TypedDict):
-    message: str
-    id: str
+MessageId: TypeAlias = str
 
 
-class ServiceSecretOut(TypedDict):
-    id: str
-    name: str
-    type: Literal['api_key', 'basic', 'oauth2', 'bearer', 'custom']
-    status: Literal['active', 'revoked', 'expired']
-    metadata: dict[str, Any]
-    created_at: str
-    updated_at: str
-    expires_at: str | None
-    last_read_at: str | None
-    secret: Any
+UserId: TypeAlias = str
 
 
-class ServiceSecretsOut(TypedDict):
-    service_id: str
-    service_name: str
-    service_type: str
-    base_url: str
-    credentials: list[ServiceSecretOut]
-    unreadable: NotRequired[list[str]]
-    retrieved_at: str
+AcceptedOutEmail: TypeAlias = str
 
 
-class SessionEndedOut(TypedDict):
-    message: str
-    id: str
+Message: TypeAlias = str
 
 
-class SessionOut(TypedDict):
-    id: str
-    user_id: str
-    client_id: str | None
-    amr: list[str]
-    acr: str
-    auth_time: str
-    created_at: str
-    last_used_at: str
-    expires_at: str
-    address: str
-    user_agent: str
-    current: bool
+Code: TypeAlias = str | None
 
 
-class SessionsEndedOut(TypedDict):
-    message: str
-    user_id: str
-    sessions_ended: int
+BackupCode: TypeAlias = str | None
+
+
+SmsCode: TypeAlias = str | None
+
+
+Response: TypeAlias = dict[str, Any] | str | None
+
+
+CurrentPassword: TypeAlias = str | None
+
+
+ProofToken: TypeAlias = str | None
+
+
+Active: TypeAlias = bool
+
+
+UpdatedAt: TypeAlias = str
+
+
+Email: TypeAlias = str
+
+
+Id: TypeAlias = str
+
+
+TenantId: TypeAlias = str
+
+
+Reason: TypeAlias = str
+
+
+Page: TypeAlias = int
+
+
+Limit: TypeAlias = int
+
+
+Total: TypeAlias = int
+
+
+EnrollmentTicket: TypeAlias = str | None
+
+
+Credential: TypeAlias = dict[str, Any] | str
+
+
+MfaToken: TypeAlias = str | None
+
+
+AccessToken: TypeAlias = str
+
+
+RefreshToken: TypeAlias = str
+
+
+TokenType: TypeAlias = str
+
+
+ExpiresIn: TypeAlias = int
+
+
+CreatedAt: TypeAlias = str
+
+
+GrantTypes: TypeAlias = list[Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']] | None
+
+
+ClientId: TypeAlias = str
+
+
+ClientSecret: TypeAlias = str
+
+
+ClientAssertionType: TypeAlias = str
+
+
+ClientAssertion: TypeAlias = str
+
+
+DirectoryChangesTenantId: TypeAlias = str | None
+
+
+Metadata: TypeAlias = dict[str, Any] | None
+
+
+Roles: TypeAlias = list[str]
+
+
+Description: TypeAlias = str | None
+
+
+Permissions: TypeAlias = list[str]
 
 
 WebauthnOrigin: TypeAlias = str
@@ -1479,573 +500,231 @@ class Settings(TypedDict):
     region: NotRequired[str | None]
 
 
-class SettingsChangesRequest(TypedDict):
-    settings: Settings
+class TenantOutSettings(TypedDict):
+    issuer_name: NotRequired[str]
+    mfa_policy: NotRequired[Literal['optional', 'required']]
+    remember_device_days: NotRequired[int]
+    enrollment_mode: NotRequired[Literal['window', 'ticket', 'bearer']]
+    password_min_length: NotRequired[int]
+    self_registration: NotRequired[bool]
+    account_deletion: NotRequired[Literal['off', 'on']]
+    email_verification: NotRequired[Literal['off', 'required']]
+    access_token_seconds: NotRequired[int]
+    refresh_token_seconds: NotRequired[int]
+    session_seconds: NotRequired[int]
+    admin_session_idle_seconds: NotRequired[int]
+    admin_session_seconds: NotRequired[int]
+    webauthn_rp_id: NotRequired[str]
+    webauthn_origins: NotRequired[list[WebauthnOrigin]]
+    password_reset_url: NotRequired[str]
+    email_verification_url: NotRequired[str]
+    invitation_url: NotRequired[str]
+    metadata_claims: NotRequired[list[MetadataClaim]]
+    sms_countries: NotRequired[list[SmsCountry]]
+    region: NotRequired[str]
 
 
-class SignUpInRequest(TypedDict):
-    email: str
-    tenant_id: str
-    enrollment_ticket: NotRequired[str | None]
-    credential: dict[str, Any] | str
-    client_secret: NotRequired[str | None]
+TotpBeginClientId: TypeAlias = str | None
 
 
-class SmsBeginRequest(TypedDict):
-    client_id: str
-    email: str
-    tenant_id: str
-    enrollment_ticket: NotRequired[str | None]
-    phone_number: str
+AdminTotpVerifyLoginByCodeMfaToken: TypeAlias = str | None
 
 
-class SmsConfirmRequest(TypedDict):
-    client_id: str
-    email: str
-    tenant_id: str
-    enrollment_ticket: NotRequired[str | None]
-    phone_number: str
-    code: str
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[dict[str, Any] | str | None]
-    current_password: NotRequired[str | None]
-    proof_token: NotRequired[str | None]
-    mfa_token: NotRequired[str | None]
+class AcceptedOut(TypedDict):
+    user_id: UserId
+    kind: str
+    email: AcceptedOutEmail
+    username: NotRequired[str]
+    tenant_id: str | None
+    client_id: str | None
+    message: Message
 
 
-class SmsConfirmedOut(TypedDict):
-    message: str
-    success: bool
-    access_token: NotRequired[str]
-    refresh_token: NotRequired[str]
-    token_type: NotRequired[str]
-    expires_in: NotRequired[int]
-    phone_display: str
+class AccountClosingInRequest(TypedDict):
+    code: NotRequired[Code]
+    backup_code: NotRequired[BackupCode]
+    sms_code: NotRequired[SmsCode]
+    response: NotRequired[Response]
+    current_password: NotRequired[CurrentPassword]
+    proof_token: NotRequired[ProofToken]
 
 
-class SmsRequestCodeRequest(TypedDict):
-    client_id: str
-    email: str
-    tenant_id: str
-    mfa_token: NotRequired[str | None]
+class ActivityOut(TypedDict):
+    message: Message
+    user_id: UserId
+    active: Active
+    updated_at: UpdatedAt
 
 
-class SmsSentOut(TypedDict):
-    message: str
-    success: bool
-    attempts_remaining: int
-    expires_in_minutes: int
-    phone_display: str
-
-
-class SmsVerifiedOut(TypedDict):
-    message: str
-    success: bool
-    access_token: NotRequired[str]
-    refresh_token: NotRequired[str]
-    token_type: NotRequired[str]
-    expires_in: NotRequired[int]
-    email: str
-    method: str
-    tenant_id: str
-
-
-class SmsVerifyRequest(TypedDict):
-    client_id: str
-    email: str
-    tenant_id: str
-    mfa_token: NotRequired[str | None]
-    code: str
-
-
-class StatusInRequest(TypedDict):
+class AdminActiveInRequest(TypedDict):
+    user_id: UserId
     active: bool
 
 
-class StatusOut(TypedDict):
-    status: str
+class AdminActiveOut(TypedDict):
+    message: Message
+    user_id: UserId
+    active: Active
+    updated_at: UpdatedAt
 
 
-class StepUpInRequest(TypedDict):
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[dict[str, Any] | str | None]
-    password: NotRequired[str | None]
-
-
-class StepUpOut(TypedDict):
-    access_token: str
-    token_type: str
-    expires_in: int
-    proof_token: str
-    proof_expires_in: int
-    acr: str
-    amr: list[str]
-    auth_time: int
-
-
-class SyncInRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-    dry_run: NotRequired[bool | None]
-    force: NotRequired[bool | None]
-    full: NotRequired[bool | None]
-
-
-class Settings1(TypedDict):
-    issuer_name: NotRequired[str | None]
-    mfa_policy: NotRequired[Literal['optional', 'required'] | None]
-    remember_device_days: NotRequired[int | None]
-    enrollment_mode: NotRequired[Literal['window', 'ticket', 'bearer'] | None]
-    password_min_length: NotRequired[int | None]
-    self_registration: NotRequired[bool | None]
-    account_deletion: NotRequired[Literal['off', 'on'] | None]
-    email_verification: NotRequired[Literal['off', 'required'] | None]
-    access_token_seconds: NotRequired[int | None]
-    refresh_token_seconds: NotRequired[int | None]
-    session_seconds: NotRequired[int | None]
-    admin_session_idle_seconds: NotRequired[int | None]
-    admin_session_seconds: NotRequired[int | None]
-    webauthn_rp_id: NotRequired[str | None]
-    webauthn_origins: NotRequired[list[WebauthnOrigin] | None]
-    password_reset_url: NotRequired[str | None]
-    email_verification_url: NotRequired[str | None]
-    invitation_url: NotRequired[str | None]
-    metadata_claims: NotRequired[list[MetadataClaim] | None]
-    sms_countries: NotRequired[list[SmsCountry] | None]
-    region: NotRequired[str | None]
-
-
-class TenantChangesRequest(TypedDict):
-    name: NotRequired[str | None]
-    slug: NotRequired[str | None]
-    status: NotRequired[str | None]
-    reason: NotRequired[str | None]
-    settings: NotRequired[Settings1 | None]
-
-
-class TenantDeletedOut(TypedDict):
-    message: str
-    tenant_id: str
-    final_backup_until: str | None
-
-
-class TenantDeletionRequest(TypedDict):
-    confirm: str
-    final_backup: NotRequired[bool | None]
-
-
-class Settings2(TypedDict):
-    issuer_name: NotRequired[str | None]
-    mfa_policy: NotRequired[Literal['optional', 'required'] | None]
-    remember_device_days: NotRequired[int | None]
-    enrollment_mode: NotRequired[Literal['window', 'ticket', 'bearer'] | None]
-    password_min_length: NotRequired[int | None]
-    self_registration: NotRequired[bool | None]
-    account_deletion: NotRequired[Literal['off', 'on'] | None]
-    email_verification: NotRequired[Literal['off', 'required'] | None]
-    access_token_seconds: NotRequired[int | None]
-    refresh_token_seconds: NotRequired[int | None]
-    session_seconds: NotRequired[int | None]
-    admin_session_idle_seconds: NotRequired[int | None]
-    admin_session_seconds: NotRequired[int | None]
-    webauthn_rp_id: NotRequired[str | None]
-    webauthn_origins: NotRequired[list[WebauthnOrigin] | None]
-    password_reset_url: NotRequired[str | None]
-    email_verification_url: NotRequired[str | None]
-    invitation_url: NotRequired[str | None]
-    metadata_claims: NotRequired[list[MetadataClaim] | None]
-    sms_countries: NotRequired[list[SmsCountry] | None]
-    region: NotRequired[str | None]
-
-
-class TenantInRequest(TypedDict):
-    name: str
-    slug: NotRequired[str | None]
-    settings: NotRequired[Settings2 | None]
-
-
-class Settings3(TypedDict):
-    issuer_name: NotRequired[str]
-    mfa_policy: NotRequired[Literal['optional', 'required']]
-    remember_device_days: NotRequired[int]
-    enrollment_mode: NotRequired[Literal['window', 'ticket', 'bearer']]
-    password_min_length: NotRequired[int]
-    self_registration: NotRequired[bool]
-    account_deletion: NotRequired[Literal['off', 'on']]
-    email_verification: NotRequired[Literal['off', 'required']]
-    access_token_seconds: NotRequired[int]
-    refresh_token_seconds: NotRequired[int]
-    session_seconds: NotRequired[int]
-    admin_session_idle_seconds: NotRequired[int]
-    admin_session_seconds: NotRequired[int]
-    webauthn_rp_id: NotRequired[str]
-    webauthn_origins: NotRequired[list[WebauthnOrigin]]
-    password_reset_url: NotRequired[str]
-    email_verification_url: NotRequired[str]
-    invitation_url: NotRequired[str]
-    metadata_claims: NotRequired[list[MetadataClaim]]
-    sms_countries: NotRequired[list[SmsCountry]]
-    region: NotRequired[str]
-
-
-class TenantOut(TypedDict):
-    tenant_id: str
-    name: str
-    slug: str
-    status: str
-    settings: Settings3
-    client_id: str | None
-    database: DatabaseOut
-    created_at: str
-
-
-class Settings4(TypedDict):
-    issuer_name: NotRequired[str]
-    mfa_policy: NotRequired[Literal['optional', 'required']]
-    remember_device_days: NotRequired[int]
-    enrollment_mode: NotRequired[Literal['window', 'ticket', 'bearer']]
-    password_min_length: NotRequired[int]
-    self_registration: NotRequired[bool]
-    account_deletion: NotRequired[Literal['off', 'on']]
-    email_verification: NotRequired[Literal['off', 'required']]
-    access_token_seconds: NotRequired[int]
-    refresh_token_seconds: NotRequired[int]
-    session_seconds: NotRequired[int]
-    admin_session_idle_seconds: NotRequired[int]
-    admin_session_seconds: NotRequired[int]
-    webauthn_rp_id: NotRequired[str]
-    webauthn_origins: NotRequired[list[WebauthnOrigin]]
-    password_reset_url: NotRequired[str]
-    email_verification_url: NotRequired[str]
-    invitation_url: NotRequired[str]
-    metadata_claims: NotRequired[list[MetadataClaim]]
-    sms_countries: NotRequired[list[SmsCountry]]
-    region: NotRequired[str]
-
-
-class Effective(TypedDict):
-    issuer_name: str
-    mfa_policy: Literal['optional', 'required']
-    remember_device_days: int
-    enrollment_mode: Literal['window', 'ticket', 'bearer']
-    password_min_length: int
-    self_registration: bool
-    account_deletion: Literal['off', 'on']
-    email_verification: Literal['off', 'required']
-    access_token_seconds: int
-    refresh_token_seconds: int
-    session_seconds: int
-    admin_session_idle_seconds: int
-    admin_session_seconds: int
-    webauthn_rp_id: str | None
-    webauthn_origins: list[Any]
-    password_reset_url: str
-    email_verification_url: str
-    invitation_url: str
-    metadata_claims: list[Any]
-    sms_countries: list[Any] | None
-    region: str | None
-
-
-class TenantSettingsOut(TypedDict):
-    tenant_id: str
-    settings: Settings4
-    effective: Effective
-
-
-class TextsInRequest(TypedDict):
-    en: NotRequired[LanguageTextsInRequest | None]
-    de: NotRequired[LanguageTextsInRequest | None]
-    fr: NotRequired[LanguageTextsInRequest | None]
-    es: NotRequired[LanguageTextsInRequest | None]
-
-
-class TextsOut(TypedDict):
-    en: NotRequired[LanguageTextsOut]
-    de: NotRequired[LanguageTextsOut]
-    fr: NotRequired[LanguageTextsOut]
-    es: NotRequired[LanguageTextsOut]
-
-
-class TokenInRequest(TypedDict):
-    client_id: NotRequired[str]
-    client_secret: NotRequired[str]
-    client_assertion_type: NotRequired[str]
-    client_assertion: NotRequired[str]
-    grant_type: str
-    refresh_token: NotRequired[str]
-    scope: NotRequired[str]
-
-
-class TokenNamedRequest(TypedDict):
-    client_id: NotRequired[str]
-    client_secret: NotRequired[str]
-    client_assertion_type: NotRequired[str]
-    client_assertion: NotRequired[str]
-    token: str
-    token_type_hint: NotRequired[str]
-
-
-class TokenOut(TypedDict):
-    access_token: str
-    refresh_token: NotRequired[str]
-    token_type: str
-    expires_in: int
-    scope: NotRequired[str]
-
-
-class TotpBeginOut(TypedDict):
-    account: str
-    issuer: str
-    manual_entry: str
-    otp_auth_url: str
-    qr_code: str
-    secret: str
-
-
-class TotpBeginRequest(TypedDict):
-    email: str
-    tenant_id: str
-    client_id: NotRequired[str | None]
-
-
-class TotpConfirmRequest(TypedDict):
-    email: str
-    enrollment_ticket: NotRequired[str | None]
-    code: str
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[dict[str, Any] | str | None]
-    current_password: NotRequired[str | None]
-    proof_token: NotRequired[str | None]
-    secret: str
+class AdminAssertionInRequest(TypedDict):
+    email: Email
+    response: dict[str, Any] | str
     mfa_token: NotRequired[str | None]
-    tenant_id: str
+
+
+class AdminBrief(TypedDict):
+    id: Id
+    username: str
+    email: AcceptedOutEmail
+
+
+class AdminEndUserListInRequest(TypedDict):
+    tenant_id: TenantId
     client_id: NotRequired[str | None]
-
-
-class TotpConfirmedOut(TypedDict):
-    access_token: NotRequired[str]
-    refresh_token: NotRequired[str]
-    token_type: NotRequired[str]
-    expires_in: NotRequired[int]
-    message: str
-    success: bool
-    backup_codes: list[str]
-
-
-class TotpDisableRequest(TypedDict):
-    email: str
-    tenant_id: str
-    client_id: NotRequired[str | None]
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    sms_code: NotRequired[str | None]
-    response: NotRequired[dict[str, Any] | str | None]
-    current_password: NotRequired[str | None]
-    proof_token: NotRequired[str | None]
-
-
-class TotpDoneOut(TypedDict):
-    message: str
-    success: bool
-
-
-class TotpSetupRequest(TypedDict):
-    email: str
-    tenant_id: str
-    client_id: NotRequired[str | None]
-    enrollment_ticket: NotRequired[str | None]
-
-
-class TotpVerifiedOut(TypedDict):
-    message: str
-    success: bool
-    access_token: NotRequired[str]
-    refresh_token: NotRequired[str]
-    token_type: NotRequired[str]
-    expires_in: NotRequired[int]
-    email: str
-    method: Literal['totp', 'backup_code']
-    tenant_id: str
-
-
-class TotpVerifyLoginRequest(TypedDict):
-    email: str
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    mfa_token: NotRequired[str | None]
-    tenant_id: str
-    client_id: NotRequired[str | None]
-
-
-class TotpVerifyRequest(TypedDict):
-    email: str
-    code: NotRequired[str | None]
-    backup_code: NotRequired[str | None]
-    tenant_id: str
-    client_id: NotRequired[str | None]
-
-
-class TriedOut(TypedDict):
-    success: bool
-    message: str
-    sample_users: list[SampleOut]
-
-
-class UndoInRequest(TypedDict):
-    token: str
-
-
-class UserIdsInRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-    user_ids: list[str]
-
-
-class UserInTenantInRequest(TypedDict):
-    tenant_id: str
-    user_id: str
-
-
-class UserinfoInRequest(TypedDict):
-    access_token: NotRequired[str]
-
-
-class UserinfoOut(TypedDict):
-    sub: str
-    name: NotRequired[str]
-    locale: NotRequired[Literal['en', 'de', 'fr', 'es']]
-    updated_at: NotRequired[int]
-    email: NotRequired[str]
-    email_verified: NotRequired[bool]
-    phone_number: NotRequired[str]
-    phone_number_verified: NotRequired[bool]
-    groups: NotRequired[list[str]]
-    roles: NotRequired[list[str]]
-
-
-class ValidOut(TypedDict):
-    message: str
-    sub: str
-    kind: str
-    tenant_id: str | None
-    client_id: str | None
-    roles: list[str]
-    permissions: list[str]
-    scopes: list[str]
-    groups: list[str]
-    expires_at: str
-
-
-class VerifiedOut(TypedDict):
-    access_token: NotRequired[str]
-    refresh_token: NotRequired[str]
-    token_type: NotRequired[str]
-    expires_in: NotRequired[int]
-    success: bool
-    user_id: str
-
-
-class VerifyInRequest(TypedDict):
-    token: NotRequired[str | None]
-    tenant_id: NotRequired[str | None]
     email: NotRequired[str | None]
-    code: NotRequired[str | None]
-    current_password: NotRequired[str | None]
+    name: NotRequired[str | None]
+    provider: NotRequired[str | None]
+    page: NotRequired[int | None]
+    limit: NotRequired[int | None]
+    project_id: NotRequired[str | None]
 
 
-class WebhookEndpointChangesRequest(TypedDict):
+class AdminEnrollmentPassInRequest(TypedDict):
+    user_id: UserId
+    reason: Reason
+    delivery: Literal['mail', 'show']
+
+
+class AdminFactorResetInRequest(TypedDict):
+    user_id: UserId
+    reason: Reason
+
+
+class AdminForgotInRequest(TypedDict):
+    email: Email
+
+
+class AdminNamedInRequest(TypedDict):
+    email: Email
+
+
+class AdminPasskeyInRequest(TypedDict):
+    email: Email
+    enrollment_ticket: NotRequired[EnrollmentTicket]
+    credential: Credential
+    mfa_token: NotRequired[MfaToken]
+
+
+class AdminRegistrationInRequest(TypedDict):
+    email: Email
+    enrollment_ticket: NotRequired[EnrollmentTicket]
+
+
+class AdminSignedInOut(TypedDict):
+    mfa_required: Literal[False]
+    access_token: AccessToken
+    refresh_token: RefreshToken
+    token_type: TokenType
+    expires_in: int
+    user: AdminBrief
+
+
+class AdminTotpBeginRequest(TypedDict):
+    email: Email
+
+
+class AdminTotpConfirmRequest(TypedDict):
+    email: Email
+    enrollment_ticket: NotRequired[EnrollmentTicket]
+    code: str
+    backup_code: NotRequired[BackupCode]
+    sms_code: NotRequired[SmsCode]
+    response: NotRequired[Response]
+    current_password: NotRequired[CurrentPassword]
+    proof_token: NotRequired[ProofToken]
+    secret: str
+    mfa_token: NotRequired[MfaToken]
+
+
+class AdminTotpDisableRequest(TypedDict):
+    email: Email
+    code: NotRequired[Code]
+    backup_code: NotRequired[BackupCode]
+    sms_code: NotRequired[SmsCode]
+    response: NotRequired[Response]
+    current_password: NotRequired[CurrentPassword]
+    proof_token: NotRequired[ProofToken]
+
+
+class AdminTotpSetupRequest(TypedDict):
+    email: Email
+    enrollment_ticket: NotRequired[EnrollmentTicket]
+
+
+class AdminTotpVerifiedOut(TypedDict):
+    message: Message
+    success: bool
+    access_token: NotRequired[AccessToken]
+    refresh_token: NotRequired[RefreshToken]
+    token_type: NotRequired[TokenType]
+    expires_in: NotRequired[ExpiresIn]
+    email: AcceptedOutEmail
+    method: Literal['totp', 'backup_code']
+
+
+class AdminUserChangesRequest(TypedDict):
+    code: NotRequired[Code]
+    backup_code: NotRequired[BackupCode]
+    sms_code: NotRequired[SmsCode]
+    response: NotRequired[Response]
+    current_password: NotRequired[CurrentPassword]
+    proof_token: NotRequired[ProofToken]
+    username: NotRequired[str | None]
+    email: NotRequired[str | None]
+    first_name: NotRequired[str | None]
+    last_name: NotRequired[str | None]
+    roles: NotRequired[list[Role] | None]
+
+
+class AdminUserInRequest(TypedDict):
+    username: str
+    email: Email
+    password: str
+    first_name: str
+    last_name: str
     tenant_id: NotRequired[str | None]
-    url: NotRequired[str | None]
-    description: NotRequired[str | None]
-    events: NotRequired[list[Literal['*', 'directory.*', 'domain.*', 'end_user.*', 'factor.*', 'group.*', 'import.*', 'invitation.*', 'role.*', 'end_user.created', 'end_user.updated', 'end_user.activated', 'end_user.deactivated', 'end_user.erased', 'end_user.email_verified', 'end_user.password_changed', 'end_user.password_reset', 'factor.enrolled', 'factor.removed', 'factor.reset', 'group.created', 'group.updated', 'group.deleted', 'group.members_added', 'group.members_removed', 'role.created', 'role.updated', 'role.deleted', 'role.assigned', 'role.revoked', 'invitation.created', 'invitation.accepted', 'directory.sync_finished', 'import.finished', 'domain.verified', 'domain.updated', 'domain.record_lost', 'domain.withdrawn', 'domain.deleted']] | None]
-    enabled: NotRequired[bool | None]
+    roles: NotRequired[list[Role] | None]
 
 
-class WebhookEndpointDeletedOut(TypedDict):
-    message: str
-    id: str
-
-
-class WebhookEndpointInRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-    url: str
-    description: NotRequired[str | None]
-    events: NotRequired[list[Literal['*', 'directory.*', 'domain.*', 'end_user.*', 'factor.*', 'group.*', 'import.*', 'invitation.*', 'role.*', 'end_user.created', 'end_user.updated', 'end_user.activated', 'end_user.deactivated', 'end_user.erased', 'end_user.email_verified', 'end_user.password_changed', 'end_user.password_reset', 'factor.enrolled', 'factor.removed', 'factor.reset', 'group.created', 'group.updated', 'group.deleted', 'group.members_added', 'group.members_removed', 'role.created', 'role.updated', 'role.deleted', 'role.assigned', 'role.revoked', 'invitation.created', 'invitation.accepted', 'directory.sync_finished', 'import.finished', 'domain.verified', 'domain.updated', 'domain.record_lost', 'domain.withdrawn', 'domain.deleted']] | None]
-    enabled: NotRequired[bool | None]
-
-
-class WebhookEndpointOut(TypedDict):
-    id: str
-    url: str
-    description: str
-    events: list[str]
-    enabled: bool
-    disabled_reason: str
-    failing_since: str | None
-    last_delivered_at: str | None
-    previous_secret_until: str | None
-    created_at: str
-    updated_at: str
-
-
-class WebhookEventOut(TypedDict):
-    event: str
-    description: str
-
-
-class WebhookMessageOut(TypedDict):
-    id: int
-    message_id: str
-    event: str
-    status: str
-    attempts: int
-    created_at: str
-    next_attempt_at: str
-    settled_at: str | None
-    last_status: int | None
-    last_error: str
-
-
-MessageId: TypeAlias = str
-
-
-class WebhookReplayInRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-    message_ids: NotRequired[list[MessageId] | None]
-    since: NotRequired[str | None]
-    status: NotRequired[Literal['pending', 'delivered', 'dead'] | None]
-
-
-class WebhookReplayOut(TypedDict):
-    message: str
-    replayed: int
-    more: bool
-
-
-class WebhookTestInRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
-
-
-class WebhookTestOut(TypedDict):
-    message: str
-    message_id: str
-
-
-class AdminListOut(TypedDict):
-    page: int
-    limit: int
-    total: int
-    total_pages: int
-    items: list[AdminProfileOut]
+class AdminUserOut(TypedDict):
+    id: Id
+    username: str
+    email: AcceptedOutEmail
+    first_name: str
+    last_name: str
+    tenant_id: str | None
+    active: Active
+    created_at: CreatedAt
 
 
 class AuditOut(TypedDict):
     events: list[EventOut]
-    limit: int
+    limit: Limit
     next_cursor: int | None
+
+
+class BackupCodesOut(TypedDict):
+    message: Message
+    success: bool
+    backup_codes: list[str]
+
+
+class BoundOut(TypedDict):
+    message: Message
+    role_id: str
+    changed: int
 
 
 class BrandingChangesRequest(TypedDict):
@@ -2062,7 +741,7 @@ class BrandingChangesRequest(TypedDict):
 
 
 class BrandingOut(TypedDict):
-    tenant_id: str
+    tenant_id: TenantId
     name: str | None
     logo_url: str | None
     color_light: str | None
@@ -2075,9 +754,112 @@ class BrandingOut(TypedDict):
     texts: TextsOut
 
 
-class ClientListOut(TypedDict):
-    clients: list[ClientOut]
-    pagination: PaginationOut
+class ChangeInRequest(TypedDict):
+    code: NotRequired[Code]
+    backup_code: NotRequired[BackupCode]
+    sms_code: NotRequired[SmsCode]
+    response: NotRequired[Response]
+    current_password: NotRequired[CurrentPassword]
+    proof_token: NotRequired[ProofToken]
+    new_password: str
+
+
+class ClientChangesRequest(TypedDict):
+    name: NotRequired[str | None]
+    type: NotRequired[Literal['public', 'confidential'] | None]
+    active: NotRequired[bool | None]
+    tags: NotRequired[list[Tag] | None]
+    scopes: NotRequired[list[Scope] | None]
+    redirect_uris: NotRequired[list[RedirectUri] | None]
+    project_id: NotRequired[str | None]
+    owner_id: NotRequired[str | None]
+    self_registration: NotRequired[bool | None]
+    post_logout_redirect_uris: NotRequired[list[PostLogoutRedirectUri] | None]
+    grant_types: NotRequired[GrantTypes]
+    token_endpoint_auth_method: NotRequired[Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None]
+    jwks: NotRequired[dict[str, Any] | None]
+    jwks_uri: NotRequired[str | None]
+    id_token_signed_response_alg: NotRequired[Literal['ES256', 'RS256'] | None]
+    audiences: NotRequired[list[Audience] | None]
+    allowed_origins: NotRequired[list[AllowedOrigin] | None]
+    require_par: NotRequired[bool | None]
+    dpop_bound_access_tokens: NotRequired[bool | None]
+    first_party: NotRequired[bool | None]
+    backchannel_logout_uri: NotRequired[str | None]
+    access_token_seconds: NotRequired[int | None]
+    default_max_age: NotRequired[int | None]
+    logo_uri: NotRequired[str | None]
+    client_uri: NotRequired[str | None]
+    policy_uri: NotRequired[str | None]
+    tos_uri: NotRequired[str | None]
+
+
+class ClientInRequest(TypedDict):
+    name: str
+    type: NotRequired[Literal['public', 'confidential'] | None]
+    active: NotRequired[bool | None]
+    tags: NotRequired[list[Tag] | None]
+    scopes: NotRequired[list[Scope] | None]
+    redirect_uris: NotRequired[list[RedirectUri] | None]
+    project_id: NotRequired[str | None]
+    owner_id: NotRequired[str | None]
+    self_registration: NotRequired[bool | None]
+    post_logout_redirect_uris: NotRequired[list[PostLogoutRedirectUri] | None]
+    grant_types: NotRequired[GrantTypes]
+    token_endpoint_auth_method: NotRequired[Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None]
+    jwks: NotRequired[dict[str, Any] | None]
+    jwks_uri: NotRequired[str | None]
+    id_token_signed_response_alg: NotRequired[Literal['ES256', 'RS256'] | None]
+    audiences: NotRequired[list[Audience] | None]
+    allowed_origins: NotRequired[list[AllowedOrigin] | None]
+    require_par: NotRequired[bool | None]
+    dpop_bound_access_tokens: NotRequired[bool | None]
+    first_party: NotRequired[bool | None]
+    backchannel_logout_uri: NotRequired[str | None]
+    access_token_seconds: NotRequired[int | None]
+    default_max_age: NotRequired[int | None]
+    logo_uri: NotRequired[str | None]
+    client_uri: NotRequired[str | None]
+    policy_uri: NotRequired[str | None]
+    tos_uri: NotRequired[str | None]
+
+
+class ClientOut(TypedDict):
+    id: Id
+    client_id: str
+    tenant_id: TenantId
+    name: str
+    type: Literal['public', 'confidential']
+    active: Active
+    status: Literal['Active', 'Inactive']
+    tags: list[str]
+    scopes: list[str]
+    project_id: str | None
+    owner_id: str | None
+    self_registration: bool
+    redirect_uris: list[str]
+    post_logout_redirect_uris: list[str]
+    grant_types: list[Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']]
+    token_endpoint_auth_method: Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None
+    jwks: dict[str, Any] | None
+    jwks_uri: str | None
+    id_token_signed_response_alg: Literal['ES256', 'RS256']
+    audiences: list[str]
+    allowed_origins: list[str]
+    require_par: bool
+    dpop_bound_access_tokens: bool
+    first_party: bool
+    backchannel_logout_uri: str | None
+    access_token_seconds: int | None
+    default_max_age: int | None
+    logo_uri: str | None
+    client_uri: str | None
+    policy_uri: str | None
+    tos_uri: str | None
+    is_default: bool
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+    last_used_at: str | None
 
 
 class CreationOptionsOut(TypedDict):
@@ -2091,8 +873,37 @@ class CreationOptionsOut(TypedDict):
     attestation: str
 
 
+class DeactivatedOut(TypedDict):
+    message: Message
+    user_id: UserId
+    active: Active
+
+
+class DeletedOut(TypedDict):
+    message: Message
+    id: Id
+
+
+class DeviceAuthorizationInRequest(TypedDict):
+    client_id: NotRequired[ClientId]
+    client_secret: NotRequired[ClientSecret]
+    client_assertion_type: NotRequired[ClientAssertionType]
+    client_assertion: NotRequired[ClientAssertion]
+    scope: NotRequired[str]
+    resource: NotRequired[list[str]]
+
+
+class DeviceAuthorizationOut(TypedDict):
+    device_code: str
+    user_code: str
+    verification_uri: str
+    verification_uri_complete: str
+    expires_in: ExpiresIn
+    interval: int
+
+
 class DirectoryChangesRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
+    tenant_id: NotRequired[DirectoryChangesTenantId]
     name: NotRequired[str | None]
     enabled: NotRequired[bool | None]
     secret: NotRequired[str | None]
@@ -2113,8 +924,13 @@ class DirectoryChangesRequest(TypedDict):
     sync_every_minutes: NotRequired[int | None]
 
 
+class DirectoryDeletedOut(TypedDict):
+    message: Message
+    id: Id
+
+
 class DirectoryInRequest(TypedDict):
-    tenant_id: NotRequired[str | None]
+    tenant_id: NotRequired[DirectoryChangesTenantId]
     name: str
     enabled: NotRequired[bool | None]
     secret: str
@@ -2136,8 +952,1197 @@ class DirectoryInRequest(TypedDict):
     kind: Literal['active_directory', 'entra_id']
 
 
+class DomainChangesRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    sign_in: bool
+    disable_passkeys: NotRequired[bool | None]
+
+
+class DomainDeletedOut(TypedDict):
+    message: Message
+    id: Id
+
+
+class DomainInRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    domain: str
+
+
+class DomainOut(TypedDict):
+    id: Id
+    domain: str
+    status: Literal['pending', 'verified', 'record_lost', 'taken']
+    record: DomainRecordOut
+    sign_in: bool
+    verified_at: str | None
+    checked_at: str | None
+    lost_since: str | None
+    withdrawn_after: str | None
+    created_at: CreatedAt
+
+
+class DomainVerifyInRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+
+
+class EmailUndoneOut(TypedDict):
+    message: Message
+    user_id: UserId
+    email: AcceptedOutEmail
+
+
+class EmailVerifiedOut(TypedDict):
+    message: Message
+    user_id: UserId
+    email: AcceptedOutEmail
+    verified: bool
+
+
+class EndUserActiveInRequest(TypedDict):
+    tenant_id: TenantId
+    user_id: UserId
+    active: bool
+
+
+class EndUserAssertionInRequest(TypedDict):
+    email: NotRequired[str | None]
+    tenant_id: TenantId
+    response: dict[str, Any] | str
+    client_secret: NotRequired[str | None]
+    mfa_token: NotRequired[str | None]
+
+
+class EndUserBeginInRequest(TypedDict):
+    email: NotRequired[str | None]
+    tenant_id: TenantId
+    client_id: NotRequired[str | None]
+
+
+class EndUserBrief(TypedDict):
+    id: Id
+    email: AcceptedOutEmail
+    name: str
+
+
+class EndUserChangedOut(TypedDict):
+    user_id: UserId
+    email: AcceptedOutEmail
+    name: str
+    updated_at: UpdatedAt
+    message: Message
+
+
+class EndUserChangesRequest(TypedDict):
+    code: NotRequired[Code]
+    backup_code: NotRequired[BackupCode]
+    sms_code: NotRequired[SmsCode]
+    response: NotRequired[Response]
+    current_password: NotRequired[CurrentPassword]
+    proof_token: NotRequired[ProofToken]
+    name: NotRequired[str | None]
+    email: NotRequired[str | None]
+    language: NotRequired[Literal['en', 'de', 'fr', 'es'] | None]
+    metadata: NotRequired[Metadata]
+
+
+class EndUserListInRequest(TypedDict):
+    tenant_id: TenantId
+    client_id: NotRequired[str | None]
+    email: NotRequired[str | None]
+    name: NotRequired[str | None]
+    provider: NotRequired[str | None]
+    page: NotRequired[int | None]
+    limit: NotRequired[int | None]
+    active: NotRequired[bool | None]
+
+
+class EndUserLoginInRequest(TypedDict):
+    client_id: str
+    client_secret: NotRequired[str | None]
+    email: Email
+    password: str
+    tenant_id: NotRequired[str | None]
+
+
+class EndUserOut(TypedDict):
+    id: Id
+    email: AcceptedOutEmail
+    name: str
+    active: Active
+    provider: str
+    client_id: str | None
+    created_at: CreatedAt
+    last_login: str | None
+
+
+class EndUserPasskeyInRequest(TypedDict):
+    email: Email
+    tenant_id: TenantId
+    enrollment_ticket: NotRequired[EnrollmentTicket]
+    credential: Credential
+    mfa_token: NotRequired[MfaToken]
+
+
+class EndUserRegistrationInRequest(TypedDict):
+    email: Email
+    tenant_id: TenantId
+    enrollment_ticket: NotRequired[EnrollmentTicket]
+
+
+class EndUserSignedInOut(TypedDict):
+    mfa_required: Literal[False]
+    access_token: AccessToken
+    refresh_token: RefreshToken
+    token_type: TokenType
+    expires_in: int
+    user: EndUserBrief
+    tenant_id: TenantId
+    client_id: str
+
+
+class EnrolledAndSignedInOut(TypedDict):
+    message: Message
+    success: bool
+    access_token: AccessToken
+    refresh_token: RefreshToken
+    token_type: TokenType
+    expires_in: ExpiresIn
+    credential_id: str
+
+
+class EnrolledOut(TypedDict):
+    message: Message
+    success: bool
+    access_token: NotRequired[AccessToken]
+    refresh_token: NotRequired[RefreshToken]
+    token_type: NotRequired[TokenType]
+    expires_in: NotRequired[ExpiresIn]
+    credential_id: str
+
+
+class EnrollmentPassInRequest(TypedDict):
+    user_id: UserId
+    reason: Reason
+    delivery: Literal['mail', 'show']
+    tenant_id: TenantId
+
+
+class EnrollmentPassOut(TypedDict):
+    message: Message
+    user_id: UserId
+    expires_at: str
+    enrollment_pass: NotRequired[str]
+
+
+class ErasedOut(TypedDict):
+    message: Message
+    user_id: UserId
+    deleted: dict[str, int]
+
+
+class ExportInRequest(TypedDict):
+    tenant_id: TenantId
+    cursor: NotRequired[str | None]
+    limit: NotRequired[int | None]
+    with_hashes: NotRequired[bool | None]
+
+
+class ExportedOut(TypedDict):
+    id: Id
+    email: AcceptedOutEmail
+    name: str | None
+    active: Active
+    provider: str
+    client_id: str | None
+    password_hash: str | None
+    metadata: dict[str, Any]
+    groups: list[str]
+    roles: Roles
+    email_verified: bool
+    created_at: CreatedAt
+    last_login: str | None
+
+
+class FactorOut(TypedDict):
+    id: Id
+    kind: Literal['webauthn', 'totp', 'sms']
+    name: str
+    created_at: CreatedAt
+    last_used_at: str | None
+    backed_up: NotRequired[bool]
+    rp_id: NotRequired[str | None]
+
+
+class FactorRemovalInRequest(TypedDict):
+    code: NotRequired[Code]
+    backup_code: NotRequired[BackupCode]
+    sms_code: NotRequired[SmsCode]
+    response: NotRequired[Response]
+    current_password: NotRequired[CurrentPassword]
+    proof_token: NotRequired[ProofToken]
+
+
+class FactorRemovedOut(TypedDict):
+    message: Message
+    success: bool
+
+
+class FactorResetInRequest(TypedDict):
+    user_id: UserId
+    reason: Reason
+    tenant_id: TenantId
+
+
+class FactorResetOut(TypedDict):
+    message: Message
+    user_id: UserId
+    removed: dict[str, int]
+
+
+class GroupChangesRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    name: NotRequired[str | None]
+    description: NotRequired[Description]
+    roles: NotRequired[list[Role] | None]
+
+
+class GroupDeletedOut(TypedDict):
+    message: Message
+    id: Id
+
+
+class GroupInRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    name: str
+    description: NotRequired[Description]
+    roles: NotRequired[list[Role] | None]
+
+
+class GroupOut(TypedDict):
+    id: Id
+    name: str
+    description: str
+    roles: Roles
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+
+
+class HoldsOut(TypedDict):
+    message: Message
+    required: list[str]
+    held: list[str]
+
+
+class IntrospectionOut(TypedDict):
+    active: bool
+    scope: NotRequired[str]
+    client_id: NotRequired[str]
+    username: NotRequired[str]
+    token_type: NotRequired[TokenType]
+    exp: NotRequired[int]
+    iat: NotRequired[int]
+    nbf: NotRequired[int]
+    sub: NotRequired[str]
+    aud: NotRequired[Any]
+    cnf: NotRequired[dict[str, Any]]
+    iss: NotRequired[str]
+    jti: NotRequired[str]
+    acr: NotRequired[str]
+    auth_time: NotRequired[int]
+    kind: NotRequired[str]
+    tenant_id: NotRequired[TenantId]
+    sid: NotRequired[str]
+    roles: NotRequired[Roles]
+    groups: NotRequired[list[str]]
+    permissions: NotRequired[Permissions]
+
+
+class InvitationOut(TypedDict):
+    id: Id
+    kind: str
+    email: AcceptedOutEmail
+    roles: Roles
+    tenant_id: str | None
+    client_id: str | None
+    status: str
+    invited_by: str
+    created_at: CreatedAt
+    expires_at: str
+    accepted_at: str | None
+    user_id: str | None
+
+
+class JoinedOut(TypedDict):
+    message: Message
+    group_id: str
+    changed: int
+
+
+class LastRunOut(TypedDict):
+    id: Id
+    state: Literal['running', 'succeeded', 'failed', 'refused', 'incomplete', 'interrupted']
+    dry_run: bool
+    started_at: str
+    finished_at: str | None
+    reason: str
+
+
+class LogoutOut(TypedDict):
+    message: Message
+    sessions_ended: int
+
+
+class MappingOut(TypedDict):
+    tenant_id: TenantId
+    database_host: str
+    database_name: str
+    status: str
+
+
+class MemberOut(TypedDict):
+    id: Id
+    email: AcceptedOutEmail
+    name: str
+    active: Active
+    since: str
+
+
+class MessageOut(TypedDict):
+    message: Message
+
+
+class NewClientOut(ClientOut):
+    client_secret: NotRequired[str]
+    access_token_seconds: int | None
+    active: Active
+    allowed_origins: list[str]
+    audiences: list[str]
+    backchannel_logout_uri: str | None
+    client_id: str
+    client_uri: str | None
+    created_at: CreatedAt
+    default_max_age: int | None
+    dpop_bound_access_tokens: bool
+    first_party: bool
+    grant_types: list[Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']]
+    id: Id
+    id_token_signed_response_alg: Literal['ES256', 'RS256']
+    is_default: bool
+    jwks: dict[str, Any] | None
+    jwks_uri: str | None
+    last_used_at: str | None
+    logo_uri: str | None
+    name: str
+    owner_id: str | None
+    policy_uri: str | None
+    post_logout_redirect_uris: list[str]
+    project_id: str | None
+    redirect_uris: list[str]
+    require_par: bool
+    scopes: list[str]
+    self_registration: bool
+    status: Literal['Active', 'Inactive']
+    tags: list[str]
+    tenant_id: TenantId
+    token_endpoint_auth_method: Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None
+    tos_uri: str | None
+    type: Literal['public', 'confidential']
+    updated_at: UpdatedAt
+
+
+class OpenIDTokenInRequest(TypedDict):
+    client_id: NotRequired[ClientId]
+    client_secret: NotRequired[ClientSecret]
+    client_assertion_type: NotRequired[ClientAssertionType]
+    client_assertion: NotRequired[ClientAssertion]
+    grant_type: str
+    code: NotRequired[str]
+    redirect_uri: NotRequired[str]
+    code_verifier: NotRequired[str]
+    refresh_token: NotRequired[str]
+    device_code: NotRequired[str]
+    scope: NotRequired[str]
+    resource: NotRequired[list[str]]
+
+
+class OpenIDTokenOut(TypedDict):
+    access_token: AccessToken
+    token_type: str
+    expires_in: ExpiresIn
+    refresh_token: NotRequired[str]
+    id_token: NotRequired[str]
+    scope: NotRequired[str]
+
+
+class PaginationOut(TypedDict):
+    page: Page
+    limit: Limit
+    total: Total
+    total_pages: int
+
+
+class PasswordSetOut(TypedDict):
+    message: Message
+    sessions_ended: int
+
+
+class PermissionsOut(TypedDict):
+    message: Message
+    required: list[str]
+    held: list[str]
+    mode: str
+
+
+class PresentedTokenOut(TypedDict):
+    claims: dict[str, Any]
+    header: dict[str, Any]
+    kind: str
+    tenant_id: str | None
+    client_id: str | None
+    roles: Roles
+    permissions: Permissions
+    expires_in: ExpiresIn
+
+
+class ProfileChangesRequest(TypedDict):
+    code: NotRequired[Code]
+    backup_code: NotRequired[BackupCode]
+    sms_code: NotRequired[SmsCode]
+    response: NotRequired[Response]
+    current_password: NotRequired[CurrentPassword]
+    proof_token: NotRequired[ProofToken]
+    username: NotRequired[str | None]
+    email: NotRequired[str | None]
+    first_name: NotRequired[str | None]
+    last_name: NotRequired[str | None]
+    name: NotRequired[str | None]
+    language: NotRequired[Literal['en', 'de', 'fr', 'es'] | None]
+    metadata: NotRequired[Metadata]
+
+
+class ProfileOut(TypedDict):
+    id: Id
+    kind: str
+    tenant_id: str | None
+    email: AcceptedOutEmail
+    active: Active
+    roles: Roles
+    groups: list[str]
+    permissions: Permissions
+    mfa_methods: list[str]
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+    last_login: str | None
+    name: NotRequired[str]
+    provider: NotRequired[str]
+    client_id: NotRequired[str | None]
+    language: NotRequired[Literal['en', 'de', 'fr', 'es'] | None]
+    metadata: NotRequired[dict[str, Any]]
+    username: NotRequired[str]
+    first_name: NotRequired[str]
+    last_name: NotRequired[str]
+
+
+class PushedRequestInRequest(TypedDict):
+    client_id: NotRequired[ClientId]
+    client_secret: NotRequired[ClientSecret]
+    client_assertion_type: NotRequired[ClientAssertionType]
+    client_assertion: NotRequired[ClientAssertion]
+    response_type: NotRequired[str]
+    redirect_uri: NotRequired[str]
+    code_challenge: NotRequired[str]
+    code_challenge_method: NotRequired[str]
+    scope: NotRequired[str]
+    state: NotRequired[str]
+    nonce: NotRequired[str]
+    prompt: NotRequired[str]
+    max_age: NotRequired[str]
+    acr_values: NotRequired[str]
+    login_hint: NotRequired[str]
+    id_token_hint: NotRequired[str]
+    ui_locales: NotRequired[str]
+    claims: NotRequired[str]
+    dpop_jkt: NotRequired[str]
+    resource: NotRequired[list[str]]
+
+
+class RegisterInRequest(TypedDict):
+    tenant_id: TenantId
+    client_id: str
+    email: Email
+    password: NotRequired[str | None]
+    name: NotRequired[str | None]
+    provider: NotRequired[str | None]
+
+
+class RegisterOut(TypedDict):
+    user_id: UserId
+    email: AcceptedOutEmail
+    tenant_id: TenantId
+    client_id: str
+    message: Message
+
+
+class ResendInRequest(TypedDict):
+    tenant_id: TenantId
+    email: Email
+
+
+class ResentOut(TypedDict):
+    message: Message
+
+
+class ResourceOut(TypedDict):
+    message: Message
+    required: list[str]
+    held: list[str]
+    resource: str
+    actions: list[str]
+
+
+class RoleChangesRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    name: NotRequired[str | None]
+    description: NotRequired[Description]
+    permissions: NotRequired[list[Permission] | None]
+
+
+class RoleDeletedOut(TypedDict):
+    message: Message
+    id: Id
+
+
+class RoleInRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    name: str
+    description: NotRequired[Description]
+    permissions: NotRequired[list[Permission] | None]
+
+
+class RoleOut(TypedDict):
+    id: Id
+    name: str
+    description: str
+    permissions: Permissions
+    built_in: bool
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+
+
+class RotatedOut(NewClientOut):
+    previous_secret_expires_at: str | None
+
+
+class RunOut(LastRunOut):
+    directory_id: str
+    trigger: Literal['request', 'command', 'schedule']
+    full: bool
+    users_found: int
+    users_created: int
+    users_updated: int
+    users_activated: int
+    users_deactivated: int
+    users_skipped: int
+    errors: list[ProblemOut]
+    preview_users: list[PreviewOut]
+
+
+class SampleOut(TypedDict):
+    external_id: str
+    email: AcceptedOutEmail
+    name: str
+    active: bool
+    metadata: dict[str, str]
+    problem: str
+
+
+class ServiceChangesRequest(TypedDict):
+    name: NotRequired[str | None]
+    description: NotRequired[str | None]
+    type: NotRequired[str | None]
+    base_url: NotRequired[str | None]
+    api_version: NotRequired[str | None]
+    status: NotRequired[Literal['active', 'inactive'] | None]
+    metadata: NotRequired[Metadata]
+
+
+class ServiceCredentialChangesRequest(TypedDict):
+    secret: NotRequired[str | dict[str, Any] | None]
+    status: NotRequired[Literal['active', 'revoked'] | None]
+    metadata: NotRequired[Metadata]
+    expires_at: NotRequired[str | None]
+
+
+class ServiceCredentialInRequest(TypedDict):
+    name: str
+    type: NotRequired[Literal['api_key', 'basic', 'oauth2', 'bearer', 'custom'] | None]
+    secret: str | dict[str, Any]
+    metadata: NotRequired[Metadata]
+    expires_at: NotRequired[str | None]
+
+
+class ServiceCredentialOut(TypedDict):
+    id: Id
+    service_id: str
+    name: str
+    type: Literal['api_key', 'basic', 'oauth2', 'bearer', 'custom']
+    status: Literal['active', 'revoked', 'expired']
+    metadata: dict[str, Any]
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+    expires_at: str | None
+    last_read_at: str | None
+
+
+class ServiceInRequest(TypedDict):
+    name: str
+    description: NotRequired[str | None]
+    type: str
+    base_url: str
+    api_version: NotRequired[str | None]
+    status: NotRequired[Literal['active', 'inactive'] | None]
+    metadata: NotRequired[Metadata]
+
+
+class ServiceOut(TypedDict):
+    id: Id
+    name: str
+    description: str
+    type: str
+    status: Literal['active', 'inactive']
+    base_url: str
+    api_version: str
+    tenant_id: TenantId
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+    metadata: dict[str, Any]
+
+
+class ServiceRemovedOut(TypedDict):
+    message: Message
+    id: Id
+
+
+class ServiceSecretOut(TypedDict):
+    id: Id
+    name: str
+    type: Literal['api_key', 'basic', 'oauth2', 'bearer', 'custom']
+    status: Literal['active', 'revoked', 'expired']
+    metadata: dict[str, Any]
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+    expires_at: str | None
+    last_read_at: str | None
+    secret: str | dict[str, Any] | None
+
+
+class ServiceSecretsOut(TypedDict):
+    service_id: str
+    service_name: str
+    service_type: str
+    base_url: str
+    credentials: list[ServiceSecretOut]
+    unreadable: NotRequired[list[str]]
+    retrieved_at: str
+
+
+class SessionEndedOut(TypedDict):
+    message: Message
+    id: Id
+
+
+class SessionOut(TypedDict):
+    id: Id
+    user_id: UserId
+    client_id: str | None
+    amr: list[str]
+    acr: str
+    auth_time: str
+    created_at: CreatedAt
+    last_used_at: str
+    expires_at: str
+    address: str
+    user_agent: str
+    current: bool
+
+
+class SessionsEndedOut(TypedDict):
+    message: Message
+    user_id: UserId
+    sessions_ended: int
+
+
+class SettingsChangesRequest(TypedDict):
+    settings: Settings
+
+
+class SignUpInRequest(TypedDict):
+    email: Email
+    tenant_id: TenantId
+    enrollment_ticket: NotRequired[EnrollmentTicket]
+    credential: Credential
+    client_secret: NotRequired[str | None]
+
+
+class SmsBeginRequest(TypedDict):
+    client_id: str
+    email: Email
+    tenant_id: TenantId
+    enrollment_ticket: NotRequired[EnrollmentTicket]
+    phone_number: str
+
+
+class SmsConfirmRequest(TypedDict):
+    client_id: str
+    email: Email
+    tenant_id: TenantId
+    enrollment_ticket: NotRequired[EnrollmentTicket]
+    phone_number: str
+    code: str
+    backup_code: NotRequired[BackupCode]
+    sms_code: NotRequired[SmsCode]
+    response: NotRequired[Response]
+    current_password: NotRequired[CurrentPassword]
+    proof_token: NotRequired[ProofToken]
+    mfa_token: NotRequired[MfaToken]
+
+
+class SmsConfirmedOut(TypedDict):
+    message: Message
+    success: bool
+    access_token: NotRequired[AccessToken]
+    refresh_token: NotRequired[RefreshToken]
+    token_type: NotRequired[TokenType]
+    expires_in: NotRequired[ExpiresIn]
+    phone_display: str
+
+
+class SmsRequestCodeRequest(TypedDict):
+    client_id: str
+    email: Email
+    tenant_id: TenantId
+    mfa_token: NotRequired[str | None]
+
+
+class SmsSentOut(TypedDict):
+    message: Message
+    success: bool
+    attempts_remaining: int
+    expires_in_minutes: int
+    phone_display: str
+
+
+class SmsVerifiedOut(TypedDict):
+    message: Message
+    success: bool
+    access_token: NotRequired[AccessToken]
+    refresh_token: NotRequired[RefreshToken]
+    token_type: NotRequired[TokenType]
+    expires_in: NotRequired[ExpiresIn]
+    email: AcceptedOutEmail
+    method: str
+    tenant_id: TenantId
+
+
+class SmsVerifyRequest(TypedDict):
+    client_id: str
+    email: Email
+    tenant_id: TenantId
+    mfa_token: NotRequired[str | None]
+    code: str
+
+
+class StepUpInRequest(TypedDict):
+    code: NotRequired[Code]
+    backup_code: NotRequired[BackupCode]
+    sms_code: NotRequired[SmsCode]
+    response: NotRequired[Response]
+    password: NotRequired[str | None]
+
+
+class StepUpOut(TypedDict):
+    access_token: str
+    token_type: TokenType
+    expires_in: ExpiresIn
+    proof_token: str
+    proof_expires_in: int
+    acr: str
+    amr: list[str]
+    auth_time: int
+
+
+class SyncInRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    dry_run: NotRequired[bool | None]
+    force: NotRequired[bool | None]
+    full: NotRequired[bool | None]
+
+
+class TenantChangesRequest(TypedDict):
+    name: NotRequired[str | None]
+    slug: NotRequired[str | None]
+    status: NotRequired[str | None]
+    reason: NotRequired[str | None]
+    settings: NotRequired[Settings | None]
+
+
+class TenantDeletedOut(TypedDict):
+    message: Message
+    tenant_id: TenantId
+    final_backup_until: str | None
+
+
+class TenantInRequest(TypedDict):
+    name: str
+    slug: NotRequired[str | None]
+    settings: NotRequired[Settings | None]
+
+
+class TenantOut(TypedDict):
+    tenant_id: TenantId
+    name: str
+    slug: str
+    status: str
+    settings: TenantOutSettings
+    client_id: str | None
+    database: DatabaseOut
+    created_at: CreatedAt
+
+
+class TenantSettingsOut(TypedDict):
+    tenant_id: TenantId
+    settings: TenantOutSettings
+    effective: Effective
+
+
+class TokenInRequest(TypedDict):
+    client_id: NotRequired[ClientId]
+    client_secret: NotRequired[ClientSecret]
+    client_assertion_type: NotRequired[ClientAssertionType]
+    client_assertion: NotRequired[ClientAssertion]
+    grant_type: str
+    refresh_token: NotRequired[str]
+    scope: NotRequired[str]
+
+
+class TokenNamedRequest(TypedDict):
+    client_id: NotRequired[ClientId]
+    client_secret: NotRequired[ClientSecret]
+    client_assertion_type: NotRequired[ClientAssertionType]
+    client_assertion: NotRequired[ClientAssertion]
+    token: str
+    token_type_hint: NotRequired[str]
+
+
+class TokenOut(TypedDict):
+    access_token: AccessToken
+    refresh_token: NotRequired[RefreshToken]
+    token_type: TokenType
+    expires_in: ExpiresIn
+    scope: NotRequired[str]
+
+
+class TotpBeginRequest(TypedDict):
+    email: Email
+    tenant_id: TenantId
+    client_id: NotRequired[TotpBeginClientId]
+
+
+class TotpConfirmRequest(TypedDict):
+    email: Email
+    enrollment_ticket: NotRequired[EnrollmentTicket]
+    code: str
+    backup_code: NotRequired[BackupCode]
+    sms_code: NotRequired[SmsCode]
+    response: NotRequired[Response]
+    current_password: NotRequired[CurrentPassword]
+    proof_token: NotRequired[ProofToken]
+    secret: str
+    mfa_token: NotRequired[MfaToken]
+    tenant_id: TenantId
+    client_id: NotRequired[TotpBeginClientId]
+
+
+class TotpConfirmedOut(TypedDict):
+    access_token: NotRequired[AccessToken]
+    refresh_token: NotRequired[RefreshToken]
+    token_type: NotRequired[TokenType]
+    expires_in: NotRequired[ExpiresIn]
+    message: Message
+    success: bool
+    backup_codes: list[str]
+
+
+class TotpDisableRequest(TypedDict):
+    email: Email
+    tenant_id: TenantId
+    client_id: NotRequired[TotpBeginClientId]
+    code: NotRequired[Code]
+    backup_code: NotRequired[BackupCode]
+    sms_code: NotRequired[SmsCode]
+    response: NotRequired[Response]
+    current_password: NotRequired[CurrentPassword]
+    proof_token: NotRequired[ProofToken]
+
+
+class TotpDoneOut(TypedDict):
+    message: Message
+    success: bool
+
+
+class TotpSetupRequest(TypedDict):
+    email: Email
+    tenant_id: TenantId
+    client_id: NotRequired[TotpBeginClientId]
+    enrollment_ticket: NotRequired[EnrollmentTicket]
+
+
+class TotpVerifiedOut(AdminTotpVerifiedOut):
+    tenant_id: str
+
+
+class TriedOut(TypedDict):
+    success: bool
+    message: str
+    sample_users: list[SampleOut]
+
+
+class UserIdsInRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    user_ids: list[str]
+
+
+class UserInTenantInRequest(TypedDict):
+    tenant_id: TenantId
+    user_id: UserId
+
+
+class UserinfoOut(TypedDict):
+    sub: UserId
+    name: NotRequired[str]
+    locale: NotRequired[Literal['en', 'de', 'fr', 'es']]
+    updated_at: NotRequired[int]
+    email: NotRequired[AcceptedOutEmail]
+    email_verified: NotRequired[bool]
+    phone_number: NotRequired[str]
+    phone_number_verified: NotRequired[bool]
+    groups: NotRequired[list[str]]
+    roles: NotRequired[list[str]]
+
+
+class ValidOut(TypedDict):
+    message: Message
+    sub: str
+    kind: str
+    tenant_id: str | None
+    client_id: str | None
+    roles: Roles
+    permissions: Permissions
+    scopes: list[str]
+    groups: list[str]
+    expires_at: str
+
+
+class VerifiedOut(TypedDict):
+    access_token: NotRequired[AccessToken]
+    refresh_token: NotRequired[RefreshToken]
+    token_type: NotRequired[TokenType]
+    expires_in: NotRequired[ExpiresIn]
+    success: bool
+    user_id: UserId
+
+
+VerifyInRequest: TypeAlias = VerifyInByTokenRequest | VerifyInByTenantIdAndEmailAndCodeRequest
+
+
+class WebhookEndpointChangesRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    url: NotRequired[str | None]
+    description: NotRequired[str | None]
+    events: NotRequired[list[Literal['*', 'directory.*', 'domain.*', 'end_user.*', 'factor.*', 'group.*', 'import.*', 'invitation.*', 'role.*', 'end_user.created', 'end_user.updated', 'end_user.activated', 'end_user.deactivated', 'end_user.erased', 'end_user.email_verified', 'end_user.password_changed', 'end_user.password_reset', 'factor.enrolled', 'factor.removed', 'factor.reset', 'group.created', 'group.updated', 'group.deleted', 'group.members_added', 'group.members_removed', 'role.created', 'role.updated', 'role.deleted', 'role.assigned', 'role.revoked', 'invitation.created', 'invitation.accepted', 'directory.sync_finished', 'import.finished', 'domain.verified', 'domain.updated', 'domain.record_lost', 'domain.withdrawn', 'domain.deleted']] | None]
+    enabled: NotRequired[bool | None]
+
+
+class WebhookEndpointDeletedOut(TypedDict):
+    message: Message
+    id: Id
+
+
+class WebhookEndpointInRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    url: str
+    description: NotRequired[str | None]
+    events: NotRequired[list[Literal['*', 'directory.*', 'domain.*', 'end_user.*', 'factor.*', 'group.*', 'import.*', 'invitation.*', 'role.*', 'end_user.created', 'end_user.updated', 'end_user.activated', 'end_user.deactivated', 'end_user.erased', 'end_user.email_verified', 'end_user.password_changed', 'end_user.password_reset', 'factor.enrolled', 'factor.removed', 'factor.reset', 'group.created', 'group.updated', 'group.deleted', 'group.members_added', 'group.members_removed', 'role.created', 'role.updated', 'role.deleted', 'role.assigned', 'role.revoked', 'invitation.created', 'invitation.accepted', 'directory.sync_finished', 'import.finished', 'domain.verified', 'domain.updated', 'domain.record_lost', 'domain.withdrawn', 'domain.deleted']] | None]
+    enabled: NotRequired[bool | None]
+
+
+class WebhookEndpointOut(TypedDict):
+    id: Id
+    url: str
+    description: str
+    events: list[str]
+    enabled: bool
+    disabled_reason: str
+    failing_since: str | None
+    last_delivered_at: str | None
+    previous_secret_until: str | None
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+
+
+class WebhookEventListOut(TypedDict):
+    events: list[WebhookEventOut]
+    filters: list[str]
+
+
+class WebhookMessageOut(TypedDict):
+    id: int
+    message_id: str
+    event: str
+    status: str
+    attempts: int
+    created_at: CreatedAt
+    next_attempt_at: str
+    settled_at: str | None
+    last_status: int | None
+    last_error: str
+
+
+class WebhookReplayOut(TypedDict):
+    message: Message
+    replayed: int
+    more: bool
+
+
+class WebhookTestInRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+
+
+class WebhookTestOut(TypedDict):
+    message: Message
+    message_id: str
+
+
+class AdminTotpVerifyLoginByCodeRequest(TypedDict):
+    email: Email
+    code: str
+    backup_code: NotRequired[str | None]
+    mfa_token: NotRequired[AdminTotpVerifyLoginByCodeMfaToken]
+
+
+class AdminTotpVerifyLoginByBackupCodeRequest(TypedDict):
+    email: Email
+    code: NotRequired[Code]
+    backup_code: str
+    mfa_token: NotRequired[AdminTotpVerifyLoginByCodeMfaToken]
+
+
+class EndUserForgotInByClientIdRequest(TypedDict):
+    email: Email
+    client_id: str
+    tenant_id: NotRequired[str | None]
+
+
+class EndUserForgotInByTenantIdRequest(TypedDict):
+    email: Email
+    client_id: NotRequired[str | None]
+    tenant_id: str
+
+
+class ImportInByRowsRequest(TypedDict):
+    tenant_id: TenantId
+    rows: list[dict[str, Any]]
+    content: NotRequired[str | None]
+    format: NotRequired[Literal['csv', 'jsonl'] | None]
+    dry_run: NotRequired[bool | None]
+    on_conflict: NotRequired[Literal['fail', 'skip', 'update'] | None]
+    create_missing: NotRequired[bool | None]
+
+
+class ImportInByContentRequest(TypedDict):
+    tenant_id: TenantId
+    rows: NotRequired[list[dict[str, Any]] | None]
+    content: str
+    format: NotRequired[Literal['csv', 'jsonl'] | None]
+    dry_run: NotRequired[bool | None]
+    on_conflict: NotRequired[Literal['fail', 'skip', 'update'] | None]
+    create_missing: NotRequired[bool | None]
+
+
+class TotpVerifyLoginByCodeRequest(TypedDict):
+    email: Email
+    code: str
+    backup_code: NotRequired[str | None]
+    mfa_token: NotRequired[AdminTotpVerifyLoginByCodeMfaToken]
+    tenant_id: TenantId
+    client_id: NotRequired[TotpBeginClientId]
+
+
+class TotpVerifyLoginByBackupCodeRequest(TypedDict):
+    email: Email
+    code: NotRequired[Code]
+    backup_code: str
+    mfa_token: NotRequired[AdminTotpVerifyLoginByCodeMfaToken]
+    tenant_id: TenantId
+    client_id: NotRequired[TotpBeginClientId]
+
+
+class TotpVerifyByCodeRequest(TypedDict):
+    email: Email
+    code: str
+    backup_code: NotRequired[str | None]
+    tenant_id: TenantId
+    client_id: NotRequired[TotpBeginClientId]
+
+
+class TotpVerifyByBackupCodeRequest(TypedDict):
+    email: Email
+    code: NotRequired[Code]
+    backup_code: str
+    tenant_id: TenantId
+    client_id: NotRequired[TotpBeginClientId]
+
+
+class WebhookReplayInByMessageIdsRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    message_ids: list[MessageId]
+    since: NotRequired[str | None]
+    status: NotRequired[Literal['pending', 'delivered', 'dead'] | None]
+
+
+class WebhookReplayInBySinceRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    message_ids: NotRequired[list[MessageId] | None]
+    since: str
+    status: NotRequired[Literal['pending', 'delivered', 'dead'] | None]
+
+
+class WebhookReplayInByStatusRequest(TypedDict):
+    tenant_id: NotRequired[DirectoryChangesTenantId]
+    message_ids: NotRequired[list[MessageId] | None]
+    since: NotRequired[str | None]
+    status: Literal['pending', 'delivered', 'dead']
+
+
+AdminLoginOut: TypeAlias = AdminSignedInOut | SecondStepOut
+
+
+class AdminProfileOut(AdminUserOut):
+    roles: list[str]
+    permissions: list[str]
+    mfa_methods: list[str]
+
+
+AdminTotpVerifyLoginRequest: TypeAlias = AdminTotpVerifyLoginByCodeRequest | AdminTotpVerifyLoginByBackupCodeRequest
+
+
+class ClientListOut(TypedDict):
+    clients: list[ClientOut]
+    pagination: PaginationOut
+
+
 class DirectoryOut(TypedDict):
-    id: str
+    id: Id
     kind: Literal['active_directory', 'entra_id']
     name: str
     enabled: bool
@@ -2150,8 +2155,8 @@ class DirectoryOut(TypedDict):
     next_run_at: str | None
     secret_set_at: str
     last_run: LastRunOut | None
-    created_at: str
-    updated_at: str
+    created_at: CreatedAt
+    updated_at: UpdatedAt
     server: NotRequired[str]
     port: NotRequired[int]
     tls: NotRequired[Literal['ldaps', 'starttls', 'none']]
@@ -2163,25 +2168,31 @@ class DirectoryOut(TypedDict):
     cloud: NotRequired[str]
 
 
-class DomainOut(TypedDict):
-    id: str
-    domain: str
-    status: Literal['pending', 'verified', 'record_lost', 'taken']
-    record: DomainRecordOut
-    sign_in: bool
-    verified_at: str | None
-    checked_at: str | None
-    lost_since: str | None
-    withdrawn_after: str | None
-    created_at: str
+class DomainListOut(TypedDict):
+    domains: list[DomainOut]
+
+
+class EndUserDetailOut(EndUserOut):
+    updated_at: str
+    language: Literal['en', 'de', 'fr', 'es'] | None
+    metadata: dict[str, Any]
+    mfa_methods: list[str]
+    roles: list[str]
+    groups: list[str]
+
+
+EndUserForgotInRequest: TypeAlias = EndUserForgotInByClientIdRequest | EndUserForgotInByTenantIdRequest
 
 
 class EndUserListOut(TypedDict):
-    page: int
-    limit: int
-    total: int
+    page: Page
+    limit: Limit
+    total: Total
     total_pages: int
     users: list[EndUserOut]
+
+
+EndUserLoginOut: TypeAlias = EndUserSignedInOut | SecondStepOut
 
 
 class ExportOut(TypedDict):
@@ -2196,41 +2207,52 @@ class FactorListOut(TypedDict):
 
 
 class GroupListOut(TypedDict):
-    page: int
-    limit: int
-    total: int
+    page: Page
+    limit: Limit
+    total: Total
     total_pages: int
     groups: list[GroupOut]
 
 
+ImportInRequest: TypeAlias = ImportInByRowsRequest | ImportInByContentRequest
+
+
 class InvitationListOut(TypedDict):
-    page: int
-    limit: int
-    total: int
+    page: Page
+    limit: Limit
+    total: Total
     total_pages: int
     invitations: list[InvitationOut]
 
 
 class MemberListOut(TypedDict):
-    page: int
-    limit: int
-    total: int
+    page: Page
+    limit: Limit
+    total: Total
     total_pages: int
     users: list[MemberOut]
 
 
+class NewWebhookEndpointOut(WebhookEndpointOut):
+    secret: str
+
+
+class OneServiceSecretOut(ServiceCredentialOut):
+    secret: str | dict[str, Any] | None
+
+
 class RoleListOut(TypedDict):
-    page: int
-    limit: int
-    total: int
+    page: Page
+    limit: Limit
+    total: Total
     total_pages: int
     roles: list[RoleOut]
 
 
 class RunListOut(TypedDict):
-    page: int
-    limit: int
-    total: int
+    page: Page
+    limit: Limit
+    total: Total
     total_pages: int
     runs: list[RunOut]
 
@@ -2241,43 +2263,51 @@ class ServiceListOut(TypedDict):
 
 
 class SessionListOut(TypedDict):
-    page: int
-    limit: int
-    total: int
+    page: Page
+    limit: Limit
+    total: Total
     total_pages: int
     sessions: list[SessionOut]
 
 
 class TenantListOut(TypedDict):
-    page: int
-    limit: int
-    total: int
+    page: Page
+    limit: Limit
+    total: Total
     total_pages: int
     tenants: list[TenantOut]
+
+
+TotpVerifyLoginRequest: TypeAlias = TotpVerifyLoginByCodeRequest | TotpVerifyLoginByBackupCodeRequest
+
+
+TotpVerifyRequest: TypeAlias = TotpVerifyByCodeRequest | TotpVerifyByBackupCodeRequest
 
 
 class WebhookEndpointListOut(TypedDict):
     endpoints: list[WebhookEndpointOut]
 
 
-class WebhookEventListOut(TypedDict):
-    events: list[WebhookEventOut]
-    filters: list[str]
-
-
 class WebhookMessageListOut(TypedDict):
     messages: list[WebhookMessageOut]
-    limit: int
+    limit: Limit
     next_cursor: int | None
 
 
+WebhookReplayInRequest: TypeAlias = WebhookReplayInByMessageIdsRequest | WebhookReplayInBySinceRequest | WebhookReplayInByStatusRequest
+
+
+class AdminListOut(TypedDict):
+    page: Page
+    limit: Limit
+    total: Total
+    total_pages: int
+    items: list[AdminProfileOut]
+
+
 class DirectoryListOut(TypedDict):
-    page: int
-    limit: int
-    total: int
+    page: Page
+    limit: Limit
+    total: Total
     total_pages: int
     directories: list[DirectoryOut]
-
-
-class DomainListOut(TypedDict):
-    domains: list[DomainOut]
