@@ -82,7 +82,10 @@ class ApiReference:
     def _tag_page(self, tag: str, description: str, operations: list[tuple[str, str, dict[str, Any]]]) -> str:
         titles = [self._title(path, method, operation) for path, method, operation in operations]
         overview = [
-            [f"[{title}](#{operation['operationId']})" if "operationId" in operation else title, f"`{method.upper()} {path}`"]
+            [
+                f"[{title}](#{operation['operationId']})" if "operationId" in operation else title,
+                f"`{method.upper()} {path}`",
+            ]
             for title, (path, method, operation) in zip(titles, operations, strict=True)
         ]
         parts = [f"# {tag}", description, table(["operation", "request"], overview)]
@@ -126,10 +129,14 @@ class ApiReference:
             yield from self._contents(body)
         yield "**Responses**"
         responses = {status: self.resolve(response) for status, response in operation.get("responses", {}).items()}
+        headers = [set(response.get("headers", {})) for response in responses.values()]
+        common = set.intersection(*headers) if headers else set()
         yield table(
             ["status", "meaning", "body"],
-            [[f"`{status}`", self._meaning(response), self._bodies(response)] for status, response in responses.items()],
+            [[f"`{status}`", self._meaning(one, common), self._bodies(one)] for status, one in responses.items()],
         )
+        if common:
+            yield f"Every response has {', '.join(code(name) for name in sorted(common))}."
         for status, response in responses.items():
             if status.startswith("2") and response.get("content"):
                 yield f"Body of `{status}`:"
@@ -148,7 +155,10 @@ class ApiReference:
         alternatives = operation.get("security", self.document.get("security", []))
         if not [one for one in alternatives if one]:
             return "none."
-        named = [" and ".join(self._scheme(name, schemes.get(name, {}), scopes) for name, scopes in one.items()) for one in alternatives]
+        named = [
+            " and ".join(self._scheme(name, schemes.get(name, {}), scopes) for name, scopes in one.items())
+            for one in alternatives
+        ]
         return f"{', or '.join(name or 'none' for name in named)}."
 
     @staticmethod
@@ -156,12 +166,15 @@ class ApiReference:
         kind = {"bearer": "bearer token", "basic": "HTTP Basic"}.get(scheme.get("scheme", ""), name)
         return f"{kind} ({', '.join(f'`{scope}`' for scope in scopes)})" if scopes else kind
 
-    def _meaning(self, response: dict[str, Any]) -> str:
-        headers = [f"`{name}`" for name in response.get("headers", {})]
+    @staticmethod
+    def _meaning(response: dict[str, Any], common: set[str]) -> str:
+        headers = [f"`{name}`" for name in response.get("headers", {}) if name not in common]
         return f"{response.get('description', '')} {'Headers: ' + ', '.join(headers) + '.' if headers else ''}"
 
     def _bodies(self, response: dict[str, Any]) -> str:
-        return ", ".join(self._type(media.get("schema", {})) for media in response.get("content", {}).values()) or "none"
+        return (
+            ", ".join(self._type(media.get("schema", {})) for media in response.get("content", {}).values()) or "none"
+        )
 
     def _contents(self, holder: dict[str, Any]) -> Iterator[str]:
         """Yield a body's media types, fields and examples. Media types with the same schema are shown once."""
@@ -198,7 +211,11 @@ class ApiReference:
         if properties:
             required = schema.get("required", [])
             rows = [
-                [code(name), self._type(one), f"{'**Required.** ' if name in required else ''}{self._description(one, one)}"]
+                [
+                    code(name),
+                    self._type(one),
+                    f"{'**Required.** ' if name in required else ''}{self._description(one, one)}",
+                ]
                 for name, one in properties.items()
             ]
             yield table(["field", "type", "meaning"], rows)
@@ -237,7 +254,9 @@ class ApiReference:
         # A long list of values is on the page of the schema, if it has a name.
         schema = schema if "$ref" in schema else self.resolve(schema)
         schema = schema.get("items", schema) if "enum" in schema.get("items", {}) else schema
-        parts = [text.format(schema[key]) for key, text in BOUNDS.items() if key in schema]
+        parts = [text.format(schema[key]) for key, text in BOUNDS.items() if key in schema and schema[key] != 1]
+        if schema.get("minLength") == 1 or schema.get("minItems") == 1:
+            parts.insert(0, "not empty")
         sentences = [", ".join(parts).capitalize() + "."] if parts else []
         if "enum" in schema:
             sentences.append(f"One of {', '.join(code(value) for value in schema['enum'])}.")

@@ -28,7 +28,9 @@ def link_to_markdown(app: Sphinx, pagename: str, templatename: str, context: dic
     """Tell programs where the Markdown of the page is."""
     if doctree is not None:
         name = pagename.rpartition("/")[2]
-        context["metatags"] = context.get("metatags", "") + f'<link rel="alternate" type="text/markdown" href="{name}.md">'
+        context["metatags"] = (
+            context.get("metatags", "") + f'<link rel="alternate" type="text/markdown" href="{name}.md">'
+        )
 
 
 def link_to_platform(app: Sphinx, docname: str, source: list[str]) -> None:

@@ -12,12 +12,22 @@ DOCS = ROOT / "docs"
 # A link of Markdown to a path of the repository: no scheme, no address on the host.
 LINK = re.compile(r"(\]\()(?![a-z]+:|/|#|<)([^)#\s]+)")
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
-LANGUAGES = {".py": "python", ".js": "js", ".sh": "sh", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
+LANGUAGES = {
+    ".py": "python",
+    ".js": "js",
+    ".sh": "sh",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".toml": "toml",
+    ".json": "json",
+}
 COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 # The landing page lists all pages below one heading per kind, in the format of llms.txt (https://llmstxt.org).
 INDEX = DOCS / "index.md"
 API_REFERENCE = "<!-- API reference -->"
-API_REFERENCE_LINK = "- [API reference](reference/index.md): every operation, by topic, with its parameters, bodies and responses"
+API_REFERENCE_LINK = (
+    "- [API reference](reference/index.md): every operation, by topic, with its parameters, bodies and responses"
+)
 # Folders of the site: files from outside docs/, and the API reference.
 REPOSITORY, REFERENCE = "repository", "reference"
 
@@ -38,7 +48,7 @@ class SourceFolder:
         for name, text in reference.items():
             (self.folder / REFERENCE / name).write_text(text, encoding="utf-8")
         (self.folder / REFERENCE / "index.md").write_text(_reference_index(reference), encoding="utf-8")
-        self._waiting = [*sorted(DOCS.glob("*.md")), *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"))]
+        self._waiting = sorted(DOCS.glob("*.md"))
         while self._waiting:
             path = self._waiting.pop()
             if path not in self._written:
