@@ -23,8 +23,8 @@ def main() -> int:
         options = ["-q", "-W", "-n", "--keep-going", "-j", "auto", "-c", str(DOCS / "builder")]
         if status := sphinx_build([*options, "-d", f"{name}/doctrees", str(source), str(site)]):
             return status
-        for page in [*source.rglob("*.md"), source / "llms.txt"]:
-            shutil.copy(page, site / page.relative_to(source))
+        # The Markdown of the pages is published beside them, with its images.
+        shutil.copytree(source, site, dirs_exist_ok=True)
         for unused in (".buildinfo", "objects.inv"):
             (site / unused).unlink(missing_ok=True)
         replace(SITE, site)
