@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 from dataclasses import replace
 from itertools import dropwhile
@@ -12,13 +13,14 @@ from django.core.management import CommandError, get_commands, load_command_clas
 from django.http import HttpRequest
 
 from identity_platform.api.documents import openapi
-from tests.documentation.blocks import ROOT, SHELL, Block, blocks
+from tests.documentation.blocks import PAGES, ROOT, SHELL, Block, blocks
 
 BLOCKS = blocks()
 SHELL_BLOCKS = [block for block in BLOCKS if block.language in SHELL]
 WALKS = [block for block in SHELL_BLOCKS if block.is_walk]
 # How a walk sends a request, prints the response and reads a field of it.
 PREAMBLE = (ROOT / "tests/documentation/preamble.sh").read_text()
+NO_BRACKETS = str.maketrans("", "", "[]")
 # Lines of a crontab: five fields, then the command.
 SCHEDULE = re.compile(r"^(?:\S+ +){5}(bin/.*\n)", re.MULTILINE)
 SCHEDULES = [replace(block, text="".join(SCHEDULE.findall(block.text))) for block in BLOCKS if block.language == "text"]
@@ -79,12 +81,13 @@ def test_commands_of_the_project_exist() -> None:
 
 def test_management_commands_take_the_options() -> None:
     apps = get_commands()
-    found = commands("bin/manage")
+    found = [*commands("bin/manage"), *commands_in_sentences()]
     rejected = []
     for place, (name, *arguments) in found:
         if name not in apps:
             rejected.append(f"{place}: {name} is no command")
-            continue
+        if name not in apps or (not arguments and place.endswith(".md")):
+            continue  # a sentence may name a command without its arguments
         app = apps[name]
         command = load_command_class(app, name) if isinstance(app, str) else app
         try:
@@ -92,7 +95,16 @@ def test_management_commands_take_the_options() -> None:
         except CommandError as problem:
             rejected.append(f"{place}: {name} {' '.join(arguments)}: {problem}")
     assert rejected == []
-    assert len(found) > 50
+    assert len(found) > 80
+
+
+def commands_in_sentences() -> list[tuple[str, list[str]]]:
+    """Return the management commands between backticks, with their pages. Brackets mean that an option can be left out."""
+    return [
+        (page.name, shlex.split(command.partition("|")[0].translate(NO_BRACKETS)))
+        for page in PAGES
+        for command in re.findall(r"`bin/manage ([a-z][^`\n]+)`", page.read_text())
+    ]
 
 
 def test_calls_are_operations_of_the_api() -> None:
