@@ -1,7 +1,6 @@
 """The built site: links and anchors lead somewhere, nothing is loaded from elsewhere, Markdown is beside the pages."""
 
 import re
-import subprocess
 from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
@@ -11,8 +10,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 from django.urls import Resolver404, resolve
 
-from docs.builder.__main__ import SITE
 from tests.documentation.blocks import ROOT
+from tests.documentation.built_site import built_site
 
 LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "srcset")}
 
@@ -39,10 +38,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site() -> Path:
-    """The site that .ci/run has built before the tests; where there is none it is built."""
-    if not SITE.exists():
-        subprocess.run([ROOT / "bin/docs"], check=True)
-    return SITE
+    return built_site()
 
 
 @cache

@@ -1,16 +1,14 @@
 """The documentation in a browser: Swagger UI signs in and its calls succeed; the site fits phones and finds words."""
 
-import subprocess
 from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
 from selenium.webdriver.common.by import By
 
-from docs.builder.__main__ import SITE
 from tests.console.browser.place import Place
 from tests.console.browser.visitor import PASSWORD, Visitor
-from tests.machine.conftest import ROOT
+from tests.documentation.built_site import built_site
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver"), pytest.mark.timeout(300)]
 
@@ -41,8 +39,7 @@ def test_swagger_ui_signs_in_and_calls_with_success(place: Place, visit: Callabl
 
 
 def test_site_fits_a_phone_and_search_finds_pages(place: Place, visit: Callable[[str], Visitor]) -> None:
-    if not SITE.exists():
-        subprocess.run([ROOT / "bin/docs"], check=True)
+    built_site()
     reader = visit("")
     reader.browser.set_window_size(400, 800)
     for page in ["", "tutorial.html", "reference/sign-in.html", "configuration.html", "security-model.html"]:
