@@ -68,6 +68,7 @@ SPECTACULAR_SETTINGS: dict[str, object] = {
     "SERVE_AUTHENTICATION": [],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "filter": True, "persistAuthorization": True, "docExpansion": "none"},
     "COMPONENT_SPLIT_REQUEST": True,
     # A PATCH requires what its serializer requires: serializers of changes state their fields as optional themselves.
     "COMPONENT_SPLIT_PATCH": False,

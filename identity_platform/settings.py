@@ -227,6 +227,8 @@ TEMPLATES = [
         },
     }
 ]
+# Built by bin/docs, and by the container image.
+DOCS_SITE = BASE_DIR / "docs" / "_site"
 # Served from the packages themselves: nothing to collect before a start.
 WHITENOISE_USE_FINDERS = True
 AUTH_USER_MODEL = "userflow.AdminUser"

@@ -5,8 +5,8 @@ from django.shortcuts import redirect
 from django.urls import include, path
 from django.views.decorators.cache import cache_control
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularSwaggerView
 
+from identity_platform.api import docs_site
 from identity_platform.api.documents import openapi, security_txt
 from identity_platform.api.handlers import read_only
 from identity_platform.api.metrics import exposition
@@ -28,7 +28,10 @@ urlpatterns = [
     path("schema", read_only(RedirectView.as_view(pattern_name="schema", permanent=True, query_string=True))),
     path("docs", read_only(RedirectView.as_view(pattern_name="docs", permanent=True, query_string=True))),
     path("schema/", read_only(openapi), name="schema"),
-    path("docs/", read_only(SpectacularSwaggerView.as_view(url_name="schema")), name="docs"),
+    path("docs/", read_only(docs_site.site), {"path": ""}, name="docs"),
+    path("docs/api", read_only(RedirectView.as_view(pattern_name="swagger", permanent=True, query_string=True))),
+    path("docs/api/", read_only(docs_site.SwaggerView.as_view()), name="swagger"),
+    path("docs/<path:path>", read_only(docs_site.site)),
     path("admin/", admin.site.urls),
     path(".well-known/security.txt", read_only(security_txt)),
     # Where browsers look for the icon of an answer that is no page.

@@ -1,7 +1,10 @@
-"""The documentation page."""
+"""The documentation: the site at /docs/, Swagger UI at /docs/api/."""
 
 import gzip
+import re
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -9,11 +12,57 @@ from django.test import Client
 from tests.world import Api
 
 
-def test_docs_page_loads_no_external_resource() -> None:
-    page = Client().get("/docs/").content.decode()
+@pytest.fixture
+def site(tmp_path: Path, settings: Any) -> Path:
+    """A site in place of the one that bin/docs builds, beside a file that is no part of it."""
+    (tmp_path / "secret.txt").write_text("secret")
+    settings.DOCS_SITE = tmp_path / "site"
+    settings.DOCS_SITE.mkdir()
+    for name, text in {"index.html": "<h1>Start</h1>", "tokens.html": "<h1>Tokens</h1>", "llms.txt": "# Ä"}.items():
+        (settings.DOCS_SITE / name).write_text(text)
+    return tmp_path
+
+
+def test_site_is_served_with_the_headers_of_a_page(site: Path) -> None:
+    for path, shown in {"/docs/": "Start", "/docs/index.html": "Start", "/docs/tokens.html": "Tokens"}.items():
+        page = Api().get(path)
+        assert (page.status_code, shown in b"".join(page).decode()) == (200, True)
+        assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert page.headers["Cache-Control"] == "public, max-age=300"
+        assert "default-src 'self'" in page.headers["Content-Security-Policy"]
+        assert page.headers["X-Content-Type-Options"] == "nosniff"
+    assert Api().get("/docs/llms.txt").headers["Content-Type"] == "text/plain; charset=utf-8"
+    unchanged = Api().get("/docs/tokens.html", headers={"If-Modified-Since": page.headers["Last-Modified"]})
+    assert unchanged.status_code == 304
+
+
+@pytest.mark.parametrize(
+    "path", ["../secret.txt", "%2e%2e/secret.txt", "a/../../secret.txt", "/etc/passwd", "nothing.html", "%00"]
+)
+def test_site_serves_nothing_outside_its_folder(site: Path, path: str) -> None:
+    response = Api().get(f"/docs/{path}")
+    assert response.status_code in {400, 404}
+    assert response.headers["Content-Type"] == "application/json"
+
+
+def test_page_of_a_missing_site_names_the_command(tmp_path: Path, settings: Any) -> None:
+    settings.DOCS_SITE = tmp_path
+    page = Api().get("/docs/")
+    assert (page.status_code, page.headers["Cache-Control"]) == (200, "no-store")
+    assert "bin/docs" in page.content.decode()
+    assert 'href="/docs/api/"' in page.content.decode()
+    assert Api().get("/docs/tokens.html").status_code == 404
+    assert Api().post("/docs/tokens.html", {}).status_code == 405
+
+
+def test_swagger_ui_loads_no_external_resource() -> None:
+    page = Client().get("/docs/api/").content.decode()
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
     assert Client().get("/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui.css").status_code == 200
+    (options,) = re.findall(r"swaggerSettings = \{(.*?)\}", page, re.DOTALL)
+    for option in ("filter", "deepLinking", "persistAuthorization"):
+        assert f'"{option}": true' in options
 
 
 def test_document_is_compressed_on_request(api: Api) -> None:

@@ -8,7 +8,7 @@ from django.conf import settings
 from tests.world import Api
 
 # The demo page exists in embedded mode only.
-PAGES = ["/admin/login/", "/docs/", "/password/reset", "/email/verify", *(["/demo/"] if settings.EMBEDDED else [])]
+PAGES = ["/admin/login/", "/docs/api/", "/password/reset", "/email/verify", *(["/demo/"] if settings.EMBEDDED else [])]
 
 
 @pytest.mark.parametrize("page", PAGES)

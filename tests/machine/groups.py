@@ -58,6 +58,7 @@ NOT_EVERY_DAY = (
     "tests/console/test_assurance.py",
     "tests/console/test_every_url.py",
     "tests/console/test_intruders.py",
+    "tests/documentation/test_site.py",
     "tests/examples/",
     "tests/identity_platform/api/test_sentinels.py",
     "tests/identity_platform/audit/test_chain.py",

@@ -13,6 +13,7 @@ SHARING = (
     "tests/console/browser/test_working_days.py",
     "tests/openid/pages/test_browser.py",
     "tests/console/browser/test_sign_in.py",
+    "tests/console/browser/test_documentation.py",
     "tests/openid/pages/test_sign_in_domains.py",
     "tests/openid/test_single_page_app.py",
     "tests/openid/pages/test_device_browser.py",

@@ -17,7 +17,9 @@ from tests.machine.conftest import PRINTED, ROOT, Platform, environment, free_po
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WALK = re.compile(r"<!-- walk -->\s*```bash\n(.*?)```", re.DOTALL)
-WALKS = [(path, number) for path in DOCUMENTS for number, _ in enumerate(WALK.findall(path.read_text()))]
+# That of the tutorial has a test of its own.
+PAGES = [path for path in DOCUMENTS if path.name != "tutorial.md"]
+WALKS = [(path, number) for path in PAGES for number, _ in enumerate(WALK.findall(path.read_text()))]
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +121,8 @@ def answers(address: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize(("document", "number"), WALKS, ids=[f"{path.name}-{number}" for path, number in WALKS])
-def test_a_walk_works_line_by_line(document: Path, number: int, newcomer: dict[str, str]) -> None:
-    script = WALK.findall(document.read_text())[number]
+def run_walk(script: str, newcomer: dict[str, str]) -> str:
+    """Run the block as a script that ends at the first error; return what it prints."""
     done = subprocess.run(
         ["bash", "-euo", "pipefail"],
         input=script,
@@ -132,3 +133,21 @@ def test_a_walk_works_line_by_line(document: Path, number: int, newcomer: dict[s
         timeout=120,
     )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+def test_user_of_the_tutorial_signs_in_on_the_hosted_page(newcomer: dict[str, str]) -> None:
+    (script,) = WALK.findall((ROOT / "docs/tutorial.md").read_text())
+    last = run_walk(script, newcomer).splitlines()[-1]
+    found = re.fullmatch(r"Sign in to the sample application as (\S+) with the password (.+)\.", last)
+    assert found, last
+    browser = FormBrowser()
+    printed = (Path(newcomer["IDENTITY_VAR"]) / "printed").read_text()
+    browser.opens(re.findall(r"sample application: (\S+) as", printed)[0])
+    browser.opens("/login")
+    assert f"({found[1]})" in browser.signs_in(found[1], found[2])
+
+
+@pytest.mark.parametrize(("document", "number"), WALKS, ids=[f"{path.name}-{number}" for path, number in WALKS])
+def test_a_walk_works_line_by_line(document: Path, number: int, newcomer: dict[str, str]) -> None:
+    run_walk(WALK.findall(document.read_text())[number], newcomer)

@@ -1,0 +1,41 @@
+"""The documentation: the site that `bin/docs` builds at /docs/, Swagger UI at /docs/api/."""
+
+from pathlib import PurePosixPath
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
+from django.views.static import serve
+from drf_spectacular.views import SpectacularSwaggerView
+
+from identity_platform.api.handlers import unknown_path
+
+# Python knows some of these types in newer versions only, and states no charset.
+TEXT_TYPES = {".html": "text/html", ".js": "text/javascript", ".md": "text/markdown", ".txt": "text/plain"}
+
+NO_STORE = {"Cache-Control": "no-store"}
+
+
+def site(request: HttpRequest, path: str) -> HttpResponseBase:
+    """Return a file of the site, or how to build it where it has not been built."""
+    if not (settings.DOCS_SITE / "index.html").is_file():
+        return (
+            unknown_path(request) if path else HttpResponse(render_to_string("docs/not_built.html"), headers=NO_STORE)
+        )
+    path = path or "index.html"
+    try:
+        response = serve(request, path, document_root=str(settings.DOCS_SITE))
+    except Http404:
+        return unknown_path(request)
+    if content_type := TEXT_TYPES.get(PurePosixPath(path).suffix):
+        response.headers["Content-Type"] = f"{content_type}; charset=utf-8"
+    response.headers["Cache-Control"] = "public, max-age=300"
+    return response
+
+
+class SwaggerView(SpectacularSwaggerView):
+    """Swagger UI with a form that signs in and fills in the token."""
+
+    url_name = "schema"
+    template_name = "docs/swagger.html"
