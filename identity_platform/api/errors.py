@@ -21,8 +21,8 @@ class ApiError(Exception):
     # The code in the registry's envelope, which the specification defines.
     registry_code: ClassVar[str] = "VALIDATION_ERROR"
     message: ClassVar[str] = "The request is invalid."
-    # The operations that can all raise it, also if their contracts do not list it: "any", those with a "body", with a "token", with a
-    # "policy" of assurance or in a "tenant". Not inherited.
+    # The operations that can all raise it, also if their contracts do not list it: "any", those with a "body", with a
+    # "token", with a "policy" of assurance or in a "tenant". Not inherited.
     implied_by: ClassVar[str] = ""
     # Whether it is audited when the caller is known (tenants.rejections), also when a page shows it with another status.
     audited: ClassVar[bool] = False
