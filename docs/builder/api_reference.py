@@ -166,10 +166,30 @@ class ApiReference:
         kind = {"bearer": "bearer token", "basic": "HTTP Basic"}.get(scheme.get("scheme", ""), name)
         return f"{kind} ({', '.join(f'`{scope}`' for scope in scopes)})" if scopes else kind
 
-    @staticmethod
-    def _meaning(response: dict[str, Any], common: set[str]) -> str:
-        headers = [f"`{name}`" for name in response.get("headers", {}) if name not in common]
-        return f"{response.get('description', '')} {'Headers: ' + ', '.join(headers) + '.' if headers else ''}"
+    def _meaning(self, response: dict[str, Any], common: set[str]) -> str:
+        codes: set[str] = set().union(
+            *(self._codes(one.get("schema", {})) for one in response.get("content", {}).values())
+        )
+        lists = {"Headers": set(response.get("headers", {})) - common, "Codes": codes}
+        sentences = [f"{response['description'].rstrip('.')}."] if response.get("description") else []
+        sentences += [
+            f"{word}: {', '.join(code(name) for name in sorted(names))}." for word, names in lists.items() if names
+        ]
+        return " ".join(sentences)
+
+    def _codes(self, schema: dict[str, Any]) -> set[str]:
+        """Return the values of the field `code` of an error, which the registry has inside of `error`."""
+        schema = self.resolve(schema)
+        properties = schema.get("properties", {})
+        field = self.resolve(properties.get("code", {}))
+        codes = {*field.get("enum", []), *([field["const"]] if "const" in field else [])}
+        for keyword in ("oneOf", "anyOf"):
+            for one in schema.get(keyword, []):
+                codes |= self._codes(one)
+        for one in schema.get("allOf", []):
+            narrower = self._codes(one)
+            codes = codes & narrower or codes | narrower
+        return codes or (self._codes(properties["error"]) if "error" in properties else set())
 
     def _bodies(self, response: dict[str, Any]) -> str:
         return (
@@ -206,7 +226,10 @@ class ApiReference:
         schema = self.resolve(schema)
         for keyword, text in (("oneOf", "One of"), ("anyOf", "Any of"), ("allOf", "All of")):
             if alternatives := schema.get(keyword):
-                yield f"{text}: {', '.join(self._type(one) for one in alternatives)}."
+                yield f"{text}: {', '.join(dict.fromkeys(self._type(one) for one in alternatives))}."
+                for one in alternatives:
+                    if "$ref" not in one and "properties" in one:
+                        yield from self._shape(one)
         properties = schema.get("properties", {})
         if properties:
             required = schema.get("required", [])
@@ -232,8 +255,10 @@ class ApiReference:
             return f"[{name}]({SCHEMAS}#{slug(name)})" if name in self.schemas else name
         for keyword, word in (("oneOf", " or "), ("anyOf", " or "), ("allOf", " and ")):
             if keyword in schema:
-                return word.join(dict.fromkeys(self._type(one) for one in schema[keyword]))
-        kind = schema.get("type", "any")
+                # What only narrows a named schema needs no name.
+                named = [one for one in schema[keyword] if "$ref" in one] if keyword == "allOf" else []
+                return word.join(dict.fromkeys(self._type(one) for one in named or schema[keyword]))
+        kind = schema.get("type", "object" if "properties" in schema else "any")
         kinds = [kind] if isinstance(kind, str) else kind
         return " or ".join(self._plain_type(one, schema) for one in kinds)
 

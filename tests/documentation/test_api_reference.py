@@ -55,7 +55,16 @@ DOCUMENT: dict[str, Any] = {
             "Unauthorized": {
                 "description": "No.",
                 "headers": {"X-Request-ID": {}, "WWW-Authenticate": {}},
-                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+                "content": {
+                    "application/json": {
+                        "schema": {
+                            "allOf": [
+                                {"$ref": "#/components/schemas/Error"},
+                                {"properties": {"code": {"enum": ["credentials_invalid"]}}},
+                            ]
+                        }
+                    }
+                },
             }
         },
         "schemas": {
@@ -74,7 +83,7 @@ DOCUMENT: dict[str, Any] = {
             "LoginResult": {
                 "oneOf": [{"$ref": "#/components/schemas/Tokens"}, {"$ref": "#/components/schemas/Ticket"}]
             },
-            "Error": {"type": "object", "properties": {"code": {"const": "credentials_wrong"}}},
+            "Error": {"type": "object", "properties": {"code": {"enum": ["credentials_invalid", "not_found"]}}},
         },
         "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}, "oauth": {"type": "oauth2"}},
     },
@@ -98,7 +107,7 @@ def test_page_shows_operation_with_its_references_followed() -> None:
         "| `codes` | array of string or null |",
         "| `kind` | [Kind](schemas.md#kind) | Which kind. |",
         'Example (A password):\n\n```json\n{\n  "email": "ann@example.com"\n}\n```',
-        "| `401` | The password is wrong. Headers: `WWW-Authenticate`. | [Error](schemas.md#error) |",
+        "| `401` | The password is wrong. Headers: `WWW-Authenticate`. Codes: `credentials_invalid`. | [Error](",
         "Every response has `X-Request-ID`.",
         "One of: [Tokens](schemas.md#tokens), [Ticket](schemas.md#ticket).",
     ]:
@@ -115,4 +124,4 @@ def test_page_names_alternative_authentications() -> None:
 def test_schemas_page_has_values_and_fields() -> None:
     page = ApiReference(DOCUMENT).pages()["schemas.md"]
     assert "## Kind\n\nstring: One of `admin`, `user`." in page
-    assert "| `code` | any | Always `credentials_wrong`. |" in page
+    assert "| `code` | any | One of `credentials_invalid`, `not_found`. |" in page
