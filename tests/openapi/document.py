@@ -10,6 +10,8 @@ from django.urls import Resolver404, resolve
 
 from identity_platform.api.documents import openapi
 
+# Errors that no operation lists, since any path can return them: the description of the document names them.
+EVERYWHERE = {("path_not_found", 404), ("not_found", 404), ("method_not_allowed", 405)}
 _PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 
 
@@ -72,4 +74,4 @@ def undocumented_code(method: str, path: str, status: int, body: object) -> str 
     codes = documented_codes(method, "/" + _PARAMETER.sub(r"{\1}", route), status)
     problem = body.get("error")
     shown = problem.get("code") if isinstance(problem, dict) else body.get("code", problem)
-    return None if codes is None or shown in codes else f"{status} {shown}"
+    return None if codes is None or shown in codes or (shown, status) in EVERYWHERE else f"{status} {shown}"

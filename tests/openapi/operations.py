@@ -23,7 +23,8 @@ def operations_with_token() -> Iterator[Operation]:
     """All operations that take an access token."""
     for path, methods in document()["paths"].items():
         for method, operation in methods.items():
-            if {"bearer": []} in operation.get("security", []):
+            # The token of an application is enough. Userinfo takes tokens of users alone, and rejects others in its own way.
+            if {"oauth2": []} in operation["security"]:
                 yield Operation(method, path, tuple(operation.get("x-assurance", ())))
 
 

@@ -14,7 +14,7 @@ from openid.errors import (
 )
 from openid.pages.errors import WrongOrUnverified
 from tests.machine.conftest import ROOT
-from tests.openapi.document import document, documented_codes
+from tests.openapi.document import EVERYWHERE, document, documented_codes
 from userflow.directory.graph import _LinkTooOld
 from userflow.errors import ClientNotAuthenticated, FactorRequired
 from userflow.oauth_errors import DpopRejected, DpopRejectedWithoutNonce, InvalidRequest
@@ -39,8 +39,6 @@ SHARED = {
     DpopRejectedWithoutNonce,
 }
 CLASSES = set(error_classes())
-# Errors that no operation lists, since any path can return them.
-EVERYWHERE = {("path_not_found", 404), ("not_found", 404), ("method_not_allowed", 405), ("too_many_unknown_hosts", 503)}
 
 
 def test_codes_are_snake_case() -> None:
