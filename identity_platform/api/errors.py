@@ -21,7 +21,7 @@ class ApiError(Exception):
     # The code in the registry's envelope, which the specification defines.
     registry_code: ClassVar[str] = "VALIDATION_ERROR"
     message: ClassVar[str] = "The request is invalid."
-    # The operations that can all raise it, whatever their contracts list: "any", those with a "body", with a "token", with a
+    # The operations that can all raise it, beyond those of their contracts: "any", those with a "body", with a "token", with a
     # "policy" of assurance or in a "tenant". Not inherited.
     implied_by: ClassVar[str] = ""
     # Whether it is audited when the caller is known (tenants.rejections), also when a page shows it with another status.
