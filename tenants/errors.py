@@ -98,7 +98,7 @@ class DataKeyLocked(errors.Unavailable):
     """503: this process cannot decrypt the data key of the tenant or of the platform."""
 
     code = "data_key_locked"
-    implied_by = "tenant"
+    implied_by = "any"
     message = "The stored secrets cannot be decrypted at the moment. An operator must check ENCRYPTION_KEYS."
 
     def __init__(self) -> None:
