@@ -60,7 +60,9 @@ def set_choices(form: forms.Form, name: str, choices: Iterable[tuple[str, Text]]
     """Set the choices of a field that depend on the reader or on the rows of a tenant."""
     field = form.fields[name]
     assert isinstance(field, forms.ChoiceField)
-    field.choices = choices
+    field.choices = list(choices)
+    if isinstance(field, Boxes) and not field.choices:
+        field.help_text = _("Nothing to select yet.")
 
 
 class Line(forms.CharField):
@@ -148,5 +150,5 @@ class Reason(forms.Form):
     reason = Line(
         label=_("Reason"),
         max_length=LONGEST_REASON,
-        help_text=_("Recorded in the audit log. Do not enter personal data."),
+        help_text=_("Recorded in the audit log, which the admins of the tenant can read. Do not enter personal data."),
     )

@@ -15,21 +15,34 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from console.frame.records import Text
+from console.frame.records import NOTHING, Text
 
 COLUMNS: Final[dict[str, Promise]] = {
-    "address": _("address"),
-    "begun by": _("started by"),
-    "created at": _("created"),
-    "description": _("description"),
-    "email": _("email"),
-    "expires at": _("expires"),
-    "last used at": _("last used"),
-    "name": _("name"),
-    "provider": _("provider"),
-    "type": _("type"),
-    "updated at": _("updated"),
-    "username": _("username"),
+    "address": _("IP address"),
+    "begun by": _("Started by"),
+    "created at": _("Created"),
+    "description": _("Description"),
+    "email": _("E-mail"),
+    "expires at": _("Expires"),
+    "last used at": _("Last used"),
+    "name": _("Name"),
+    "provider": _("Provider"),
+    "type": _("Type"),
+    "updated at": _("Updated"),
+    "username": _("Username"),
+}
+# Authentication methods (RFC 8176) that sessions and events name. `mfa` comes with the passkey that verified its user.
+METHODS: Final[dict[str, Text]] = {
+    "pwd": _("password"),
+    "otp": _("authenticator app"),
+    "sms": _("SMS code"),
+    "pop": _("passkey"),
+}
+FACTORS: Final[dict[str, Text]] = {
+    "totp": _("authenticator app"),
+    "sms": _("SMS code"),
+    "webauthn": _("passkey"),
+    "backup_code": _("backup code"),
 }
 STATES: Final[dict[str, Text]] = {
     "accepted": _("accepted"),
@@ -91,6 +104,16 @@ def grants(names: Iterable[str]) -> list[str]:
     """Return what these scopes and audiences stand for, those with words first."""
     held = set(names)
     return [*(str(text) for name, text in GRANTS.items() if name in held), *sorted(held - GRANTS.keys())]
+
+
+def methods(amr: Iterable[str]) -> str:
+    """Return authentication methods in words."""
+    return ", ".join(str(METHODS[name]) for name in amr if name in METHODS) or str(_("an unknown method"))
+
+
+def factors(mfa_methods: Iterable[str]) -> str:
+    """Return the kinds of a user's second factors in words, or a dash."""
+    return ", ".join(str(FACTORS[name]) for name in mfa_methods) or NOTHING
 
 
 def state(value: str) -> str:

@@ -16,12 +16,13 @@ from django.utils.translation import ngettext
 from console.frame import labels
 from console.frame.access import Context, Staff, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView, TenantConfirmView, TypedDeleteView
+from console.frame.labels import methods
 from console.frame.records import Text, render_page
 from console.frame.tenant_pages import reading_purpose, tenant_page
 from console.people import diagnosis, forms
 from console.people.source import Source, source_of
 from console.people.timeline import FACTORS as FACTOR_KINDS
-from console.people.timeline import LOOK, methods, newest_events, timeline
+from console.people.timeline import LOOK, newest_events, timeline
 from console.signin.lost_factors import IssuePassView, ResetFactorsView
 from identity_platform.api.views import Arguments
 from identity_platform.audit.writer import record_for_tenant

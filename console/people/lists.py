@@ -21,11 +21,12 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import Context, staff_or_none
-from console.frame.lists import ActiveFilter, ChoiceFilter, TenantModelAdmin, column, joined_column, time_column
+from console.frame.labels import factors as factors_in_words
+from console.frame.labels import methods
+from console.frame.lists import ActiveFilter, ChoiceFilter, TenantModelAdmin, column, time_column
 from console.frame.records import NOTHING, Text
 from console.frame.scope import tenant_at
 from console.people.bulk import PAGES, SELECTED, SelectedUsersView
-from console.people.timeline import methods
 from mfa import factors
 from openid.account.devices import device_in_words
 from tenants.target import TENANT_ALIAS
@@ -198,7 +199,7 @@ class EndUserAdmin(TenantModelAdmin):
     state = column(
         _("State"), lambda user: tag(_("active"), "is-good") if user.active else tag(_("deactivated"), "is-bad")
     )
-    second_factors = joined_column(_("Second factors"), "mfa_methods")
+    second_factors = column(_("Second factors"), lambda user: factors_in_words(user.mfa_methods))
     registered = time_column(_("Registered"), "created_at")
     signed_in = time_column(_("Last sign-in"), "last_login")
 

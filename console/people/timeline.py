@@ -8,6 +8,7 @@ from uuid import UUID
 from django.utils.translation import gettext_lazy as _
 
 from console.audit_logs.action_labels import label_of
+from console.frame import labels
 from console.frame.access import Context, Staff
 from console.frame.records import NOTHING, Text
 from console.metrics.tables import with_actors
@@ -19,20 +20,10 @@ from userflow.ids import FORM
 
 LOOK: Final = "end_user.viewed"
 SHOWN_EVENTS: Final = 25
-# Authentication methods (RFC 8176) that sessions and events name. `mfa` comes with the passkey that verified its user.
-METHODS: Final[Mapping[str, Text]] = {
-    "pwd": _("password"),
-    "otp": _("authenticator app"),
-    "sms": _("SMS code"),
-    "pop": _("passkey"),
-}
 # Kinds of factors, and what else can be tried too often.
 FACTORS: Final[Mapping[str, Text]] = {
+    **labels.FACTORS,
     "password": _("password"),
-    "totp": _("authenticator app"),
-    "sms": _("SMS code"),
-    "webauthn": _("passkey"),
-    "backup_code": _("backup code"),
     "all": _("all factors"),
     "email": _("verification code"),
 }
@@ -127,7 +118,7 @@ def sentence(row: Event, names: Mapping[str, str]) -> str:
         return label_of(action)
     reason, kind = str(details.get("reason", "")), str(details.get("kind", ""))
     return str(text) % {
-        "methods": methods(details.get("proven") or details.get("amr")),
+        "methods": labels.methods(map(str, _list(details.get("proven") or details.get("amr")))),
         "factor": FACTORS.get(kind, kind) or _("second factor"),
         "reason": REASONS.get(reason) or _("wrong password, or the sign-in is not allowed"),
         "fields": ", ".join(map(str, _list(details.get("changed")))) or NOTHING,
@@ -135,12 +126,6 @@ def sentence(row: Event, names: Mapping[str, str]) -> str:
         "role": names.get(str(details.get("role_id"))) or _("without a name here"),
         "application": names.get(str(row["target_id"])) or _("an application"),
     }
-
-
-def methods(amr: object) -> str:
-    """Return authentication methods in words."""
-    named = [str(METHODS[name]) for name in map(str, _list(amr)) if name in METHODS]
-    return ", ".join(named) or str(_("an unknown method"))
 
 
 def _list(value: object) -> list[object]:

@@ -13,6 +13,7 @@ from django.utils.translation import ngettext
 from console.audit_logs.events import of_target
 from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView
+from console.frame.labels import factors, methods
 from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
 from console.frame.scope import act_on, chosen_tenant
 from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, RecordForm, roles_for
@@ -20,6 +21,7 @@ from console.signin.lost_factors import IssuePassView, ResetFactorsView
 from console.signin.proofs import ProofConfirmView, proof_in
 from console.signin.views import agent
 from identity_platform.api.views import Arguments
+from openid.account.devices import device_in_words
 from userflow.accounts.lookups import find_admin_user
 from userflow.accounts.models import AdminUser
 from userflow.accounts.realms import ADMINS
@@ -52,7 +54,7 @@ def show(request: HttpRequest, user_id: UUID) -> HttpResponse:
         (_("Name"), f"{user.first_name} {user.last_name}".strip()),
         (_("Scope"), user.tenant.name if user.tenant else _("the platform")),
         (_("Roles"), roles),
-        (_("Second factors"), user.mfa_methods or _("none")),
+        (_("Second factors"), factors(user.mfa_methods)),
         (_("Last sign-in"), user.last_login),
         (_("Created"), user.created_at),
         (_("Id"), mono(user.pk)),
@@ -86,9 +88,9 @@ def _sessions(user: AdminUser) -> Table:
     found = AdminSession.objects.filter(user=user, ended_at=None, expires_at__gt=now()).order_by("-created_at", "id")
     return Table(
         title=_("Sessions"),
-        headers=(_("Created"), _("Expires"), _("IP address"), _("Method"), _("User agent")),
+        headers=(_("Created"), _("Expires"), _("IP address"), _("Method"), _("Browser")),
         rows=[
-            (row.created_at, row.expires_at, mono(row.address), row.amr, row.user_agent)
+            (row.created_at, row.expires_at, mono(row.address), methods(row.amr), device_in_words(row.user_agent))
             for row in found[:MOST_SESSIONS]
         ],
         empty=_("This user has no active session."),

@@ -5,7 +5,7 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from console.frame.access import staff_at
-from console.frame.labels import STATES, labelled
+from console.frame.labels import STATES, factors, labelled
 from console.frame.lists import (
     ActiveFilter,
     ChoiceFilter,
@@ -55,7 +55,7 @@ class AdminUserAdmin(ConsoleModelAdmin):
     list_title = _("Admin users")
     empty_title = _("No admin users")
     empty_text = _("Invite an admin by mail, or add one with a first password.")
-    list_display = ("username", "email", "works_for", "shown_roles", "factors", "state")
+    list_display = ("username", "email", "works_for", "shown_roles", "second_factors", "state")
     list_filter = (WorksFor, ActiveFilter)
     list_select_related = ("tenant",)
     search_fields = ("username", "email")
@@ -72,7 +72,7 @@ class AdminUserAdmin(ConsoleModelAdmin):
 
     works_for = _SCOPE
     shown_roles = column(_("Roles"), lambda user: ", ".join(sorted(role.name for role in user.roles.all())) or NOTHING)
-    factors = joined_column(_("Second factors"), "mfa_methods")
+    second_factors = column(_("Second factors"), lambda user: factors(user.mfa_methods))
     state = _STATE
 
 

@@ -262,7 +262,7 @@ class DeleteService(DeleteView[Service], ServiceConfirmView):
         super().load()
         number = self.row.credentials.count()
         self.text = ngettext(
-            "The service and its %(number)d credential are deleted permanently. Revoke active credentials first.",
-            "The service and its %(number)d credentials are deleted permanently. Revoke active credentials first.",
+            "The service is deleted permanently, with %(number)d credential. Revoke active credentials first.",
+            "The service is deleted permanently, with %(number)d credentials. Revoke active credentials first.",
             number,
         ) % {"number": number}

@@ -18,6 +18,7 @@ from console.signin.proofs import passkeys_possible
 from console.signin.views import only_forms
 from identity_platform.api.errors import ApiError
 from mfa.factors import TOTP, WEBAUTHN, list_factors
+from openid.account.devices import device_in_words
 from userflow.accounts.realms import ADMINS
 from userflow.errors import InsufficientAuthentication
 from userflow.passwords.actions import change_password
@@ -45,7 +46,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "passkeys": [factor for factor in factors["factors"] if factor["kind"] == WEBAUTHN],
         "app": next((factor for factor in factors["factors"] if factor["kind"] == TOTP), None),
         "codes_left": factors["backup_codes_remaining"],
-        "sessions": sessions.rows,
+        "sessions": [(session, device_in_words(session.user_agent)) for session in sessions.rows],
         "sessions_beyond": sessions.total - len(sessions.rows),
         "this_session": principal.session_id,
         "possible": passkeys_possible(),

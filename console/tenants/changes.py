@@ -196,6 +196,7 @@ class BackUp(OneTenantJobView):
         "stays available. Back up the global database and the encryption keys too: sealed secrets open only with them."
     )
     submit = _("Back up")
+    dangerous = False
 
     def names(self) -> Context:
         return {**super().names(), "folder": settings.BACKUP_FOLDER}

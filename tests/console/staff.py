@@ -115,9 +115,9 @@ def new_operator(*permissions: str) -> Staff:
     return _new(None, permissions)
 
 
-def new_tenant_admin(tenant: TestTenant, *permissions: str) -> Staff:
-    """Create an admin of the tenant, not yet signed in, with these permissions or all of a tenant."""
-    return _new(tenant.id, permissions)
+def new_tenant_admin(tenant: TestTenant, *permissions: str, roles: list[str] | None = None) -> Staff:
+    """Create an admin of the tenant, not yet signed in, with these permissions or roles, or all of a tenant."""
+    return _new(tenant.id, permissions, roles)
 
 
 def new_auditor(tenant: TestTenant | None = None) -> Staff:

@@ -219,6 +219,26 @@ def test_read_permissions_change_nothing(world: World) -> None:
     assert everything_of(world.a) == before
 
 
+@pytest.mark.parametrize("permission", ["endusers:read", "sessions:write", "services:read"])
+def test_role_with_one_permission_opens_its_pages_only(world: World, permission: str) -> None:
+    for person in (new_operator(permission).sign_in().choose(world.a), new_tenant_admin(world.a, permission).sign_in()):
+        before = everything_of(world.a)
+        assert rejected_without_permission(person, world, {permission}) == []
+        assert everything_of(world.a) == before
+        operator = person.tenant_id is None
+        for name, page in PAGES.items():
+            if page.wants(operator=operator) == {permission} and not (page.operators and not operator):
+                status = person.get(path_of(name, world.ids_of_a)).status_code
+                assert status in {200, 302, 405}, (name, status)
+
+
+@pytest.mark.parametrize("role", ["service-manager", "user-manager"])
+def test_built_in_roles_open_their_pages_only(world: World, role: str) -> None:
+    person = new_tenant_admin(world.a, roles=[role]).sign_in()
+    held = set(AdminRole.objects.get(name=role).permissions)
+    assert rejected_without_permission(person, world, held) == []
+
+
 def test_tenant_admin_cannot_open_operator_pages(world: World) -> None:
     admin = new_tenant_admin(world.a).sign_in()
     held = set(AdminRole.objects.get(name="tenant-admin").permissions)

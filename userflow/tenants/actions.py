@@ -180,7 +180,8 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
                 details={"changed": sorted([*changes, *(stated or {})])},
             )
     lookup.forget()
-    if status is not None and TenantDatabase.objects.get(pk=tenant_id).status != status:
+    # A reason is audited also for a tenant that is suspended already.
+    if status is not None and (reason or TenantDatabase.objects.get(pk=tenant_id).status != status):
         _set_status(tenant_id, status, by=by, reason=reason or "")
     return find_tenant(tenant_id=tenant_id)
 

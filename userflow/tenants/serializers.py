@@ -87,7 +87,7 @@ class TenantChanges(serializers.Serializer[object]):
         max_length=500,
         required=False,
         allow_blank=True,
-        help_text="Why it is suspended, for the audit log. No personal data.",
+        help_text="Why it is suspended, for the audit log, which the admins of the tenant can read. No personal data.",
     )
     settings = SettingsIn(required=False, help_text="Merged into the current settings; null restores a default.")
 

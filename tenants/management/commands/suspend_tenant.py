@@ -14,7 +14,11 @@ class Command(terminal.TenantCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--reason", default="", help="Recorded in the audit log. No personal data.")
+        parser.add_argument(
+            "--reason",
+            default="",
+            help="Recorded in the audit log, which the admins of the tenant can read. No personal data.",
+        )
 
     def handle(self, *, slug: str, reason: str, **_: object) -> None:
         suspend_tenant(tenant_id=tenant_named(slug).pk, reason=reason)

@@ -1,34 +1,28 @@
 """German, French and Spanish: complete catalogues, and pages in the language that the application or the browser prefers."""
 
-import ast
 import re
-import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
-from django.utils.translation.template import templatize
 
 from identity_platform.api.errors import ApiError
 from mfa.errors import AccountDeletionOff, PhoneRejected, TooManyPasskeys
 from mfa.sms.codes import mobile_number
 from openid.errors import RequestExpired, UserCodeUnknown
+from tests.catalogues import ROOT, compiled_entries, messages_of, source_entries
 from tests.openid.pages.visitor import Visitor, begin
 from tests.world import TestTenant
 from userflow.branding.texts import LANGUAGES
 from userflow.credentials.passwords import check_strength
 from userflow.errors import LastActiveUser, WeakPassword
 
-ROOT: Final = Path(__file__).parents[3]
 TRANSLATED: Final = LANGUAGES[1:]
 # The hosted pages' catalogues, and those of mails.
 APPS: Final = ("openid", "userflow")
 SIGN_IN: Final = {"en": "Sign in", "de": "Anmelden", "fr": "Se connecter", "es": "Iniciar sesión"}
-_STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
-_CALL = re.compile(rf"\b(?:_|n?gettext(?:_lazy)?)\(\s*((?:u?{_STRING}\s*,?\s*)+)")
 _PLACEHOLDER = re.compile(r"%(?:\([a-z]+\))?s")
-_ENTRY = re.compile(rf"^(msgid|msgid_plural|msgstr|msgstr\[[0-9]\]) ({_STRING}(?:\n{_STRING})*)$", re.MULTILINE)
 # Errors of actions that the pages show with the text of the API.
 SHOWN: Final = (TooManyPasskeys, RequestExpired, UserCodeUnknown, AccountDeletionOff, LastActiveUser)
 
@@ -36,35 +30,6 @@ SHOWN: Final = (TooManyPasskeys, RequestExpired, UserCodeUnknown, AccountDeletio
 def catalog(app: str, language: str) -> Path:
     """Return the path of a catalogue, without suffix."""
     return ROOT / app / "locale" / language / "LC_MESSAGES/django"
-
-
-def source_entries(app: str, language: str) -> dict[str, str]:
-    """Read a .po file; plural forms are joined by NUL, as in a .mo file."""
-    entries: dict[str, str] = {}
-    key = ""
-    for kind, literal in _ENTRY.findall(catalog(app, language).with_suffix(".po").read_text()):
-        text = ast.literal_eval(f"({literal})")
-        if kind == "msgid":
-            assert text not in entries
-            key = text
-        elif kind == "msgid_plural":
-            key += "\0" + text
-        else:
-            entries[key] = f"{entries[key]}\0{text}" if key in entries else text
-    return entries
-
-
-def compiled_entries(app: str, language: str) -> dict[str, str]:
-    """Read a .mo file (GNU gettext manual, section 10.3)."""
-    data = catalog(app, language).with_suffix(".mo").read_bytes()
-    magic, _revision, count, keys, values = struct.unpack_from("<5I", data)
-    assert magic == 0x950412DE
-
-    def text(table: int, index: int) -> str:
-        length, start = struct.unpack_from("<2I", data, table + 8 * index)
-        return data[start : start + length].decode()
-
-    return {text(keys, index): text(values, index) for index in range(count)}
 
 
 def messages_of_pages() -> set[str]:
@@ -75,14 +40,6 @@ def messages_of_pages() -> set[str]:
 def messages_of_mails() -> set[str]:
     """Return the messages of mails, in code and templates."""
     return messages_of((ROOT / "userflow/mail.py", ROOT / "mfa/notices.py"), (ROOT / "templates/email").iterdir())
-
-
-def messages_of(code_files: Iterable[Path], template_files: Iterable[Path]) -> set[str]:
-    """Return the messages of these files; plural forms are joined by NUL."""
-    code = [path.read_text() for path in code_files]
-    templates = [templatize(path.read_text()) for path in template_files]
-    found = [ast.literal_eval(f"[{literals}]") for text in (*code, *templates) for literals in _CALL.findall(text)]
-    return {"\0".join(texts) for texts in found}
 
 
 def messages_of_actions() -> Iterator[str]:
@@ -107,12 +64,12 @@ def only_message(error: ApiError) -> str:
 @pytest.mark.parametrize("language", TRANSLATED)
 @pytest.mark.parametrize("app", APPS)
 def test_compiled_catalog_equals_its_source(app: str, language: str) -> None:
-    assert compiled_entries(app, language) == source_entries(app, language)
+    assert compiled_entries(catalog(app, language)) == source_entries(catalog(app, language))
 
 
 @pytest.mark.parametrize("language", TRANSLATED)
 def test_catalog_has_exactly_the_messages_of_the_pages(language: str) -> None:
-    entries = source_entries("openid", language)
+    entries = source_entries(catalog("openid", language))
     assert f"Language: {language}\n" in entries.pop("")
     messages = messages_of_pages()
     assert len(messages) > 150
@@ -122,7 +79,7 @@ def test_catalog_has_exactly_the_messages_of_the_pages(language: str) -> None:
 
 @pytest.mark.parametrize("language", TRANSLATED)
 def test_catalog_has_exactly_the_messages_of_the_mails(language: str) -> None:
-    entries = source_entries("userflow", language)
+    entries = source_entries(catalog("userflow", language))
     assert f"Language: {language}\n" in entries.pop("")
     assert len(entries) > 50
     assert set(entries) == messages_of_mails()
@@ -132,7 +89,7 @@ def test_catalog_has_exactly_the_messages_of_the_mails(language: str) -> None:
 @pytest.mark.parametrize("language", TRANSLATED)
 @pytest.mark.parametrize("app", APPS)
 def test_translations_keep_placeholders(app: str, language: str) -> None:
-    for message, translation in source_entries(app, language).items():
+    for message, translation in source_entries(catalog(app, language)).items():
         wanted = [sorted(_PLACEHOLDER.findall(text)) for text in message.split("\0")]
         assert [sorted(_PLACEHOLDER.findall(text)) for text in translation.split("\0")] == wanted, message
 

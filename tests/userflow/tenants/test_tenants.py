@@ -166,6 +166,16 @@ def test_reason_of_suspension_is_audited(operator: Api) -> None:
     assert event.details == {"reason": "Contract ended"}
 
 
+def test_reason_for_a_suspended_tenant_is_audited(operator: Api) -> None:
+    made = make(operator)
+    path = f"{TENANTS}/{made['tenant_id']}"
+    assert operator.patch(path, {"status": "suspended"}).status_code == 200
+    assert operator.patch(path, {"status": "suspended", "reason": "Unpaid"}).status_code == 200
+    assert operator.patch(path, {"status": "suspended"}).status_code == 200
+    events = PlatformEvent.objects.filter(action="tenant.suspended", tenant_id=made["tenant_id"]).order_by("pk")
+    assert [event.details for event in events] == [{}, {"reason": "Unpaid"}]
+
+
 def test_delete_requires_the_slug(operator: Api) -> None:
     made = make(operator)
     path = f"{TENANTS}/{made['tenant_id']}"
