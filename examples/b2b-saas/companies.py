@@ -49,7 +49,7 @@ class Companies:
         Raises ApiError.
         """
         with self._operator() as http:
-            # Nobody joins a company without an invitation.
+            # Users join a company by invitation only.
             body = {"name": name, "slug": slug, "settings": {"self_registration": False}}
             tenant = json_of(http.post("/uflow/admin/tenants", json=body))
             http.headers["X-Tenant-ID"] = tenant["tenant_id"]
