@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -148,11 +149,11 @@ def registry_client(demo: Demo, port: int) -> list[Program]:
     return [payments, Program("app.py", port, {"IDENTITY_URL": demo.url, **own})]
 
 
-# What each needs, and its port.
-EXAMPLES: dict[str, tuple[Callable[[Demo, int], list[Program]], int]] = {
-    "b2b-saas": (b2b_saas, 8002),
-    "protected-api": (protected_api, 8003),
-    "registry-client": (registry_client, 8004),
+# What each needs, its first port, and how many programs it has.
+EXAMPLES: dict[str, tuple[Callable[[Demo, int], list[Program]], int, int]] = {
+    "b2b-saas": (b2b_saas, 8002, 1),
+    "protected-api": (protected_api, 8003, 1),
+    "registry-client": (registry_client, 8004, 2),
 }
 
 
@@ -165,19 +166,21 @@ def main() -> None:
     try:
         with ExitStack() as started:
             run(sys.argv[1], started)
-    except CannotRun as problem:
+    except (CannotRun, httpx2.HTTPError) as problem:
         sys.exit(f"bin/example: {problem}")
 
 
 def run(name: str, started: ExitStack) -> None:
     """Start everything. Raises CannotRun."""
+    prepare, port, programs = EXAMPLES[name]
+    port = int(os.environ.get("EXAMPLE_PORT", port))
+    for number in range(port, port + programs):
+        check_free(number)
     platform = f"http://127.0.0.1:{os.environ.get('PORT', '8000')}/uflow/live"
     running = []
     if not answers(platform):
         running.append(start(started, SERVER, dict(os.environ)))
         wait(platform, running)
-    prepare, port = EXAMPLES[name]
-    port = int(os.environ.get("EXAMPLE_PORT", port))
     for program in prepare(Demo(), port):
         folder = ROOT / "examples" / name
         # Nothing else of the platform's environment: it holds keys that an application never has.
@@ -190,6 +193,14 @@ def run(name: str, started: ExitStack) -> None:
     while all(process.poll() is None for process in running):
         time.sleep(0.2)
     raise CannotRun("A program has ended.")
+
+
+def check_free(port: int) -> None:
+    """Raise CannotRun if another program has the port."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        raise CannotRun(f"Another program uses 127.0.0.1:{port}. Set EXAMPLE_PORT to a free port.") from None
 
 
 def start(started: ExitStack, command: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":

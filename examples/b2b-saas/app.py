@@ -1,5 +1,6 @@
 """A project board for companies, each with users and data of its own. README.md says how to start it."""
 
+import logging
 import os
 import re
 import secrets
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+import httpx2
 import uvicorn
 from authlib.integrations.base_client import OAuthError
 from companies import Companies, Company
@@ -82,6 +84,11 @@ async def show_error(request: Request, error: AnyHTTPException) -> Response:
     return page(request, "message", status=error.status_code, title=error.detail)
 
 
+@app.exception_handler(httpx2.HTTPError)
+async def show_outage(request: Request, error: httpx2.HTTPError) -> Response:
+    return page(request, "message", status=503, title="Signing in and up is not possible at the moment")
+
+
 @app.exception_handler(RequestValidationError)
 async def show_invalid_form(request: Request, error: RequestValidationError) -> Response:
     return page(request, "message", status=400, title="Fill in every field and try again")
@@ -106,6 +113,16 @@ async def member_of(request: Request, company: Here) -> Member:
 SignedIn = Annotated[Member, Depends(member_of)]
 Text = Annotated[str, Form(max_length=200)]
 
+
+def problem_of(error: ApiError) -> str:
+    """Return what a visitor can do about an error of the platform. Raises HTTPException (503) if it is nothing."""
+    if error.status not in (400, 409, 429):
+        logging.getLogger("uvicorn.error").error("The platform has rejected a call: %s", error)
+        raise HTTPException(503, "This is not possible at the moment")
+    messages = [message for found in error.details.values() if isinstance(found, list) for message in found]
+    return " ".join(messages) or error.message
+
+
 # --- Sign up, sign in, sign out ---
 
 
@@ -124,7 +141,7 @@ def sign_up(request: Request, name: Text, slug: Text, email: Text) -> Response:
     try:
         company = companies.open(**given)
     except ApiError as error:
-        problem = "This short name is taken." if error.status == 409 else error.message
+        problem = "This short name is taken." if error.status == 409 else problem_of(error)
         return page(request, "home", status=400, problem=problem, given=given)
     return page(request, "signed_up", company=company, email=given["email"])
 
@@ -196,7 +213,7 @@ def invite(request: Request, member: SignedIn, email: Text) -> Response:
     try:
         companies.invite(member.company, email.strip())
     except ApiError as error:
-        return show_projects(request, member, problem=error.message, status=400)
+        return show_projects(request, member, problem=problem_of(error), status=400)
     return show_projects(request, member, invited=email)
 
 

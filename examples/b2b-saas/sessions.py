@@ -55,15 +55,17 @@ class Sessions:
             self._store.run("DELETE FROM session WHERE token_digest = ? OR expires_at < ?", _digest(token), time.time())
         if not session:
             return "; Max-Age=0"
-        now = kept or secrets.token_urlsafe(32)
+        data = json.dumps(session)
+        if kept:
+            # A session that was ended meanwhile does not come back.
+            self._store.run("UPDATE session SET data = ? WHERE token_digest = ?", data, _digest(kept))
+            return f"{kept}; Max-Age={SECONDS}"
+        fresh = secrets.token_urlsafe(32)
         self._store.run(
-            "INSERT INTO session (token_digest, data, expires_at) VALUES (?, ?, ?)"
-            " ON CONFLICT (token_digest) DO UPDATE SET data = excluded.data",
-            _digest(now),
-            json.dumps(session),
-            time.time() + SECONDS,
+            "INSERT INTO session (token_digest, data, expires_at) VALUES (?, ?, ?)",
+            *(_digest(fresh), data, time.time() + SECONDS),
         )
-        return f"{now}; Max-Age={SECONDS}"
+        return f"{fresh}; Max-Age={SECONDS}"
 
 
 def _digest(token: str) -> str:

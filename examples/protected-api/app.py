@@ -22,9 +22,9 @@ def orders(principal: Annotated[Principal, Depends(auth.require_permission("orde
 # --- end of configuration
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Orders</title><body style="font: 1.1rem/1.6 system-ui; max-width: 40rem; margin: 4rem auto; padding: 0 1rem">
-<h1>An API for orders</h1><p>Paste an access token, or none, and call <code>GET /orders</code>.</p>
+<main><h1>An API for orders</h1><p>Paste an access token, or none, and call <code>GET /orders</code>.</p>
 <form><label for="token">Access token</label><br><input id="token" type="password" autocomplete="off" style="width: 100%">
-<p><button>Call</button></p></form><pre id="response" role="status" style="white-space: pre-wrap"></pre>
+<p><button>Call</button></p></form><pre id="response" role="status" style="white-space: pre-wrap"></pre></main>
 <script>
   document.querySelector("form").addEventListener("submit", async (event) => {
     event.preventDefault();
