@@ -114,12 +114,16 @@ def address_of(name: str) -> str:
 def sign_up(person: Person, company: str, slug: str) -> None:
     person.opens("/")
     person.looks()
-    person.fills("Company name", company)
-    person.fills("Short name", slug)
-    person.fills("Your e-mail address", person.username)
-    person.presses("Sign up")
+    fill_in(person, company, slug, person.username)
     person.reads("Check your mail")
     person.accepts_invitation(f"Founder of {company}")
+
+
+def fill_in(person: Person, company: str, slug: str, email: str) -> None:
+    person.fills("Company name", company)
+    person.fills("Short name", slug)
+    person.fills("Your e-mail address", email)
+    person.presses("Sign up")
 
 
 def test_two_companies_sign_up_invite_and_see_their_own_data(
@@ -198,6 +202,21 @@ def cross_site(address: str, browser: webdriver.Chrome, path: str) -> int:
     return response.status_code
 
 
+def test_failed_sign_up_leaves_the_short_name_free(started: tuple[Machine, str], browser: webdriver.Chrome) -> None:
+    machine, address = started
+    browser.implicitly_wait(10)
+    dora, slug = Person(browser, address, address_of("dora"), machine), f"oak-{secrets.token_hex(3)}"
+    dora.opens("/")
+    # The platform rejects the address when the tenant has been made.
+    fill_in(dora, "Oak Tables", slug, "dora@tables")
+    dora.reads("Send an e-mail address such as name@example.com")
+    fill_in(dora, "Oak Tables", slug, dora.username)
+    dora.reads("Check your mail")
+    dora.opens("/")
+    fill_in(dora, "Oak Tables", slug, dora.username)
+    dora.reads("This short name is taken.")
+
+
 def test_protected_api_responds_by_token(started: tuple[Machine, str], browser: webdriver.Chrome) -> None:
     machine, _ = started
     browser.implicitly_wait(10)
@@ -238,3 +257,9 @@ def test_registry_client_rotates_its_key(started: tuple[Machine, str], browser: 
         assert "pay_" not in browser.page_source + (machine.home / "registry-client.log").read_text()
         rejected = requests.post(f"{address}/rotate", headers={"Origin": "https://evil.example"}, timeout=30)
         assert rejected.status_code == 403
+
+
+def test_command_names_the_examples() -> None:
+    done = subprocess.run([str(ROOT / "bin" / "example"), "other"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "Usage: bin/example {b2b-saas,protected-api,registry-client}" in done.stderr
