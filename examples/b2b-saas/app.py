@@ -214,7 +214,7 @@ def invite(request: Request, member: SignedIn, email: Text) -> Response:
         companies.invite(member.company, email.strip())
     except ApiError as error:
         return show_projects(request, member, problem=problem_of(error), status=400)
-    return show_projects(request, member, invited=email)
+    return show_projects(request, member, invited=email, address=ADDRESS)
 
 
 if __name__ == "__main__":
