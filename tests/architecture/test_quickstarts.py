@@ -6,7 +6,7 @@ import pytest
 
 from tests.machine.conftest import ROOT
 
-SAMPLES = ("django-authlib/app.py", "single-page-app/app.js", "api/app.py")
+SAMPLES = ("django-authlib/app.py", "single-page-app/app.js", "protected-api/app.py")
 MARKED = re.compile(r"(?:#|//) --- configuration\n(.*?)\n+(?:#|//) --- end of configuration", re.DOTALL)
 MOST_LINES = 10
 PAGE = (ROOT / "docs" / "quickstarts.md").read_text()

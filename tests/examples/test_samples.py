@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
@@ -16,10 +16,11 @@ from tests.openid.relying_party import Application
 from tests.openid.test_foreign_clients import base
 from tests.userflow.sessions.clients import make_client
 from tests.userflow.sessions.test_oauth_libraries import place
-from tests.world import TestTenant
+from tests.world import TestTenant, assert_created
 
 __all__ = ["base", "place"]
 EXAMPLES = ROOT / "examples"
+SDK = ROOT / "sdk" / "python" / "src"
 API = "https://api.example.com"
 
 
@@ -30,7 +31,7 @@ def start() -> Iterator[Callable[..., str]]:
 
     def run(file: str, **variables: str) -> str:
         port = free_port()
-        env = {"PATH": os.environ["PATH"], "PORT": str(port), **variables}
+        env = {"PATH": os.environ["PATH"], "PORT": str(port), "PYTHONPATH": str(SDK), **variables}
         started.append(subprocess.Popen([sys.executable, "-P", str(EXAMPLES / file)], env=env))
         address = f"http://127.0.0.1:{port}"
         assert within(60, lambda: answers(address))
@@ -84,11 +85,16 @@ def test_django_application_shows_errors(base: str, tenant: TestTenant, start: C
 def test_api_accepts_its_own_access_tokens_only(
     base: str, tenant: TestTenant, other_tenant: TestTenant, start: Callable[..., str]
 ) -> None:
-    address = start("api/app.py", OIDC_ISSUER=f"{base}/t/{tenant.slug}", API_AUDIENCE=API)
+    address = start("protected-api/app.py", OIDC_ISSUER=f"{base}/t/{tenant.slug}", API_AUDIENCE=API)
     mine, foreign = tokens(tenant), tokens(other_tenant)
     accepted = call(address, mine["access_token"])
     assert accepted.status_code == 200, accepted.headers
-    assert accepted.json()["sub"] == mine["user"]
+    assert accepted.json() == {"orders_of": mine["user"], "kind": "end_user"}
+    lacking = call(address, tokens(tenant, permissions=["orders:write"])["access_token"])
+    assert (lacking.status_code, lacking.headers["WWW-Authenticate"]) == (
+        403,
+        'Bearer error="insufficient_scope", scope="orders:read"',
+    )
     for token in (
         mine["id_token"],
         mine["refresh_token"],
@@ -98,20 +104,24 @@ def test_api_accepts_its_own_access_tokens_only(
     ):
         rejected = call(address, token)
         assert (rejected.status_code, rejected.headers["WWW-Authenticate"]) == (401, 'Bearer error="invalid_token"')
-    anonymous = requests.get(address, timeout=30)
-    assert (anonymous.status_code, anonymous.headers["WWW-Authenticate"]) == (401, 'Bearer realm="api"')
+    anonymous = requests.get(f"{address}/orders", timeout=30)
+    assert (anonymous.status_code, anonymous.headers["WWW-Authenticate"]) == (401, "Bearer")
 
 
-def tokens(tenant: TestTenant, **asked: Any) -> dict[str, Any]:
-    """Return tokens of a new user for the API."""
+def tokens(tenant: TestTenant, permissions: Collection[str] = ("orders:read",), **asked: Any) -> dict[str, Any]:
+    """Return tokens for the API, of a new user with these permissions."""
     uri = "https://app.example.com/callback"
     client = make_client(
         tenant, type="public", redirect_uris=[uri], first_party=True, audiences=["https://x.example", API]
     )
     opened, user = Application(tenant, client), tenant.register()
+    role = {"name": f"Orders {user.id}", "permissions": [*permissions]}
+    made = assert_created(tenant.api.post("/authmgr/roles", role))
+    bound = tenant.api.post(f"/authmgr/roles/{made['id']}/bindings", {"user_ids": [str(user.id)]})
+    assert bound.status_code == 200, bound.content
     opened.sign_in(user)
     return {**opened.tokens(**{"resource": API, **asked}), "user": str(user.id)}
 
 
 def call(address: str, token: str) -> requests.Response:
-    return requests.get(address, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+    return requests.get(f"{address}/orders", headers={"Authorization": f"Bearer {token}"}, timeout=30)

@@ -25,6 +25,7 @@ LONGEST = (
     *SHARING,
     "tests/machine/test_server.py",
     "tests/machine/test_readme.py",
+    "tests/examples/test_commands.py",
     "tests/mfa/webauthn/test_mutations.py",
     "tests/mfa/enrollment/test_ladder.py",
     "tests/console/test_every_url.py",
