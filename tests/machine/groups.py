@@ -74,6 +74,7 @@ NOT_EVERY_DAY = (
     "tests/mfa/webauthn/test_mutations.py",
     "tests/mfa/webauthn/test_races.py",
     "tests/openapi/test_fuzz.py",
+    "tests/openapi/test_generators.py",
     "tests/openid/pages/test_browser.py",
     "tests/openid/pages/test_browser_journeys.py",
     "tests/openid/pages/test_device_browser.py",
