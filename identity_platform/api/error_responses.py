@@ -169,4 +169,4 @@ def reference_to(registry: ComponentRegistry, kind: str, name: str, content: Sch
 
 def _narrowed(body: Schema, properties: Schema) -> Schema:
     """Return the body with an enum for a field."""
-    return {"allOf": [body, {"properties": properties}]}
+    return {"allOf": [body, {"properties": properties, "required": sorted(properties)}]}

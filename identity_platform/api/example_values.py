@@ -153,7 +153,7 @@ VALUES: Final[Mapping[str, Any]] = {
     "residentKey": "preferred",
     "userVerification": "preferred",
     "FactorOut.name": "Ada's laptop",
-    "PasskeyNameInRequest.name": "Work laptop",
+    "PasskeyNameRequest.name": "Work laptop",
     "removed": {"totp": 1, "webauthn": 1},
     "origins": ["https://app.example.com"],
     "reason": "Lost phone, identified by video call.",

@@ -25,4 +25,4 @@ class Fixed(StrictField, serializers.BooleanField):
         super().__init__(**options)
 
     def openapi(self) -> dict[str, object]:
-        return {"type": "boolean", "const": self.value}
+        return {"const": self.value}

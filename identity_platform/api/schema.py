@@ -21,6 +21,7 @@ from identity_platform.api.shared_components import share
 from identity_platform.api.tags import TAGS, tag_of
 from identity_platform.api.views import Contract, Shape
 
+_SCHEMAS: Final = "#/components/schemas/"
 SECURITY_SCHEMES: Final = {
     "bearer": {
         "type": "http",
@@ -217,6 +218,7 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
     drf-spectacular adds the scheme (RFC 6750) only if it finds the authentication class itself, and here each operation
     states its own.
     """
+    _name_requests(result)
     expand_alternatives(result["components"]["schemas"])
     result["tags"] = [{"name": name, "description": says} for name, says in TAGS.items()]
     result["components"]["securitySchemes"] = SECURITY_SCHEMES
@@ -224,6 +226,9 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
         for operation in path.values():
             body = operation.get("requestBody", {}).get("content", {}).get("application/json")
             if body:
+                name = body["schema"].get("$ref", "").rpartition("/")[2]
+                if "anyOf" in result["components"]["schemas"].get(name, {}):
+                    operation["requestBody"]["required"] = True
                 _take_null(body["schema"], result["components"]["schemas"])
             for parameter in operation.get("parameters", []):
                 if parameter.get("in") == "path" and parameter["name"].endswith("id"):
@@ -233,6 +238,27 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
     inherit(result["components"]["schemas"])
     share(result)
     return result
+
+
+def _name_requests(document: dict[str, Any]) -> None:
+    """Name bodies `GroupRequest`, where drf-spectacular makes `GroupInRequest` of the serializer GroupIn."""
+    schemas = document["components"]["schemas"]
+    names = {name: f"{name.removesuffix('InRequest')}Request" for name in schemas if name.endswith("InRequest")}
+    if taken := schemas.keys() & set(names.values()):
+        raise ValueError(f"Two serializers are of one name: {sorted(taken)}.")
+    document["components"]["schemas"] = {names.get(name, name): schema for name, schema in schemas.items()}
+    _rename(document, {f"{_SCHEMAS}{name}": f"{_SCHEMAS}{chosen}" for name, chosen in names.items()})
+
+
+def _rename(content: Any, references: Mapping[str, str]) -> None:
+    if isinstance(content, dict):
+        if content.get("$ref") in references:
+            content["$ref"] = references[content["$ref"]]
+        for inner in content.values():
+            _rename(inner, references)
+    elif isinstance(content, list):
+        for inner in content:
+            _rename(inner, references)
 
 
 def _take_null(schema: dict[str, Any], components: dict[str, Any]) -> None:
@@ -245,10 +271,9 @@ def _take_null(schema: dict[str, Any], components: dict[str, Any]) -> None:
         _take_null(field, components)
         if name in schema.get("required", []):
             continue
-        if isinstance(field.get("type"), str) and "properties" not in field:
+        # Null beside an enum, and not within it: generators would make a class of each.
+        if isinstance(field.get("type"), str) and not {"properties", "enum"} & field.keys():
             field["type"] = [field["type"], "null"]
-            if "enum" in field:
-                field["enum"] = [*field["enum"], None]
         elif not isinstance(field.get("type"), list) and {"type": "null"} not in field.get("oneOf", []):
             described = {key: field.pop(key) for key in ("description", "default") if key in field}
             inner = dict(field)

@@ -2940,7 +2940,7 @@ export interface components {
          * @example ada.moreno@example.com
          */
         AcceptedOutEmail: string;
-        AcceptInRequest: {
+        AcceptRequest: {
             /** @description Name of the user; can be empty. */
             name?: string | null;
             /** @description Password in plain text, at least as strong as the tenant's rules. */
@@ -2956,7 +2956,7 @@ export interface components {
          */
         AccessToken: string;
         /** @description One of the fields; the first that is present counts. */
-        AccountClosingInRequest: {
+        AccountClosingRequest: {
             backup_code?: components["schemas"]["BackupCode"];
             code?: components["schemas"]["Code"];
             current_password?: components["schemas"]["CurrentPassword"];
@@ -2972,18 +2972,18 @@ export interface components {
             updated_at: components["schemas"]["UpdatedAt"];
             user_id: components["schemas"]["UserId"];
         };
-        AdminActiveInRequest: {
-            /** @description False: the user cannot sign in and all sessions end. */
-            active: boolean;
-            user_id: components["schemas"]["UserId"];
-        };
         AdminActiveOut: {
             active: components["schemas"]["Active"];
             message: components["schemas"]["Message"];
             updated_at: components["schemas"]["UpdatedAt"];
             user_id: components["schemas"]["UserId"];
         };
-        AdminAssertionInRequest: {
+        AdminActiveRequest: {
+            /** @description False: the user cannot sign in and all sessions end. */
+            active: boolean;
+            user_id: components["schemas"]["UserId"];
+        };
+        AdminAssertionRequest: {
             email: components["schemas"]["Email"];
             /** @description Ticket of a login that waits for its second step. */
             mfa_token?: string | null;
@@ -3001,7 +3001,7 @@ export interface components {
              */
             username: string;
         };
-        AdminEndUserListInRequest: {
+        AdminEndUserListRequest: {
             /**
              * Format: uuid
              * @description Only users of this client.
@@ -3021,7 +3021,7 @@ export interface components {
             provider?: string | null;
             tenant_id: components["schemas"]["TenantId"];
         };
-        AdminEnrollmentPassInRequest: {
+        AdminEnrollmentPassRequest: {
             /**
              * @description mail: only the user receives the pass. show: the response contains it, once, and the user is told.
              * @enum {string}
@@ -3030,11 +3030,11 @@ export interface components {
             reason: components["schemas"]["Reason"];
             user_id: components["schemas"]["UserId"];
         };
-        AdminFactorResetInRequest: {
+        AdminFactorResetRequest: {
             reason: components["schemas"]["Reason"];
             user_id: components["schemas"]["UserId"];
         };
-        AdminForgotInRequest: {
+        AdminForgotRequest: {
             email: components["schemas"]["Email"];
         };
         AdminListOut: {
@@ -3049,18 +3049,18 @@ export interface components {
              */
             total_pages: number;
         };
-        AdminLoginInRequest: {
+        AdminLoginOut: components["schemas"]["AdminSignedInOut"] | components["schemas"]["SecondStepOut"];
+        AdminLoginRequest: {
             /** @description The user's password. */
             password: string;
             /** @description Username or e-mail address. */
             username: string;
         };
-        AdminLoginOut: components["schemas"]["AdminSignedInOut"] | components["schemas"]["SecondStepOut"];
-        AdminNamedInRequest: {
+        AdminNamedRequest: {
             email: components["schemas"]["Email"];
         };
         /** @description Begin of an enrollment. */
-        AdminPasskeyInRequest: {
+        AdminPasskeyRequest: {
             credential: components["schemas"]["Credential"];
             email: components["schemas"]["Email"];
             enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
@@ -3090,7 +3090,7 @@ export interface components {
             roles: string[];
         };
         /** @description Begin of an enrollment. */
-        AdminRegistrationInRequest: {
+        AdminRegistrationRequest: {
             email: components["schemas"]["Email"];
             enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
         };
@@ -3200,24 +3200,6 @@ export interface components {
             /** @description Unique name that the admin user signs in with. */
             username?: string | null;
         };
-        AdminUserInRequest: {
-            email: components["schemas"]["Email"];
-            /** @description First name of the admin user. */
-            first_name: string;
-            /** @description Last name of the admin user. */
-            last_name: string;
-            /** @description Password in plain text; a weak one is rejected. */
-            password: string;
-            /** @description Names of roles. Default: tenant-admin, without a tenant operator. */
-            roles?: string[] | null;
-            /**
-             * Format: uuid
-             * @description Tenant of the admin user. An operator who omits it creates an operator.
-             */
-            tenant_id?: string | null;
-            /** @description Unique name that the admin user signs in with. */
-            username: string;
-        };
         AdminUserOut: {
             active: components["schemas"]["Active"];
             created_at: components["schemas"]["CreatedAt"];
@@ -3242,6 +3224,24 @@ export interface components {
              * @description Unique name that the admin user signs in with.
              * @example lena.brandt
              */
+            username: string;
+        };
+        AdminUserRequest: {
+            email: components["schemas"]["Email"];
+            /** @description First name of the admin user. */
+            first_name: string;
+            /** @description Last name of the admin user. */
+            last_name: string;
+            /** @description Password in plain text; a weak one is rejected. */
+            password: string;
+            /** @description Names of roles. Default: tenant-admin, without a tenant operator. */
+            roles?: string[] | null;
+            /**
+             * Format: uuid
+             * @description Tenant of the admin user. An operator who omits it creates an operator.
+             */
+            tenant_id?: string | null;
+            /** @description Unique name that the admin user signs in with. */
             username: string;
         };
         AttributeMappingOut: {
@@ -3335,7 +3335,7 @@ export interface components {
              */
             terms_url?: string | null;
             /** @description Own texts by language. A language sent is replaced as a whole; null: none. */
-            texts?: components["schemas"]["TextsInRequest"] | null;
+            texts?: components["schemas"]["TextsRequest"] | null;
         };
         BrandingOut: {
             /**
@@ -3389,7 +3389,7 @@ export interface components {
             texts: components["schemas"]["TextsOut"];
         };
         /** @description A proof in the request, of which the first field that is present counts. */
-        ChangeInRequest: {
+        ChangeRequest: {
             backup_code?: components["schemas"]["BackupCode"];
             code?: components["schemas"]["Code"];
             current_password?: components["schemas"]["CurrentPassword"];
@@ -3423,11 +3423,8 @@ export interface components {
             /** @description Whether users are not asked for consent. */
             first_party?: boolean | null;
             grant_types?: components["schemas"]["GrantTypes"];
-            /**
-             * @description Algorithm that signs ID tokens of the client.
-             * @enum {string|null}
-             */
-            id_token_signed_response_alg?: "ES256" | "RS256" | null;
+            /** @description Algorithm that signs ID tokens of the client. */
+            id_token_signed_response_alg?: ("ES256" | "RS256") | null;
             /** @description Public keys for private_key_jwt (RFC 7517 section 5); null: none. */
             jwks?: {
                 [key: string]: unknown;
@@ -3463,80 +3460,11 @@ export interface components {
             token_endpoint_auth_method?: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt" | null;
             /** @description Terms of service of the application; null: none. */
             tos_uri?: string | null;
-            /**
-             * @description Must be the current type; it cannot change.
-             * @enum {string|null}
-             */
-            type?: "public" | "confidential" | null;
+            /** @description Must be the current type; it cannot change. */
+            type?: ("public" | "confidential") | null;
         };
         /** @description Id of the client, if not sent by HTTP Basic. */
         ClientId: string;
-        ClientInRequest: {
-            /** @description Lifetime of access tokens in seconds; null: the tenant's setting. */
-            access_token_seconds?: number | null;
-            /** @description Whether it is active. An inactive record is kept but rejected. */
-            active?: boolean | null;
-            /** @description Origins of web pages that may call the tenant's OpenID endpoints from a browser. */
-            allowed_origins?: string[] | null;
-            /** @description Resource identifiers that the client may ask for (RFC 8707). */
-            audiences?: string[] | null;
-            /** @description Where logout tokens are sent; null: none. */
-            backchannel_logout_uri?: string | null;
-            /** @description Home page of the application, to which the consent page links; null: none. */
-            client_uri?: string | null;
-            /** @description Seconds after which users sign in again; null: no limit. */
-            default_max_age?: number | null;
-            /** @description Whether the token endpoint requires DPoP (RFC 9449). */
-            dpop_bound_access_tokens?: boolean | null;
-            /** @description Whether users are not asked for consent. */
-            first_party?: boolean | null;
-            grant_types?: components["schemas"]["GrantTypes"];
-            /**
-             * @description Algorithm that signs ID tokens of the client.
-             * @enum {string|null}
-             */
-            id_token_signed_response_alg?: "ES256" | "RS256" | null;
-            /** @description Public keys for private_key_jwt (RFC 7517 section 5); null: none. */
-            jwks?: {
-                [key: string]: unknown;
-            } | null;
-            /** @description Address of the public keys, instead of jwks; null: none. */
-            jwks_uri?: string | null;
-            /** @description Logo of the application, for applications: no page shows it; null: none. */
-            logo_uri?: string | null;
-            /** @description Name shown to people. */
-            name: string;
-            /** @description Owner of your choice, such as a user's id; null: none. */
-            owner_id?: string | null;
-            /** @description Privacy policy of the application; null: none. */
-            policy_uri?: string | null;
-            /** @description Addresses to which the browser may return after sign-out. */
-            post_logout_redirect_uris?: string[] | null;
-            /** @description Project of your choice that the client belongs to; null: none. */
-            project_id?: string | null;
-            /** @description Addresses to which the browser may return after sign-in; exact match. */
-            redirect_uris?: string[] | null;
-            /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
-            require_par?: boolean | null;
-            /** @description Permissions that tokens of the client can have. */
-            scopes?: string[] | null;
-            /** @description Whether users can register themselves through the client. */
-            self_registration?: boolean | null;
-            /** @description Labels of your choice to filter by. */
-            tags?: string[] | null;
-            /**
-             * @description null: none for a public client, its secret in either form for a confidential one.
-             * @enum {string|null}
-             */
-            token_endpoint_auth_method?: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt" | null;
-            /** @description Terms of service of the application; null: none. */
-            tos_uri?: string | null;
-            /**
-             * @description `confidential` has a secret; `public` runs where a secret cannot be kept. It cannot change.
-             * @enum {string|null}
-             */
-            type?: "public" | "confidential" | null;
-        };
         ClientListOut: {
             /** @description Clients of the page, newest first. */
             clients: components["schemas"]["ClientOut"][];
@@ -3698,6 +3626,66 @@ export interface components {
             type: "public" | "confidential";
             updated_at: components["schemas"]["UpdatedAt"];
         };
+        ClientRequest: {
+            /** @description Lifetime of access tokens in seconds; null: the tenant's setting. */
+            access_token_seconds?: number | null;
+            /** @description Whether it is active. An inactive record is kept but rejected. */
+            active?: boolean | null;
+            /** @description Origins of web pages that may call the tenant's OpenID endpoints from a browser. */
+            allowed_origins?: string[] | null;
+            /** @description Resource identifiers that the client may ask for (RFC 8707). */
+            audiences?: string[] | null;
+            /** @description Where logout tokens are sent; null: none. */
+            backchannel_logout_uri?: string | null;
+            /** @description Home page of the application, to which the consent page links; null: none. */
+            client_uri?: string | null;
+            /** @description Seconds after which users sign in again; null: no limit. */
+            default_max_age?: number | null;
+            /** @description Whether the token endpoint requires DPoP (RFC 9449). */
+            dpop_bound_access_tokens?: boolean | null;
+            /** @description Whether users are not asked for consent. */
+            first_party?: boolean | null;
+            grant_types?: components["schemas"]["GrantTypes"];
+            /** @description Algorithm that signs ID tokens of the client. */
+            id_token_signed_response_alg?: ("ES256" | "RS256") | null;
+            /** @description Public keys for private_key_jwt (RFC 7517 section 5); null: none. */
+            jwks?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Address of the public keys, instead of jwks; null: none. */
+            jwks_uri?: string | null;
+            /** @description Logo of the application, for applications: no page shows it; null: none. */
+            logo_uri?: string | null;
+            /** @description Name shown to people. */
+            name: string;
+            /** @description Owner of your choice, such as a user's id; null: none. */
+            owner_id?: string | null;
+            /** @description Privacy policy of the application; null: none. */
+            policy_uri?: string | null;
+            /** @description Addresses to which the browser may return after sign-out. */
+            post_logout_redirect_uris?: string[] | null;
+            /** @description Project of your choice that the client belongs to; null: none. */
+            project_id?: string | null;
+            /** @description Addresses to which the browser may return after sign-in; exact match. */
+            redirect_uris?: string[] | null;
+            /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
+            require_par?: boolean | null;
+            /** @description Permissions that tokens of the client can have. */
+            scopes?: string[] | null;
+            /** @description Whether users can register themselves through the client. */
+            self_registration?: boolean | null;
+            /** @description Labels of your choice to filter by. */
+            tags?: string[] | null;
+            /**
+             * @description null: none for a public client, its secret in either form for a confidential one.
+             * @enum {string|null}
+             */
+            token_endpoint_auth_method?: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt" | null;
+            /** @description Terms of service of the application; null: none. */
+            tos_uri?: string | null;
+            /** @description `confidential` has a secret; `public` runs where a secret cannot be kept. It cannot change. */
+            type?: ("public" | "confidential") | null;
+        };
         /** @description Secret of a confidential client; or send it by HTTP Basic. */
         ClientSecret: string;
         /** @description Six digits from the authenticator app. */
@@ -3788,17 +3776,6 @@ export interface components {
              */
             type: string;
         };
-        /** @description RFC 8628 section 3.1, RFC 8707 section 2, and the client's authentication. */
-        DeviceAuthorizationInRequest: {
-            client_assertion?: components["schemas"]["ClientAssertion"];
-            client_assertion_type?: components["schemas"]["ClientAssertionType"];
-            client_id?: components["schemas"]["ClientId"];
-            client_secret?: components["schemas"]["ClientSecret"];
-            /** @description Audiences of the access token; may be repeated. */
-            resource?: string[];
-            /** @description Separated by blanks; `openid` for an ID token. */
-            scope?: string;
-        };
         /** @description RFC 8628 section 3.2. */
         DeviceAuthorizationOut: {
             /**
@@ -3828,6 +3805,17 @@ export interface components {
              */
             verification_uri_complete: string;
         };
+        /** @description RFC 8628 section 3.1, RFC 8707 section 2, and the client's authentication. */
+        DeviceAuthorizationRequest: {
+            client_assertion?: components["schemas"]["ClientAssertion"];
+            client_assertion_type?: components["schemas"]["ClientAssertionType"];
+            client_id?: components["schemas"]["ClientId"];
+            client_secret?: components["schemas"]["ClientSecret"];
+            /** @description Audiences of the access token; may be repeated. */
+            resource?: string[];
+            /** @description Separated by blanks; `openid` for an ID token. */
+            scope?: string;
+        };
         DirectoryChangesRequest: {
             /** @description Id of the application that is registered in the Entra ID. */
             application_id?: string | null;
@@ -3853,7 +3841,7 @@ export interface components {
                 [key: string]: string;
             } | null;
             /** @description Directory attributes for the user's address, name and metadata. */
-            mapping?: components["schemas"]["MappingInRequest"] | null;
+            mapping?: components["schemas"]["MappingRequest"] | null;
             /** @description A run that would deactivate more than this share of active users stops. */
             max_deactivation_percent?: number | null;
             /** @description Unique in the tenant, in any case. */
@@ -3867,11 +3855,8 @@ export interface components {
             /** @description Minutes between scheduled runs; null: none. */
             sync_every_minutes?: number | null;
             tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-            /**
-             * @description How the connection is encrypted. Default: ldaps.
-             * @enum {string|null}
-             */
-            tls?: "ldaps" | "starttls" | "none" | null;
+            /** @description How the connection is encrypted. Default: ldaps. */
+            tls?: ("ldaps" | "starttls" | "none") | null;
             /** @description LDAP filter of the users (RFC 4515); empty: all users. */
             user_filter?: string | null;
         };
@@ -3883,58 +3868,6 @@ export interface components {
         DirectoryDeletedOut: {
             id: components["schemas"]["Id"];
             message: components["schemas"]["Message"];
-        };
-        DirectoryInRequest: {
-            /** @description Id of the application that is registered in the Entra ID. */
-            application_id?: string | null;
-            /** @description Where the search for users starts, such as DC=example,DC=com. */
-            base_dn?: string | null;
-            /** @description The user for the bind: a DN, or name@domain. */
-            bind_dn?: string | null;
-            /** @description PEM of the CAs to trust instead of the system's. */
-            ca_certificate?: string | null;
-            /**
-             * Format: uuid
-             * @description Client of new users; null: the default client.
-             */
-            client_id?: string | null;
-            /** @description Microsoft cloud. Default: global. */
-            cloud?: string | null;
-            /** @description Entra ID: its own tenant id or a domain. */
-            directory_tenant_id?: string | null;
-            /** @description Whether scheduled runs include it. */
-            enabled?: boolean | null;
-            /** @description Maps directory groups (DN or object id) to names of tenant groups. */
-            groups?: {
-                [key: string]: string;
-            } | null;
-            /**
-             * @description active_directory (over LDAP) or entra_id (over Microsoft Graph).
-             * @enum {string}
-             */
-            kind: "active_directory" | "entra_id";
-            /** @description Directory attributes for the user's address, name and metadata. */
-            mapping?: components["schemas"]["MappingInRequest"] | null;
-            /** @description A run that would deactivate more than this share of active users stops. */
-            max_deactivation_percent?: number | null;
-            /** @description Unique in the tenant, in any case. */
-            name: string;
-            /** @description Default 636, with starttls 389. */
-            port?: number | null;
-            /** @description The password of bind_dn, or the application's client secret. Never returned. */
-            secret: string;
-            /** @description Active Directory: host name or address of the LDAP server. */
-            server?: string | null;
-            /** @description Minutes between scheduled runs; null: none. */
-            sync_every_minutes?: number | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-            /**
-             * @description How the connection is encrypted. Default: ldaps.
-             * @enum {string|null}
-             */
-            tls?: "ldaps" | "starttls" | "none" | null;
-            /** @description LDAP filter of the users (RFC 4515); empty: all users. */
-            user_filter?: string | null;
         };
         DirectoryListOut: {
             /** @description Directories of the page, newest first. */
@@ -4053,6 +3986,55 @@ export interface components {
              */
             user_filter: string;
         };
+        DirectoryRequest: {
+            /** @description Id of the application that is registered in the Entra ID. */
+            application_id?: string | null;
+            /** @description Where the search for users starts, such as DC=example,DC=com. */
+            base_dn?: string | null;
+            /** @description The user for the bind: a DN, or name@domain. */
+            bind_dn?: string | null;
+            /** @description PEM of the CAs to trust instead of the system's. */
+            ca_certificate?: string | null;
+            /**
+             * Format: uuid
+             * @description Client of new users; null: the default client.
+             */
+            client_id?: string | null;
+            /** @description Microsoft cloud. Default: global. */
+            cloud?: string | null;
+            /** @description Entra ID: its own tenant id or a domain. */
+            directory_tenant_id?: string | null;
+            /** @description Whether scheduled runs include it. */
+            enabled?: boolean | null;
+            /** @description Maps directory groups (DN or object id) to names of tenant groups. */
+            groups?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description active_directory (over LDAP) or entra_id (over Microsoft Graph).
+             * @enum {string}
+             */
+            kind: "active_directory" | "entra_id";
+            /** @description Directory attributes for the user's address, name and metadata. */
+            mapping?: components["schemas"]["MappingRequest"] | null;
+            /** @description A run that would deactivate more than this share of active users stops. */
+            max_deactivation_percent?: number | null;
+            /** @description Unique in the tenant, in any case. */
+            name: string;
+            /** @description Default 636, with starttls 389. */
+            port?: number | null;
+            /** @description The password of bind_dn, or the application's client secret. Never returned. */
+            secret: string;
+            /** @description Active Directory: host name or address of the LDAP server. */
+            server?: string | null;
+            /** @description Minutes between scheduled runs; null: none. */
+            sync_every_minutes?: number | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+            /** @description How the connection is encrypted. Default: ldaps. */
+            tls?: ("ldaps" | "starttls" | "none") | null;
+            /** @description LDAP filter of the users (RFC 4515); empty: all users. */
+            user_filter?: string | null;
+        };
         DomainChangesRequest: {
             /** @description Change it even if passkeys cannot be used until their RP ID is in force again. */
             disable_passkeys?: boolean | null;
@@ -4070,11 +4052,6 @@ export interface components {
         DomainDeletedOut: {
             id: components["schemas"]["Id"];
             message: components["schemas"]["Message"];
-        };
-        DomainInRequest: {
-            /** @description Such as login.example.com; letters of other scripts as they are or as xn--. */
-            domain: string;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
         DomainListOut: {
             /** @description Domains, oldest first. */
@@ -4135,8 +4112,13 @@ export interface components {
              */
             value: string;
         };
+        DomainRequest: {
+            /** @description Such as login.example.com; letters of other scripts as they are or as xn--. */
+            domain: string;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+        };
         /** @description The path names the domain. */
-        DomainVerifyInRequest: {
+        DomainVerifyRequest: {
             tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
         /**
@@ -4156,13 +4138,13 @@ export interface components {
             /** @description True: the address is verified. */
             verified: boolean;
         };
-        EndUserActiveInRequest: {
+        EndUserActiveRequest: {
             /** @description False: the user cannot sign in and all sessions end. */
             active: boolean;
             tenant_id: components["schemas"]["TenantId"];
             user_id: components["schemas"]["UserId"];
         };
-        EndUserAssertionInRequest: {
+        EndUserAssertionRequest: {
             /** @description Of a confidential client that this signs the user in to. */
             client_secret?: string | null;
             /**
@@ -4178,7 +4160,7 @@ export interface components {
             } | string;
             tenant_id: components["schemas"]["TenantId"];
         };
-        EndUserBeginInRequest: {
+        EndUserBeginRequest: {
             /**
              * Format: uuid
              * @description Client to sign in to, for a passkey sign-in.
@@ -4275,7 +4257,7 @@ export interface components {
              */
             updated_at: string;
         };
-        EndUserForgotInByClientIdRequest: {
+        EndUserForgotByClientIdRequest: {
             /**
              * Format: uuid
              * @description A client of the tenant. Required without `tenant_id`.
@@ -4288,7 +4270,7 @@ export interface components {
              */
             tenant_id?: string | null;
         };
-        EndUserForgotInByTenantIdRequest: {
+        EndUserForgotByTenantIdRequest: {
             /**
              * Format: uuid
              * @description A client of the tenant. Required without `tenant_id`.
@@ -4301,8 +4283,20 @@ export interface components {
              */
             tenant_id: string;
         };
-        EndUserForgotInRequest: components["schemas"]["EndUserForgotInByClientIdRequest"] | components["schemas"]["EndUserForgotInByTenantIdRequest"];
-        EndUserListInRequest: {
+        EndUserForgotRequest: components["schemas"]["EndUserForgotByClientIdRequest"] | components["schemas"]["EndUserForgotByTenantIdRequest"];
+        EndUserListOut: {
+            limit: components["schemas"]["Limit"];
+            page: components["schemas"]["Page"];
+            total: components["schemas"]["Total"];
+            /**
+             * @description Number of pages.
+             * @example 1
+             */
+            total_pages: number;
+            /** @description Users of the page, newest first. */
+            users: components["schemas"]["EndUserOut"][];
+        };
+        EndUserListRequest: {
             /** @description Only active or only inactive users; both if absent. */
             active?: boolean | null;
             /**
@@ -4322,19 +4316,8 @@ export interface components {
             provider?: string | null;
             tenant_id: components["schemas"]["TenantId"];
         };
-        EndUserListOut: {
-            limit: components["schemas"]["Limit"];
-            page: components["schemas"]["Page"];
-            total: components["schemas"]["Total"];
-            /**
-             * @description Number of pages.
-             * @example 1
-             */
-            total_pages: number;
-            /** @description Users of the page, newest first. */
-            users: components["schemas"]["EndUserOut"][];
-        };
-        EndUserLoginInRequest: {
+        EndUserLoginOut: components["schemas"]["EndUserSignedInOut"] | components["schemas"]["SecondStepOut"];
+        EndUserLoginRequest: {
             /**
              * Format: uuid
              * @description Id of the client (application).
@@ -4351,7 +4334,6 @@ export interface components {
              */
             tenant_id?: string | null;
         };
-        EndUserLoginOut: components["schemas"]["EndUserSignedInOut"] | components["schemas"]["SecondStepOut"];
         EndUserOut: {
             active: components["schemas"]["Active"];
             /**
@@ -4379,7 +4361,7 @@ export interface components {
             provider: string;
         };
         /** @description Begin of an enrollment. */
-        EndUserPasskeyInRequest: {
+        EndUserPasskeyRequest: {
             credential: components["schemas"]["Credential"];
             email: components["schemas"]["Email"];
             enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
@@ -4387,12 +4369,12 @@ export interface components {
             tenant_id: components["schemas"]["TenantId"];
         };
         /** @description Begin of an enrollment. */
-        EndUserRegistrationInRequest: {
+        EndUserRegistrationRequest: {
             email: components["schemas"]["Email"];
             enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
             tenant_id: components["schemas"]["TenantId"];
         };
-        EndUserResetInRequest: {
+        EndUserResetRequest: {
             /** @description Password in plain text, at least as strong as the tenant's rules. */
             password: string;
             /**
@@ -4456,16 +4438,6 @@ export interface components {
             success: boolean;
             token_type?: components["schemas"]["TokenType"];
         };
-        EnrollmentPassInRequest: {
-            /**
-             * @description mail: only the user receives the pass. show: the response contains it, once, and the user is told.
-             * @enum {string}
-             */
-            delivery: "mail" | "show";
-            reason: components["schemas"]["Reason"];
-            tenant_id: components["schemas"]["TenantId"];
-            user_id: components["schemas"]["UserId"];
-        };
         EnrollmentPassOut: {
             /**
              * @description The pass, with `delivery: show`; shown only now.
@@ -4478,6 +4450,16 @@ export interface components {
              */
             expires_at: string;
             message: components["schemas"]["Message"];
+            user_id: components["schemas"]["UserId"];
+        };
+        EnrollmentPassRequest: {
+            /**
+             * @description mail: only the user receives the pass. show: the response contains it, once, and the user is told.
+             * @enum {string}
+             */
+            delivery: "mail" | "show";
+            reason: components["schemas"]["Reason"];
+            tenant_id: components["schemas"]["TenantId"];
             user_id: components["schemas"]["UserId"];
         };
         /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
@@ -4619,7 +4601,16 @@ export interface components {
             provider: string;
             roles: components["schemas"]["Roles"];
         };
-        ExportInRequest: {
+        ExportOut: {
+            /**
+             * Format: uuid
+             * @description Send this as `cursor`; null on the last page.
+             */
+            next_cursor: string | null;
+            /** @description Users of the page. */
+            users: components["schemas"]["ExportedOut"][];
+        };
+        ExportRequest: {
             /**
              * Format: uuid
              * @description `next_cursor` of the previous page.
@@ -4630,15 +4621,6 @@ export interface components {
             tenant_id: components["schemas"]["TenantId"];
             /** @description Include password hashes, for admins and operators with `endusers:export_hashes`. */
             with_hashes?: boolean | null;
-        };
-        ExportOut: {
-            /**
-             * Format: uuid
-             * @description Send this as `cursor`; null on the last page.
-             */
-            next_cursor: string | null;
-            /** @description Users of the page. */
-            users: components["schemas"]["ExportedOut"][];
         };
         FactorListOut: {
             /**
@@ -4684,7 +4666,7 @@ export interface components {
             rp_id?: string | null;
         };
         /** @description One of the fields; the first that is present counts. */
-        FactorRemovalInRequest: {
+        FactorRemovalRequest: {
             backup_code?: components["schemas"]["BackupCode"];
             code?: components["schemas"]["Code"];
             current_password?: components["schemas"]["CurrentPassword"];
@@ -4696,11 +4678,6 @@ export interface components {
             message: components["schemas"]["Message"];
             /** @description True: the call has succeeded. */
             success: boolean;
-        };
-        FactorResetInRequest: {
-            reason: components["schemas"]["Reason"];
-            tenant_id: components["schemas"]["TenantId"];
-            user_id: components["schemas"]["UserId"];
         };
         FactorResetOut: {
             message: components["schemas"]["Message"];
@@ -4714,6 +4691,11 @@ export interface components {
             removed: {
                 [key: string]: number;
             };
+            user_id: components["schemas"]["UserId"];
+        };
+        FactorResetRequest: {
+            reason: components["schemas"]["Reason"];
+            tenant_id: components["schemas"]["TenantId"];
             user_id: components["schemas"]["UserId"];
         };
         FaultOut: {
@@ -4747,14 +4729,6 @@ export interface components {
             id: components["schemas"]["Id"];
             message: components["schemas"]["Message"];
         };
-        GroupInRequest: {
-            description?: components["schemas"]["Description"];
-            /** @description Unique in the tenant. */
-            name: string;
-            /** @description Role names; an update replaces all. */
-            roles?: string[] | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-        };
         GroupListOut: {
             /** @description Groups of the page, newest first. */
             groups: components["schemas"]["GroupOut"][];
@@ -4783,6 +4757,14 @@ export interface components {
             roles: components["schemas"]["Roles"];
             updated_at: components["schemas"]["UpdatedAt"];
         };
+        GroupRequest: {
+            description?: components["schemas"]["Description"];
+            /** @description Unique in the tenant. */
+            name: string;
+            /** @description Role names; an update replaces all. */
+            roles?: string[] | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+        };
         HoldsOut: {
             /**
              * @description All permissions of the caller.
@@ -4806,53 +4788,40 @@ export interface components {
          * @description Id of the record.
          */
         Id: string;
-        ImportInByContentRequest: {
+        ImportByContentRequest: {
             /** @description The content of a file in `format`. */
             content: string;
             /** @description Create the missing roles and groups that rows name. */
             create_missing?: boolean | null;
             /** @description Check everything without changes. */
             dry_run?: boolean | null;
-            /**
-             * @description Format of `content`.
-             * @enum {string|null}
-             */
-            format?: "csv" | "jsonl" | null;
-            /**
-             * @description What to do with rows whose address is taken.
-             * @enum {string|null}
-             */
-            on_conflict?: "fail" | "skip" | "update" | null;
+            /** @description Format of `content`. */
+            format?: ("csv" | "jsonl") | null;
+            /** @description What to do with rows whose address is taken. */
+            on_conflict?: ("fail" | "skip" | "update") | null;
             /** @description One object per user, with the fields of a JSON lines file. Send either this or `content`. */
             rows?: {
                 [key: string]: unknown;
             }[] | null;
             tenant_id: components["schemas"]["TenantId"];
         };
-        ImportInByRowsRequest: {
+        ImportByRowsRequest: {
             /** @description The content of a file in `format`. */
             content?: string | null;
             /** @description Create the missing roles and groups that rows name. */
             create_missing?: boolean | null;
             /** @description Check everything without changes. */
             dry_run?: boolean | null;
-            /**
-             * @description Format of `content`.
-             * @enum {string|null}
-             */
-            format?: "csv" | "jsonl" | null;
-            /**
-             * @description What to do with rows whose address is taken.
-             * @enum {string|null}
-             */
-            on_conflict?: "fail" | "skip" | "update" | null;
+            /** @description Format of `content`. */
+            format?: ("csv" | "jsonl") | null;
+            /** @description What to do with rows whose address is taken. */
+            on_conflict?: ("fail" | "skip" | "update") | null;
             /** @description One object per user, with the fields of a JSON lines file. Send either this or `content`. */
             rows: {
                 [key: string]: unknown;
             }[];
             tenant_id: components["schemas"]["TenantId"];
         };
-        ImportInRequest: components["schemas"]["ImportInByRowsRequest"] | components["schemas"]["ImportInByContentRequest"];
         ImportOut: {
             /**
              * @description Number of users created.
@@ -4884,6 +4853,7 @@ export interface components {
              */
             updated: number;
         };
+        ImportRequest: components["schemas"]["ImportByRowsRequest"] | components["schemas"]["ImportByContentRequest"];
         IntrospectionOut: {
             /**
              * @description aal1 or aal2 (RFC 9470 section 6.2).
@@ -4978,30 +4948,6 @@ export interface components {
              */
             username?: string;
         };
-        InvitationInRequest: {
-            /**
-             * Format: uuid
-             * @description For end users. Default: the default client.
-             */
-            client_id?: string | null;
-            /**
-             * Format: email
-             * @description Address that gets the invitation; it must not have a user yet.
-             */
-            email: string;
-            /**
-             * @description Kind of user to invite.
-             * @enum {string}
-             */
-            kind: "admin" | "end_user";
-            /** @description Role names. Default for admins: tenant-admin (operator without a tenant). */
-            roles?: string[] | null;
-            /**
-             * Format: uuid
-             * @description For operators: the user's tenant. Without it an operator is invited.
-             */
-            tenant_id?: string | null;
-        };
         InvitationListOut: {
             /** @description Invitations of the page, newest first. */
             invitations: components["schemas"]["InvitationOut"][];
@@ -5060,6 +5006,30 @@ export interface components {
              */
             user_id: string | null;
         };
+        InvitationRequest: {
+            /**
+             * Format: uuid
+             * @description For end users. Default: the default client.
+             */
+            client_id?: string | null;
+            /**
+             * Format: email
+             * @description Address that gets the invitation; it must not have a user yet.
+             */
+            email: string;
+            /**
+             * @description Kind of user to invite.
+             * @enum {string}
+             */
+            kind: "admin" | "end_user";
+            /** @description Role names. Default for admins: tenant-admin (operator without a tenant). */
+            roles?: string[] | null;
+            /**
+             * Format: uuid
+             * @description For operators: the user's tenant. Without it an operator is invited.
+             */
+            tenant_id?: string | null;
+        };
         JoinedOut: {
             /**
              * @description Number of users that changed.
@@ -5092,14 +5062,6 @@ export interface components {
                 [key: string]: unknown;
             }[];
         };
-        LanguageTextsInRequest: {
-            /** @description End of every mail. */
-            mail_footer?: string | null;
-            /** @description Heading of the sign-in page. */
-            signin_heading?: string | null;
-            /** @description Text below that heading. */
-            signin_intro?: string | null;
-        };
         LanguageTextsOut: {
             /**
              * @description End of every mail.
@@ -5116,6 +5078,14 @@ export interface components {
              * @example Sign in with your work address.
              */
             signin_intro?: string;
+        };
+        LanguageTextsRequest: {
+            /** @description End of every mail. */
+            mail_footer?: string | null;
+            /** @description Heading of the sign-in page. */
+            signin_heading?: string | null;
+            /** @description Text below that heading. */
+            signin_intro?: string | null;
         };
         LastRunOut: {
             /** @description Whether changes were only reported. */
@@ -5147,10 +5117,6 @@ export interface components {
          * @example 20
          */
         Limit: number;
-        LogoutInRequest: {
-            /** @description True: every session of the caller. */
-            all?: boolean | null;
-        };
         LogoutOut: {
             message: components["schemas"]["Message"];
             /**
@@ -5159,16 +5125,9 @@ export interface components {
              */
             sessions_ended: number;
         };
-        /** @description Directory attributes for a user's address, name and metadata. */
-        MappingInRequest: {
-            /** @description The attribute with the address (default mail). */
-            email?: string | null;
-            /** @description Maps keys of the user's metadata to directory attributes. */
-            metadata?: {
-                [key: string]: string;
-            } | null;
-            /** @description The attribute with the name (default displayName). */
-            name?: string | null;
+        LogoutRequest: {
+            /** @description True: every session of the caller. */
+            all?: boolean | null;
         };
         MappingOut: {
             /**
@@ -5187,6 +5146,17 @@ export interface components {
              */
             status: string;
             tenant_id: components["schemas"]["TenantId"];
+        };
+        /** @description Directory attributes for a user's address, name and metadata. */
+        MappingRequest: {
+            /** @description The attribute with the address (default mail). */
+            email?: string | null;
+            /** @description Maps keys of the user's metadata to directory attributes. */
+            metadata?: {
+                [key: string]: string;
+            } | null;
+            /** @description The attribute with the name (default displayName). */
+            name?: string | null;
         };
         MemberListOut: {
             limit: components["schemas"]["Limit"];
@@ -5350,29 +5320,6 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
-        /** @description RFC 6749 sections 4.1.3, 4.4.2 and 6, RFC 7636 section 4.5, RFC 8628 section 3.4, RFC 8707 section 2.2. */
-        OpenIDTokenInRequest: {
-            client_assertion?: components["schemas"]["ClientAssertion"];
-            client_assertion_type?: components["schemas"]["ClientAssertionType"];
-            client_id?: components["schemas"]["ClientId"];
-            client_secret?: components["schemas"]["ClientSecret"];
-            /** @description Authorization code, for the grant authorization_code. */
-            code?: string;
-            /** @description The secret of code_challenge (PKCE). */
-            code_verifier?: string;
-            /** @description That of the device authorization response. */
-            device_code?: string;
-            /** @description One of `grant_types_supported` of the issuer's metadata. */
-            grant_type: string;
-            /** @description That of the authorization request. */
-            redirect_uri?: string;
-            /** @description For the grant refresh_token. */
-            refresh_token?: string;
-            /** @description Audiences of the access token; may be repeated. */
-            resource?: string[];
-            /** @description Separated by blanks; no more than was granted. */
-            scope?: string;
-        };
         /** @description RFC 6749 section 5.1, OpenID Connect Core section 3.1.3.3. */
         OpenIDTokenOut: {
             access_token: components["schemas"]["AccessToken"];
@@ -5397,6 +5344,29 @@ export interface components {
              * @example Bearer
              */
             token_type: string;
+        };
+        /** @description RFC 6749 sections 4.1.3, 4.4.2 and 6, RFC 7636 section 4.5, RFC 8628 section 3.4, RFC 8707 section 2.2. */
+        OpenIDTokenRequest: {
+            client_assertion?: components["schemas"]["ClientAssertion"];
+            client_assertion_type?: components["schemas"]["ClientAssertionType"];
+            client_id?: components["schemas"]["ClientId"];
+            client_secret?: components["schemas"]["ClientSecret"];
+            /** @description Authorization code, for the grant authorization_code. */
+            code?: string;
+            /** @description The secret of code_challenge (PKCE). */
+            code_verifier?: string;
+            /** @description That of the device authorization response. */
+            device_code?: string;
+            /** @description One of `grant_types_supported` of the issuer's metadata. */
+            grant_type: string;
+            /** @description That of the authorization request. */
+            redirect_uri?: string;
+            /** @description For the grant refresh_token. */
+            refresh_token?: string;
+            /** @description Audiences of the access token; may be repeated. */
+            resource?: string[];
+            /** @description Separated by blanks; no more than was granted. */
+            scope?: string;
         };
         /**
          * @description Number of the page, from 1.
@@ -5425,7 +5395,7 @@ export interface components {
              */
             type: string;
         };
-        PasskeyNameInRequest: {
+        PasskeyNameRequest: {
             /** @description New name; empty: that of the model. */
             name: string;
         };
@@ -5461,15 +5431,6 @@ export interface components {
          *     ]
          */
         Permissions: string[];
-        PermissionsInRequest: {
-            /**
-             * @description `all` of the permissions, or `any` of them.
-             * @enum {string|null}
-             */
-            mode?: "all" | "any" | null;
-            /** @description Permissions to check, in the form `resource:action`. */
-            permissions: string[];
-        };
         PermissionsOut: {
             /**
              * @description All permissions of the caller.
@@ -5492,6 +5453,12 @@ export interface components {
              *     ]
              */
             required: string[];
+        };
+        PermissionsRequest: {
+            /** @description `all` of the permissions, or `any` of them. */
+            mode?: ("all" | "any") | null;
+            /** @description Permissions to check, in the form `resource:action`. */
+            permissions: string[];
         };
         PresentedTokenOut: {
             /**
@@ -5799,8 +5766,21 @@ export interface components {
              */
             userinfo_endpoint: string;
         };
+        /** @description RFC 9126 section 2.2. */
+        PushedRequestOut: {
+            /**
+             * @description Seconds until it expires.
+             * @example 90
+             */
+            expires_in: number;
+            /**
+             * @description For the authorization endpoint, with `client_id`.
+             * @example urn:ietf:params:oauth:request_uri:6Zk2Xv9Qm4Tb8Ln3
+             */
+            request_uri: string;
+        };
         /** @description The parameters of an authorization request (OpenID Connect Core section 3.1.2.1) and the client's authentication. */
-        PushedRequestInRequest: {
+        PushedRequestRequest: {
             /** @description aal1 or aal2, preferred first */
             acr_values?: string;
             /** @description JSON (OpenID Connect Core section 5.5). */
@@ -5838,19 +5818,6 @@ export interface components {
             /** @description Language tags, preferred first. */
             ui_locales?: string;
         };
-        /** @description RFC 9126 section 2.2. */
-        PushedRequestOut: {
-            /**
-             * @description Seconds until it expires.
-             * @example 90
-             */
-            expires_in: number;
-            /**
-             * @description For the authorization endpoint, with `client_id`.
-             * @example urn:ietf:params:oauth:request_uri:6Zk2Xv9Qm4Tb8Ln3
-             */
-            request_uri: string;
-        };
         ReadyOut: {
             /**
              * @description connected or disconnected
@@ -5875,7 +5842,18 @@ export interface components {
          * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
          */
         RefreshToken: string;
-        RegisterInRequest: {
+        RegisterOut: {
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
+            client_id: string;
+            email: components["schemas"]["AcceptedOutEmail"];
+            message: components["schemas"]["Message"];
+            tenant_id: components["schemas"]["TenantId"];
+            user_id: components["schemas"]["UserId"];
+        };
+        RegisterRequest: {
             /**
              * Format: uuid
              * @description Id of the client (application).
@@ -5889,17 +5867,6 @@ export interface components {
             /** @description Where the user is from. Another provider than `local` needs `endusers:write`. */
             provider?: string | null;
             tenant_id: components["schemas"]["TenantId"];
-        };
-        RegisterOut: {
-            /**
-             * Format: uuid
-             * @description Id of the client (application).
-             */
-            client_id: string;
-            email: components["schemas"]["AcceptedOutEmail"];
-            message: components["schemas"]["Message"];
-            tenant_id: components["schemas"]["TenantId"];
-            user_id: components["schemas"]["UserId"];
         };
         RelatedOriginsOut: {
             /**
@@ -5947,14 +5914,14 @@ export interface components {
              */
             userVerification: string;
         };
-        ResendInRequest: {
+        ResendRequest: {
             email: components["schemas"]["Email"];
             tenant_id: components["schemas"]["TenantId"];
         };
         ResentOut: {
             message: components["schemas"]["Message"];
         };
-        ResetInRequest: {
+        ResetRequest: {
             /** @description Password in plain text, at least as strong as the tenant's rules. */
             password: string;
             /** @description From the link in the mail. */
@@ -6007,14 +5974,6 @@ export interface components {
             id: components["schemas"]["Id"];
             message: components["schemas"]["Message"];
         };
-        RoleInRequest: {
-            description?: components["schemas"]["Description"];
-            /** @description Unique in the tenant. */
-            name: string;
-            /** @description Permissions of your choice in the form `resource:action`; an update replaces all. */
-            permissions?: string[] | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-        };
         RoleListOut: {
             limit: components["schemas"]["Limit"];
             page: components["schemas"]["Page"];
@@ -6044,6 +6003,14 @@ export interface components {
             name: string;
             permissions: components["schemas"]["Permissions"];
             updated_at: components["schemas"]["UpdatedAt"];
+        };
+        RoleRequest: {
+            description?: components["schemas"]["Description"];
+            /** @description Unique in the tenant. */
+            name: string;
+            /** @description Permissions of your choice in the form `resource:action`; an update replaces all. */
+            permissions?: string[] | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
         /**
          * @description Names of the roles.
@@ -6180,7 +6147,7 @@ export interface components {
              */
             mfa_token: string;
         };
-        SecretInRequest: {
+        SecretRequest: {
             /** @description Seconds for which the current secret stays valid. Default: that of the platform. */
             overlap_seconds?: number | null;
         };
@@ -6211,11 +6178,8 @@ export interface components {
             metadata?: components["schemas"]["Metadata"];
             /** @description Unique in the tenant, capitals count. */
             name?: string | null;
-            /**
-             * @description An inactive service returns no secrets.
-             * @enum {string|null}
-             */
-            status?: "active" | "inactive" | null;
+            /** @description An inactive service returns no secrets. */
+            status?: ("active" | "inactive") | null;
             /** @description A category of your choice, such as payment. */
             type?: string | null;
         };
@@ -6230,30 +6194,8 @@ export interface components {
             secret?: string | {
                 [key: string]: unknown;
             } | null;
-            /**
-             * @description A revoked credential returns no secret.
-             * @enum {string|null}
-             */
-            status?: "active" | "revoked" | null;
-        };
-        ServiceCredentialInRequest: {
-            /**
-             * Format: date-time
-             * @description null: it does not expire.
-             */
-            expires_at?: string | null;
-            metadata?: components["schemas"]["Metadata"];
-            /** @description Unique for the service, capitals count. */
-            name: string;
-            /** @description String or JSON object of at most 64 KiB; stored encrypted. */
-            secret: string | {
-                [key: string]: unknown;
-            };
-            /**
-             * @description Form of the secret.
-             * @enum {string|null}
-             */
-            type?: "api_key" | "basic" | "oauth2" | "bearer" | "custom" | null;
+            /** @description A revoked credential returns no secret. */
+            status?: ("active" | "revoked") | null;
         };
         ServiceCredentialOut: {
             created_at: components["schemas"]["CreatedAt"];
@@ -6299,26 +6241,21 @@ export interface components {
             type: "api_key" | "basic" | "oauth2" | "bearer" | "custom";
             updated_at: components["schemas"]["UpdatedAt"];
         };
-        ServiceInRequest: {
-            /** @description Version of the service's API, in a form of your choice. */
-            api_version?: string | null;
+        ServiceCredentialRequest: {
             /**
-             * Format: iri
-             * @description Absolute http or https URL. An international host name is stored in A-labels (`xn--…`).
+             * Format: date-time
+             * @description null: it does not expire.
              */
-            base_url: string;
-            /** @description Text for people; can be empty. */
-            description?: string | null;
+            expires_at?: string | null;
             metadata?: components["schemas"]["Metadata"];
-            /** @description Unique in the tenant, capitals count. */
+            /** @description Unique for the service, capitals count. */
             name: string;
-            /**
-             * @description An inactive service returns no secrets.
-             * @enum {string|null}
-             */
-            status?: "active" | "inactive" | null;
-            /** @description A category of your choice, such as payment. */
-            type: string;
+            /** @description String or JSON object of at most 64 KiB; stored encrypted. */
+            secret: string | {
+                [key: string]: unknown;
+            };
+            /** @description Form of the secret. */
+            type?: ("api_key" | "basic" | "oauth2" | "bearer" | "custom") | null;
         };
         ServiceListOut: {
             /** @description Page and totals of the list. */
@@ -6374,6 +6311,24 @@ export interface components {
         ServiceRemovedOut: {
             id: components["schemas"]["Id"];
             message: components["schemas"]["Message"];
+        };
+        ServiceRequest: {
+            /** @description Version of the service's API, in a form of your choice. */
+            api_version?: string | null;
+            /**
+             * Format: iri
+             * @description Absolute http or https URL. An international host name is stored in A-labels (`xn--…`).
+             */
+            base_url: string;
+            /** @description Text for people; can be empty. */
+            description?: string | null;
+            metadata?: components["schemas"]["Metadata"];
+            /** @description Unique in the tenant, capitals count. */
+            name: string;
+            /** @description An inactive service returns no secrets. */
+            status?: ("active" | "inactive") | null;
+            /** @description A category of your choice, such as payment. */
+            type: string;
         };
         ServiceSecretOut: {
             created_at: components["schemas"]["CreatedAt"];
@@ -6600,7 +6555,7 @@ export interface components {
             settings: components["schemas"]["Settings"];
         };
         /** @description Begin of an enrollment. */
-        SignUpInRequest: {
+        SignUpRequest: {
             /** @description Of a confidential client that this signs the user in to. */
             client_secret?: string | null;
             credential: components["schemas"]["Credential"];
@@ -6720,10 +6675,6 @@ export interface components {
             mfa_token?: string | null;
             tenant_id: components["schemas"]["TenantId"];
         };
-        StatusInRequest: {
-            /** @description False: the user cannot sign in and all sessions end. */
-            active: boolean;
-        };
         StatusOut: {
             /**
              * @description healthy or alive
@@ -6731,14 +6682,9 @@ export interface components {
              */
             status: string;
         };
-        /** @description Exactly one of the fields. */
-        StepUpInRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            code?: components["schemas"]["Code"];
-            /** @description Password of a user who has no second factor. */
-            password?: string | null;
-            response?: components["schemas"]["Response"];
-            sms_code?: components["schemas"]["SmsCode"];
+        StatusRequest: {
+            /** @description False: the user cannot sign in and all sessions end. */
+            active: boolean;
         };
         StepUpOut: {
             /**
@@ -6777,7 +6723,16 @@ export interface components {
             proof_token: string;
             token_type: components["schemas"]["TokenType"];
         };
-        SyncInRequest: {
+        /** @description Exactly one of the fields. */
+        StepUpRequest: {
+            backup_code?: components["schemas"]["BackupCode"];
+            code?: components["schemas"]["Code"];
+            /** @description Password of a user who has no second factor. */
+            password?: string | null;
+            response?: components["schemas"]["Response"];
+            sms_code?: components["schemas"]["SmsCode"];
+        };
+        SyncRequest: {
             /** @description Report the changes without making them. */
             dry_run?: boolean | null;
             /** @description Deactivate users however many they are. */
@@ -6818,14 +6773,6 @@ export interface components {
          * @description Id of the tenant.
          */
         TenantId: string;
-        TenantInRequest: {
-            /** @description Name of the tenant. */
-            name: string;
-            /** @description Settings that differ from the defaults. */
-            settings?: components["schemas"]["Settings"] | null;
-            /** @description Lower-case letters, digits and hyphens; unique. Default: made from the name. */
-            slug?: string | null;
-        };
         TenantListOut: {
             limit: components["schemas"]["Limit"];
             page: components["schemas"]["Page"];
@@ -6984,6 +6931,14 @@ export interface components {
              */
             webauthn_rp_id?: string;
         };
+        TenantRequest: {
+            /** @description Name of the tenant. */
+            name: string;
+            /** @description Settings that differ from the defaults. */
+            settings?: components["schemas"]["Settings"] | null;
+            /** @description Lower-case letters, digits and hyphens; unique. Default: made from the name. */
+            slug?: string | null;
+        };
         TenantSettingsOut: {
             /** @description Every setting with its effective value. */
             effective: {
@@ -7045,16 +7000,6 @@ export interface components {
             settings: components["schemas"]["TenantOutSettings"];
             tenant_id: components["schemas"]["TenantId"];
         };
-        TextsInRequest: {
-            /** @description Texts in German. */
-            de?: components["schemas"]["LanguageTextsInRequest"] | null;
-            /** @description Texts in English. */
-            en?: components["schemas"]["LanguageTextsInRequest"] | null;
-            /** @description Texts in Spanish. */
-            es?: components["schemas"]["LanguageTextsInRequest"] | null;
-            /** @description Texts in French. */
-            fr?: components["schemas"]["LanguageTextsInRequest"] | null;
-        };
         TextsOut: {
             /** @description Texts in German. */
             de?: components["schemas"]["LanguageTextsOut"];
@@ -7065,18 +7010,15 @@ export interface components {
             /** @description Texts in French. */
             fr?: components["schemas"]["LanguageTextsOut"];
         };
-        /** @description RFC 6749 section 2.3.1, second form, and RFC 7521 section 4.2; another way is HTTP Basic. */
-        TokenInRequest: {
-            client_assertion?: components["schemas"]["ClientAssertion"];
-            client_assertion_type?: components["schemas"]["ClientAssertionType"];
-            client_id?: components["schemas"]["ClientId"];
-            client_secret?: components["schemas"]["ClientSecret"];
-            /** @description client_credentials or refresh_token */
-            grant_type: string;
-            /** @description Only for the grant refresh_token. The response contains the next one. */
-            refresh_token?: string;
-            /** @description Separated by blanks; a subset of the client's scopes. */
-            scope?: string;
+        TextsRequest: {
+            /** @description Texts in German. */
+            de?: components["schemas"]["LanguageTextsRequest"] | null;
+            /** @description Texts in English. */
+            en?: components["schemas"]["LanguageTextsRequest"] | null;
+            /** @description Texts in Spanish. */
+            es?: components["schemas"]["LanguageTextsRequest"] | null;
+            /** @description Texts in French. */
+            fr?: components["schemas"]["LanguageTextsRequest"] | null;
         };
         /** @description RFC 6749 section 2.3.1, second form, and RFC 7521 section 4.2; another way is HTTP Basic. */
         TokenNamedRequest: {
@@ -7099,6 +7041,19 @@ export interface components {
              */
             scope?: string;
             token_type: components["schemas"]["TokenType"];
+        };
+        /** @description RFC 6749 section 2.3.1, second form, and RFC 7521 section 4.2; another way is HTTP Basic. */
+        TokenRequest: {
+            client_assertion?: components["schemas"]["ClientAssertion"];
+            client_assertion_type?: components["schemas"]["ClientAssertionType"];
+            client_id?: components["schemas"]["ClientId"];
+            client_secret?: components["schemas"]["ClientSecret"];
+            /** @description client_credentials or refresh_token */
+            grant_type: string;
+            /** @description Only for the grant refresh_token. The response contains the next one. */
+            refresh_token?: string;
+            /** @description Separated by blanks; a subset of the client's scopes. */
+            scope?: string;
         };
         /**
          * @description How to send the token: Bearer or DPoP.
@@ -7268,7 +7223,7 @@ export interface components {
             /** @description Whether the directory can be read. */
             success: boolean;
         };
-        UndoInRequest: {
+        UndoRequest: {
             /** @description From the link in the mail. */
             token: string;
         };
@@ -7282,15 +7237,10 @@ export interface components {
          * @description Id of the user.
          */
         UserId: string;
-        UserIdsInRequest: {
+        UserIdsRequest: {
             tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
             /** @description Ids of the users. All are changed, or none. */
             user_ids: string[];
-        };
-        /** @description RFC 6750 section 2.2. */
-        UserinfoInRequest: {
-            /** @description The access token, instead of the header Authorization. */
-            access_token?: string;
         };
         /** @description OpenID Connect Core section 5.3.2. Claims without a value are absent. */
         UserinfoOut: {
@@ -7335,7 +7285,12 @@ export interface components {
              */
             updated_at?: number;
         };
-        UserInTenantInRequest: {
+        /** @description RFC 6750 section 2.2. */
+        UserinfoRequest: {
+            /** @description The access token, instead of the header Authorization. */
+            access_token?: string;
+        };
+        UserInTenantRequest: {
             tenant_id: components["schemas"]["TenantId"];
             user_id: components["schemas"]["UserId"];
         };
@@ -7394,7 +7349,7 @@ export interface components {
             user_id: components["schemas"]["UserId"];
         };
         /** @description A token alone, or tenant, address and code. */
-        VerifyInByTenantIdAndEmailAndCodeRequest: {
+        VerifyByTenantIdAndEmailAndCodeRequest: {
             /** @description The six digits from the mail. */
             code: string;
             /** @description Keeps what was set up before the first verification, like a Bearer token or an enrollment ticket. */
@@ -7413,7 +7368,7 @@ export interface components {
             token?: string | null;
         };
         /** @description A token alone, or tenant, address and code. */
-        VerifyInByTokenRequest: {
+        VerifyByTokenRequest: {
             /** @description The six digits from the mail. */
             code?: string | null;
             /** @description Keeps what was set up before the first verification, like a Bearer token or an enrollment ticket. */
@@ -7431,7 +7386,7 @@ export interface components {
             /** @description From the link in the mail. */
             token: string;
         };
-        VerifyInRequest: components["schemas"]["VerifyInByTokenRequest"] | components["schemas"]["VerifyInByTenantIdAndEmailAndCodeRequest"];
+        VerifyRequest: components["schemas"]["VerifyByTokenRequest"] | components["schemas"]["VerifyByTenantIdAndEmailAndCodeRequest"];
         WebhookEndpointChangesRequest: {
             /** @description Text for people; can be empty. */
             description?: string | null;
@@ -7449,20 +7404,6 @@ export interface components {
         WebhookEndpointDeletedOut: {
             id: components["schemas"]["Id"];
             message: components["schemas"]["Message"];
-        };
-        WebhookEndpointInRequest: {
-            /** @description Text for people; can be empty. */
-            description?: string | null;
-            /** @description False: pending messages wait, and new events are not kept for it. */
-            enabled?: boolean | null;
-            /** @description Events, kinds (`end_user.*`) or `*` (default). */
-            events?: ("*" | "directory.*" | "domain.*" | "end_user.*" | "factor.*" | "group.*" | "import.*" | "invitation.*" | "role.*" | "end_user.created" | "end_user.updated" | "end_user.activated" | "end_user.deactivated" | "end_user.erased" | "end_user.email_verified" | "end_user.password_changed" | "end_user.password_reset" | "factor.enrolled" | "factor.removed" | "factor.reset" | "group.created" | "group.updated" | "group.deleted" | "group.members_added" | "group.members_removed" | "role.created" | "role.updated" | "role.deleted" | "role.assigned" | "role.revoked" | "invitation.created" | "invitation.accepted" | "directory.sync_finished" | "import.finished" | "domain.verified" | "domain.updated" | "domain.record_lost" | "domain.withdrawn" | "domain.deleted")[] | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-            /**
-             * Format: iri
-             * @description An https URL outside private and reserved networks.
-             */
-            url: string;
         };
         WebhookEndpointListOut: {
             /** @description Webhook endpoints, oldest first. */
@@ -7509,6 +7450,20 @@ export interface components {
             /**
              * @description Address that messages are sent to.
              * @example https://hooks.example.com/identity
+             */
+            url: string;
+        };
+        WebhookEndpointRequest: {
+            /** @description Text for people; can be empty. */
+            description?: string | null;
+            /** @description False: pending messages wait, and new events are not kept for it. */
+            enabled?: boolean | null;
+            /** @description Events, kinds (`end_user.*`) or `*` (default). */
+            events?: ("*" | "directory.*" | "domain.*" | "end_user.*" | "factor.*" | "group.*" | "import.*" | "invitation.*" | "role.*" | "end_user.created" | "end_user.updated" | "end_user.activated" | "end_user.deactivated" | "end_user.erased" | "end_user.email_verified" | "end_user.password_changed" | "end_user.password_reset" | "factor.enrolled" | "factor.removed" | "factor.reset" | "group.created" | "group.updated" | "group.deleted" | "group.members_added" | "group.members_removed" | "role.created" | "role.updated" | "role.deleted" | "role.assigned" | "role.revoked" | "invitation.created" | "invitation.accepted" | "directory.sync_finished" | "import.finished" | "domain.verified" | "domain.updated" | "domain.record_lost" | "domain.withdrawn" | "domain.deleted")[] | null;
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+            /**
+             * Format: iri
+             * @description An https URL outside private and reserved networks.
              */
             url: string;
         };
@@ -7595,7 +7550,7 @@ export interface components {
              */
             status: string;
         };
-        WebhookReplayInByMessageIdsRequest: {
+        WebhookReplayByMessageIdsRequest: {
             /** @description Ids of the messages (`webhook-id`). */
             message_ids: string[];
             /**
@@ -7603,14 +7558,11 @@ export interface components {
              * @description Messages created since this time.
              */
             since?: string | null;
-            /**
-             * @description Only messages with this status.
-             * @enum {string|null}
-             */
-            status?: "pending" | "delivered" | "dead" | null;
+            /** @description Only messages with this status. */
+            status?: ("pending" | "delivered" | "dead") | null;
             tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
-        WebhookReplayInBySinceRequest: {
+        WebhookReplayBySinceRequest: {
             /** @description Ids of the messages (`webhook-id`). */
             message_ids?: string[] | null;
             /**
@@ -7618,14 +7570,11 @@ export interface components {
              * @description Messages created since this time.
              */
             since: string;
-            /**
-             * @description Only messages with this status.
-             * @enum {string|null}
-             */
-            status?: "pending" | "delivered" | "dead" | null;
+            /** @description Only messages with this status. */
+            status?: ("pending" | "delivered" | "dead") | null;
             tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
-        WebhookReplayInByStatusRequest: {
+        WebhookReplayByStatusRequest: {
             /** @description Ids of the messages (`webhook-id`). */
             message_ids?: string[] | null;
             /**
@@ -7640,7 +7589,6 @@ export interface components {
             status: "pending" | "delivered" | "dead";
             tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
-        WebhookReplayInRequest: components["schemas"]["WebhookReplayInByMessageIdsRequest"] | components["schemas"]["WebhookReplayInBySinceRequest"] | components["schemas"]["WebhookReplayInByStatusRequest"];
         WebhookReplayOut: {
             message: components["schemas"]["Message"];
             /** @description True if more messages match than one call replays: send the call again. */
@@ -7651,10 +7599,7 @@ export interface components {
              */
             replayed: number;
         };
-        /** @description The path names the endpoint. */
-        WebhookTestInRequest: {
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-        };
+        WebhookReplayRequest: components["schemas"]["WebhookReplayByMessageIdsRequest"] | components["schemas"]["WebhookReplayBySinceRequest"] | components["schemas"]["WebhookReplayByStatusRequest"];
         WebhookTestOut: {
             message: components["schemas"]["Message"];
             /**
@@ -7662,6 +7607,10 @@ export interface components {
              * @example msg_2Xw6Qv9Rb3Zp
              */
             message_id: string;
+        };
+        /** @description The path names the endpoint. */
+        WebhookTestRequest: {
+            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
     };
     responses: never;
@@ -7847,7 +7796,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["GroupInRequest"];
+                "application/json": components["schemas"]["GroupRequest"];
             };
         };
         responses: {
@@ -7990,7 +7939,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["UserIdsInRequest"];
+                "application/json": components["schemas"]["UserIdsRequest"];
             };
         };
         responses: {
@@ -8023,7 +7972,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["UserIdsInRequest"];
+                "application/json": components["schemas"]["UserIdsRequest"];
             };
         };
         responses: {
@@ -8051,7 +8000,7 @@ export interface operations {
                  *       "all": true
                  *     }
                  */
-                "application/json": components["schemas"]["LogoutInRequest"];
+                "application/json": components["schemas"]["LogoutRequest"];
             };
         };
         responses: {
@@ -8127,7 +8076,7 @@ export interface operations {
                  *       "current_password": "lantern fjord 42 copper"
                  *     }
                  */
-                "application/json": components["schemas"]["AccountClosingInRequest"];
+                "application/json": components["schemas"]["AccountClosingRequest"];
             };
         };
         responses: {
@@ -8156,7 +8105,7 @@ export interface operations {
                  *       "current_password": "lantern fjord 42 copper"
                  *     }
                  */
-                "application/json": components["schemas"]["ChangeInRequest"];
+                "application/json": components["schemas"]["ChangeRequest"];
             };
         };
         responses: {
@@ -8219,7 +8168,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["RoleInRequest"];
+                "application/json": components["schemas"]["RoleRequest"];
             };
         };
         responses: {
@@ -8364,7 +8313,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["UserIdsInRequest"];
+                "application/json": components["schemas"]["UserIdsRequest"];
             };
         };
         responses: {
@@ -8397,7 +8346,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["UserIdsInRequest"];
+                "application/json": components["schemas"]["UserIdsRequest"];
             };
         };
         responses: {
@@ -8504,7 +8453,7 @@ export interface operations {
                  *       "password": "lantern fjord 42 copper"
                  *     }
                  */
-                "application/json": components["schemas"]["StepUpInRequest"];
+                "application/json": components["schemas"]["StepUpRequest"];
             };
         };
         responses: {
@@ -8553,7 +8502,7 @@ export interface operations {
                  *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64"
                  *     }
                  */
-                "application/x-www-form-urlencoded": components["schemas"]["TokenInRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["TokenRequest"];
             };
         };
         responses: {
@@ -8663,7 +8612,7 @@ export interface operations {
                  *       "mode": "any"
                  *     }
                  */
-                "application/json": components["schemas"]["PermissionsInRequest"];
+                "application/json": components["schemas"]["PermissionsRequest"];
             };
         };
         responses: {
@@ -8781,7 +8730,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["ClientInRequest"];
+                "application/json": components["schemas"]["ClientRequest"];
             };
         };
         responses: {
@@ -8976,7 +8925,7 @@ export interface operations {
                  *       "overlap_seconds": 86400
                  *     }
                  */
-                "application/json": components["schemas"]["SecretInRequest"];
+                "application/json": components["schemas"]["SecretRequest"];
             };
         };
         responses: {
@@ -9050,7 +8999,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": components["schemas"]["ServiceInRequest"];
+                "application/json": components["schemas"]["ServiceRequest"];
             };
         };
         responses: {
@@ -9213,7 +9162,7 @@ export interface operations {
                  *       "expires_at": "2030-01-31T00:00:00Z"
                  *     }
                  */
-                "application/json": components["schemas"]["ServiceCredentialInRequest"];
+                "application/json": components["schemas"]["ServiceCredentialRequest"];
             };
         };
         responses: {
@@ -9385,7 +9334,7 @@ export interface operations {
                  *       "scope": "openid profile"
                  *     }
                  */
-                "application/x-www-form-urlencoded": components["schemas"]["DeviceAuthorizationInRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["DeviceAuthorizationRequest"];
             };
         };
         responses: {
@@ -9481,7 +9430,7 @@ export interface operations {
                  *       "code_challenge_method": "S256"
                  *     }
                  */
-                "application/x-www-form-urlencoded": components["schemas"]["PushedRequestInRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["PushedRequestRequest"];
             };
         };
         responses: {
@@ -9552,7 +9501,7 @@ export interface operations {
                  *       "client_secret": "cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu"
                  *     }
                  */
-                "application/x-www-form-urlencoded": components["schemas"]["OpenIDTokenInRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["OpenIDTokenRequest"];
             };
         };
         responses: {
@@ -9605,7 +9554,7 @@ export interface operations {
                  *       "access_token": "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx"
                  *     }
                  */
-                "application/x-www-form-urlencoded": components["schemas"]["UserinfoInRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["UserinfoRequest"];
             };
         };
         responses: {
@@ -9694,7 +9643,7 @@ export interface operations {
                  *       "username": "lena.brandt@example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminLoginInRequest"];
+                "application/json": components["schemas"]["AdminLoginRequest"];
             };
         };
         responses: {
@@ -9724,7 +9673,7 @@ export interface operations {
                  *       "user_id": "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserActiveInRequest"];
+                "application/json": components["schemas"]["EndUserActiveRequest"];
             };
         };
         responses: {
@@ -9753,7 +9702,7 @@ export interface operations {
                  *       "limit": 100
                  *     }
                  */
-                "application/json": components["schemas"]["ExportInRequest"];
+                "application/json": components["schemas"]["ExportRequest"];
             };
         };
         responses: {
@@ -9788,7 +9737,7 @@ export interface operations {
                  *       "on_conflict": "skip"
                  *     }
                  */
-                "application/json": components["schemas"]["ImportInRequest"];
+                "application/json": components["schemas"]["ImportRequest"];
             };
         };
         responses: {
@@ -9817,7 +9766,7 @@ export interface operations {
                  *       "project_id": "invoicing"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminEndUserListInRequest"];
+                "application/json": components["schemas"]["AdminEndUserListRequest"];
             };
         };
         responses: {
@@ -9879,7 +9828,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["InvitationInRequest"];
+                "application/json": components["schemas"]["InvitationRequest"];
             };
         };
         responses: {
@@ -9988,7 +9937,7 @@ export interface operations {
                  *       "slug": "acme"
                  *     }
                  */
-                "application/json": components["schemas"]["TenantInRequest"];
+                "application/json": components["schemas"]["TenantRequest"];
             };
         };
         responses: {
@@ -10248,7 +10197,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["AdminUserInRequest"];
+                "application/json": components["schemas"]["AdminUserRequest"];
             };
         };
         responses: {
@@ -10352,7 +10301,7 @@ export interface operations {
                  *       "user_id": "d4720f1b-8a5e-4b39-b7c0-516f9ea82d03"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminActiveInRequest"];
+                "application/json": components["schemas"]["AdminActiveRequest"];
             };
         };
         responses: {
@@ -10399,7 +10348,7 @@ export interface operations {
                  *       "email": "lena.brandt@example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminForgotInRequest"];
+                "application/json": components["schemas"]["AdminForgotRequest"];
             };
         };
         responses: {
@@ -10428,7 +10377,7 @@ export interface operations {
                  *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
                  *     }
                  */
-                "application/json": components["schemas"]["ResetInRequest"];
+                "application/json": components["schemas"]["ResetRequest"];
             };
         };
         responses: {
@@ -10458,7 +10407,7 @@ export interface operations {
                  *       "password": "lantern fjord 42 copper"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserLoginInRequest"];
+                "application/json": components["schemas"]["EndUserLoginRequest"];
             };
         };
         responses: {
@@ -10487,7 +10436,7 @@ export interface operations {
                  *       "email": "ada.moreno@example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserForgotInRequest"];
+                "application/json": components["schemas"]["EndUserForgotRequest"];
             };
         };
         responses: {
@@ -10516,7 +10465,7 @@ export interface operations {
                  *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserResetInRequest"];
+                "application/json": components["schemas"]["EndUserResetRequest"];
             };
         };
         responses: {
@@ -10574,7 +10523,7 @@ export interface operations {
                  *       "application_id": "3e8b1f60-92a7-4d5c-8f34-c07b6a1d2e95"
                  *     }
                  */
-                "application/json": components["schemas"]["DirectoryInRequest"];
+                "application/json": components["schemas"]["DirectoryRequest"];
             };
         };
         responses: {
@@ -10715,7 +10664,7 @@ export interface operations {
                  *       "dry_run": true
                  *     }
                  */
-                "application/json": components["schemas"]["SyncInRequest"];
+                "application/json": components["schemas"]["SyncRequest"];
             };
         };
         responses: {
@@ -10790,7 +10739,7 @@ export interface operations {
                  *       "domain": "login.example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["DomainInRequest"];
+                "application/json": components["schemas"]["DomainRequest"];
             };
         };
         responses: {
@@ -10902,7 +10851,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["DomainVerifyInRequest"];
+                "application/json": components["schemas"]["DomainVerifyRequest"];
             };
         };
         responses: {
@@ -10951,7 +10900,7 @@ export interface operations {
                  *       "name": "Mina Sato"
                  *     }
                  */
-                "application/json": components["schemas"]["AcceptInRequest"];
+                "application/json": components["schemas"]["AcceptRequest"];
             };
         };
         responses: {
@@ -11021,7 +10970,7 @@ export interface operations {
                  *       "name": "Ada Moreno"
                  *     }
                  */
-                "application/json": components["schemas"]["RegisterInRequest"];
+                "application/json": components["schemas"]["RegisterRequest"];
             };
         };
         responses: {
@@ -11050,7 +10999,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["ResendInRequest"];
+                "application/json": components["schemas"]["ResendRequest"];
             };
         };
         responses: {
@@ -11078,7 +11027,7 @@ export interface operations {
                  *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
                  *     }
                  */
-                "application/json": components["schemas"]["UndoInRequest"];
+                "application/json": components["schemas"]["UndoRequest"];
             };
         };
         responses: {
@@ -11102,14 +11051,14 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
                  *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
                  *     }
                  */
-                "application/json": components["schemas"]["VerifyInRequest"];
+                "application/json": components["schemas"]["VerifyRequest"];
             };
         };
         responses: {
@@ -11226,7 +11175,7 @@ export interface operations {
                  *       "active": true
                  *     }
                  */
-                "application/json": components["schemas"]["StatusInRequest"];
+                "application/json": components["schemas"]["StatusRequest"];
             };
         };
         responses: {
@@ -11277,7 +11226,7 @@ export interface operations {
                  *       "user_id": "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
                  *     }
                  */
-                "application/json": components["schemas"]["UserInTenantInRequest"];
+                "application/json": components["schemas"]["UserInTenantRequest"];
             };
         };
         responses: {
@@ -11306,7 +11255,7 @@ export interface operations {
                  *       "user_id": "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
                  *     }
                  */
-                "application/json": components["schemas"]["UserInTenantInRequest"];
+                "application/json": components["schemas"]["UserInTenantRequest"];
             };
         };
         responses: {
@@ -11374,7 +11323,7 @@ export interface operations {
                  *       "limit": 20
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserListInRequest"];
+                "application/json": components["schemas"]["EndUserListRequest"];
             };
         };
         responses: {
@@ -11428,7 +11377,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": components["schemas"]["WebhookEndpointInRequest"];
+                "application/json": components["schemas"]["WebhookEndpointRequest"];
             };
         };
         responses: {
@@ -11569,7 +11518,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 /**
                  * @example {
@@ -11577,7 +11526,7 @@ export interface operations {
                  *       "status": "dead"
                  *     }
                  */
-                "application/json": components["schemas"]["WebhookReplayInRequest"];
+                "application/json": components["schemas"]["WebhookReplayRequest"];
             };
         };
         responses: {
@@ -11608,7 +11557,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["WebhookTestInRequest"];
+                "application/json": components["schemas"]["WebhookTestRequest"];
             };
         };
         responses: {
@@ -11639,7 +11588,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["WebhookTestInRequest"];
+                "application/json": components["schemas"]["WebhookTestRequest"];
             };
         };
         responses: {
@@ -11686,7 +11635,7 @@ export interface operations {
                  *       "email": "lena.brandt@example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminNamedInRequest"];
+                "application/json": components["schemas"]["AdminNamedRequest"];
             };
         };
         responses: {
@@ -11717,7 +11666,7 @@ export interface operations {
                  *       "email": "lena.brandt@example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminRegistrationInRequest"];
+                "application/json": components["schemas"]["AdminRegistrationRequest"];
             };
         };
         responses: {
@@ -11747,7 +11696,7 @@ export interface operations {
                  *       "user_id": "d4720f1b-8a5e-4b39-b7c0-516f9ea82d03"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminEnrollmentPassInRequest"];
+                "application/json": components["schemas"]["AdminEnrollmentPassRequest"];
             };
         };
         responses: {
@@ -11776,7 +11725,7 @@ export interface operations {
                  *       "user_id": "d4720f1b-8a5e-4b39-b7c0-516f9ea82d03"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminFactorResetInRequest"];
+                "application/json": components["schemas"]["AdminFactorResetRequest"];
             };
         };
         responses: {
@@ -11815,7 +11764,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": components["schemas"]["AdminAssertionInRequest"];
+                "application/json": components["schemas"]["AdminAssertionRequest"];
             };
         };
         responses: {
@@ -11856,7 +11805,7 @@ export interface operations {
                  *       "email": "lena.brandt@example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminPasskeyInRequest"];
+                "application/json": components["schemas"]["AdminPasskeyRequest"];
             };
         };
         responses: {
@@ -12036,7 +11985,7 @@ export interface operations {
                  *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserBeginInRequest"];
+                "application/json": components["schemas"]["EndUserBeginRequest"];
             };
         };
         responses: {
@@ -12068,7 +12017,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserRegistrationInRequest"];
+                "application/json": components["schemas"]["EndUserRegistrationRequest"];
             };
         };
         responses: {
@@ -12107,7 +12056,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserAssertionInRequest"];
+                "application/json": components["schemas"]["EndUserAssertionRequest"];
             };
         };
         responses: {
@@ -12149,7 +12098,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserPasskeyInRequest"];
+                "application/json": components["schemas"]["EndUserPasskeyRequest"];
             };
         };
         responses: {
@@ -12180,7 +12129,7 @@ export interface operations {
                  *       "user_id": "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
                  *     }
                  */
-                "application/json": components["schemas"]["EnrollmentPassInRequest"];
+                "application/json": components["schemas"]["EnrollmentPassRequest"];
             };
         };
         responses: {
@@ -12230,7 +12179,7 @@ export interface operations {
                  *       "code": "482915"
                  *     }
                  */
-                "application/json": components["schemas"]["FactorRemovalInRequest"];
+                "application/json": components["schemas"]["FactorRemovalRequest"];
             };
         };
         responses: {
@@ -12261,7 +12210,7 @@ export interface operations {
                  *       "name": "Work laptop"
                  *     }
                  */
-                "application/json": components["schemas"]["PasskeyNameInRequest"];
+                "application/json": components["schemas"]["PasskeyNameRequest"];
             };
         };
         responses: {
@@ -12291,7 +12240,7 @@ export interface operations {
                  *       "user_id": "0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f"
                  *     }
                  */
-                "application/json": components["schemas"]["FactorResetInRequest"];
+                "application/json": components["schemas"]["FactorResetRequest"];
             };
         };
         responses: {
@@ -12333,7 +12282,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["SignUpInRequest"];
+                "application/json": components["schemas"]["SignUpRequest"];
             };
         };
         responses: {

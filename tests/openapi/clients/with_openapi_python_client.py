@@ -8,10 +8,10 @@ from platform_client import AuthenticatedClient, Client
 from platform_client.api.end_users import list_end_users
 from platform_client.api.sign_in import login, login_admin
 from platform_client.models import (
-    AdminLoginInRequest,
+    AdminLoginRequest,
     AdminSignedInOut,
     EndUserListOut,
-    EndUserLoginInRequest,
+    EndUserLoginRequest,
     EndUserSignedInOut,
     SecondStepOut,
 )
@@ -21,13 +21,13 @@ base, password, user = given["base"], given["password"], given["user"]
 # `login` accepts a client's secret, so this generator asks for a client with one.
 application = AuthenticatedClient(base_url=base, token=given["basic"], prefix="Basic")
 
-body = EndUserLoginInRequest(client_id=UUID(given["confidential"]), email=user, password=password)
+body = EndUserLoginRequest(client_id=UUID(given["confidential"]), email=user, password=password)
 first = login.sync(client=application, body=body)
 assert isinstance(first, SecondStepOut)
 methods: list[str] = first.methods
 
 second = login_admin.sync(
-    client=Client(base_url=base), body=AdminLoginInRequest(username=given["admin"], password=password)
+    client=Client(base_url=base), body=AdminLoginRequest(username=given["admin"], password=password)
 )
 assert isinstance(second, AdminSignedInOut)
 api = AuthenticatedClient(base_url=base, token=second.access_token)

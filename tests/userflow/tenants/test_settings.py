@@ -26,7 +26,7 @@ def tenant(tenant: TestTenant) -> TestTenant:
 
 def test_schema_lists_each_setting_with_type_and_meaning() -> None:
     schemas = document()["components"]["schemas"]
-    for component in ("TenantInRequest", "TenantChangesRequest", "TenantOut"):
+    for component in ("TenantRequest", "TenantChangesRequest", "TenantOut"):
         found = fields_of(schemas[component]["properties"]["settings"])["properties"]
         found = {name: resolved(shape) for name, shape in found.items()}
         assert list(found) == list(SETTINGS)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 
-class AcceptInRequest(TypedDict):
+class AcceptRequest(TypedDict):
     token: str
     password: str
     username: NotRequired[str | None]
     name: NotRequired[str | None]
 
 
-class AdminLoginInRequest(TypedDict):
+class AdminLoginRequest(TypedDict):
     username: str
     password: str
 
@@ -66,7 +66,7 @@ class DomainRecordOut(TypedDict):
     value: str
 
 
-class EndUserResetInRequest(TypedDict):
+class EndUserResetRequest(TypedDict):
     token: str
     password: str
     tenant_id: NotRequired[str | None]
@@ -103,7 +103,7 @@ class ImportOut(TypedDict):
     report: list[FaultOut]
 
 
-class InvitationInRequest(TypedDict):
+class InvitationRequest(TypedDict):
     email: str
     kind: Literal['admin', 'end_user']
     roles: NotRequired[list[Role] | None]
@@ -115,7 +115,7 @@ class JwksOut(TypedDict):
     keys: list[dict[str, Any]]
 
 
-class LanguageTextsInRequest(TypedDict):
+class LanguageTextsRequest(TypedDict):
     signin_heading: NotRequired[str | None]
     signin_intro: NotRequired[str | None]
     mail_footer: NotRequired[str | None]
@@ -127,11 +127,11 @@ class LanguageTextsOut(TypedDict):
     mail_footer: NotRequired[str]
 
 
-class LogoutInRequest(TypedDict):
+class LogoutRequest(TypedDict):
     all: NotRequired[bool | None]
 
 
-class MappingInRequest(TypedDict):
+class MappingRequest(TypedDict):
     email: NotRequired[str | None]
     name: NotRequired[str | None]
     metadata: NotRequired[dict[str, Any] | None]
@@ -160,7 +160,7 @@ class ParameterOut(TypedDict):
     alg: int
 
 
-class PasskeyNameInRequest(TypedDict):
+class PasskeyNameRequest(TypedDict):
     name: str
 
 
@@ -173,7 +173,7 @@ class PasskeyUserOut(TypedDict):
 Permission: TypeAlias = str
 
 
-class PermissionsInRequest(TypedDict):
+class PermissionsRequest(TypedDict):
     permissions: list[Permission]
     mode: NotRequired[Literal['all', 'any'] | None]
 
@@ -243,7 +243,7 @@ class RequestOptionsOut(TypedDict):
     userVerification: str
 
 
-class ResetInRequest(TypedDict):
+class ResetRequest(TypedDict):
     token: str
     password: str
 
@@ -257,7 +257,7 @@ class SecondStepOut(TypedDict):
     enrollment_ticket: NotRequired[str]
 
 
-class SecretInRequest(TypedDict):
+class SecretRequest(TypedDict):
     overlap_seconds: NotRequired[int | None]
 
 
@@ -267,7 +267,7 @@ class SelectionOut(TypedDict):
     userVerification: str
 
 
-class StatusInRequest(TypedDict):
+class StatusRequest(TypedDict):
     active: bool
 
 
@@ -304,11 +304,11 @@ class Effective(TypedDict):
     region: str | None
 
 
-class TextsInRequest(TypedDict):
-    en: NotRequired[LanguageTextsInRequest | None]
-    de: NotRequired[LanguageTextsInRequest | None]
-    fr: NotRequired[LanguageTextsInRequest | None]
-    es: NotRequired[LanguageTextsInRequest | None]
+class TextsRequest(TypedDict):
+    en: NotRequired[LanguageTextsRequest | None]
+    de: NotRequired[LanguageTextsRequest | None]
+    fr: NotRequired[LanguageTextsRequest | None]
+    es: NotRequired[LanguageTextsRequest | None]
 
 
 class TextsOut(TypedDict):
@@ -327,11 +327,11 @@ class TotpBeginOut(TypedDict):
     secret: str
 
 
-class UndoInRequest(TypedDict):
+class UndoRequest(TypedDict):
     token: str
 
 
-class UserinfoInRequest(TypedDict):
+class UserinfoRequest(TypedDict):
     access_token: NotRequired[str]
 
 
@@ -340,7 +340,7 @@ class WebhookEventOut(TypedDict):
     description: str
 
 
-class VerifyInByTokenRequest(TypedDict):
+class VerifyByTokenRequest(TypedDict):
     token: str
     tenant_id: NotRequired[str | None]
     email: NotRequired[str | None]
@@ -348,7 +348,7 @@ class VerifyInByTokenRequest(TypedDict):
     current_password: NotRequired[str | None]
 
 
-class VerifyInByTenantIdAndEmailAndCodeRequest(TypedDict):
+class VerifyByTenantIdAndEmailAndCodeRequest(TypedDict):
     token: NotRequired[str | None]
     tenant_id: str
     email: str
@@ -540,7 +540,7 @@ class AcceptedOut(TypedDict):
     message: Message
 
 
-class AccountClosingInRequest(TypedDict):
+class AccountClosingRequest(TypedDict):
     code: NotRequired[Code]
     backup_code: NotRequired[BackupCode]
     sms_code: NotRequired[SmsCode]
@@ -556,7 +556,7 @@ class ActivityOut(TypedDict):
     updated_at: UpdatedAt
 
 
-class AdminActiveInRequest(TypedDict):
+class AdminActiveRequest(TypedDict):
     user_id: UserId
     active: bool
 
@@ -568,7 +568,7 @@ class AdminActiveOut(TypedDict):
     updated_at: UpdatedAt
 
 
-class AdminAssertionInRequest(TypedDict):
+class AdminAssertionRequest(TypedDict):
     email: Email
     response: dict[str, Any] | str
     mfa_token: NotRequired[str | None]
@@ -580,7 +580,7 @@ class AdminBrief(TypedDict):
     email: AcceptedOutEmail
 
 
-class AdminEndUserListInRequest(TypedDict):
+class AdminEndUserListRequest(TypedDict):
     tenant_id: TenantId
     client_id: NotRequired[str | None]
     email: NotRequired[str | None]
@@ -591,33 +591,33 @@ class AdminEndUserListInRequest(TypedDict):
     project_id: NotRequired[str | None]
 
 
-class AdminEnrollmentPassInRequest(TypedDict):
+class AdminEnrollmentPassRequest(TypedDict):
     user_id: UserId
     reason: Reason
     delivery: Literal['mail', 'show']
 
 
-class AdminFactorResetInRequest(TypedDict):
+class AdminFactorResetRequest(TypedDict):
     user_id: UserId
     reason: Reason
 
 
-class AdminForgotInRequest(TypedDict):
+class AdminForgotRequest(TypedDict):
     email: Email
 
 
-class AdminNamedInRequest(TypedDict):
+class AdminNamedRequest(TypedDict):
     email: Email
 
 
-class AdminPasskeyInRequest(TypedDict):
+class AdminPasskeyRequest(TypedDict):
     email: Email
     enrollment_ticket: NotRequired[EnrollmentTicket]
     credential: Credential
     mfa_token: NotRequired[MfaToken]
 
 
-class AdminRegistrationInRequest(TypedDict):
+class AdminRegistrationRequest(TypedDict):
     email: Email
     enrollment_ticket: NotRequired[EnrollmentTicket]
 
@@ -688,7 +688,7 @@ class AdminUserChangesRequest(TypedDict):
     roles: NotRequired[list[Role] | None]
 
 
-class AdminUserInRequest(TypedDict):
+class AdminUserRequest(TypedDict):
     username: str
     email: Email
     password: str
@@ -737,7 +737,7 @@ class BrandingChangesRequest(TypedDict):
     support_url: NotRequired[str | None]
     sender_name: NotRequired[str | None]
     language: NotRequired[Literal['en', 'de', 'fr', 'es'] | None]
-    texts: NotRequired[TextsInRequest | None]
+    texts: NotRequired[TextsRequest | None]
 
 
 class BrandingOut(TypedDict):
@@ -754,7 +754,7 @@ class BrandingOut(TypedDict):
     texts: TextsOut
 
 
-class ChangeInRequest(TypedDict):
+class ChangeRequest(TypedDict):
     code: NotRequired[Code]
     backup_code: NotRequired[BackupCode]
     sms_code: NotRequired[SmsCode]
@@ -794,7 +794,7 @@ class ClientChangesRequest(TypedDict):
     tos_uri: NotRequired[str | None]
 
 
-class ClientInRequest(TypedDict):
+class ClientRequest(TypedDict):
     name: str
     type: NotRequired[Literal['public', 'confidential'] | None]
     active: NotRequired[bool | None]
@@ -884,7 +884,7 @@ class DeletedOut(TypedDict):
     id: Id
 
 
-class DeviceAuthorizationInRequest(TypedDict):
+class DeviceAuthorizationRequest(TypedDict):
     client_id: NotRequired[ClientId]
     client_secret: NotRequired[ClientSecret]
     client_assertion_type: NotRequired[ClientAssertionType]
@@ -918,7 +918,7 @@ class DirectoryChangesRequest(TypedDict):
     application_id: NotRequired[str | None]
     cloud: NotRequired[str | None]
     client_id: NotRequired[str | None]
-    mapping: NotRequired[MappingInRequest | None]
+    mapping: NotRequired[MappingRequest | None]
     groups: NotRequired[dict[str, Any] | None]
     max_deactivation_percent: NotRequired[int | None]
     sync_every_minutes: NotRequired[int | None]
@@ -929,7 +929,7 @@ class DirectoryDeletedOut(TypedDict):
     id: Id
 
 
-class DirectoryInRequest(TypedDict):
+class DirectoryRequest(TypedDict):
     tenant_id: NotRequired[DirectoryChangesTenantId]
     name: str
     enabled: NotRequired[bool | None]
@@ -945,7 +945,7 @@ class DirectoryInRequest(TypedDict):
     application_id: NotRequired[str | None]
     cloud: NotRequired[str | None]
     client_id: NotRequired[str | None]
-    mapping: NotRequired[MappingInRequest | None]
+    mapping: NotRequired[MappingRequest | None]
     groups: NotRequired[dict[str, Any] | None]
     max_deactivation_percent: NotRequired[int | None]
     sync_every_minutes: NotRequired[int | None]
@@ -963,7 +963,7 @@ class DomainDeletedOut(TypedDict):
     id: Id
 
 
-class DomainInRequest(TypedDict):
+class DomainRequest(TypedDict):
     tenant_id: NotRequired[DirectoryChangesTenantId]
     domain: str
 
@@ -981,7 +981,7 @@ class DomainOut(TypedDict):
     created_at: CreatedAt
 
 
-class DomainVerifyInRequest(TypedDict):
+class DomainVerifyRequest(TypedDict):
     tenant_id: NotRequired[DirectoryChangesTenantId]
 
 
@@ -998,13 +998,13 @@ class EmailVerifiedOut(TypedDict):
     verified: bool
 
 
-class EndUserActiveInRequest(TypedDict):
+class EndUserActiveRequest(TypedDict):
     tenant_id: TenantId
     user_id: UserId
     active: bool
 
 
-class EndUserAssertionInRequest(TypedDict):
+class EndUserAssertionRequest(TypedDict):
     email: NotRequired[str | None]
     tenant_id: TenantId
     response: dict[str, Any] | str
@@ -1012,7 +1012,7 @@ class EndUserAssertionInRequest(TypedDict):
     mfa_token: NotRequired[str | None]
 
 
-class EndUserBeginInRequest(TypedDict):
+class EndUserBeginRequest(TypedDict):
     email: NotRequired[str | None]
     tenant_id: TenantId
     client_id: NotRequired[str | None]
@@ -1045,7 +1045,7 @@ class EndUserChangesRequest(TypedDict):
     metadata: NotRequired[Metadata]
 
 
-class EndUserListInRequest(TypedDict):
+class EndUserListRequest(TypedDict):
     tenant_id: TenantId
     client_id: NotRequired[str | None]
     email: NotRequired[str | None]
@@ -1056,7 +1056,7 @@ class EndUserListInRequest(TypedDict):
     active: NotRequired[bool | None]
 
 
-class EndUserLoginInRequest(TypedDict):
+class EndUserLoginRequest(TypedDict):
     client_id: str
     client_secret: NotRequired[str | None]
     email: Email
@@ -1075,7 +1075,7 @@ class EndUserOut(TypedDict):
     last_login: str | None
 
 
-class EndUserPasskeyInRequest(TypedDict):
+class EndUserPasskeyRequest(TypedDict):
     email: Email
     tenant_id: TenantId
     enrollment_ticket: NotRequired[EnrollmentTicket]
@@ -1083,7 +1083,7 @@ class EndUserPasskeyInRequest(TypedDict):
     mfa_token: NotRequired[MfaToken]
 
 
-class EndUserRegistrationInRequest(TypedDict):
+class EndUserRegistrationRequest(TypedDict):
     email: Email
     tenant_id: TenantId
     enrollment_ticket: NotRequired[EnrollmentTicket]
@@ -1120,7 +1120,7 @@ class EnrolledOut(TypedDict):
     credential_id: str
 
 
-class EnrollmentPassInRequest(TypedDict):
+class EnrollmentPassRequest(TypedDict):
     user_id: UserId
     reason: Reason
     delivery: Literal['mail', 'show']
@@ -1140,7 +1140,7 @@ class ErasedOut(TypedDict):
     deleted: dict[str, int]
 
 
-class ExportInRequest(TypedDict):
+class ExportRequest(TypedDict):
     tenant_id: TenantId
     cursor: NotRequired[str | None]
     limit: NotRequired[int | None]
@@ -1173,7 +1173,7 @@ class FactorOut(TypedDict):
     rp_id: NotRequired[str | None]
 
 
-class FactorRemovalInRequest(TypedDict):
+class FactorRemovalRequest(TypedDict):
     code: NotRequired[Code]
     backup_code: NotRequired[BackupCode]
     sms_code: NotRequired[SmsCode]
@@ -1187,7 +1187,7 @@ class FactorRemovedOut(TypedDict):
     success: bool
 
 
-class FactorResetInRequest(TypedDict):
+class FactorResetRequest(TypedDict):
     user_id: UserId
     reason: Reason
     tenant_id: TenantId
@@ -1211,7 +1211,7 @@ class GroupDeletedOut(TypedDict):
     id: Id
 
 
-class GroupInRequest(TypedDict):
+class GroupRequest(TypedDict):
     tenant_id: NotRequired[DirectoryChangesTenantId]
     name: str
     description: NotRequired[Description]
@@ -1350,7 +1350,7 @@ class NewClientOut(ClientOut):
     updated_at: UpdatedAt
 
 
-class OpenIDTokenInRequest(TypedDict):
+class OpenIDTokenRequest(TypedDict):
     client_id: NotRequired[ClientId]
     client_secret: NotRequired[ClientSecret]
     client_assertion_type: NotRequired[ClientAssertionType]
@@ -1443,7 +1443,7 @@ class ProfileOut(TypedDict):
     last_name: NotRequired[str]
 
 
-class PushedRequestInRequest(TypedDict):
+class PushedRequestRequest(TypedDict):
     client_id: NotRequired[ClientId]
     client_secret: NotRequired[ClientSecret]
     client_assertion_type: NotRequired[ClientAssertionType]
@@ -1466,7 +1466,7 @@ class PushedRequestInRequest(TypedDict):
     resource: NotRequired[list[str]]
 
 
-class RegisterInRequest(TypedDict):
+class RegisterRequest(TypedDict):
     tenant_id: TenantId
     client_id: str
     email: Email
@@ -1483,7 +1483,7 @@ class RegisterOut(TypedDict):
     message: Message
 
 
-class ResendInRequest(TypedDict):
+class ResendRequest(TypedDict):
     tenant_id: TenantId
     email: Email
 
@@ -1512,7 +1512,7 @@ class RoleDeletedOut(TypedDict):
     id: Id
 
 
-class RoleInRequest(TypedDict):
+class RoleRequest(TypedDict):
     tenant_id: NotRequired[DirectoryChangesTenantId]
     name: str
     description: NotRequired[Description]
@@ -1573,7 +1573,7 @@ class ServiceCredentialChangesRequest(TypedDict):
     expires_at: NotRequired[str | None]
 
 
-class ServiceCredentialInRequest(TypedDict):
+class ServiceCredentialRequest(TypedDict):
     name: str
     type: NotRequired[Literal['api_key', 'basic', 'oauth2', 'bearer', 'custom'] | None]
     secret: str | dict[str, Any]
@@ -1594,7 +1594,7 @@ class ServiceCredentialOut(TypedDict):
     last_read_at: str | None
 
 
-class ServiceInRequest(TypedDict):
+class ServiceRequest(TypedDict):
     name: str
     description: NotRequired[str | None]
     type: str
@@ -1676,7 +1676,7 @@ class SettingsChangesRequest(TypedDict):
     settings: Settings
 
 
-class SignUpInRequest(TypedDict):
+class SignUpRequest(TypedDict):
     email: Email
     tenant_id: TenantId
     enrollment_ticket: NotRequired[EnrollmentTicket]
@@ -1752,7 +1752,7 @@ class SmsVerifyRequest(TypedDict):
     code: str
 
 
-class StepUpInRequest(TypedDict):
+class StepUpRequest(TypedDict):
     code: NotRequired[Code]
     backup_code: NotRequired[BackupCode]
     sms_code: NotRequired[SmsCode]
@@ -1771,7 +1771,7 @@ class StepUpOut(TypedDict):
     auth_time: int
 
 
-class SyncInRequest(TypedDict):
+class SyncRequest(TypedDict):
     tenant_id: NotRequired[DirectoryChangesTenantId]
     dry_run: NotRequired[bool | None]
     force: NotRequired[bool | None]
@@ -1792,7 +1792,7 @@ class TenantDeletedOut(TypedDict):
     final_backup_until: str | None
 
 
-class TenantInRequest(TypedDict):
+class TenantRequest(TypedDict):
     name: str
     slug: NotRequired[str | None]
     settings: NotRequired[Settings | None]
@@ -1815,7 +1815,7 @@ class TenantSettingsOut(TypedDict):
     effective: Effective
 
 
-class TokenInRequest(TypedDict):
+class TokenRequest(TypedDict):
     client_id: NotRequired[ClientId]
     client_secret: NotRequired[ClientSecret]
     client_assertion_type: NotRequired[ClientAssertionType]
@@ -1907,12 +1907,12 @@ class TriedOut(TypedDict):
     sample_users: list[SampleOut]
 
 
-class UserIdsInRequest(TypedDict):
+class UserIdsRequest(TypedDict):
     tenant_id: NotRequired[DirectoryChangesTenantId]
     user_ids: list[str]
 
 
-class UserInTenantInRequest(TypedDict):
+class UserInTenantRequest(TypedDict):
     tenant_id: TenantId
     user_id: UserId
 
@@ -1952,7 +1952,7 @@ class VerifiedOut(TypedDict):
     user_id: UserId
 
 
-VerifyInRequest: TypeAlias = VerifyInByTokenRequest | VerifyInByTenantIdAndEmailAndCodeRequest
+VerifyRequest: TypeAlias = VerifyByTokenRequest | VerifyByTenantIdAndEmailAndCodeRequest
 
 
 class WebhookEndpointChangesRequest(TypedDict):
@@ -1968,7 +1968,7 @@ class WebhookEndpointDeletedOut(TypedDict):
     id: Id
 
 
-class WebhookEndpointInRequest(TypedDict):
+class WebhookEndpointRequest(TypedDict):
     tenant_id: NotRequired[DirectoryChangesTenantId]
     url: str
     description: NotRequired[str | None]
@@ -2014,7 +2014,7 @@ class WebhookReplayOut(TypedDict):
     more: bool
 
 
-class WebhookTestInRequest(TypedDict):
+class WebhookTestRequest(TypedDict):
     tenant_id: NotRequired[DirectoryChangesTenantId]
 
 
@@ -2037,19 +2037,19 @@ class AdminTotpVerifyLoginByBackupCodeRequest(TypedDict):
     mfa_token: NotRequired[AdminTotpVerifyLoginByCodeMfaToken]
 
 
-class EndUserForgotInByClientIdRequest(TypedDict):
+class EndUserForgotByClientIdRequest(TypedDict):
     email: Email
     client_id: str
     tenant_id: NotRequired[str | None]
 
 
-class EndUserForgotInByTenantIdRequest(TypedDict):
+class EndUserForgotByTenantIdRequest(TypedDict):
     email: Email
     client_id: NotRequired[str | None]
     tenant_id: str
 
 
-class ImportInByRowsRequest(TypedDict):
+class ImportByRowsRequest(TypedDict):
     tenant_id: TenantId
     rows: list[dict[str, Any]]
     content: NotRequired[str | None]
@@ -2059,7 +2059,7 @@ class ImportInByRowsRequest(TypedDict):
     create_missing: NotRequired[bool | None]
 
 
-class ImportInByContentRequest(TypedDict):
+class ImportByContentRequest(TypedDict):
     tenant_id: TenantId
     rows: NotRequired[list[dict[str, Any]] | None]
     content: str
@@ -2103,21 +2103,21 @@ class TotpVerifyByBackupCodeRequest(TypedDict):
     client_id: NotRequired[TotpBeginClientId]
 
 
-class WebhookReplayInByMessageIdsRequest(TypedDict):
+class WebhookReplayByMessageIdsRequest(TypedDict):
     tenant_id: NotRequired[DirectoryChangesTenantId]
     message_ids: list[MessageId]
     since: NotRequired[str | None]
     status: NotRequired[Literal['pending', 'delivered', 'dead'] | None]
 
 
-class WebhookReplayInBySinceRequest(TypedDict):
+class WebhookReplayBySinceRequest(TypedDict):
     tenant_id: NotRequired[DirectoryChangesTenantId]
     message_ids: NotRequired[list[MessageId] | None]
     since: str
     status: NotRequired[Literal['pending', 'delivered', 'dead'] | None]
 
 
-class WebhookReplayInByStatusRequest(TypedDict):
+class WebhookReplayByStatusRequest(TypedDict):
     tenant_id: NotRequired[DirectoryChangesTenantId]
     message_ids: NotRequired[list[MessageId] | None]
     since: NotRequired[str | None]
@@ -2181,7 +2181,7 @@ class EndUserDetailOut(EndUserOut):
     groups: list[str]
 
 
-EndUserForgotInRequest: TypeAlias = EndUserForgotInByClientIdRequest | EndUserForgotInByTenantIdRequest
+EndUserForgotRequest: TypeAlias = EndUserForgotByClientIdRequest | EndUserForgotByTenantIdRequest
 
 
 class EndUserListOut(TypedDict):
@@ -2214,7 +2214,7 @@ class GroupListOut(TypedDict):
     groups: list[GroupOut]
 
 
-ImportInRequest: TypeAlias = ImportInByRowsRequest | ImportInByContentRequest
+ImportRequest: TypeAlias = ImportByRowsRequest | ImportByContentRequest
 
 
 class InvitationListOut(TypedDict):
@@ -2294,7 +2294,7 @@ class WebhookMessageListOut(TypedDict):
     next_cursor: int | None
 
 
-WebhookReplayInRequest: TypeAlias = WebhookReplayInByMessageIdsRequest | WebhookReplayInBySinceRequest | WebhookReplayInByStatusRequest
+WebhookReplayRequest: TypeAlias = WebhookReplayByMessageIdsRequest | WebhookReplayBySinceRequest | WebhookReplayByStatusRequest
 
 
 class AdminListOut(TypedDict):
