@@ -8,7 +8,15 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from identity_sdk import ApiError, ClientCredentials, IdentityError, Registry, WebhookInvalid, verify_webhook
+from identity_sdk import (
+    ApiError,
+    ClientCredentials,
+    IdentityError,
+    Registry,
+    Verifier,
+    WebhookInvalid,
+    verify_webhook,
+)
 from tests.sdk.readme import example, names_of
 from tests.userflow.sessions.clients import make_client
 from tests.userflow.webhooks.conftest import consumer as consumer
@@ -107,3 +115,14 @@ def test_delivered_webhook_is_verified(new_tenant: Callable[[], TestTenant], con
         assert client.post("/hooks", content=b"{}", headers=seen.headers).status_code == 400
         assert client.post("/hooks", content=b" " * 1_048_577).status_code == 413
     assert names["seen"] == {seen.id: ("end_user.created", event.data)}
+
+
+def test_token_for_a_resource_opens_that_api_only(base: str, issuer: str, tenant: TestTenant) -> None:
+    client, resource = make_client(tenant, audiences=["https://api.example.com"]), "https://api.example.com"
+    secret = client["client_id"], client["client_secret"]
+    token = ClientCredentials(base, *secret, issuer=issuer, resource=resource).token()
+    assert Verifier(issuer, audience=resource).verify(token).id == client["client_id"]
+    assert Api(token=token).get("/authmgr/validate").status_code == 401
+    with pytest.raises(ApiError) as error:
+        ClientCredentials(base, *secret, issuer=issuer, resource="https://other.example.com").token()
+    assert error.value.code == "invalid_target"

@@ -188,6 +188,30 @@ def test_infinite_lifetime_is_no_sign_in() -> None:
             client_of(lambda _, number=number: httpx2.Response(200, text=text % number)).sign_in("a", "x")
 
 
+def test_secrets_are_not_redirected() -> None:
+    asked = list[str]()
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        asked.append(str(request.url))
+        return httpx2.Response(307, headers={"Location": "https://other.example/"})
+
+    http = httpx2.Client(transport=httpx2.MockTransport(respond), follow_redirects=True)
+    client = IdentityClient(BASE, tenant_id="t", client_id="c", http=http)
+    signed_in, expired = (
+        IdentityClient(BASE, tenant_id="t", client_id="c", http=http, storage=MemoryStorage(Tokens("a", "r", ends)))
+        for ends in (1e12, 0)
+    )
+    for call in (
+        lambda: client.sign_in("ann@example.com", "x"),
+        lambda: signed_in.step_up(password="x"),
+        expired.access_token,
+        ClientCredentials(BASE, "c", "s", http=http).token,
+    ):
+        with pytest.raises(ApiError, match="307"):
+            call()
+    assert len(asked) == 4
+
+
 def test_calls_stay_at_the_platform() -> None:
     storage = MemoryStorage(Tokens("a", "r", 1e12))
     client = client_of(issue, storage)

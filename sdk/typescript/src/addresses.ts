@@ -20,7 +20,7 @@ export function originsOf(urls: readonly string[]): ReadonlySet<string> {
   return new Set(urls.map((url) => new URL(url).origin));
 }
 
-/** Throw IdentityError if a request leads elsewhere: whoever gets a token can use it. */
+/** Throw IdentityError if a request leads elsewhere: a service that gets a token can use it. */
 export function checkOrigin(url: string, origins: ReadonlySet<string>): void {
   const { origin, host } = new URL(url);
   if (origins.has(origin)) return;

@@ -20,7 +20,7 @@ class ClientCredentials(httpx2.Auth):
     """Tokens of a confidential client (RFC 6749 section 4.4), requested once and used until they expire.
 
     Give it to `httpx2.Client(auth=...)` or `httpx2.AsyncClient(auth=...)`, or call `token()`. Threads may share it. Requests
-    to an origin other than these raise IdentityError, because whoever gets a token can use it.
+    to any other origin raise IdentityError, because a service that gets a token can use it.
 
     Args:
         issuer: `https://<platform>/t/<slug>`; needed for a `resource`.

@@ -161,7 +161,7 @@ class IdentityClient:
 
     def post_publicly(self, path: str, body: Mapping[str, Any]) -> Any:
         """Post JSON without an access token. Raises ApiError."""
-        return json_of(self._http.post(self.base_url + path, json=body))
+        return json_of(self._http.post(self.base_url + path, json=body, follow_redirects=False))
 
     def _url_of(self, path: str, values: Mapping[str, str]) -> httpx2.URL:
         if not path.startswith("/") or any(value in ("", ".", "..") for value in values.values()):
@@ -175,7 +175,8 @@ class IdentityClient:
     def _send(self, method: str, url: httpx2.URL, tokens: Tokens, **options: Any) -> httpx2.Response:
         headers = httpx2.Headers(options.pop("headers"))
         headers["Authorization"] = f"Bearer {tokens.access_token}"
-        return self._http.request(method, url, headers=headers, **options)
+        # A redirect would repeat the body elsewhere.
+        return self._http.request(method, url, headers=headers, follow_redirects=False, **options)
 
     def _exclusively(self) -> AbstractContextManager[object]:
         """Return the lock of a storage that several processes use; not all have one."""
@@ -210,7 +211,8 @@ class IdentityClient:
             return tokens
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token, "client_id": self.client_id}
         try:
-            said = fields_of(self._http.post(f"{self.base_url}/authmgr/token", data={**form, **self._secret}))
+            data, url = {**form, **self._secret}, f"{self.base_url}/authmgr/token"
+            said = fields_of(self._http.post(url, data=data, follow_redirects=False))
         except ApiError as error:
             if error.code != "invalid_grant":
                 raise  # the session may still be valid: 429, 503, a client secret that was rotated
