@@ -275,6 +275,7 @@ class Snapshot:
         return self.seen
 
     def save(self, tokens: Tokens | None) -> None:
+        assert self.row.lock.locked()
         self.row.tokens = self.seen = tokens
 
     @contextmanager
@@ -288,8 +289,9 @@ def test_second_worker_uses_the_tokens_of_the_first() -> None:
     row, used = Row(), list[str]()
 
     def respond(request: httpx2.Request) -> httpx2.Response:
-        used.append(request.content.decode())
-        return httpx2.Response(200, json={"access_token": "b", "refresh_token": "r1", "expires_in": 60})
+        used.extend([request.url.path] if request.url.path == "/authmgr/token" else [])
+        tokens = {"access_token": "b", "refresh_token": "r1", "expires_in": 60}
+        return httpx2.Response(200, json={**tokens, "proof_token": "p"})
 
     workers = [
         IdentityClient(BASE, tenant_id="t", client_id="c", storage=Snapshot(row), http=http_of(respond))
@@ -299,6 +301,11 @@ def test_second_worker_uses_the_tokens_of_the_first() -> None:
     assert len(used) == 1
     assert row.tokens
     assert row.tokens.refresh_token == "r1"
+    # Every change is made inside of the lock.
+    workers[0].step_up(password="x")
+    workers[0].sign_out()
+    workers[0].accept({"access_token": "c", "refresh_token": "r2", "expires_in": 60})
+    assert workers[0].access_token() == "c"
 
 
 @pytest.mark.parametrize(

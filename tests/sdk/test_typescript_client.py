@@ -116,7 +116,7 @@ def test_every_format_of_errors(run: Run) -> None:
 
 def test_secrets_and_sessions_are_safe(workspace: Workspace) -> None:
     results = json.loads(workspace.run("safety.ts"))
-    assert len(results) == 14
+    assert len(results) == 15
     assert {name: error for name, error in results.items() if error} == {}
 
 

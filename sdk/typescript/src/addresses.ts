@@ -7,7 +7,7 @@ const TIMEOUT = 30_000;
 
 /** Return the URL. Throws TypeError unless it is https, or http to this machine: secrets and keys travel there. */
 export function checkedUrl(name: string, url: string): string {
-  const parsed = typeof url === "string" ? URL.parse(url) : null;
+  const parsed = URL.canParse(url) ? new URL(url) : undefined;
   const isLocal = /^(localhost|.+\.localhost|127\.[\d.]+|\[::1\])$/.test(parsed?.hostname ?? "");
   if (parsed?.protocol !== "https:" && !(parsed?.protocol === "http:" && isLocal)) {
     throw new TypeError(`${name} must begin with https://; http:// is for this machine only.`);

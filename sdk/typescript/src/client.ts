@@ -118,7 +118,7 @@ export class IdentityClient {
   /** Store the tokens of any response that completes a sign-in. Throws InvalidResponse. */
   async accept(response: TokenResponse): Promise<void> {
     const tokens = tokensOf(response);
-    await this.#change(() => this.#storage.save(tokens));
+    await this.#exclusively(() => this.#change(() => this.#storage.save(tokens)));
   }
 
   /** Have a link for a new password mailed. The response is the same for unknown users. */
@@ -187,7 +187,7 @@ export class IdentityClient {
     } catch (error) {
       if (!(error instanceof SignedOut)) throw error;
     } finally {
-      await this.#change(() => this.#storage.save(undefined));
+      await this.#exclusively(() => this.#change(() => this.#storage.save(undefined)));
     }
   }
 
@@ -207,7 +207,7 @@ export class IdentityClient {
     return this.#send(request);
   }
 
-  /** Read and replace the tokens; nothing else in this client does so meanwhile. */
+  /** Read and replace the tokens; nothing else in this client does so meanwhile. Always inside `#exclusively`. */
   #change<T>(work: () => T | Promise<T>): Promise<T> {
     const done = this.#changes.then(work);
     this.#changes = done.catch(() => undefined);

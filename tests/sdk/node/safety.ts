@@ -243,6 +243,28 @@ const checks: Record<string, () => Promise<void> | void> = {
     assert.equal((tokens as Tokens).refreshToken, "r1");
   },
 
+  async tokensAreSavedInsideTheLockOfTheStorage() {
+    let isHeld = false;
+    const saves: boolean[] = [];
+    class Locked extends MemoryStorage {
+      override save(tokens: Tokens | undefined): void {
+        saves.push(isHeld);
+        super.save(tokens);
+      }
+      async exclusively<T>(work: () => Promise<T>): Promise<T> {
+        assert.equal(isHeld, false);
+        isHeld = true;
+        return work().finally(() => (isHeld = false));
+      }
+    }
+    const body = { access_token: "b", refresh_token: "r1", expires_in: 60, proof_token: "p" };
+    const client = clientOf(() => Response.json(body), new Locked({ accessToken: "a", refreshToken: "r", expiresAt: 0 }));
+    await client.stepUp({ password: "x" });
+    await client.signOut();
+    await client.accept(body);
+    assert.deepEqual(saves, [true, true, true, true]);
+  },
+
   async stepUpIsTriedOnce() {
     for (const [fields, paths] of [
       ['max_age=900, acr_values="aal2"', ["/authmgr/profile/password", "/authmgr/step-up", "/authmgr/profile/password"]],

@@ -44,7 +44,7 @@ class IdentityClient:
         self._secret = {"client_secret": client_secret} if client_secret else {}
         self._http = http or shared_http()
         self._on_signed_out = on_signed_out
-        # Held while tokens are read and replaced.
+        # Held while tokens are read and replaced; always acquired after the lock of the storage.
         self._lock = threading.Lock()
         self._refresh = SingleFlight[Tokens]()
 
@@ -80,7 +80,7 @@ class IdentityClient:
     def accept(self, response: Mapping[str, Any]) -> None:
         """Store the tokens of any response that completes a sign-in. Raises InvalidResponse."""
         tokens = _tokens_of(response)
-        with self._lock:
+        with self._exclusively(), self._lock:
             self.storage.save(tokens)
 
     def forgot_password(self, email: str) -> None:
@@ -154,7 +154,7 @@ class IdentityClient:
         except SignedOut:
             pass
         finally:
-            with self._lock:
+            with self._exclusively(), self._lock:
                 self.storage.save(None)
 
     # --- Mechanism ---
