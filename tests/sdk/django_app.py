@@ -25,7 +25,7 @@ settings.configure(
     INSTALLED_APPS=["rest_framework"],
     REST_FRAMEWORK={"UNAUTHENTICATED_USER": None},
     SECRET_KEY="of-a-test",
-    IDENTITY_SDK={"issuer": sys.argv[1]},
+    IDENTITY_SDK={"issuer": sys.argv[1], "audience": "identity-api"},
 )
 django.setup()
 views = {**names_of(example("python", "Django")), **names_of(example("python", "Django REST framework"))}

@@ -5,6 +5,11 @@ from pathlib import Path
 from typing import Any
 
 SDK = Path(__file__).resolve().parents[2] / "sdk"
+URLS = {
+    "issuer": "https://id.example/t/acme",
+    "base_url": "https://id.example",
+    "audience": "https://api.example.com",
+}
 
 
 def example(language: str, heading: str, **values: str) -> str:
@@ -13,7 +18,7 @@ def example(language: str, heading: str, **values: str) -> str:
     section = re.split(r"^#+ ", text.partition(f"# {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     (code,) = re.findall(r"^```(?:python|ts|js)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     for placeholder, value in values.items():
-        name = {"issuer": "https://id.example/t/acme", "base_url": "https://id.example"}.get(placeholder, placeholder)
+        name = URLS.get(placeholder, placeholder)
         assert name in code, f"{name} is not in the example"
         code = code.replace(name, value)
     return str(code)

@@ -113,6 +113,20 @@ def test_passkeys_on_a_page_of_another_origin(browser: webdriver.Chrome, applica
     browser.refresh()
     wait_on(browser).until(lambda _: browser.execute_script("return 'actions' in window"))
     assert act(browser, "isSignedIn") is True
+    assert act(browser, "readCorruptStorage") == "signed out"
+
+    # A copy of the tab has copies of the tokens, and drops them.
+    first, others = browser.current_window_handle, set(browser.window_handles)
+    browser.execute_script("window.open(location.href)")
+    (copy,) = set(browser.window_handles) - others
+    browser.switch_to.window(copy)
+    wait_on(browser).until(lambda _: browser.execute_script("return 'actions' in window"))
+    assert act(browser, "isSignedIn") is False
+    sign_in(browser, tenant.register())
+    assert act(browser, "isSignedIn") is True
+    browser.close()
+    browser.switch_to.window(first)
+    assert act(browser, "isSignedIn") is True
 
 
 def test_sign_in_that_must_enroll_a_passkey_first(

@@ -8,7 +8,15 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from identity_sdk import ApiError, ClientCredentials, IdentityError, Registry, WebhookInvalid, verify_webhook
+from identity_sdk import (
+    ApiError,
+    ClientCredentials,
+    IdentityError,
+    Registry,
+    Verifier,
+    WebhookInvalid,
+    verify_webhook,
+)
 from tests.sdk.readme import example, names_of
 from tests.userflow.sessions.clients import make_client
 from tests.userflow.webhooks.conftest import consumer as consumer
@@ -17,7 +25,9 @@ from tests.userflow.webhooks.consumer import Consumer
 from tests.world import Api, TestTenant
 
 
-def test_client_token_is_cached_and_replaced_when_revoked(base: str, tenant: TestTenant) -> None:
+def test_client_token_is_cached_and_replaced_when_revoked(
+    base: str, tenant: TestTenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client, asked = make_client(tenant), list[str]()
     http = httpx2.Client(event_hooks={"request": [lambda request: asked.append(request.url.path)]}, timeout=60)
     credentials = ClientCredentials(base, client["client_id"], client["client_secret"], http=http)
@@ -26,6 +36,7 @@ def test_client_token_is_cached_and_replaced_when_revoked(base: str, tenant: Tes
         assert [application.get(url).json()["kind"] for _ in range(3)] == ["client"] * 3
         assert len(asked) == 1
         Api(token=credentials.token()).post("/authmgr/logout", {})
+        monkeypatch.setattr("identity_sdk.backend.NEW", 0)
         assert application.get(url).status_code == 200
     assert len(asked) == 2
 
@@ -75,7 +86,7 @@ def test_readme_reads_a_credential(
     client = make_client(tenant)
     values = {"CLIENT_ID": client["client_id"], "CLIENT_SECRET": client["client_secret"], "Payments": service}
     names_of(example("python", "Call from a back end", base_url=base, **values))
-    assert capsys.readouterr().out.endswith("https://pay.example.com {'key': 'sk-0815'}\n")
+    assert capsys.readouterr().out.endswith("https://pay.example.com Live key\n")
 
 
 def test_delivered_webhook_is_verified(new_tenant: Callable[[], TestTenant], consumer: Consumer, settings: Any) -> None:
@@ -102,4 +113,16 @@ def test_delivered_webhook_is_verified(new_tenant: Callable[[], TestTenant], con
     with TestClient(names["app"]) as client:
         assert client.post("/hooks", content=seen.body, headers=seen.headers).status_code == 204
         assert client.post("/hooks", content=b"{}", headers=seen.headers).status_code == 400
+        assert client.post("/hooks", content=b" " * 1_048_577).status_code == 413
     assert names["seen"] == {seen.id: ("end_user.created", event.data)}
+
+
+def test_token_for_a_resource_opens_that_api_only(base: str, issuer: str, tenant: TestTenant) -> None:
+    client, resource = make_client(tenant, audiences=["https://api.example.com"]), "https://api.example.com"
+    secret = client["client_id"], client["client_secret"]
+    token = ClientCredentials(base, *secret, issuer=issuer, resource=resource).token()
+    assert Verifier(issuer, audience=resource).verify(token).id == client["client_id"]
+    assert Api(token=token).get("/authmgr/validate").status_code == 401
+    with pytest.raises(ApiError) as error:
+        ClientCredentials(base, *secret, issuer=issuer, resource="https://other.example.com").token()
+    assert error.value.code == "invalid_target"

@@ -39,7 +39,7 @@ def test_protected_route_takes_five_lines(language: str, heading: str) -> None:
 
 
 def test_fastapi_verifies_tokens(issuer: str, tenant: TestTenant, holder: User, cases: dict[str, Case]) -> None:
-    with TestClient(names_of(example("python", "FastAPI", issuer=issuer))["app"]) as client:
+    with TestClient(names_of(example("python", "FastAPI", issuer=issuer, audience="identity-api"))["app"]) as client:
         found = responses(client, "/invoices", cases)
         assert outcomes(found) == expected(cases)
         assert found["valid"].json() == {"user": str(holder.id), "kind": "end_user", "tenant": str(tenant.id)}
@@ -79,7 +79,7 @@ def test_verifier_without_keys_returns_503(issuer: str, cases: dict[str, Case]) 
     ):
         with pytest.raises(AccessDenied) as denied:
             verifier.verify(token)
-        assert (denied.value.status, denied.value.headers) == (503, {})
+        assert (denied.value.status, denied.value.headers) == (503, {"Retry-After": "5"})
 
 
 def test_verifier_fetches_keys_once(issuer: str, cases: dict[str, Case], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_verifier_fetches_keys_once(issuer: str, cases: dict[str, Case], monkeyp
     principal = verifier.verify(str(cases["valid"].token))
     assert "invoices:read" in principal.permissions
     # No request is possible any more.
-    monkeypatch.setattr("urllib.request.OpenerDirector.open", None)
+    monkeypatch.setattr(httpx2.Client, "send", None)
     assert verifier.verify(str(cases["signed again"].token)).id == principal.id
     with pytest.raises(AccessDenied):
         verifier.verify(str(cases["of another tenant"].token))

@@ -114,6 +114,12 @@ def test_every_format_of_errors(run: Run) -> None:
     assert run("errors", responses=json.dumps(responses)) == expected
 
 
+def test_secrets_and_sessions_are_safe(workspace: Workspace) -> None:
+    results = json.loads(workspace.run("safety.ts"))
+    assert len(results) == 15
+    assert {name: error for name, error in results.items() if error} == {}
+
+
 def test_back_end_gets_tokens_and_reads_credentials(run: Run, tenant: TestTenant, service: str) -> None:
     client = make_client(tenant)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.openid.node_client import install_packages, node_programs
-from tests.sdk.readme import SDK
+from tests.sdk.readme import SDK, example
 
 SOURCE = SDK / "typescript"
 NAME = "identity-platform-sdk"
@@ -58,6 +58,7 @@ class Workspace:
         (folder / "package.json").write_text('{"private": true, "type": "module"}')
         for script in SCRIPTS.glob("*.ts"):
             (folder / script.name).write_bytes(script.read_bytes())
+        self.write("step-up.ts", example("typescript", "Errors and step-up"))
 
     def write(self, name: str, code: str) -> Path:
         """Add a file."""

@@ -1,7 +1,8 @@
 /** The session of one end user: sign-in, calls with refresh, step-up, sign-out, forgotten password. */
 
 import createClient, { type Client } from "openapi-fetch";
-import { ApiError, SignedOut, checked, isTokenRejected } from "./errors.js";
+import { checkOrigin, checkedUrl, guarded, originsOf } from "./addresses.js";
+import { ApiError, InvalidResponse, SignedOut, checkFields, checked, isTokenRejected, jsonOf } from "./errors.js";
 import type { paths } from "./schema.js";
 import { MemoryStorage, type TokenStorage, type Tokens } from "./storage.js";
 
@@ -16,6 +17,8 @@ export interface ClientOptions {
   /** Of a confidential client; never in a browser. */
   clientSecret?: string;
   storage?: TokenStorage;
+  /** Your own APIs that `fetch` sends the token to, besides the platform. They can act as the user at the platform too. */
+  origins?: readonly string[];
   /** Called when the platform has ended the session. */
   onSignedOut?: () => void;
   fetch?: typeof globalThis.fetch;
@@ -49,8 +52,8 @@ interface WaitingResponse {
  * Signs one end user in and calls the platform with the user's tokens.
  *
  * An access token that has expired or is rejected is refreshed once, however many calls wait for it; they all use the
- * successor. If the platform rejects the refresh token, the tokens are removed, `onSignedOut` is called and the calls
- * throw SignedOut.
+ * successor. If the platform rejects the refresh token, the tokens are removed, `onSignedOut` is called (unless another
+ * sign-in has replaced them) and the calls throw SignedOut.
  */
 export class IdentityClient {
   readonly baseUrl: string;
@@ -65,10 +68,14 @@ export class IdentityClient {
   readonly #secret: { client_secret?: string };
   readonly #onSignedOut: () => void;
   readonly #send: typeof globalThis.fetch;
+  readonly #origins: ReadonlySet<string>;
   #refreshing: Promise<Tokens> | undefined;
+  /** The last of the changes of the storage, which are made one after another. */
+  #changes: Promise<unknown> = Promise.resolve();
 
   constructor(options: ClientOptions) {
-    this.baseUrl = options.baseUrl.replace(/\/+$/, "");
+    this.baseUrl = checkedUrl("baseUrl", options.baseUrl).replace(/\/+$/, "");
+    this.#origins = originsOf([this.baseUrl, ...(options.origins ?? [])]);
     this.tenantId = options.tenantId;
     this.clientId = options.clientId;
     this.#storage = options.storage ?? new MemoryStorage();
@@ -78,7 +85,7 @@ export class IdentityClient {
     this.#send = fetch ? (input, init) => fetch(input, init) : (input, init) => globalThis.fetch(input, init);
     this.api = createClient<paths>({
       baseUrl: this.baseUrl,
-      fetch: async (request) => checked(await this.fetch(request)),
+      fetch: async (request) => checked(await this.fetch(request, guarded({ signal: request.signal }))),
     });
   }
 
@@ -91,8 +98,8 @@ export class IdentityClient {
       "/uflow/auth/enduser/login",
       body,
     );
-    if (said.mfa_required) return new SecondStep(this, email, said);
-    await this.accept(said);
+    if ((said as Partial<typeof said> | null)?.mfa_required) return new SecondStep(this, email, said as WaitingResponse);
+    await this.accept(said as TokenResponse);
     return undefined;
   }
 
@@ -108,9 +115,10 @@ export class IdentityClient {
     await this.accept(await this.postPublicly("/webauthn/enduser/finishAuthentication", body));
   }
 
-  /** Store the tokens of any response that completes a sign-in. */
+  /** Store the tokens of any response that completes a sign-in. Throws InvalidResponse. */
   async accept(response: TokenResponse): Promise<void> {
-    await this.#storage.save(tokensOf(response));
+    const tokens = tokensOf(response);
+    await this.#exclusively(() => this.#change(() => this.#storage.save(tokens)));
   }
 
   /** Have a link for a new password mailed. The response is the same for unknown users. */
@@ -130,11 +138,12 @@ export class IdentityClient {
   }
 
   /**
-   * `fetch` with the user's access token, refreshed if needed; for the platform and for your own APIs. The token is sent
-   * to the address that you name.
+   * `fetch` with the user's access token, refreshed if needed; for the platform and the `origins` of the options. Throws
+   * IdentityError for any other address.
    */
   async fetch(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
     const request = new Request(input, init);
+    checkOrigin(request.url, this.#origins);
     const tokens = await this.#validTokens();
     const response = await this.#authorized(request.clone(), tokens);
     if (!isTokenRejected(response)) return response;
@@ -155,11 +164,14 @@ export class IdentityClient {
       "/authmgr/step-up",
       proof,
     );
-    await this.#exclusively(async () => {
-      const tokens = await this.#storage.load();
-      if (!tokens) throw new SignedOut("The session has ended meanwhile.");
-      await this.#storage.save(tokensOf({ ...said, refresh_token: tokens.refreshToken }));
-    });
+    checkFields(said, "access_token", "proof_token");
+    await this.#exclusively(() =>
+      this.#change(async () => {
+        const tokens = await this.#storage.load();
+        if (!tokens) throw new SignedOut("The session has ended meanwhile.");
+        await this.#storage.save(tokensOf({ ...said, refresh_token: tokens.refreshToken }));
+      }),
+    );
     return said.proof_token;
   }
 
@@ -175,7 +187,7 @@ export class IdentityClient {
     } catch (error) {
       if (!(error instanceof SignedOut)) throw error;
     } finally {
-      await this.#storage.save(undefined);
+      await this.#exclusively(() => this.#change(() => this.#storage.save(undefined)));
     }
   }
 
@@ -183,17 +195,23 @@ export class IdentityClient {
 
   /** Post JSON without an access token. Throws ApiError. */
   async postPublicly<T>(path: string, body: object, headers: Record<string, string> = {}): Promise<T> {
-    const response = await this.#send(this.baseUrl + path, jsonPost(body, headers));
-    return (await (await checked(response)).json()) as T;
+    return jsonOf(await this.#send(this.baseUrl + path, jsonPost(body, headers)));
   }
 
   async #post<T>(path: string, body: object): Promise<T> {
-    return (await (await checked(await this.fetch(this.baseUrl + path, jsonPost(body)))).json()) as T;
+    return jsonOf(await this.fetch(this.baseUrl + path, jsonPost(body)));
   }
 
   #authorized(request: Request, tokens: Tokens): Promise<Response> {
     request.headers.set("Authorization", `Bearer ${tokens.accessToken}`);
     return this.#send(request);
+  }
+
+  /** Read and replace the tokens; nothing else in this client does so meanwhile. Always inside `#exclusively`. */
+  #change<T>(work: () => T | Promise<T>): Promise<T> {
+    const done = this.#changes.then(work);
+    this.#changes = done.catch(() => undefined);
+    return done;
   }
 
   #exclusively<T>(work: () => Promise<T>): Promise<T> {
@@ -204,13 +222,19 @@ export class IdentityClient {
   async #validTokens(rejected?: string): Promise<Tokens> {
     const tokens = await this.#storage.load();
     if (tokens && isUsable(tokens, rejected)) return tokens;
-    this.#refreshing ??= this.#exclusively(() => this.#refreshed(rejected)).finally(() => {
+    let isEnded = false;
+    const ended = (): void => {
+      isEnded = true;
+    };
+    this.#refreshing ??= this.#exclusively(() => this.#refreshed(rejected, ended)).finally(() => {
       this.#refreshing = undefined;
+      // After the refresh, so that the callback may use this client.
+      if (isEnded) this.#onSignedOut();
     });
     return this.#refreshing;
   }
 
-  async #refreshed(rejected: string | undefined): Promise<Tokens> {
+  async #refreshed(rejected: string | undefined, ended: () => void): Promise<Tokens> {
     // Another tab, or an earlier call, may have refreshed them meanwhile.
     const tokens = await this.#storage.load();
     if (!tokens) throw new SignedOut("No user is signed in.");
@@ -219,14 +243,11 @@ export class IdentityClient {
     const body = new URLSearchParams({ ...form, ...this.#secret });
     let said: Omit<TokenResponse, "refresh_token"> & { refresh_token?: string };
     try {
-      said = (await (
-        await checked(await this.#send(`${this.baseUrl}/authmgr/token`, { method: "POST", body }))
-      ).json()) as typeof said;
+      said = await jsonOf(await this.#send(`${this.baseUrl}/authmgr/token`, guarded({ method: "POST", body })));
     } catch (error) {
       // 429, 503, a network error, a client secret that was rotated: the session may still be valid.
       if (!(error instanceof ApiError) || error.code !== "invalid_grant") throw error;
-      await this.#replace(tokens, undefined);
-      this.#onSignedOut();
+      if (await this.#replace(tokens, undefined)) ended();
       throw new SignedOut(error.message, { cause: error });
     }
     const fresh = tokensOf({ refresh_token: tokens.refreshToken, ...said });
@@ -234,10 +255,14 @@ export class IdentityClient {
     return fresh;
   }
 
-  /** Store the successor, unless the user has signed out or in again meanwhile. */
-  async #replace(tokens: Tokens, fresh: Tokens | undefined): Promise<void> {
-    const current = await this.#storage.load();
-    if (current?.refreshToken === tokens.refreshToken) await this.#storage.save(fresh);
+  /** Store the successor, unless the user has signed out or in again meanwhile; return whether it was stored. */
+  #replace(tokens: Tokens, fresh: Tokens | undefined): Promise<boolean> {
+    return this.#change(async () => {
+      const current = await this.#storage.load();
+      if (current?.refreshToken !== tokens.refreshToken) return false;
+      await this.#storage.save(fresh);
+      return true;
+    });
   }
 }
 
@@ -245,7 +270,6 @@ export class IdentityClient {
 export class SecondStep {
   readonly client: IdentityClient;
   readonly email: string;
-  readonly mfaToken: string;
   /**
    * The possible second steps. Empty if the user must enroll a factor first: send `enrollmentTicket` and `mfaToken` with
    * the calls that enroll, and give the last response to `client.accept`.
@@ -253,15 +277,27 @@ export class SecondStep {
   readonly methods: readonly Method[];
   /** Seconds in which the sign-in can be completed. */
   readonly expiresIn: number;
-  readonly enrollmentTicket: string | undefined;
+  // Private, so that no log of this object shows them.
+  readonly #mfaToken: string;
+  readonly #enrollmentTicket: string | undefined;
 
   constructor(client: IdentityClient, email: string, said: WaitingResponse) {
+    checkFields(said, "mfa_token");
+    if (!Array.isArray(said.methods)) throw new InvalidResponse("The response has no valid `methods`.");
     this.client = client;
     this.email = email;
-    this.mfaToken = said.mfa_token;
+    this.#mfaToken = said.mfa_token;
     this.methods = said.methods;
     this.expiresIn = said.expires_in;
-    this.enrollmentTicket = said.enrollment_ticket;
+    this.#enrollmentTicket = said.enrollment_ticket;
+  }
+
+  get mfaToken(): string {
+    return this.#mfaToken;
+  }
+
+  get enrollmentTicket(): string | undefined {
+    return this.#enrollmentTicket;
   }
 
   /** Complete the sign-in with a code of the authenticator app. */
@@ -309,6 +345,7 @@ function isUsable(tokens: Tokens, rejected: string | undefined): boolean {
 }
 
 function tokensOf(response: TokenResponse): Tokens {
+  checkFields(response, "access_token", "refresh_token");
   return {
     accessToken: response.access_token,
     refreshToken: response.refresh_token,
@@ -317,5 +354,6 @@ function tokensOf(response: TokenResponse): Tokens {
 }
 
 function jsonPost(body: object, headers: Record<string, string> = {}): RequestInit {
-  return { method: "POST", headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(body) };
+  const type = { "Content-Type": "application/json" };
+  return guarded({ method: "POST", headers: { ...type, ...headers }, body: JSON.stringify(body) });
 }

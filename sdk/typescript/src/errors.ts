@@ -13,6 +13,9 @@ export class IdentityError extends Error {
 /** No session is stored, or the platform has ended it: sign in again. */
 export class SignedOut extends IdentityError {}
 
+/** A success without the expected fields, such as the page of a proxy. No tokens were stored. */
+export class InvalidResponse extends IdentityError {}
+
 /** The signature of a webhook is missing or wrong, or its time is more than five minutes off. */
 export class WebhookInvalid extends IdentityError {}
 
@@ -28,6 +31,12 @@ export class AccessDenied extends IdentityError {
     this.status = status;
     this.code = code;
     this.challenge = challenge;
+  }
+
+  /** The headers of the response. */
+  get headers(): Record<string, string> {
+    if (this.status === 503) return { "Retry-After": "5" };
+    return this.challenge ? { "WWW-Authenticate": this.challenge } : {};
   }
 
   /** The body of the response, in the platform's own format. */
@@ -72,8 +81,17 @@ export class ApiError extends IdentityError implements ApiErrorFields {
   }
 }
 
-/** The session has not proven enough for this call (RFC 9470): call `stepUp`, then repeat it. */
+/**
+ * The session has not proven enough for this call (RFC 9470): call `stepUp`, then repeat it once. If `needsFactor`, that
+ * does not help: the session must be of a sign-in with a second factor. Have the user enroll one if there is none, then
+ * sign in again with it.
+ */
 export class StepUpRequired extends ApiError {
+  /** Whether the user must enroll a factor, if there is none, and sign in again with it. */
+  get needsFactor(): boolean {
+    return this.maxAge === undefined;
+  }
+
   /** How many seconds old the proof may be. */
   get maxAge(): number | undefined {
     const found = /max_age="?(\d+)/.exec(this.challenge)?.[1];
@@ -102,7 +120,6 @@ export async function errorOf(response: Response): Promise<ApiError> {
   // An OAuth error has no `message`; its `error` is the code (RFC 6749 section 5.2).
   const oauth = "message" in fields ? undefined : textOf(error);
   const code = textOf(fields["code"]) ?? oauth ?? (textOf(error) ?? phrase).toLowerCase().replaceAll(" ", "_");
-  const after = response.headers.get("Retry-After") ?? "";
   const { details } = fields;
   const kind = response.status === 401 && code === STEP_UP ? StepUpRequired : ApiError;
   return new kind({
@@ -110,10 +127,36 @@ export async function errorOf(response: Response): Promise<ApiError> {
     code,
     message: textOf(fields["message"]) ?? textOf(fields["error_description"]) ?? phrase,
     details: isFields(details) ? details : {},
-    retryAfter: /^\d+$/.test(after) ? Number(after) : undefined,
+    retryAfter: secondsOf(response.headers.get("Retry-After") ?? ""),
     requestId: response.headers.get("X-Request-ID") ?? undefined,
     challenge: response.headers.get("WWW-Authenticate") ?? "",
   });
+}
+
+/** Read the header Retry-After: seconds, or a date (RFC 9110 section 10.2.3). */
+function secondsOf(retryAfter: string): number | undefined {
+  if (/^\d{1,9}$/.test(retryAfter)) return Number(retryAfter);
+  const then = retryAfter.endsWith("GMT") ? Date.parse(retryAfter) : NaN;
+  return Number.isNaN(then) ? undefined : Math.max(0, Math.ceil((then - Date.now()) / 1000));
+}
+
+/** Return the JSON of a success. Throws ApiError, InvalidResponse. */
+export async function jsonOf<T>(response: Response): Promise<T> {
+  await checked(response);
+  try {
+    return (await response.json()) as T;
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error; // the connection ended
+    throw new InvalidResponse("The response is not JSON.", { cause: error });
+  }
+}
+
+/** Throw InvalidResponse unless these fields are text that is not empty, and `expires_in` a finite number. */
+export function checkFields(said: unknown, ...names: readonly string[]): void {
+  const fields = isFields(said) ? said : {};
+  const missing = names.find((name) => textOf(fields[name]) === undefined);
+  if (missing !== undefined) throw new InvalidResponse(`The response has no valid \`${missing}\`.`);
+  if (!Number.isFinite(fields["expires_in"])) throw new InvalidResponse("The response has no valid `expires_in`.");
 }
 
 /** Return a successful response; throw ApiError for another one. */

@@ -28,8 +28,7 @@ export class IdentityAuth {
         request.principal = await this.verifier.authorize(request.headers.authorization, ...permissions);
       } catch (error) {
         if (!(error instanceof AccessDenied)) throw error;
-        if (error.challenge) response.set("WWW-Authenticate", error.challenge);
-        response.status(error.status).json(error.body);
+        response.set(error.headers).status(error.status).json(error.body);
         return;
       }
       next();

@@ -1,12 +1,15 @@
 /** Servers: verify access tokens (RFC 9068), get tokens of the application itself, read registry credentials. */
 
-import { createRemoteJWKSet, errors, jwtVerify, type JWTPayload, type JWTVerifyGetKey } from "jose";
-import { AccessDenied, IdentityError, checked, isTokenRejected } from "./errors.js";
+import { errors, jwtVerify, type JWTPayload } from "jose";
+import { checkOrigin, checkedUrl, guarded, originsOf } from "./addresses.js";
+import { AccessDenied, IdentityError, checkFields, isTokenRejected, jsonOf } from "./errors.js";
+import { KeysUnavailable, PublishedKeys } from "./keys.js";
 
-export { AccessDenied, ApiError, IdentityError } from "./errors.js";
+export { AccessDenied, ApiError, IdentityError, InvalidResponse } from "./errors.js";
 
-/** Errors of jose that are none of the token: no response, a response other than 200, and keys that cannot be read. */
-const UNAVAILABLE = ["ERR_JWKS_TIMEOUT", "ERR_JOSE_GENERIC", "ERR_JWKS_INVALID"];
+const KINDS: readonly unknown[] = ["operator", "admin", "end_user", "client"];
+/** Milliseconds after its start in which a token is not replaced. */
+const NEW = 3000;
 
 /** The subject of a verified token. Changes since its issue, such as a removed role, show in the next token. */
 export interface Principal {
@@ -30,21 +33,23 @@ export interface VerifierOptions {
 }
 
 /**
- * Verifies the tokens of one issuer with its published keys, cached for five minutes; a token with an unknown key causes
- * another fetch, at most every 30 seconds.
+ * Verifies the tokens of one issuer with its published keys, cached for five minutes, or 15 while they cannot be fetched; a
+ * token with an unknown key causes another fetch, at most every 30 seconds.
  */
 export class Verifier {
   readonly #issuer: string;
   readonly #audience: string;
   readonly #algorithms: string[];
-  #jwksUri: string | undefined;
-  #keys: Promise<JWTVerifyGetKey> | undefined;
+  readonly #keys: PublishedKeys;
 
   constructor(options: VerifierOptions) {
-    this.#issuer = options.issuer;
+    this.#issuer = checkedUrl("issuer", options.issuer);
     this.#audience = options.audience ?? "identity-api";
     this.#algorithms = [...(options.algorithms ?? ["ES256"])];
-    this.#jwksUri = options.jwksUri;
+    // jose does not verify an audience that is undefined.
+    if (typeof this.#audience !== "string" || !this.#audience) throw new TypeError("audience must be a non-empty string.");
+    const { jwksUri } = options;
+    this.#keys = new PublishedKeys(this.#issuer, jwksUri === undefined ? undefined : checkedUrl("jwksUri", jwksUri));
   }
 
   /** Verify the header Authorization of a request and require these permissions. Throws AccessDenied. */
@@ -73,14 +78,14 @@ export class Verifier {
       kind: kind as Principal["kind"],
       tenantId: typeof tenant_id === "string" ? tenant_id : undefined,
       clientId: typeof client_id === "string" ? client_id : undefined,
-      permissions: new Set(Array.isArray(permissions) ? (permissions as string[]) : []),
+      permissions: new Set(permissions as string[] | undefined),
       claims,
     };
   }
 
   async #claims(token: string): Promise<JWTPayload> {
     try {
-      const { payload } = await jwtVerify(token, await this.#keySet(), {
+      const { payload } = await jwtVerify(token, this.#keys.find, {
         issuer: this.#issuer,
         audience: this.#audience,
         algorithms: this.#algorithms,
@@ -91,9 +96,14 @@ export class Verifier {
       if (typeof payload.sub !== "string") throw new errors.JWTInvalid("The token has no subject.");
       // Bound to a key (DPoP), which is not verified here.
       if ("cnf" in payload) throw new errors.JWTInvalid("The token is bound to a key.");
+      const { kind, permissions = [] } = payload;
+      if (!KINDS.includes(kind)) throw new errors.JWTInvalid("The token is of an unknown kind of subject.");
+      if (!Array.isArray(permissions) || !permissions.every((each) => typeof each === "string")) {
+        throw new errors.JWTInvalid("The permissions are not a list of strings.");
+      }
       return payload;
     } catch (error) {
-      if (!(error instanceof errors.JOSEError) || UNAVAILABLE.includes(error.code)) {
+      if (error instanceof KeysUnavailable) {
         const message = "The keys of the issuer cannot be fetched.";
         throw new AccessDenied(503, "keys_unavailable", message, "", { cause: error });
       }
@@ -101,30 +111,6 @@ export class Verifier {
       const message = "The access token is invalid or has expired.";
       throw new AccessDenied(401, "invalid_token", message, challenge, { cause: error });
     }
-  }
-
-  #keySet(): Promise<JWTVerifyGetKey> {
-    this.#keys ??= this.#discovered().catch((error: unknown) => {
-      this.#keys = undefined;
-      throw error;
-    });
-    return this.#keys;
-  }
-
-  async #discovered(): Promise<JWTVerifyGetKey> {
-    if (this.#jwksUri === undefined) {
-      const { origin, pathname } = new URL(this.#issuer);
-      const path = pathname === "/" ? "" : pathname;
-      const response = await fetch(`${origin}/.well-known/oauth-authorization-server${path}`, {
-        signal: AbortSignal.timeout(10_000),
-      });
-      const metadata = (await (await checked(response)).json()) as { issuer: string; jwks_uri: string };
-      if (metadata.issuer !== this.#issuer) {
-        throw new IdentityError(`The metadata is of another issuer: ${metadata.issuer}`);
-      }
-      this.#jwksUri = metadata.jwks_uri;
-    }
-    return createRemoteJWKSet(new URL(this.#jwksUri), { cacheMaxAge: 300_000, cooldownDuration: 30_000 });
   }
 }
 
@@ -134,6 +120,12 @@ export interface ClientCredentialsOptions {
   clientId: string;
   clientSecret: string;
   scope?: string;
+  /** `https://<platform>/t/<slug>`; needed for a `resource`. */
+  issuer?: string;
+  /** The API that the token is for (RFC 8707), one of the client's `audiences`. Default: the platform's own API. */
+  resource?: string;
+  /** Where `fetch` sends the token. Default: the platform, or the `resource` if there is one. */
+  origins?: readonly string[];
   fetch?: typeof globalThis.fetch;
 }
 
@@ -141,31 +133,46 @@ export interface ClientCredentialsOptions {
 export class ClientCredentials {
   readonly #options: ClientCredentialsOptions;
   readonly #send: typeof globalThis.fetch;
-  #token: { value: string; ends: number } | undefined;
+  readonly #url: string;
+  readonly #origins: ReadonlySet<string>;
+  #token: { value: string; starts: number; ends: number } | undefined;
   #asking: Promise<string> | undefined;
 
   constructor(options: ClientCredentialsOptions) {
     this.#options = options;
-    const { fetch } = options;
+    const { fetch, issuer, resource } = options;
+    const baseUrl = checkedUrl("baseUrl", options.baseUrl);
+    if (resource !== undefined && issuer === undefined) throw new TypeError("A resource needs the issuer.");
+    // Only the tenant's own endpoint knows resources.
+    const root = issuer === undefined ? `${baseUrl.replace(/\/+$/, "")}/authmgr` : checkedUrl("issuer", issuer);
+    this.#url = `${root}/token`;
+    this.#origins = originsOf(options.origins ?? [resource ?? baseUrl]);
     this.#send = fetch ? (input, init) => fetch(input, init) : (input, init) => globalThis.fetch(input, init);
   }
 
-  /** Return a token; a new one if the last one expires soon or was `rejected`. Throws ApiError. */
+  /**
+   * Return a token; a new one if the last one expires soon or was `rejected`. One that was issued a few seconds ago is not
+   * replaced: an API that rejects it would reject the next one too. Throws ApiError.
+   */
   async token(rejected?: string): Promise<string> {
     const known = this.#token;
-    if (known && known.value !== rejected && known.ends > Date.now()) return known.value;
+    const now = Date.now();
+    if (known && known.ends > now && (known.value !== rejected || now < known.starts + NEW)) return known.value;
     this.#asking ??= this.#asked().finally(() => {
       this.#asking = undefined;
     });
     return this.#asking;
   }
 
-  /** `fetch` with the token; repeated once with a new one if the token was revoked. */
+  /** `fetch` with the token; repeated once with a new one if the token was revoked. Throws IdentityError elsewhere. */
   async fetch(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
     const request = new Request(input, init);
+    checkOrigin(request.url, this.#origins);
     const token = await this.token();
     const response = await this.#authorized(request.clone(), token);
-    return isTokenRejected(response) ? this.#authorized(request, await this.token(token)) : response;
+    if (!isTokenRejected(response)) return response;
+    const fresh = await this.token(token);
+    return fresh === token ? response : this.#authorized(request, fresh);
   }
 
   #authorized(request: Request, token: string): Promise<Response> {
@@ -174,22 +181,24 @@ export class ClientCredentials {
   }
 
   async #asked(): Promise<string> {
-    const { baseUrl, clientId, clientSecret, scope } = this.#options;
+    const { clientId, clientSecret, scope, resource } = this.#options;
     // Both are form-encoded first (RFC 6749 section 2.3.1).
     const pair = [clientId, clientSecret].map((part) => encodeURIComponent(part).replaceAll("%20", "+")).join(":");
-    const response = await this.#send(`${baseUrl.replace(/\/+$/, "")}/authmgr/token`, {
-      method: "POST",
-      headers: { Authorization: `Basic ${btoa(pair)}` },
-      body: new URLSearchParams({ grant_type: "client_credentials", ...(scope === undefined ? {} : { scope }) }),
-    });
-    const said = (await (await checked(response)).json()) as { access_token: string; expires_in: number };
+    const body = new URLSearchParams({ grant_type: "client_credentials" });
+    if (scope !== undefined) body.set("scope", scope);
+    if (resource !== undefined) body.set("resource", resource);
+    const headers = { Authorization: `Basic ${btoa(pair)}` };
+    const response = await this.#send(this.#url, guarded({ method: "POST", headers, body }));
+    const said = await jsonOf<{ access_token: string; expires_in: number }>(response);
+    checkFields(said, "access_token");
     const lifetime = said.expires_in * 1000;
-    this.#token = { value: said.access_token, ends: Date.now() + lifetime - Math.min(30_000, lifetime / 2) };
+    const starts = Date.now();
+    this.#token = { value: said.access_token, starts, ends: starts + lifetime - Math.min(30_000, lifetime / 2) };
     return said.access_token;
   }
 }
 
-/** A credential of an external service; `secret` is text or an object, as it was stored. */
+/** A credential of an external service; `secret` is text or an object, as it was stored, and not enumerable. */
 export interface ServiceCredential {
   id: string;
   name: string;
@@ -218,19 +227,22 @@ export class Registry {
   readonly #client: ClientCredentials;
 
   constructor(baseUrl: string, client: ClientCredentials) {
-    this.#url = `${baseUrl.replace(/\/+$/, "")}/exsvc/api/v1/services`;
+    this.#url = `${checkedUrl("baseUrl", baseUrl).replace(/\/+$/, "")}/exsvc/api/v1/services`;
     this.#client = client;
   }
 
   /** Return the active credentials of the service with this name. Every read is audited. Throws ApiError. */
   async credentials(service: string): Promise<ServiceCredential[]> {
-    const query = new URLSearchParams({ name: service });
-    const { services } = await this.#get<{ services: { id: string }[] }>(`${this.#url}?${query}`);
-    const found = services[0];
+    const query = new URLSearchParams({ name: service, limit: "100" });
+    const { services } = await this.#get<{ services: { id: string; name: string }[] }>(`${this.#url}?${query}`);
+    // The filter ignores case; a tenant may have services whose names differ in nothing else.
+    const [found, ...more] = services.filter(({ name }) => name === service);
     if (!found) throw new IdentityError(`The tenant has no service with the name ${service}.`);
-    const said = await this.#get<SecretsResponse>(`${this.#url}/${found.id}/credentials`);
+    if (more.length > 0) throw new IdentityError(`The tenant has several services with the name ${service}.`);
+    const said = await this.#get<SecretsResponse>(`${this.#url}/${encodeURIComponent(found.id)}/credentials`);
     return said.credentials.map(({ id, name, type, secret, metadata, expires_at }) => {
-      return { id, name, type, secret, metadata, baseUrl: said.base_url, expiresAt: expires_at ?? undefined };
+      const shown = { id, name, type, metadata, baseUrl: said.base_url, expiresAt: expires_at ?? undefined };
+      return Object.defineProperty(shown, "secret", { value: secret }) as ServiceCredential;
     });
   }
 
@@ -242,6 +254,6 @@ export class Registry {
   }
 
   async #get<T>(url: string): Promise<T> {
-    return (await (await checked(await this.#client.fetch(url))).json()) as T;
+    return jsonOf(await this.#client.fetch(url, guarded()));
   }
 }

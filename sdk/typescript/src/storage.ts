@@ -13,7 +13,10 @@ export interface TokenStorage {
   load(): Tokens | undefined | Promise<Tokens | undefined>;
   /** Replace the tokens; undefined signs the user out. */
   save(tokens: Tokens | undefined): void | Promise<void>;
-  /** Run work that no other holder of the same storage, such as another tab, does at the same time. */
+  /**
+   * Run work that no other holder of the same storage, such as another tab, does at the same time; `load` inside it returns
+   * the current tokens. Every `save` is called inside it.
+   */
   exclusively?<T>(work: () => Promise<T>): Promise<T>;
 }
 

@@ -145,6 +145,8 @@ const flows: Record<string, () => Promise<unknown>> = {
     );
     const once = refreshes();
     await ask(`revoke ${await application.token()}`);
+    const now = Date.now;
+    Date.now = () => now() + 5000; // a new token is not replaced
     statuses.push((await application.fetch(`${given.base}/authmgr/validate`)).status);
     const twice = refreshes();
     const registry = new Registry(given.base, application);

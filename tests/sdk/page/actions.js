@@ -37,9 +37,17 @@ window.actions = {
     return proof.length > 20 && after.sid === sid && after.jti !== jti;
   },
 
+  async readCorruptStorage() {
+    for (const text of ["{", "[]", '{"accessToken": "a"}']) {
+      localStorage.setItem("corrupt", text);
+      if (await webStorage(localStorage, "corrupt").load()) return text;
+    }
+    return "signed out";
+  },
+
   async refreshInTwoTabs() {
     const storage = webStorage(localStorage);
-    storage.save({ ...JSON.parse(sessionStorage.getItem("identity-platform-tokens")), expiresAt: 0 });
+    await storage.save({ ...JSON.parse(sessionStorage.getItem("identity-platform-tokens")), expiresAt: 0 });
     const tabs = [1, 2].map(() => new IdentityClient({ ...options, storage }));
     const tokens = await Promise.all(tabs.flatMap((tab) => [tab.accessToken(), tab.accessToken()]));
     return [new Set(tokens).size, refreshes().length];

@@ -2,7 +2,15 @@
 
 from identity_sdk.backend import ClientCredentials, Registry, ServiceCredential
 from identity_sdk.client import IdentityClient, SecondStep
-from identity_sdk.errors import AccessDenied, ApiError, IdentityError, SignedOut, StepUpRequired, WebhookInvalid
+from identity_sdk.errors import (
+    AccessDenied,
+    ApiError,
+    IdentityError,
+    InvalidResponse,
+    SignedOut,
+    StepUpRequired,
+    WebhookInvalid,
+)
 from identity_sdk.storage import MemoryStorage, Tokens, TokenStorage
 from identity_sdk.verification import Principal, Verifier
 from identity_sdk.webhooks import WebhookEvent, verify_webhook
@@ -13,6 +21,7 @@ __all__ = [
     "ClientCredentials",
     "IdentityClient",
     "IdentityError",
+    "InvalidResponse",
     "MemoryStorage",
     "Principal",
     "Registry",

@@ -3,14 +3,16 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
+from urllib.parse import quote
 
 import httpx2
 
-from identity_sdk.errors import ApiError, SignedOut, is_token_rejected, json_of
+from identity_sdk.errors import ApiError, SignedOut, checked_fields, fields_of, is_token_rejected, json_of
 from identity_sdk.storage import MemoryStorage, Tokens, TokenStorage
+from identity_sdk.transport import SingleFlight, checked_url, origin_of, shared_http
 
 T = TypeVar("T")
 # Seconds before its end in which an access token is no longer used.
@@ -21,8 +23,8 @@ class IdentityClient:
     """Signs one end user in and calls the platform with the user's tokens. Threads may share it.
 
     An access token that has expired or is rejected is refreshed once, however many calls wait for it; they all use the
-    successor. If the platform rejects the refresh token, the tokens are removed, `on_signed_out` is called and the calls
-    raise SignedOut.
+    successor. If the platform rejects the refresh token, the tokens are removed, `on_signed_out` is called (unless another
+    sign-in has replaced them) and the calls raise SignedOut.
     """
 
     def __init__(
@@ -36,14 +38,15 @@ class IdentityClient:
         on_signed_out: Callable[[], object] = lambda: None,
         http: httpx2.Client | None = None,
     ) -> None:
-        self.base_url, self.tenant_id, self.client_id = base_url.rstrip("/"), tenant_id, client_id
+        self.base_url = checked_url("base_url", base_url).rstrip("/")
+        self.tenant_id, self.client_id = tenant_id, client_id
         self.storage = storage or MemoryStorage()
         self._secret = {"client_secret": client_secret} if client_secret else {}
-        self._http = http or httpx2.Client(timeout=30)
+        self._http = http or shared_http()
         self._on_signed_out = on_signed_out
+        # Held while tokens are read and replaced; always acquired after the lock of the storage.
         self._lock = threading.Lock()
-        # The refresh that is in progress; every call waits for it and gets its result or error.
-        self._flight: Future[Tokens] | None = None
+        self._refresh = SingleFlight[Tokens]()
 
     # --- Signing in ---
 
@@ -51,9 +54,10 @@ class IdentityClient:
         """Sign in by password. Return None if the user is signed in, or the second step that is missing."""
         body = {"client_id": self.client_id, "tenant_id": self.tenant_id, "email": email, "password": password}
         said = self.post_publicly("/uflow/auth/enduser/login", {**body, **self._secret})
-        if not said["mfa_required"]:
+        if not isinstance(said, dict) or not said.get("mfa_required"):
             self.accept(said)
             return None
+        checked_fields(said, mfa_token=str, methods=list, expires_in=(int, float))
         return SecondStep(
             self,
             email,
@@ -74,8 +78,10 @@ class IdentityClient:
         self.accept(self.post_publicly("/webauthn/enduser/finishAuthentication", body))
 
     def accept(self, response: Mapping[str, Any]) -> None:
-        """Store the tokens of any response that completes a sign-in."""
-        self.storage.save(_tokens_of(response))
+        """Store the tokens of any response that completes a sign-in. Raises InvalidResponse."""
+        tokens = _tokens_of(response)
+        with self._exclusively(), self._lock:
+            self.storage.save(tokens)
 
     def forgot_password(self, email: str) -> None:
         """Have a link for a new password mailed. The response is the same for unknown users."""
@@ -97,19 +103,26 @@ class IdentityClient:
         path: str,
         returns: type[T],
         *,
+        path_params: Mapping[str, str] | None = None,
         json: Any = None,
         params: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> T:
-        """Call the platform as the user; `returns` is the type of the response, such as one of `identity_sdk.models`.
+        """Call the platform as the user.
 
-        Raises ApiError, StepUpRequired, SignedOut.
+        Args:
+            path: of the API, such as `/authmgr/roles/{role_id}`. Put values from elsewhere into `path_params`, which quotes
+                them, and not into the path.
+            returns: the type of the response, such as one of `identity_sdk.models`.
+
+        Raises ApiError, StepUpRequired, SignedOut, InvalidResponse.
         """
+        url = self._url_of(path, path_params or {})
         tokens = self._valid_tokens()
-        response = self._send(method, path, tokens, json=json, params=params, headers=headers)
+        response = self._send(method, url, tokens, json=json, params=params, headers=headers)
         if is_token_rejected(response):
             tokens = self._valid_tokens(rejected=tokens.access_token)
-            response = self._send(method, path, tokens, json=json, params=params, headers=headers)
+            response = self._send(method, url, tokens, json=json, params=params, headers=headers)
         return cast(T, json_of(response))
 
     def access_token(self) -> str:
@@ -122,7 +135,8 @@ class IdentityClient:
         Return a `proof_token`: it works once, within five minutes, where a call needs a proof in its body.
         """
         said = self.call("POST", "/authmgr/step-up", dict[str, Any], json=proof)
-        with self._lock:
+        checked_fields(said, access_token=str, proof_token=str, expires_in=(int, float))
+        with self._exclusively(), self._lock:
             tokens = self.storage.load()
             if tokens is None:
                 raise SignedOut("The session has ended meanwhile.")
@@ -140,39 +154,56 @@ class IdentityClient:
         except SignedOut:
             pass
         finally:
-            self.storage.save(None)
+            with self._exclusively(), self._lock:
+                self.storage.save(None)
 
     # --- Mechanism ---
 
     def post_publicly(self, path: str, body: Mapping[str, Any]) -> Any:
         """Post JSON without an access token. Raises ApiError."""
-        return json_of(self._http.post(self.base_url + path, json=body))
+        return json_of(self._http.post(self.base_url + path, json=body, follow_redirects=False))
 
-    def _send(self, method: str, path: str, tokens: Tokens, **options: Any) -> httpx2.Response:
-        headers = {**(options.pop("headers") or {}), "Authorization": f"Bearer {tokens.access_token}"}
-        return self._http.request(method, self.base_url + path, headers=headers, **options)
+    def _url_of(self, path: str, values: Mapping[str, str]) -> httpx2.URL:
+        if not path.startswith("/") or any(value in ("", ".", "..") for value in values.values()):
+            raise ValueError("The path must begin with `/`, and no value in it may be empty, `.` or `..`.")
+        quoted = {name: quote(value, safe="") for name, value in values.items()}
+        url = httpx2.URL(self.base_url + (path.format_map(quoted) if quoted else path))
+        if origin_of(url) != origin_of(self.base_url):
+            raise ValueError("The path leads to another origin.")
+        return url
+
+    def _send(self, method: str, url: httpx2.URL, tokens: Tokens, **options: Any) -> httpx2.Response:
+        headers = httpx2.Headers(options.pop("headers"))
+        headers["Authorization"] = f"Bearer {tokens.access_token}"
+        # A redirect would repeat the body elsewhere.
+        return self._http.request(method, url, headers=headers, follow_redirects=False, **options)
+
+    def _exclusively(self) -> AbstractContextManager[object]:
+        """Return the lock of a storage that several processes use; not all have one."""
+        work: Callable[[], AbstractContextManager[object]] = getattr(self.storage, "exclusively", nullcontext)
+        return work()
 
     def _valid_tokens(self, rejected: str | None = None) -> Tokens:
         """Return the stored tokens, refreshed if they have expired or the platform has `rejected` the access token."""
         tokens = self.storage.load()
         if tokens is not None and _is_usable(tokens, rejected):
             return tokens
-        with self._lock:
-            flight, is_own = self._flight, self._flight is None
-            if flight is None:
-                flight = self._flight = Future()
-        if is_own:
-            try:
-                flight.set_result(self._refreshed(rejected))
-            except BaseException as error:
-                flight.set_exception(error)
-            finally:
-                with self._lock:
-                    self._flight = None
-        return flight.result()
+        ended = list[bool]()
 
-    def _refreshed(self, rejected: str | None) -> Tokens:
-        # Another thread may have refreshed them meanwhile.
+        def refresh() -> Tokens:
+            with self._exclusively():
+                return self._refreshed(rejected, ended)
+
+        try:
+            return self._refresh.run(refresh)
+        finally:
+            # After the refresh, so that the callback may use this client.
+            if any(ended):
+                self._on_signed_out()
+
+    def _refreshed(self, rejected: str | None, ended: list[bool]) -> Tokens:
+        """Refresh the tokens; `ended` gets whether they were removed."""
+        # Another thread or process may have refreshed them meanwhile.
         tokens = self.storage.load()
         if tokens is None:
             raise SignedOut("No user is signed in.")
@@ -180,23 +211,25 @@ class IdentityClient:
             return tokens
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token, "client_id": self.client_id}
         try:
-            said = json_of(self._http.post(f"{self.base_url}/authmgr/token", data={**form, **self._secret}))
+            data, url = {**form, **self._secret}, f"{self.base_url}/authmgr/token"
+            said = fields_of(self._http.post(url, data=data, follow_redirects=False))
         except ApiError as error:
             if error.code != "invalid_grant":
                 raise  # the session may still be valid: 429, 503, a client secret that was rotated
-            self._replace(tokens, None)
-            self._on_signed_out()
+            ended.append(self._replace(tokens, None))
             raise SignedOut(error.message) from error
         fresh = _tokens_of({"refresh_token": tokens.refresh_token, **said})
         self._replace(tokens, fresh)
         return fresh
 
-    def _replace(self, tokens: Tokens, fresh: Tokens | None) -> None:
-        """Store the successor, unless the user has signed out or in again meanwhile."""
+    def _replace(self, tokens: Tokens, fresh: Tokens | None) -> bool:
+        """Store the successor, unless the user has signed out or in again meanwhile; return whether it was stored."""
         with self._lock:
             current = self.storage.load()
-            if current and current.refresh_token == tokens.refresh_token:
+            is_same = current is not None and current.refresh_token == tokens.refresh_token
+            if is_same:
                 self.storage.save(fresh)
+            return is_same
 
 
 @dataclass(frozen=True)
@@ -256,4 +289,5 @@ def _end_of(response: Mapping[str, Any]) -> float:
 
 
 def _tokens_of(response: Mapping[str, Any]) -> Tokens:
+    checked_fields(response, access_token=str, refresh_token=str, expires_in=(int, float))
     return Tokens(response["access_token"], response["refresh_token"], _end_of(response))

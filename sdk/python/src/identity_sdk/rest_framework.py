@@ -3,13 +3,13 @@
 from typing import Any
 
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import APIException, AuthenticationFailed, PermissionDenied
+from rest_framework.exceptions import APIException, AuthenticationFailed
 from rest_framework.permissions import BasePermission, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from identity_sdk.django import verifier
-from identity_sdk.errors import AccessDenied
+from identity_sdk.errors import RETRY_AFTER, AccessDenied
 from identity_sdk.verification import Principal, require
 
 
@@ -19,6 +19,7 @@ class KeysUnavailable(APIException):
     status_code = 503
     default_detail = "The keys of the issuer cannot be fetched."
     default_code = "keys_unavailable"
+    wait = RETRY_AFTER  # sent as Retry-After
 
 
 class IdentityAuthentication(BaseAuthentication):
@@ -45,7 +46,7 @@ def _is_bearer(authorization: str) -> bool:
 
 
 def require_permission(*permissions: str) -> type[BasePermission]:
-    """Return a permission class that requires these permissions; none: any valid token."""
+    """Return a permission class that requires all of these permissions; none: any valid token."""
 
     class RequirePermission(IsAuthenticated):
         def has_permission(self, request: Request, view: APIView) -> bool:
@@ -54,9 +55,23 @@ def require_permission(*permissions: str) -> type[BasePermission]:
             try:
                 require(request.user, *permissions)
             except AccessDenied as error:
-                denied = PermissionDenied(error.message, error.code)
-                denied.auth_header = error.challenge  # sent as WWW-Authenticate
-                raise denied from error
+                # Not raised, so that the class can be combined: `require_permission("a") | IsAdminUser`.
+                self.message, self.code = error.message, error.code
+                view.headers["WWW-Authenticate"] = error.challenge
+                return False
             return True
 
     return RequirePermission
+
+
+def require_any(*permissions: str) -> type[BasePermission]:
+    """Return a permission class that requires at least one of these permissions."""
+
+    class RequireAny(IsAuthenticated):
+        message = f"The access token has none of the permissions {', '.join(permissions)}."
+        code = "insufficient_scope"
+
+        def has_permission(self, request: Request, view: APIView) -> bool:
+            return isinstance(request.user, Principal) and not request.user.permissions.isdisjoint(permissions)
+
+    return RequireAny

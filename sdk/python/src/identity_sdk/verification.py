@@ -1,20 +1,21 @@
 """Verify access tokens (RFC 9068) in your own API with the published keys; no call to the platform per request."""
 
-import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 import jwt
 
 from identity_sdk.errors import AccessDenied
+from identity_sdk.keys import KeysUnavailable, PublishedKeys
+from identity_sdk.transport import checked_url, shared_http
 
 TYPES = ("at+jwt", "application/at+jwt")
-# Network errors, and keys or metadata that cannot be read.
-UNAVAILABLE = (httpx2.HTTPError, jwt.PyJWKClientConnectionError, jwt.PyJWKSetError, ValueError, KeyError)
+KINDS = ("operator", "admin", "end_user", "client")
 REQUIRED = ["iss", "aud", "sub", "exp", "iat", "jti"]
+# What a made-up token can cause: a lone surrogate is a ValueError, an object in place of text a TypeError.
+MALFORMED = (jwt.PyJWTError, ValueError, TypeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,11 @@ class Principal:
     tenant_id: str | None
     client_id: str | None
     permissions: frozenset[str]
-    claims: Mapping[str, Any]
+    claims: Mapping[str, Any] = field(hash=False)
 
-    # What Django REST framework asks of `request.user`.
-    is_authenticated = True
+    # What Django and Django REST framework ask of `request.user`.
+    is_authenticated = is_active = True
+    is_anonymous = is_staff = is_superuser = False
 
     @property
     def pk(self) -> str:
@@ -40,8 +42,9 @@ class Principal:
 class Verifier:
     """Verifies the tokens of one issuer: `https://<host>/t/<slug>` for a tenant's end users and clients.
 
-    The keys are those of the issuer's metadata (RFC 8414), cached for five minutes; a token with an unknown key causes
-    another fetch, at most every 30 seconds. Threads may share it.
+    The keys are those of the issuer's metadata (RFC 8414), cached for five minutes, or 15 while they cannot be fetched; a
+    token with an unknown key causes another fetch, at most every 30 seconds. One thread fetches; the others use the cached
+    keys, or get AccessDenied (503) if theirs is not among them. Threads may share it.
     """
 
     def __init__(
@@ -52,11 +55,15 @@ class Verifier:
         jwks_uri: str | None = None,
         algorithms: Iterable[str] = ("ES256",),
         leeway: float = 5,
+        http: httpx2.Client | None = None,
     ) -> None:
-        self.issuer, self.audience = issuer, audience
+        # PyJWT does not verify an issuer or audience that is None.
+        if not isinstance(audience, str) or not audience:
+            raise ValueError("audience must be a non-empty string.")
+        self.issuer, self.audience = checked_url("issuer", issuer), audience
         self._algorithms, self._leeway = list(algorithms), leeway
-        self._keys = jwt.PyJWKClient(jwks_uri, timeout=10) if jwks_uri else None
-        self._lock = threading.Lock()
+        uri = None if jwks_uri is None else checked_url("jwks_uri", jwks_uri)
+        self._keys = PublishedKeys(issuer, uri, http or shared_http())
 
     def authorize(self, authorization: str | None, *permissions: str) -> Principal:
         """Verify the header Authorization of a request and require these permissions. Raises AccessDenied."""
@@ -70,48 +77,47 @@ class Verifier:
     def verify(self, token: str) -> Principal:
         """Verify a token: signature, type, algorithm, issuer, audience and times. Raises AccessDenied."""
         try:
-            header = jwt.get_unverified_header(token)
-            if str(header.get("typ", "")).lower() not in TYPES:
-                raise jwt.InvalidTokenError("The token is not an access token.")
-            key = self._client().get_signing_key(str(header.get("kid")))
-            claims = jwt.decode(
-                token,
-                key,
-                algorithms=self._algorithms,
-                issuer=self.issuer,
-                audience=self.audience,
-                leeway=self._leeway,
-                options={"require": REQUIRED},
-            )
-            if "cnf" in claims:
-                raise jwt.InvalidTokenError("The token is bound to a key (DPoP), which is not verified here.")
-        except UNAVAILABLE as error:
+            return self._verified(token)
+        except KeysUnavailable as error:
             raise AccessDenied(503, "keys_unavailable", "The keys of the issuer cannot be fetched.") from error
-        except (jwt.InvalidTokenError, jwt.PyJWKClientError) as error:
-            challenge = 'Bearer error="invalid_token"'
-            raise AccessDenied(
-                401, "invalid_token", "The access token is invalid or has expired.", challenge
-            ) from error
+        except MALFORMED as error:
+            message = "The access token is invalid or has expired."
+            raise AccessDenied(401, "invalid_token", message, 'Bearer error="invalid_token"') from error
+
+    def _verified(self, token: str) -> Principal:
+        header = jwt.get_unverified_header(token)
+        kid = header.get("kid")
+        # Checked before the key is looked up: an unknown one may cause a fetch.
+        if str(header.get("typ", "")).lower() not in TYPES or header.get("alg") not in self._algorithms or not kid:
+            raise jwt.InvalidTokenError("The token is not an access token of the platform.")
+        key = self._keys.find(kid)
+        if key is None:
+            raise jwt.InvalidTokenError("The issuer has no such key.")
+        claims = jwt.decode(
+            token,
+            key,
+            algorithms=self._algorithms,
+            issuer=self.issuer,
+            audience=self.audience,
+            leeway=self._leeway,
+            options={"require": REQUIRED},
+        )
+        if "cnf" in claims:
+            raise jwt.InvalidTokenError("The token is bound to a key (DPoP), which is not verified here.")
+        kind, permissions = claims.get("kind"), claims.get("permissions", [])
+        if kind not in KINDS:
+            raise jwt.InvalidTokenError("The token is of an unknown kind of subject.")
+        # Text would become the set of its letters.
+        if not isinstance(permissions, list) or not all(isinstance(each, str) for each in permissions):
+            raise jwt.InvalidTokenError("The permissions are not a list of strings.")
         return Principal(
             id=claims["sub"],
-            kind=str(claims.get("kind", "")),
+            kind=kind,
             tenant_id=claims.get("tenant_id"),
             client_id=claims.get("client_id"),
-            permissions=frozenset(claims.get("permissions", ())),
+            permissions=frozenset(permissions),
             claims=claims,
         )
-
-    def _client(self) -> jwt.PyJWKClient:
-        with self._lock:
-            if self._keys is None:
-                place = urlsplit(self.issuer)
-                url = f"{place.scheme}://{place.netloc}/.well-known/oauth-authorization-server{place.path}"
-                response = httpx2.get(url, timeout=10).raise_for_status()
-                metadata = response.json()
-                if metadata["issuer"] != self.issuer:
-                    raise httpx2.HTTPError(f"The metadata is of another issuer: {metadata['issuer']}")
-                self._keys = jwt.PyJWKClient(metadata["jwks_uri"], timeout=10)
-            return self._keys
 
 
 def require(principal: Principal, *permissions: str) -> None:

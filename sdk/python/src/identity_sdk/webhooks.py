@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from standardwebhooks import Webhook, WebhookVerificationError
+from standardwebhooks.webhooks import EmptyWebhookSecretError
 
 from identity_sdk.errors import WebhookInvalid
 
@@ -26,11 +27,15 @@ def verify_webhook(secret: str, body: bytes, headers: Mapping[str, str]) -> Webh
     Args:
         body: the bytes as received.
 
-    Raises WebhookInvalid.
+    Raises WebhookInvalid, and ValueError if the secret is none: that is an error of the configuration.
     """
+    try:
+        webhook = Webhook(secret)
+    except (EmptyWebhookSecretError, ValueError, RuntimeError) as error:
+        raise ValueError("The secret of the webhook is not valid. Use the one that the platform has shown.") from error
     lowered = {name.lower(): value for name, value in headers.items()}
     try:
-        Webhook(secret).verify(body, lowered, json_parse=False)
+        webhook.verify(body, lowered, json_parse=False)
     except (WebhookVerificationError, ValueError) as error:  # ValueError: a signature that is not base64, or not UTF-8
         raise WebhookInvalid("The signature of the webhook is missing, wrong or too old.") from error
     said = json.loads(body)
