@@ -105,7 +105,7 @@ def test_api_accepts_its_own_access_tokens_only(
         rejected = call(address, token)
         assert (rejected.status_code, rejected.headers["WWW-Authenticate"]) == (401, 'Bearer error="invalid_token"')
     anonymous = requests.get(f"{address}/orders", timeout=30)
-    assert (anonymous.status_code, anonymous.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert (anonymous.status_code, anonymous.headers["WWW-Authenticate"]) == (401, 'Bearer realm="api"')
 
 
 def tokens(tenant: TestTenant, permissions: Collection[str] = ("orders:read",), **asked: Any) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def cases(issuer: str, tenant: TestTenant, other_tenant: TestTenant, holder: Use
     secretless = jwt.encode(claims, None, algorithm="none", headers={"typ": "at+jwt", "kid": "none"})
     missing = f'Bearer error="insufficient_scope", scope="{PERMISSION}"'
     return {
-        "none": Case(None, 401, "Bearer"),
+        "none": Case(None, 401, 'Bearer realm="api"'),
         "valid": Case(valid, 200, None),
         "signed again": Case(changed(), 200, None),
         "without the permission": Case(tenant.sign_in(tenant.register())["access_token"], 403, missing),

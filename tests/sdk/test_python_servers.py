@@ -64,7 +64,10 @@ def test_django_verifies_tokens(django_app: str, tenant: TestTenant, holder: Use
             found = responses(client, path, cases)
             assert outcomes(found) == expected(cases), path
             assert found["valid"].json() == {"user": str(holder.id), "kind": "end_user", "tenant": str(tenant.id)}
-        assert client.get("/drf", headers={"Authorization": "Basic YTpi"}).headers["WWW-Authenticate"] == "Bearer"
+        assert (
+            client.get("/drf", headers={"Authorization": "Basic YTpi"}).headers["WWW-Authenticate"]
+            == 'Bearer realm="api"'
+        )
 
 
 def test_verifier_without_keys_returns_503(issuer: str, cases: dict[str, Case]) -> None:

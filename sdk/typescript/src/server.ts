@@ -57,7 +57,7 @@ export class Verifier {
     const token = /^bearer +(\S+)$/i.exec(authorization ?? "")?.[1];
     if (token === undefined) {
       const message = "Send a valid access token: `Authorization: Bearer …`.";
-      throw new AccessDenied(401, "unauthorized", message, "Bearer");
+      throw new AccessDenied(401, "unauthorized", message, 'Bearer realm="api"');
     }
     const principal = await this.verify(token);
     const missing = permissions.filter((permission) => !principal.permissions.has(permission));

@@ -38,7 +38,7 @@ class IdentityAuthentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         is_bearer = _is_bearer(request.headers.get("Authorization", ""))
-        return 'Bearer error="invalid_token"' if is_bearer else "Bearer"
+        return 'Bearer error="invalid_token"' if is_bearer else 'Bearer realm="api"'
 
 
 def _is_bearer(authorization: str) -> bool:

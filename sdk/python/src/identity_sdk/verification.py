@@ -69,7 +69,8 @@ class Verifier:
         """Verify the header Authorization of a request and require these permissions. Raises AccessDenied."""
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise AccessDenied(401, "unauthorized", "Send a valid access token: `Authorization: Bearer …`.", "Bearer")
+            message = "Send a valid access token: `Authorization: Bearer …`."
+            raise AccessDenied(401, "unauthorized", message, 'Bearer realm="api"')
         principal = self.verify(token.strip())
         require(principal, *permissions)
         return principal
