@@ -18,8 +18,9 @@ class TokenStorage(Protocol):
 
     A storage that several processes use also has a method `exclusively()`. It returns a context manager that no other
     process can enter for the same user at the same time, such as a locked row (`select_for_update()` in a transaction) or a
-    Redis lock, and inside it `load()` must read the current tokens. Every `save()` is called inside it. Otherwise two processes refresh with the same refresh
-    token, one stores an outdated one, and the session is lost. So a session that is read once at the start of a request, or
+    Redis lock, and inside it `load()` must read the current tokens. Every `save()` is called inside it. Otherwise two
+    processes refresh with the same refresh token, one stores an outdated one, and the session is lost. So a session that is
+    read once at the start of a request, or
     kept in a cookie, is no storage for tokens.
     """
 
