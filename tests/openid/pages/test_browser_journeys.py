@@ -19,6 +19,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from tests.catalogues import compiled_entries
 from tests.console.browser.place import Place
 from tests.console.browser.visitor import FAULTS, PASSWORD
 from tests.machine.conftest import within
@@ -26,7 +27,7 @@ from tests.mfa.browser.demo import totp
 from tests.openid.node_client import PACKAGES, install_packages
 from tests.openid.pages.test_browser import PICTURES, SIZES, VIOLATIONS, Person
 from tests.openid.pages.test_browser import shop as shop
-from tests.openid.pages.test_languages import compiled_entries
+from tests.openid.pages.test_languages import catalog
 
 pytestmark = [pytest.mark.needs("chromium", "chromedriver", "node"), pytest.mark.timeout(300)]
 LANGUAGES: Final = {
@@ -56,7 +57,7 @@ return found.map((text) => text.replace(/\\s+/g, ' ').trim()).filter((text) => /
 def entries(language: str) -> dict[str, str]:
     """Return the texts of the pages in this language, by those in English; plural forms are texts of their own."""
     found: dict[str, str] = {}
-    for source, translated in compiled_entries("openid", "de" if language == "en" else language).items():
+    for source, translated in compiled_entries(catalog("openid", "de" if language == "en" else language)).items():
         singular, *plural = source.split("\0")
         forms = [singular, *plural] if language == "en" else translated.split("\0")
         found |= {singular: forms[0]} | ({plural[0]: forms[-1]} if plural else {})
