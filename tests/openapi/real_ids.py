@@ -31,6 +31,10 @@ def _name() -> str:
     return f"n-{secrets.token_hex(6)}"
 
 
+def _client(tenant: TestTenant) -> UUID:
+    return create_client(tenant_id=tenant.id, by=_ROOT, name=_name(), type="confidential")[0].pk
+
+
 def _service(tenant: TestTenant) -> UUID:
     base = "https://api.example.com"
     return create_service(tenant_id=tenant.id, name=_name(), type="payment", base_url=base).pk
@@ -63,7 +67,7 @@ def _admin(tenant: TestTenant) -> UUID:
 _ROWS: Final[Mapping[str, Callable[[TestTenant], Any]]] = {
     "tenant_id": lambda tenant: tenant.id,
     "slug": lambda tenant: tenant.slug,
-    "client_id": lambda tenant: create_client(tenant_id=tenant.id, by=_ROOT, name=_name())[0].pk,
+    "client_id": _client,
     "user_id": lambda tenant: tenant.register().id,
     "group_id": lambda tenant: create_group(tenant_id=tenant.id, by=_ROOT, name=_name()).pk,
     "role_id": lambda tenant: create_role(tenant_id=tenant.id, by=_ROOT, name=_name()).pk,
@@ -71,17 +75,19 @@ _ROWS: Final[Mapping[str, Callable[[TestTenant], Any]]] = {
     "service_id": _service,
     "config_id": _directory,
     "domain_id": lambda tenant: add_domain(tenant_id=tenant.id, by=_ROOT, domain=f"{_name()}.example").pk,
-    "endpoint_id": lambda tenant: (
-        create_endpoint(tenant_id=tenant.id, url="https://93.184.216.34/hooks", events=["*"])[0].pk
-    ),
+    "endpoint_id": _endpoint,
     "invitation_id": lambda tenant: (
         invite(by=_ROOT, tenant_id=tenant.id, email=f"{_name()}@example.com", kind="end_user").row.pk
     ),
 }
 
 
-def fields_for(tenant: TestTenant) -> dict[str, Any]:
+def fields_for(path: str, tenant: TestTenant) -> dict[str, Any]:
     """Return values for fields of a body and of a query: a new user, and the client that the user signs in through."""
+    if path.startswith(("/uflow/admin/users/", "/webauthn/admin/")):
+        return {"user_id": str(_admin(tenant))}
+    if path == "/uflow/admin/auth/login":
+        return {"username": tenant.admin.username, "password": PASSWORD}
     person = tenant.register()
     return {
         "tenant_id": str(tenant.id),
@@ -90,6 +96,9 @@ def fields_for(tenant: TestTenant) -> dict[str, Any]:
         "user_ids": [str(person.id)],
         "email": person.email,
         "password": PASSWORD,
+        "current_password": PASSWORD,
+        "scope": "services:read",
+        "resource": "services",
     }
 
 
