@@ -238,16 +238,20 @@ def test_killed_deliverer_loses_no_logout(scene: Scene, receiver: LogoutReceiver
     receiver.wait_for(5)
     first.kill()
     first.wait()
-    assert len(receiver.taken) < 31
     with in_tenant(scene.tenant.id):
         # The lease of the killed process still has to run out.
         WebhookEndpoint.objects.filter(pk=scene.client_id).exclude(lease=None).update(leased_until=now())
+    taken = len(receiver.taken)
     deliverers()
+
+    def told() -> set[str]:
+        return {verified(token, scene.tenant, scene.client_id)["sid"] for token in receiver.taken}
+
     receiver.wait_for(31)
-    told = {verified(token, scene.tenant, scene.client_id)["sid"] for token in receiver.taken}
-    assert len(told) == 31
-    # At most the token in flight was sent twice.
-    assert len(receiver.taken) <= 32
+    if len(told()) < 31:
+        # The token in flight was sent twice.
+        receiver.wait_for(32)
+    assert (len(told()), taken < 31, len(receiver.taken) <= 32) == (31, True, True)
 
 
 def test_two_deliverers_send_each_logout_once(scene: Scene, receiver: LogoutReceiver, deliverers: Deliverers) -> None:
