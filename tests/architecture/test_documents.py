@@ -41,7 +41,8 @@ def test_pages_name_files_that_exist() -> None:
         f"{page.name}: {name}"
         for page in PAGES
         for name in NAMED_FILE.findall(page.read_text())
-        if not (ROOT / name).exists()
+        # bin/docs writes the site.
+        if not (ROOT / name).exists() and name != "docs/_site"
     }
     assert missing == set()
 
