@@ -1,5 +1,6 @@
 """The documentation: the site that `bin/docs` builds at /docs/, Swagger UI at /docs/api/."""
 
+import errno
 from pathlib import PurePosixPath
 
 from django.conf import settings
@@ -27,6 +28,11 @@ def site(request: HttpRequest, path: str) -> HttpResponseBase:
     try:
         response = serve(request, path, document_root=str(settings.DOCS_SITE))
     except Http404:
+        return unknown_path(request)
+    except OSError as problem:
+        # The path is longer than the file system allows, so nothing is there.
+        if problem.errno != errno.ENAMETOOLONG:
+            raise
         return unknown_path(request)
     if content_type := TEXT_TYPES.get(PurePosixPath(path).suffix):
         response.headers["Content-Type"] = f"{content_type}; charset=utf-8"

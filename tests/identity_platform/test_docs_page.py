@@ -37,7 +37,17 @@ def test_site_is_served_with_the_headers_of_a_page(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["../secret.txt", "%2e%2e/secret.txt", "a/../../secret.txt", "/etc/passwd", "nothing.html", "%00"]
+    "path",
+    [
+        "../secret.txt",
+        "%2e%2e/secret.txt",
+        "a/../../secret.txt",
+        "/etc/passwd",
+        "nothing.html",
+        "%00",
+        "a" * 300,  # longer than a name of a file may be
+        "a/" * 3000,  # longer than a path
+    ],
 )
 def test_site_serves_nothing_outside_its_folder(site: Path, path: str) -> None:
     response = Api().get(f"/docs/{path}")
