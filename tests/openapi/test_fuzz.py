@@ -175,7 +175,6 @@ def test_operator_calls_match_the_document(
 
 
 def test_fuzzed_calls_succeed_at_most_operations() -> None:
-    """Runs last. A fuzzer whose calls all end at 401, 403 or 404 tests nothing behind them."""
-    if OPERATIONS.keys() != FUZZED:
-        pytest.skip("Only some operations were selected.")
+    """Runs last, if all others run. A fuzzer whose calls all end at 401, 403 or 404 tests nothing behind them."""
+    assert OPERATIONS.keys() == FUZZED
     assert len(SUCCEEDED) >= 120, "\n".join(sorted(FUZZED - SUCCEEDED))
