@@ -232,9 +232,12 @@ class _Granian(MPServer):
 
     def signal_handler_interrupt(self, *args: object, **kwargs: object) -> None:
         # A worker inherits this handler and keeps it until it installs its own: told to stop by then, it has nothing to
-        # finish. Taken as if it were the parent, the signal would be lost and the worker killed ten seconds later.
+        # finish. Taken as if it were the parent, the signal would be lost and the worker killed ten seconds later. Ctrl-C
+        # reaches a worker before it has a process group of its own: its parent heard it too, and tells it to stop.
         if os.getpid() != self.pid:
-            os._exit(0)
+            if args[0] == signal.SIGTERM:
+                os._exit(0)
+            return
         super().signal_handler_interrupt(*args, **kwargs)  # type: ignore[no-untyped-call]  # granian is not annotated
 
     def _drop_shared_socket(self) -> None:

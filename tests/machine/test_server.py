@@ -98,6 +98,15 @@ def test_ctrl_c_in_a_terminal_ends_it_quietly_with_zero(settled_home: Path, serv
     assert "was ended" not in log
 
 
+def test_ctrl_c_while_workers_start_ends_it_quietly_with_zero(settled_home: Path, serve: Serve) -> None:
+    platform = serve(settled_home, WEB_WORKERS="4")
+    # Between their fork and a process group of their own they hear what the terminal sends.
+    assert within(60, lambda: len(platform.workers()) > len(WORKER_COMMANDS))
+    assert platform.end(signal.SIGINT) == 0
+    assert running(settled_home) == []
+    assert "Unexpected exit" not in platform.log.read_text()
+
+
 def test_kill_9_frees_the_port_and_next_start_works(settled_home: Path, serve: Serve) -> None:
     port = free_port()
     killed = serve(settled_home, port=port, WEB_WORKERS="2")
