@@ -54,6 +54,8 @@ SPECTACULAR_SETTINGS: dict[str, object] = {
         "`page`, `limit`, `total` and `total_pages`, those of services and clients in `pagination`. A page past the end is "
         "empty. Lists that grow without end (audit events, webhook messages, exported users) take `cursor` instead and return "
         "`next_cursor`: send it as `cursor`; null on the last page.\n\n"
+        "An operation that may ask for a step-up returns 401 `insufficient_user_authentication`: step up at "
+        "`/authmgr/step-up`, then repeat the call.\n\n"
         "`null` for an optional field of a body counts as absent, unless the field states another meaning. Booleans in a query "
         "are `true`, `false`, `1` or `0`, in any case."
     ),

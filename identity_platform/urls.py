@@ -7,7 +7,7 @@ from django.views.decorators.cache import cache_control
 from django.views.generic import RedirectView
 
 from identity_platform.api import docs_site
-from identity_platform.api.documents import openapi, security_txt
+from identity_platform.api.documents import PARTS, openapi, security_txt
 from identity_platform.api.handlers import read_only
 from identity_platform.api.metrics import exposition
 
@@ -28,6 +28,11 @@ urlpatterns = [
     path("schema", read_only(RedirectView.as_view(pattern_name="schema", permanent=True, query_string=True))),
     path("docs", read_only(RedirectView.as_view(pattern_name="docs", permanent=True, query_string=True))),
     path("schema/", read_only(openapi), name="schema"),
+    *(path(f"schema/{part}/", read_only(openapi), {"part": part}) for part in PARTS),
+    *(
+        path(f"schema/{part}", read_only(RedirectView.as_view(url=f"/schema/{part}/", permanent=True)))
+        for part in PARTS
+    ),
     path("docs/", read_only(docs_site.site), {"path": ""}, name="docs"),
     path("docs/api", read_only(RedirectView.as_view(pattern_name="swagger", permanent=True, query_string=True))),
     path("docs/api/", read_only(docs_site.SwaggerView.as_view()), name="swagger"),

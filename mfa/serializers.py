@@ -5,7 +5,7 @@ from userflow.signin.proof_fields import ProofFields
 
 
 class EnrollmentIn(serializers.Serializer[object]):
-    """The proof in the body of begin, confirm and finish of every kind; there are headers too."""
+    """A request that enrolls a factor. Headers can have the ticket instead."""
 
     enrollment_ticket = Text(
         max_length=128, required=False, help_text="Enrollment ticket or pass, if not in the header X-Enrollment-Ticket."

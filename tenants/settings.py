@@ -358,22 +358,25 @@ def _messages(detail: object) -> list[str]:
     return list(dict.fromkeys(message for inner in found for message in _messages(inner)))
 
 
-def json_schema(*, nullable: bool, complete: bool = False) -> dict[str, object]:
-    """Return the JSON Schema (OpenAPI 3.1) of a settings object.
+def json_schema(*, nullable: bool) -> dict[str, object]:
+    """Return the JSON Schema (OpenAPI 3.1) of a settings object. `nullable`: every setting can be null."""
+    properties = {name: _property(setting, nullable=nullable) for name, setting in SETTINGS.items()}
+    return {"type": "object", "properties": properties}
 
-    `nullable`: every setting can be null. `complete`: every setting is present; what it means is described without.
+
+def response_schema(*, complete: bool) -> dict[str, object]:
+    """Return the JSON Schema of settings in a response: their types only, since the platform's own values can be wider.
+
+    `complete`: every setting is present; what it means is described without.
     """
-    if not complete:
-        properties = {name: _property(setting, nullable=nullable) for name, setting in SETTINGS.items()}
-        return {"type": "object", "properties": properties}
-    properties = {name: _property(setting, nullable=setting.nullable) for name, setting in SETTINGS.items()}
-    # The platform's own values obey the environment's rules, which are wider.
-    kept = ("type", "enum")
-    plain = {name: {word: shape[word] for word in kept if word in shape} for name, shape in properties.items()}
-    for name, shape in properties.items():
+    kept = ("type", "enum") if complete else ("type", "enum", "description")
+    properties: dict[str, dict[str, object]] = {}
+    for name, setting in SETTINGS.items():
+        shape = _property(setting, nullable=complete and setting.nullable)
+        properties[name] = {word: shape[word] for word in kept if word in shape}
         if isinstance(items := shape.get("items"), dict):
-            plain[name]["items"] = {"type": items["type"]}
-    return {"type": "object", "properties": plain, "required": list(SETTINGS)}
+            properties[name]["items"] = {"type": items["type"]}
+    return {"type": "object", "properties": properties, **({"required": list(SETTINGS)} if complete else {})}
 
 
 def _property(setting: Setting, *, nullable: bool) -> dict[str, object]:

@@ -9,7 +9,9 @@ from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 from django.views.static import serve
 from drf_spectacular.views import SpectacularSwaggerView
+from rest_framework.request import Request
 
+from identity_platform.api.documents import PARTS
 from identity_platform.api.handlers import unknown_path
 
 # Python knows some of these types in newer versions only, and states no charset.
@@ -41,7 +43,11 @@ def site(request: HttpRequest, path: str) -> HttpResponseBase:
 
 
 class SwaggerView(SpectacularSwaggerView):
-    """Swagger UI with a form that signs in and fills in the token."""
+    """Swagger UI with a form that signs in and fills in the token. The query can name a `part` of the document."""
 
     url_name = "schema"
     template_name = "docs/swagger.html"
+
+    def _get_schema_url(self, request: Request) -> str:
+        part = request.query_params.get("part")
+        return f"/schema/{part}/" if part in PARTS else str(super()._get_schema_url(request))  # type: ignore[no-untyped-call]  # it has no types

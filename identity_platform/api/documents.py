@@ -1,9 +1,10 @@
-"""The API document at /schema/ and security.txt (RFC 9116)."""
+"""The API document at /schema/, its parts below it, and security.txt (RFC 9116)."""
 
 import gzip
 import re
 import threading
 from functools import cache
+from typing import Final
 
 import orjson
 from django.conf import settings
@@ -13,13 +14,17 @@ from django.utils.timezone import now
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer
 
+from identity_platform.api.document_parts import part_of
 from identity_platform.api.handlers import unknown_path
+from identity_platform.api.tags import TAG_GROUPS
 from identity_platform.environment import expiry_of
 
 # Generating takes half a second of CPU time and the path is public, so generating it per request would be an easy attack.
 _lock = threading.Lock()
 # Also `gzip;q=0`, which no client sends.
 _GZIP = re.compile(r"\bgzip\b")
+# The parts at /schema/{part}/, and the groups of tags in them.
+PARTS: Final = {group.lower(): group for group in TAG_GROUPS}
 
 
 @cache
@@ -30,20 +35,25 @@ def _document() -> bytes:
 
 
 @cache
-def _compressed() -> bytes:
-    return gzip.compress(_document(), mtime=0)
+def _part(part: str) -> bytes:
+    return orjson.dumps(part_of(orjson.loads(_document()), PARTS[part]))
 
 
-def openapi(request: HttpRequest) -> HttpResponse:
-    """Return the OpenAPI 3.1 document of the whole platform. The query has no effect."""
+@cache
+def _compressed(part: str | None) -> bytes:
+    return gzip.compress(_part(part) if part else _document(), mtime=0)
+
+
+def openapi(request: HttpRequest, part: str | None = None) -> HttpResponse:
+    """Return the OpenAPI 3.1 document of the whole platform, or one of `PARTS`. The query has no effect."""
     takes_gzip = _GZIP.search(request.headers.get("Accept-Encoding", "")) is not None
     with _lock:  # of several first requests one generates it, the others wait
-        document = _compressed() if takes_gzip else _document()
+        document = _compressed(part) if takes_gzip else _part(part) if part else _document()
     return HttpResponse(
         document,
         content_type=OpenApiJsonRenderer.media_type,
         headers={
-            "Content-Disposition": 'inline; filename="openapi.json"',
+            "Content-Disposition": f'inline; filename="{part or "openapi"}.json"',
             "Cache-Control": "public, max-age=300",
             "Vary": "Accept-Encoding",
             **({"Content-Encoding": "gzip"} if takes_gzip else {}),

@@ -1,4 +1,4 @@
-"""The error responses of the API document: one component for each status and set of codes."""
+"""The error responses of the API document: one component for each status and set of codes that several operations have."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,50 @@ PHRASES: Final = {
     503: "Unavailable",
 }
 # In the names of responses: what an operation lacks that most operations have.
-WITHOUT: Final = {"body": "NoBody", "token": "Public", "policy": "AnyLevel", "tenant": "Platform"}
+WITHOUT: Final = {"body": "Query", "token": "Public", "policy": "AnyLevel", "tenant": "Platform"}
+# Names of the responses with several codes that most operations do not have. A set of codes that is not listed here has no
+# component: each operation states it.
+NAMES: Final[Mapping[str, str]] = {
+    "address_rate_limited attempts_locked": "AttemptsLimited",
+    "address_rate_limited sms_limit_reached sms_reserved": "SmsLimited",
+    "address_rate_limited too_many_pending_setups": "SetupsLimited",
+    "attempts_exceeded code_invalid current_password_wrong proof_token_invalid": "ProofInvalid",
+    "attempts_exceeded code_invalid current_password_wrong factor_not_enrolled proof_token_invalid": "FactorProofInvalid",
+    "attempts_exceeded code_invalid current_password_wrong proof_token_invalid secret_not_issued": "TotpSetupInvalid",
+    "passkey_not_enrolled passkeys_not_configured passkeys_of_another_domain": "NoPasskeyToUse",
+    "passkey_rejected passkeys_not_configured too_many_passkeys": "PasskeyNotAdded",
+    "passkeys_not_configured too_many_passkeys": "PasskeyNotAddable",
+    "password_too_weak reset_token_invalid": "PasswordResetInvalid",
+    "directory_address_rejected tenant_required": "DirectoryInvalid",
+    "role_not_grantable tenant_required": "RolesInvalid",
+    "code_expired passkey_not_verified": "FactorNotVerified",
+    "code_expired enrollment_proof_required passkey_not_verified": "EnrollmentNotVerified",
+    "enrollment_proof_required insufficient_user_authentication": "EnrollmentUnauthorized",
+    "code_expired enrollment_proof_required insufficient_user_authentication invalid_client passkey_not_verified "
+    "ticket_invalid": "ConfirmationUnauthorized",
+    "email_not_verified token_of_another_user": "EnrollmentForbidden",
+    "email_not_verified no_local_password token_of_another_user": "ConfirmationForbidden",
+    "no_local_password token_of_another_user": "ProofForbidden",
+    "built_in_role grant_exceeds_permissions": "RoleProtected",
+    "cannot_deactivate_yourself grant_exceeds_permissions last_admin": "AdminProtected",
+    "grant_exceeds_permissions not_for_yourself": "RecoveryForbidden",
+    "client_not_found tenant_not_found": "ClientOrTenantNotFound",
+    "client_not_found directory_not_found tenant_not_found": "DirectoryOrClientNotFound",
+    "directory_not_found tenant_not_found": "DirectoryNotFound",
+    "domain_not_found tenant_not_found": "DomainNotFound",
+    "email_not_found tenant_not_found": "EmailOrTenantNotFound",
+    "group_not_found tenant_not_found": "GroupNotFound",
+    "group_not_found tenant_not_found users_not_found": "GroupOrUsersNotFound",
+    "invitation_not_found tenant_not_found": "InvitationNotFound",
+    "role_not_found tenant_not_found": "RoleNotFound",
+    "role_not_found tenant_not_found users_not_found": "RoleOrUsersNotFound",
+    "tenant_not_found user_not_found": "UserOrTenantNotFound",
+    "tenant_not_found webhook_endpoint_not_found": "WebhookEndpointNotFound",
+    "NOT_FOUND SERVICE_NOT_FOUND": "ServiceNotFound",
+    "CREDENTIAL_NOT_FOUND NOT_FOUND SERVICE_NOT_FOUND": "CredentialNotFound",
+    "admin_name_taken email_taken": "NameOrEmailTaken",
+    "directories_busy directory_secret_locked": "DirectoryUnavailable",
+}
 
 _MESSAGE: Final = {"type": "string", "description": "For people: says what to do next."}
 _DETAILS: Final = {"type": "object", "additionalProperties": {}}
@@ -121,20 +164,29 @@ class ErrorResponses:
         codes = shown_codes(kinds, self.path)
         implied = self._implied(status)
         extra = sorted(codes.difference(*(implied[group] for group in implied.keys() & self.groups)))
-        name = self._name(status, codes, extra, implied)
+        described = {"description": PHRASES[status], "headers": headers}
+        if not (name := self._name(status, codes, extra, implied)):
+            return {**described, "content": {"application/json": {"schema": self._schema(codes)}}}
         schema = reference_to(self.registry, "schemas", f"{name}Error", self._schema(codes))
-        content = {"application/json": {"schema": schema}}
-        described = {"description": PHRASES[status], "headers": headers, "content": content}
+        described["content"] = {"application/json": {"schema": schema}}
         return reference_to(self.registry, "responses", name, described)
 
     def _name(self, status: int, codes: set[str], extra: Sequence[str], implied: Mapping[str, set[str]]) -> str:
-        """Return a name of the codes that most operations do not have, else of the status, and of what is missing."""
+        """Return a name of the codes that most operations do not have, else of the status, and of what is missing.
+
+        The name is empty if there is none for these codes.
+        """
         prefix = "Registry" if self.path.startswith("/exsvc/") else "OAuth" if is_oauth(self.path) else ""
         lacking = [WITHOUT[group] for group, shown in implied.items() if group in WITHOUT and shown - codes]
         if "Public" in lacking:
             lacking = [word for word in lacking if word != "AnyLevel"]
-        named = "Or".join("".join(word.capitalize() for word in code.split("_")) for code in extra)
-        return f"{prefix}{''.join(lacking)}{named or PHRASES[status].replace(' ', '')}"
+        if not extra:
+            named = PHRASES[status].replace(" ", "")
+        elif len(extra) == 1:
+            named = "".join(word.capitalize() for word in extra[0].split("_"))
+        else:
+            named = NAMES.get(" ".join(extra), "")
+        return named and f"{prefix}{''.join(lacking)}{named}"
 
     def _implied(self, status: int) -> Mapping[str, set[str]]:
         by_group: dict[str, set[str]] = defaultdict(set)
@@ -168,5 +220,5 @@ def reference_to(registry: ComponentRegistry, kind: str, name: str, content: Sch
 
 
 def _narrowed(body: Schema, properties: Schema) -> Schema:
-    """Return the body with an enum for a field."""
-    return {"allOf": [body, {"properties": properties, "required": sorted(properties)}]}
+    """Return the body with an enum for a field, which the body requires already."""
+    return {"allOf": [body, {"properties": properties}]}

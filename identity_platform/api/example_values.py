@@ -49,6 +49,11 @@ ASSERTED: Final = {
 _ISSUER: Final = "https://id.example.com/t/acme"
 
 VALUES: Final[Mapping[str, Any]] = {
+    # Errors
+    "ErrorBody.code": "validation_failed",
+    "ErrorBody.message": "Validation failed. See `details` for each field.",
+    "RegistryProblem.code": "VALIDATION_ERROR",
+    "RegistryProblem.message": "Validation failed. See `details` for each field.",
     # Users and sign-in
     "email": EMAIL,
     "username": "lena.brandt",
@@ -258,6 +263,7 @@ VALUES: Final[Mapping[str, Any]] = {
     "NewWebhookEndpointOut.description": "CRM",
     "WebhookEndpointOut.description": "CRM",
     "WebhookMessageOut.id": 4711,
+    "WebhookMessageOut.status": "delivered",
     "disabled_reason": "",
     "message_id": "msg_2Xw6Qv9Rb3Zp",
     "attempts": 1,

@@ -41,7 +41,8 @@ def _add_to_fields(name: str, schema: dict[str, Any]) -> None:
         value = VALUES.get(f"{name}.{field}", VALUES.get(field))
         if value is not None and _needs_example(shape):
             shape["examples"] = [value]
-        _add_to_fields(name, shape)
+        else:
+            _add_to_fields(name, shape)
 
 
 def _needs_example(shape: dict[str, Any]) -> bool:

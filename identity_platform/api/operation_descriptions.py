@@ -6,7 +6,8 @@ from identity_platform.api.views import Contract
 
 NO_TOKEN = "Needs no access token."
 OPTIONAL_TOKEN = "Works without an access token; one that is sent must be valid."
-STEP_UP = "On 401 `insufficient_user_authentication`, step up and repeat."
+# The description of the document says what to do.
+STEP_UP = "May ask for a step-up."
 
 
 def describe_access(contract: Contract, permissions: Iterable[object]) -> str:

@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
 from identity_platform.api.alternatives import STATED, expand_alternatives
+from identity_platform.api.component_names import name_requests, name_schemas, objects_in
 from identity_platform.api.error_responses import ErrorResponses, possible_errors, reference_to
 from identity_platform.api.examples import add_examples
 from identity_platform.api.field_descriptions import describe
@@ -18,10 +19,9 @@ from identity_platform.api.inherited_schemas import inherit
 from identity_platform.api.one_of import OneOf
 from identity_platform.api.operation_descriptions import describe_access
 from identity_platform.api.shared_components import share
-from identity_platform.api.tags import TAGS, tag_of
+from identity_platform.api.tags import TAG_GROUPS, tag_of
 from identity_platform.api.views import Contract, Shape
 
-_SCHEMAS: Final = "#/components/schemas/"
 SECURITY_SCHEMES: Final = {
     "bearer": {
         "type": "http",
@@ -218,9 +218,13 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
     drf-spectacular adds the scheme (RFC 6750) only if it finds the authentication class itself, and here each operation
     states its own.
     """
-    _name_requests(result)
+    name_requests(result)
+    _move_null_out_of_enums(result)
     expand_alternatives(result["components"]["schemas"])
-    result["tags"] = [{"name": name, "description": says} for name, says in TAGS.items()]
+    result["tags"] = [
+        {"name": name, "description": says} for tags in TAG_GROUPS.values() for name, says in tags.items()
+    ]
+    result["x-tagGroups"] = [{"name": group, "tags": list(tags)} for group, tags in TAG_GROUPS.items()]
     result["components"]["securitySchemes"] = SECURITY_SCHEMES
     for path in result.get("paths", {}).values():
         for operation in path.values():
@@ -235,30 +239,21 @@ def finish(result: dict[str, Any], **_: object) -> dict[str, Any]:
                     parameter["schema"] = {"type": "string", "format": "uuid"}
     describe(result)
     add_examples(result)
+    name_schemas(result)
     inherit(result["components"]["schemas"])
     share(result)
     return result
 
 
-def _name_requests(document: dict[str, Any]) -> None:
-    """Name bodies `GroupRequest`, where drf-spectacular makes `GroupInRequest` of the serializer GroupIn."""
-    schemas = document["components"]["schemas"]
-    names = {name: f"{name.removesuffix('InRequest')}Request" for name in schemas if name.endswith("InRequest")}
-    if taken := schemas.keys() & set(names.values()):
-        raise ValueError(f"Two serializers are of one name: {sorted(taken)}.")
-    document["components"]["schemas"] = {names.get(name, name): schema for name, schema in schemas.items()}
-    _rename(document, {f"{_SCHEMAS}{name}": f"{_SCHEMAS}{chosen}" for name, chosen in names.items()})
-
-
-def _rename(content: Any, references: Mapping[str, str]) -> None:
-    if isinstance(content, dict):
-        if content.get("$ref") in references:
-            content["$ref"] = references[content["$ref"]]
-        for inner in content.values():
-            _rename(inner, references)
-    elif isinstance(content, list):
-        for inner in content:
-            _rename(inner, references)
+def _move_null_out_of_enums(document: dict[str, Any]) -> None:
+    """State null beside an enum, and not within it: generators would make a class of each."""
+    for schema in objects_in(document):
+        # A hash of the enum for a hook of drf-spectacular that is not in use.
+        schema.pop("x-spec-enum-id", None)
+        if None in schema.get("enum", ()):
+            values = [value for value in schema.pop("enum") if value is not None]
+            schema["oneOf"] = [{"type": "string", "enum": values}, {"type": "null"}]
+            del schema["type"]
 
 
 def _take_null(schema: dict[str, Any], components: dict[str, Any]) -> None:

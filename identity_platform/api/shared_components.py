@@ -1,16 +1,38 @@
 """Components for what the API document would repeat: parameters and properties. What is used once stays in its place."""
 
 import json
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 Schema = dict[str, Any]
 
-# Characters of a reference.
-REFERENCE: Final = 45
-# A property is shared if that saves this many characters. Less is not worth a type of its own in generated clients.
-LEAST: Final = 300
+NULL: Final = {"type": "null"}
+# What stays beside a reference, in this order.
+BESIDE: Final = ("description", "default")
+# Of the name of a schema that uses a type: what the name of the type does not repeat.
+_OWNER: Final = re.compile("((Changes)?Request|Fields)$")
+# Names of shared types that those of an owner and its property do not explain.
+NAMES: Final[Mapping[str, str]] = {
+    "AdminEnrollmentPassDelivery": "EnrollmentPassDelivery",
+    "BrandingLanguage": "Language",
+    "EndUserImportByRowsFormat": "ImportFormat",
+    "EndUserImportByRowsOnConflict": "ImportConflict",
+    "OAuthClientGrantTypes": "GrantType",
+    "OAuthClientIdTokenSignedResponseAlg": "SigningAlgorithm",
+    "OAuthClientTokenEndpointAuthMethod": "TokenEndpointAuthMethod",
+    "ProofResponse": "PasskeyCredential",
+    "ServiceCredentialWithSecretSecret": "ServiceSecretValue",
+    "TenantSettings": "TenantOwnSettings",
+    "TenantSettingsSettings": "TenantOwnSettingsRequest",
+    "TenantSettingsSettingsAccountDeletion": "AccountDeletion",
+    "TenantSettingsSettingsEmailVerification": "EmailVerification",
+    "TenantSettingsSettingsEnrollmentMode": "EnrollmentMode",
+    "TenantSettingsSettingsMfaPolicy": "MfaPolicy",
+    "WebhookEndpointEvents": "WebhookEventFilter",
+    "WebhookReplayByMessageIdsStatus": "WebhookMessageStatus",
+}
 _RESPONSES, _SCHEMAS = "#/components/responses/", "#/components/schemas/"
 
 
@@ -62,58 +84,65 @@ def _share_parameters(document: Schema) -> None:
 
 
 def _share_properties(schemas: Schema) -> None:
-    """Name repeated properties after the property. If the name is taken, the name of the schema comes before it."""
-    uses: Counter[str] = Counter()
-    names: dict[str, list[str]] = defaultdict(list)
-    for owner, schema in schemas.items():
-        _count(schema, owner, "", uses, names)
-    shared: dict[str, str] = {}
-    for key in sorted(uses, key=lambda key: (-uses[key] * len(key), key)):
-        taken = {*schemas, *shared.values()}
-        free = [name for name in names[key] if name not in taken]
-        if free and (uses[key] - 1) * len(key) - uses[key] * REFERENCE >= LEAST:
-            shared[key] = free[0]
-    for schema in list(schemas.values()):
-        _replace(schema, shared, schemas)
+    """Share enums and objects: generators make a type of each. Descriptions, defaults and null stay where they are used."""
+    # Enums first: objects contain them.
+    for is_type in (_is_enum, _is_object):
+        uses: dict[str, list[tuple[str, Schema]]] = defaultdict(list)
+        for owner, schema in schemas.items():
+            for name, field in () if owner.endswith("Error") else _fields(schema, owner):
+                if is_type(core := _core(field)):
+                    uses[json.dumps(core, sort_keys=True)].append((name, field))
+        for found in uses.values():
+            if len(found) > 1:
+                _share(found, schemas)
 
 
-def _parts(schema: Schema, name: str) -> Iterator[tuple[Any, Any, str, Schema]]:
-    """Yield the properties and the objects to choose from: container, key in it, name and schema of each."""
-    for key, field in schema.get("properties", {}).items():
-        yield schema["properties"], key, key, field
-    for index, choice in enumerate(schema.get("oneOf", ())):
-        if "properties" in choice:
-            yield schema["oneOf"], index, name, choice
+def _share(uses: Sequence[tuple[str, Schema]], schemas: Schema) -> None:
+    own_name, first = uses[0]
+    name = NAMES.get(own_name, own_name)
+    if name in schemas:
+        raise ValueError(f"Two schemas would have the name {name}: state another one for {own_name} in NAMES.")
+    schemas[name] = _core(first)
+    for _, field in uses:
+        beside = {key: field[key] for key in BESIDE if key in field}
+        reference = {"$ref": f"{_SCHEMAS}{name}"}
+        nullable = NULL in field.get("oneOf", ())
+        field.clear()
+        field.update({"oneOf": [reference, NULL]} if nullable else reference, **beside)
 
 
-def _count(schema: Schema, owner: str, within: str, uses: Counter[str], names: dict[str, list[str]]) -> None:
-    for _, _, name, part in _parts(schema, within):
-        key = _key(part)
-        uses[key] += 1
-        names[key] += [_pascal(name), f"{owner.removesuffix('Request')}{_pascal(name)}"]
-        # Within what is repeated, each property is there once.
-        if uses[key] == 1:
-            _count(part, owner, name, uses, names)
+def _fields(schema: Schema, owner: str) -> Iterator[tuple[str, Schema]]:
+    """Yield the fields of a schema, of the objects in it and of lists, each with a name made of its owner and its property."""
+    stem = _OWNER.sub("", owner)
+    for name, field in schema.get("properties", {}).items():
+        yield f"{stem}{_pascal(name)}", field
+        yield from _fields(field, f"{stem}{_pascal(name)}")
+    for inner in (*schema.get("oneOf", ()), *schema.get("allOf", ())):
+        yield from _fields(inner, stem)
+    if "items" in schema:
+        yield stem, schema["items"]
+        yield from _fields(schema["items"], stem)
 
 
-def _replace(schema: Schema, shared: dict[str, str], schemas: Schema) -> None:
-    for container, place, _, part in list(_parts(schema, "")):
-        component = shared.get(_key(part))
-        if component is not None:
-            described = (
-                {"description": part.pop("description")} if "properties" in part and "description" in part else {}
-            )
-            container[place] = {"$ref": f"{_SCHEMAS}{component}", **described}
-            if component in schemas:
-                continue
-            schemas[component] = part
-        _replace(part, shared, schemas)
+def _core(field: Schema) -> Schema:
+    """Return the type of a field: without what can stand beside a reference."""
+    core = {name: value for name, value in field.items() if name not in BESIDE}
+    choices = [choice for choice in core.get("oneOf", ()) if choice != NULL]
+    if len(core) == len(choices) == 1:
+        return dict(choices[0])
+    return {**core, "oneOf": choices} if choices else core
+
+
+def _is_enum(core: Schema) -> bool:
+    return "enum" in core
+
+
+def _is_object(core: Schema) -> bool:
+    return "properties" in core or any(choice.get("type") == "object" for choice in core.get("oneOf", ()))
 
 
 def _key(content: Schema) -> str:
-    """Return the content as text. The description of an object stays where the object is used."""
-    kept = {name: value for name, value in content.items() if name != "description" or "properties" not in content}
-    return json.dumps(kept, default=str)
+    return json.dumps(content, default=str)
 
 
 def _pascal(name: str) -> str:

@@ -17,8 +17,9 @@ _AFTER_HOST = rf"(?::{_PORT})?(?:[/?]{_URL_CHARACTERS})?"
 _FRAGMENT = rf"(?P<fragment>#{_URL_CHARACTERS})?"
 _URL = re.compile(rf"{_SCHEME}(?:{_HOST}){_AFTER_HOST}{_FRAGMENT}")
 # A host with letters beyond ASCII. Full stops of other scripts are left out: readers differ in whether they end a label.
-_NOT_IN_U_LABELS = r"\u0000-\u002c\u002f\u003a-\u0040\u005b-\u005e\u0060\u007b-\u009f\u2028\u2029\u3002\uff0e\uff61"
-_INTERNATIONAL_HOST = rf"[^{_NOT_IN_U_LABELS}]*[^\u0000-\u007f{_NOT_IN_U_LABELS}][^{_NOT_IN_U_LABELS}]*"
+_NOT_BEYOND_ASCII = r"\x00-\x9f\u2028\u2029\u3002\uff0e\uff61"
+_NOT_IN_U_LABELS = r"\x00-,/:-@\[-^`{-\x9f\u2028\u2029\u3002\uff0e\uff61"
+_INTERNATIONAL_HOST = rf"[^{_NOT_IN_U_LABELS}]*[^{_NOT_BEYOND_ASCII}][^{_NOT_IN_U_LABELS}]*"
 _INTERNATIONAL_URL = re.compile(rf"({_SCHEME})({_INTERNATIONAL_HOST})((?:[:/?#].*)?)", re.DOTALL)
 
 

@@ -36,11 +36,11 @@ class TotpBegin(AdminTotpBegin):
 
 
 class AdminTotpSetup(AdminTotpBegin, EnrollmentIn):
-    """Begin of an enrollment."""
+    """A request that enrolls a factor."""
 
 
 class TotpSetup(TotpBegin, EnrollmentIn):
-    """Begin of an enrollment."""
+    """A request that enrolls a factor."""
 
 
 class AdminTotpDisable(AdminTotpBegin, ProofFields):
@@ -90,7 +90,7 @@ class TotpVerifyLogin(AdminTotpVerifyLogin):
 
 
 class LoginTokens(serializers.Serializer[object]):
-    """What a success with `mfa_token` returns besides."""
+    """With `mfa_token` in the request, the tokens of the sign-in are here."""
 
     access_token = serializers.CharField(required=False)
     refresh_token = serializers.CharField(required=False)

@@ -11,7 +11,7 @@ class AdminNamedIn(serializers.Serializer[object]):
 
 
 class AdminRegistrationIn(AdminNamedIn, EnrollmentIn):
-    """Begin of an enrollment."""
+    """A request that enrolls a factor."""
 
 
 class AdminPasskeyIn(AdminRegistrationIn):
@@ -34,7 +34,7 @@ def _client_secret() -> Text:
 
 
 class EndUserRegistrationIn(EndUserNamedIn, EnrollmentIn):
-    """Begin of an enrollment."""
+    """A request that enrolls a factor."""
 
 
 class EndUserCredentialIn(EndUserRegistrationIn):

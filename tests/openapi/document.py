@@ -8,7 +8,9 @@ import orjson
 from django.http import HttpRequest
 from django.urls import Resolver404, resolve
 
-from identity_platform.api.documents import openapi
+from identity_platform.api.documents import PARTS, openapi
+
+__all__ = ["PARTS"]
 
 # Errors that no operation lists, since any path can return them: the description of the document names them.
 EVERYWHERE = {("path_not_found", 404), ("not_found", 404), ("method_not_allowed", 405)}
@@ -21,6 +23,12 @@ def document() -> dict[str, Any]:
     return dict(orjson.loads(openapi(HttpRequest()).content))
 
 
+@cache
+def part(name: str) -> dict[str, Any]:
+    """A part of the document as it is served."""
+    return dict(orjson.loads(openapi(HttpRequest(), name).content))
+
+
 def resolved(content: dict[str, Any]) -> dict[str, Any]:
     """Return the component that a reference names, or else the content itself."""
     if "$ref" not in content:
@@ -30,11 +38,15 @@ def resolved(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def fields_of(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema, or else the one that it refers to, also as one of several choices."""
-    for choice in (schema, *resolved(schema).get("oneOf", []), *resolved(schema).get("anyOf", [])):
-        if "properties" in resolved(choice):
-            return resolved(choice)
-    return resolved(schema)
+    """Return the object that a schema describes: itself, the first of several choices, or all parts of it together."""
+    found = resolved(schema)
+    for choice in (*found.get("oneOf", []), *found.get("anyOf", [])):
+        if "properties" in (chosen := fields_of(choice)):
+            return chosen
+    parts = [fields_of(part) for part in found.get("allOf", [])] + [found]
+    properties = {name: field for part in parts for name, field in part.get("properties", {}).items()}
+    required = [name for part in parts for name in part.get("required", [])]
+    return {**found, "properties": properties, "required": required} if properties else found
 
 
 def responses_of(operation: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -67,8 +67,12 @@ def test_operations_say_who_may_call_them() -> None:
 
 def test_operations_with_a_sensitive_action_name_the_step_up() -> None:
     for operation in operations():
-        is_said = "`insufficient_user_authentication`, step up" in operation["description"]
+        is_said = "May ask for a step-up." in operation["description"]
         assert is_said == ("x-assurance" in operation), operation["operationId"]
+
+
+def test_document_says_how_to_step_up() -> None:
+    assert "returns 401 `insufficient_user_authentication`" in document()["info"]["description"]
 
 
 def test_every_shared_description_is_used() -> None:

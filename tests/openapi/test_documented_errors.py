@@ -1,6 +1,6 @@
 """The API document lists the codes of an operation's errors."""
 
-from tests.openapi.document import document, documented_codes, resolved
+from tests.openapi.document import document, documented_codes, fields_of
 from userflow.errors import PROOF_ERRORS
 
 
@@ -9,7 +9,7 @@ def test_operations_with_a_proof_list_every_error_of_a_proof() -> None:
     for path, operations in document()["paths"].items():
         for method, operation in operations.items():
             body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-            if "proof_token" in resolved(body).get("properties", {}):
+            if "proof_token" in fields_of(body).get("properties", {}):
                 checked.append(path)
                 for error in PROOF_ERRORS:
                     assert error.code in (documented_codes(method, path, error.status) or ()), (method, path, error)

@@ -12,7 +12,7 @@ import pytest
 
 from identity_sdk import ApiError, IdentityClient, MemoryStorage, SecondStep, SignedOut, StepUpRequired, Tokens
 from identity_sdk.errors import error_of
-from identity_sdk.models import ProfileOut
+from identity_sdk.models import Profile
 from tests.mfa.people import code_to, new_user, wrong_code
 from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.sdk.readme import example, names_of
@@ -60,8 +60,8 @@ class Setup:
     requests: list[str]
     signed_out: list[bool]
 
-    def profile(self) -> ProfileOut:
-        return self.client.call("GET", "/authmgr/profile", ProfileOut)
+    def profile(self) -> Profile:
+        return self.client.call("GET", "/authmgr/profile", Profile)
 
 
 @pytest.fixture

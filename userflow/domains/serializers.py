@@ -13,7 +13,7 @@ class DomainIn(NamedTenant):
 
 
 class DomainVerifyIn(NamedTenant):
-    """The path names the domain."""
+    """For operators, who can name the tenant here."""
 
 
 class DomainChanges(NamedTenant):

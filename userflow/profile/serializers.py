@@ -8,7 +8,7 @@ from userflow.endusers.serializers import EndUserChanges
 
 
 class ProfileChanges(AdminProfileChanges, EndUserChanges):
-    """All fields of both kinds of users, for the API document; each kind is validated by its own serializer."""
+    """The fields of both kinds of users. Those of the other kind are ignored."""
 
 
 class ProfileOut(serializers.Serializer[object]):

@@ -1,5 +1,6 @@
 """Serializers of the OAuth endpoints."""
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from identity_platform.api.fields import Text
@@ -47,6 +48,11 @@ class RevokedOut(serializers.Serializer[object]):
     """An empty object."""
 
 
+@extend_schema_field({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+class Audience(serializers.JSONField):
+    """The claim `aud` (RFC 7519 section 4.1.3)."""
+
+
 class IntrospectionOut(serializers.Serializer[object]):
     active = serializers.BooleanField(help_text="Whether the token is valid. If not, there are no other fields.")
     scope = serializers.CharField(required=False)
@@ -57,7 +63,7 @@ class IntrospectionOut(serializers.Serializer[object]):
     iat = serializers.IntegerField(required=False)
     nbf = serializers.IntegerField(required=False)
     sub = serializers.CharField(required=False)
-    aud = serializers.JSONField(required=False, help_text="Audience of the token, or a list of several.")
+    aud = Audience(required=False, help_text="Audience of the token, or a list of several.")
     cnf = serializers.DictField(required=False, help_text="The key that the token is bound to (RFC 9449 section 6.2).")
     iss = serializers.CharField(required=False)
     jti = serializers.CharField(required=False)

@@ -78,7 +78,7 @@ class FactorProofFields(serializers.Serializer[object]):
 
 
 class ProofFields(FactorProofFields):
-    """A proof in the request, of which the first field that is present counts."""
+    """A request with a proof. The first of its fields that is present counts."""
 
     current_password = Text(
         max_length=1024, required=False, help_text="The current password, or another of the proofs."

@@ -6,7 +6,7 @@ from identity_platform.api.fields import Boolean, QueryChoice, Text
 from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PageQuery, PaginationOut
 from tenants.models import Tenant
-from tenants.settings import json_schema
+from tenants.settings import json_schema, response_schema
 from tenants.states import State
 
 
@@ -36,14 +36,14 @@ class SettingsOut(JsonObject):
     """The tenant's own settings."""
 
     def openapi(self) -> dict[str, object]:
-        return json_schema(nullable=False)
+        return response_schema(complete=False)
 
 
 class EffectiveSettings(JsonObject):
     """Every setting with its effective value: the tenant's, else the default."""
 
     def openapi(self) -> dict[str, object]:
-        return json_schema(nullable=False, complete=True)
+        return response_schema(complete=True)
 
 
 class DatabaseOut(serializers.Serializer[object]):

@@ -65,7 +65,7 @@ class WebhookEndpointDeletedOut(serializers.Serializer[object]):
 
 
 class WebhookTestIn(NamedTenant):
-    """The path names the endpoint."""
+    """For operators, who can name the tenant here."""
 
 
 class WebhookTestOut(serializers.Serializer[object]):

@@ -106,7 +106,7 @@ export interface paths {
         /**
          * Create a group.
          * @description Members of the group have its roles. The caller must hold every permission of the roles.
-         *     Requires `groups:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `groups:write`. May ask for a step-up.
          */
         post: operations["createGroup"];
         delete?: never;
@@ -131,7 +131,7 @@ export interface paths {
         /**
          * Change a group.
          * @description Only the fields in the body change; `roles` replaces all. The change applies to members at their next request.
-         *     Requires `groups:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `groups:write`. May ask for a step-up.
          */
         put: operations["updateGroup"];
         post?: never;
@@ -163,7 +163,7 @@ export interface paths {
         /**
          * Add users to a group.
          * @description All of the users are added, or none: unknown users return 404 with their ids. Members stay members.
-         *     Requires `groups:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `groups:write`. May ask for a step-up.
          */
         post: operations["addGroupMembers"];
         /**
@@ -217,7 +217,7 @@ export interface paths {
          * @description Only the fields in the body change. End users have `name`, `language` and `metadata`; admin users have
          *     `username`, `first_name` and `last_name`. A new `email` needs a proof; the old address gets a link that undoes
          *     the change.
-         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires an access token. May ask for a step-up.
          */
         put: operations["updateProfile"];
         post?: never;
@@ -240,7 +240,7 @@ export interface paths {
          * Delete the caller's own account.
          * @description For end users, if the tenant setting `account_deletion` allows it. Everything bound to the user is deleted.
          *     Needs a proof in the body: the password, a code or a passkey.
-         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires an access token. May ask for a step-up.
          */
         post: operations["deleteAccount"];
         delete?: never;
@@ -261,7 +261,7 @@ export interface paths {
         /**
          * Change the caller's password.
          * @description Needs a proof, such as `current_password`. All other sessions end and the user gets a mail.
-         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires an access token. May ask for a step-up.
          */
         post: operations["changePassword"];
         delete?: never;
@@ -313,7 +313,7 @@ export interface paths {
          * Change a role.
          * @description Only the fields in the body change; `permissions` replaces all. The change applies to users of the role at their
          *     next request.
-         *     Requires `roles:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `roles:write`. May ask for a step-up.
          */
         put: operations["updateRole"];
         post?: never;
@@ -345,7 +345,7 @@ export interface paths {
         /**
          * Give a role to users.
          * @description All of the users get it, or none: unknown users return 404 with their ids. Users who have it keep it.
-         *     Requires `roles:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `roles:write`. May ask for a step-up.
          */
         post: operations["bindRole"];
         /**
@@ -378,7 +378,7 @@ export interface paths {
          * End every session of a user.
          * @description End sessions with their refresh tokens and tickets. Another user's need `sessions:write`, an admin user's
          *     `admins:write` as well, and the caller must hold every permission that the user holds.
-         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires an access token. May ask for a step-up.
          */
         delete: operations["endAllSessions"];
         options?: never;
@@ -400,7 +400,7 @@ export interface paths {
          * End one session.
          * @description One of the caller's own, or with `sessions:write` one of another user of the tenant. Its tokens are rejected
          *     from the next request on.
-         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires an access token. May ask for a step-up.
          */
         delete: operations["endSession"];
         options?: never;
@@ -623,7 +623,7 @@ export interface paths {
          * Create a client.
          * @description The response contains the secret of a confidential client; it is not shown again. The caller must hold the
          *     `scopes` of the client.
-         *     Requires `clients:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `clients:write`. May ask for a step-up.
          */
         post: operations["createClient"];
         delete?: never;
@@ -648,14 +648,14 @@ export interface paths {
         /**
          * Change a client.
          * @description Only the fields in the body change. Changes that widen what the client can do need a recent sign-in.
-         *     Requires `clients:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `clients:write`. May ask for a step-up.
          */
         put: operations["updateClient"];
         post?: never;
         /**
          * Delete a client.
          * @description Its tokens end for good; its users stay. The default client cannot be deleted.
-         *     Requires `clients:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `clients:write`. May ask for a step-up.
          */
         delete: operations["deleteClient"];
         options?: never;
@@ -663,7 +663,7 @@ export interface paths {
         /**
          * Change a client by PATCH.
          * @description The same as by PUT.
-         *     Requires `clients:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `clients:write`. May ask for a step-up.
          */
         patch: operations["patchClient"];
         trace?: never;
@@ -705,7 +705,7 @@ export interface paths {
         /**
          * Deactivate a client.
          * @description Sign-in through it is rejected, and its tokens end for good.
-         *     Requires `clients:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `clients:write`. May ask for a step-up.
          */
         patch: operations["deactivateClient"];
         trace?: never;
@@ -723,7 +723,7 @@ export interface paths {
          * Rotate the secret of a client.
          * @description The response contains the new secret; it is not shown again. The previous one stays valid for `overlap_seconds`.
          *     A public client has none.
-         *     Requires `clients:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `clients:write`. May ask for a step-up.
          */
         post: operations["rotateClientSecret"];
         delete?: never;
@@ -1122,7 +1122,7 @@ export interface paths {
         /**
          * Activate or deactivate an end user named in the body.
          * @description Deactivating ends all sessions of the user.
-         *     Requires `endusers:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `endusers:write`. May ask for a step-up.
          */
         post: operations["setEndUserActive"];
         delete?: never;
@@ -1145,7 +1145,7 @@ export interface paths {
          * @description One page in the format of an import, by cursor. Each page is an audit event. Password hashes need
          *     `endusers:export_hashes`, which only admins and operators hold; the tenant's admins get a mail about each page
          *     with hashes.
-         *     Requires `endusers:read`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `endusers:read`. May ask for a step-up.
          */
         post: operations["exportEndUsers"];
         delete?: never;
@@ -1167,7 +1167,7 @@ export interface paths {
          * Import end users.
          * @description Up to 1000 users. Invalid rows are listed in `report`; all others are imported. Rows with groups and roles need
          *     `groups:write` and `roles:write`, and the caller must hold what they grant.
-         *     Requires `endusers:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `endusers:write`. May ask for a step-up.
          */
         post: operations["importEndUsers"];
         delete?: never;
@@ -1214,7 +1214,7 @@ export interface paths {
         /**
          * Invite a user.
          * @description The token is sent by mail only and is valid for seven days. An address that has a user returns 409.
-         *     Requires `invitations:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `invitations:write`. May ask for a step-up.
          */
         post: operations["createInvitation"];
         delete?: never;
@@ -1256,7 +1256,7 @@ export interface paths {
         /**
          * Send an invitation again.
          * @description The mail has a new token, valid for seven days; the previous one becomes invalid.
-         *     Requires `invitations:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `invitations:write`. May ask for a step-up.
          */
         post: operations["resendInvitation"];
         delete?: never;
@@ -1309,7 +1309,7 @@ export interface paths {
          * Delete a tenant with its database.
          * @description The body repeats the slug. A final encrypted backup is written first unless `final_backup` is false, so the call
          *     takes as long as a backup.
-         *     Requires `tenants:write` as operator. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `tenants:write` as operator. May ask for a step-up.
          */
         delete: operations["deleteTenant"];
         options?: never;
@@ -1318,7 +1318,7 @@ export interface paths {
          * Change, suspend or resume a tenant.
          * @description Only the fields in the body change. While a tenant is suspended, its users and clients cannot sign in and their
          *     tokens are rejected.
-         *     Requires `tenants:write` as operator. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `tenants:write` as operator. May ask for a step-up.
          */
         patch: operations["updateTenant"];
         trace?: never;
@@ -1345,7 +1345,7 @@ export interface paths {
          * Change the branding of a tenant.
          * @description For operators with `tenants:write` and the tenant's own admins with `admins:write`. Only the fields in the body
          *     change.
-         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires an access token. May ask for a step-up.
          */
         patch: operations["updateTenantBranding"];
         trace?: never;
@@ -1373,7 +1373,7 @@ export interface paths {
          * Change the settings of a tenant.
          * @description For operators with `tenants:write` and the tenant's own admins with `admins:write`. Only the settings in the
          *     body change.
-         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires an access token. May ask for a step-up.
          */
         patch: operations["updateTenantSettings"];
         trace?: never;
@@ -1395,7 +1395,7 @@ export interface paths {
         /**
          * Create an admin user.
          * @description An operator without `tenant_id` creates another operator. The caller must hold every permission of the roles.
-         *     Requires `admins:write` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `admins:write` as operator or admin. May ask for a step-up.
          */
         post: operations["createAdminUser"];
         delete?: never;
@@ -1419,14 +1419,14 @@ export interface paths {
         /**
          * Change an admin user.
          * @description Only the fields in the body change; `roles` replaces all. The caller's own new `email` needs a proof.
-         *     Requires `admins:write` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `admins:write` as operator or admin. May ask for a step-up.
          */
         put: operations["updateAdminUser"];
         post?: never;
         /**
          * Deactivate an admin user.
          * @description The record is kept and all sessions end. The caller and the last active admin of a tenant return 403.
-         *     Requires `admins:write` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `admins:write` as operator or admin. May ask for a step-up.
          */
         delete: operations["deactivateAdminUser"];
         options?: never;
@@ -1446,7 +1446,7 @@ export interface paths {
         /**
          * Activate or deactivate an admin user.
          * @description Deactivating ends all sessions. The caller and the last active admin of a tenant cannot be deactivated.
-         *     Requires `admins:write` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `admins:write` as operator or admin. May ask for a step-up.
          */
         post: operations["setAdminUserActive"];
         delete?: never;
@@ -1600,7 +1600,7 @@ export interface paths {
         /**
          * Configure a directory.
          * @description An Active Directory (LDAP) or an Entra ID (Microsoft Graph). Nothing is read yet: test it, then synchronize.
-         *     Requires `directory:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `directory:write`. May ask for a step-up.
          */
         post: operations["createDirectory"];
         delete?: never;
@@ -1625,14 +1625,14 @@ export interface paths {
         /**
          * Change a directory.
          * @description Only the fields in the body change. A change of the target (server, names, TLS) needs the secret again.
-         *     Requires `directory:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `directory:write`. May ask for a step-up.
          */
         put: operations["updateDirectory"];
         post?: never;
         /**
          * Delete a directory.
          * @description With its secret and its runs. Its users stay unchanged.
-         *     Requires `directory:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `directory:write`. May ask for a step-up.
          */
         delete: operations["deleteDirectory"];
         options?: never;
@@ -1721,7 +1721,7 @@ export interface paths {
         /**
          * Add a domain.
          * @description Set the TXT record of the response in DNS, then verify the domain.
-         *     Requires `domains:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `domains:write`. May ask for a step-up.
          */
         post: operations["addDomain"];
         delete?: never;
@@ -1747,7 +1747,7 @@ export interface paths {
         /**
          * Delete a domain.
          * @description Another tenant can verify it from now on.
-         *     Requires `domains:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `domains:write`. May ask for a step-up.
          */
         delete: operations["deleteDomain"];
         options?: never;
@@ -1755,7 +1755,7 @@ export interface paths {
         /**
          * Make a domain the sign-in domain, or end that.
          * @description The domain must be verified. The tenant's issuer changes at once.
-         *     Requires `domains:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `domains:write`. May ask for a step-up.
          */
         patch: operations["updateDomain"];
         trace?: never;
@@ -1772,7 +1772,7 @@ export interface paths {
         /**
          * Verify a domain.
          * @description Look the TXT record up now. A verified domain belongs to one tenant.
-         *     Requires `domains:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `domains:write`. May ask for a step-up.
          */
         post: operations["verifyDomain"];
         delete?: never;
@@ -1973,14 +1973,14 @@ export interface paths {
          * @description Only the fields in the body change; `metadata` is replaced as a whole. Needs `endusers:write`; end users can
          *     change their own record. One's own new `email` needs a proof; the old address gets a link that undoes the
          *     change.
-         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires an access token. May ask for a step-up.
          */
         put: operations["updateEndUser"];
         post?: never;
         /**
          * Deactivate an end user.
          * @description Soft delete: the record is kept, sign-in is rejected and all sessions end.
-         *     Requires `endusers:delete`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `endusers:delete`. May ask for a step-up.
          */
         delete: operations["deactivateEndUser"];
         options?: never;
@@ -1999,7 +1999,7 @@ export interface paths {
         /**
          * Activate or deactivate an end user.
          * @description Deactivating ends all sessions of the user.
-         *     Requires `endusers:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `endusers:write`. May ask for a step-up.
          */
         put: operations["setEndUserStatus"];
         post?: never;
@@ -2042,7 +2042,7 @@ export interface paths {
         /**
          * Deactivate an end user named in the body.
          * @description Soft delete: the record is kept, sign-in is rejected and all sessions end.
-         *     Requires `endusers:delete`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `endusers:delete`. May ask for a step-up.
          */
         post: operations["deactivateEndUserByPost"];
         delete?: never;
@@ -2064,7 +2064,7 @@ export interface paths {
          * Erase an end user.
          * @description Hard delete: the user is deleted with all dependent records, for good. The last active user of a tenant cannot
          *     be erased.
-         *     Requires `endusers:delete`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `endusers:delete`. May ask for a step-up.
          */
         post: operations["eraseEndUser"];
         delete?: never;
@@ -2116,7 +2116,7 @@ export interface paths {
         /**
          * Create a webhook endpoint.
          * @description The response contains the secret that verifies the signatures; it is not shown again.
-         *     Requires `webhooks:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `webhooks:write`. May ask for a step-up.
          */
         post: operations["createWebhookEndpoint"];
         delete?: never;
@@ -2143,7 +2143,7 @@ export interface paths {
         /**
          * Delete a webhook endpoint.
          * @description No more messages are sent to it.
-         *     Requires `webhooks:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `webhooks:write`. May ask for a step-up.
          */
         delete: operations["deleteWebhookEndpoint"];
         options?: never;
@@ -2151,7 +2151,7 @@ export interface paths {
         /**
          * Change a webhook endpoint.
          * @description Only the fields in the body change. A new URL, or enabling, sends pending messages at once.
-         *     Requires `webhooks:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `webhooks:write`. May ask for a step-up.
          */
         patch: operations["updateWebhookEndpoint"];
         trace?: never;
@@ -2210,7 +2210,7 @@ export interface paths {
         /**
          * Rotate the secret of a webhook endpoint.
          * @description The response contains the new secret; it is not shown again. The old one signs beside it for a while.
-         *     Requires `webhooks:write`. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `webhooks:write`. May ask for a step-up.
          */
         post: operations["rotateWebhookSecret"];
         delete?: never;
@@ -2294,7 +2294,7 @@ export interface paths {
         /**
          * Get options for an admin user's new passkey.
          * @description Pass them to parseCreationOptionsFromJSON(). Needs a proof of the user: an access token, an enrollment ticket, or a sign-in in the last minutes.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["beginAdminPasskeyRegistration"];
         delete?: never;
@@ -2315,7 +2315,7 @@ export interface paths {
         /**
          * Issue an enrollment pass to an admin user.
          * @description For a user without a second factor. It allows one enrollment within an hour.
-         *     Requires `admins:write` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `admins:write` as operator or admin. May ask for a step-up.
          */
         post: operations["issueAdminEnrollmentPass"];
         delete?: never;
@@ -2336,7 +2336,7 @@ export interface paths {
         /**
          * Remove all factors of an admin user.
          * @description For a user who has lost them. The user gets an enrollment pass by mail. The caller must hold every permission that the user holds.
-         *     Requires `admins:write` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `admins:write` as operator or admin. May ask for a step-up.
          */
         post: operations["resetAdminFactors"];
         delete?: never;
@@ -2378,7 +2378,7 @@ export interface paths {
         /**
          * Store an admin user's new passkey.
          * @description Needs the same proof as getting its options. With `mfa_token` it completes the sign-in that waits for a factor and returns its tokens.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["finishAdminPasskeyRegistration"];
         delete?: never;
@@ -2399,7 +2399,7 @@ export interface paths {
         /**
          * Get a secret for an admin user's authenticator app.
          * @description The secret can be confirmed for ten minutes. Needs a proof of the user: an access token, an enrollment ticket, or a sign-in in the last minutes.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["beginAdminTotpSetup"];
         delete?: never;
@@ -2420,7 +2420,7 @@ export interface paths {
         /**
          * Enroll an admin user's authenticator app with its first code.
          * @description Returns the backup codes once. Replacing an authenticator needs a proof in the body. With `mfa_token` it completes the sign-in that waits for a factor and returns its tokens.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["confirmAdminTotpSetup"];
         delete?: never;
@@ -2441,7 +2441,7 @@ export interface paths {
         /**
          * Remove an admin user's authenticator app and backup codes.
          * @description Needs a proof in the body. The last factor cannot be removed if one is required.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["disableAdminTotp"];
         delete?: never;
@@ -2462,7 +2462,7 @@ export interface paths {
         /**
          * Replace the backup codes of an admin user.
          * @description The old codes become invalid; the new ones are shown once.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["regenerateAdminBackupCodes"];
         delete?: never;
@@ -2527,7 +2527,7 @@ export interface paths {
          * Get options for a new passkey.
          * @description Pass them to parseCreationOptionsFromJSON(). Needs a proof of the user: an access token, an enrollment ticket,
          *     or a registration or sign-in in the last minutes.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["beginPasskeyRegistration"];
         delete?: never;
@@ -2571,7 +2571,7 @@ export interface paths {
          * Store a new passkey.
          * @description Needs the same proof as getting its options. With `mfa_token` it completes the sign-in that waits for a factor
          *     and returns its tokens.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["finishPasskeyRegistration"];
         delete?: never;
@@ -2592,7 +2592,7 @@ export interface paths {
         /**
          * Issue an enrollment pass to an end user.
          * @description For a user without a second factor. It allows one enrollment within an hour.
-         *     Requires `endusers:factors` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `endusers:factors` as operator or admin. May ask for a step-up.
          */
         post: operations["issueEnrollmentPass"];
         delete?: never;
@@ -2635,7 +2635,7 @@ export interface paths {
         /**
          * Remove one of the caller's own factors.
          * @description Needs a proof in the body. The last factor cannot be removed if one is required.
-         *     Requires an access token. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires an access token. May ask for a step-up.
          */
         delete: operations["removeFactor"];
         options?: never;
@@ -2661,7 +2661,7 @@ export interface paths {
          * Remove all factors of an end user.
          * @description For a user who has lost them. The user gets an enrollment pass by mail. The caller must hold every permission
          *     that the user holds.
-         *     Requires `endusers:factors` as operator or admin. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Requires `endusers:factors` as operator or admin. May ask for a step-up.
          */
         post: operations["resetFactors"];
         delete?: never;
@@ -2682,7 +2682,7 @@ export interface paths {
         /**
          * Store a new passkey and sign the user in.
          * @description The passkey must be the first factor, and the authenticator must have verified the user.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["finishPasskeySignUp"];
         delete?: never;
@@ -2704,7 +2704,7 @@ export interface paths {
          * Send a code to a phone to enroll it.
          * @description The code is valid for five minutes. Needs a proof of the user: an access token, an enrollment ticket, or a
          *     registration or sign-in in the last minutes.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["beginSmsSetup"];
         delete?: never;
@@ -2726,7 +2726,7 @@ export interface paths {
          * Enroll a phone with the code that it received.
          * @description Replacing a phone needs a proof in the body. With `mfa_token` it completes the sign-in that waits for a factor
          *     and returns its tokens.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["confirmSmsSetup"];
         delete?: never;
@@ -2790,7 +2790,7 @@ export interface paths {
          * Get a secret for an authenticator app.
          * @description The secret can be confirmed for ten minutes. Needs a proof of the user: an access token, an enrollment ticket,
          *     or a registration or sign-in in the last minutes.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["beginTotpSetup"];
         delete?: never;
@@ -2812,7 +2812,7 @@ export interface paths {
          * Enroll an authenticator app with its first code.
          * @description Returns the backup codes once. Replacing an authenticator needs a proof in the body. With `mfa_token` it
          *     completes the sign-in that waits for a factor and returns its tokens.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["confirmTotpSetup"];
         delete?: never;
@@ -2833,7 +2833,7 @@ export interface paths {
         /**
          * Remove the authenticator app and the backup codes.
          * @description Needs a proof in the body. The last factor cannot be removed if the tenant requires one.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["disableTotp"];
         delete?: never;
@@ -2854,7 +2854,7 @@ export interface paths {
         /**
          * Replace the backup codes.
          * @description The old codes become invalid; the new ones are shown once.
-         *     Works without an access token; one that is sent must be valid. On 401 `insufficient_user_authentication`, step up and repeat.
+         *     Works without an access token; one that is sent must be valid. May ask for a step-up.
          */
         post: operations["regenerateBackupCodes"];
         delete?: never;
@@ -2910,37 +2910,44 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        AcceptedOut: {
+        AcceptedInvitation: {
             /**
              * Format: uuid
              * @description Client of an end user; null for admin users.
              */
             client_id: string | null;
-            email: components["schemas"]["AcceptedOutEmail"];
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
             /**
              * @description admin or end_user
              * @example end_user
              */
             kind: string;
-            message: components["schemas"]["Message"];
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
             /**
              * Format: uuid
              * @description Tenant of the user; null for an operator.
              */
             tenant_id: string | null;
-            user_id: components["schemas"]["UserId"];
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
             /**
              * @description Of admin users only.
              * @example lena.brandt
              */
             username?: string;
         };
-        /**
-         * @description E-mail address of the user.
-         * @example ada.moreno@example.com
-         */
-        AcceptedOutEmail: string;
-        AcceptRequest: {
+        AcceptInvitationRequest: {
             /** @description Name of the user; can be empty. */
             name?: string | null;
             /** @description Password in plain text, at least as strong as the tenant's rules. */
@@ -2950,123 +2957,295 @@ export interface components {
             /** @description For admin users. Default: the e-mail address. */
             username?: string | null;
         };
-        /**
-         * @description JWT for the header Authorization.
-         * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
-         */
-        AccessToken: string;
-        /** @description One of the fields; the first that is present counts. */
-        AccountClosingRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            code?: components["schemas"]["Code"];
-            current_password?: components["schemas"]["CurrentPassword"];
-            proof_token?: components["schemas"]["ProofToken"];
-            response?: components["schemas"]["Response"];
-            sms_code?: components["schemas"]["SmsCode"];
-        };
-        /** @description Whether it is active. An inactive record is kept but rejected. */
-        Active: boolean;
-        ActivityOut: {
-            active: components["schemas"]["Active"];
-            message: components["schemas"]["Message"];
-            updated_at: components["schemas"]["UpdatedAt"];
-            user_id: components["schemas"]["UserId"];
-        };
-        AdminActiveOut: {
-            active: components["schemas"]["Active"];
-            message: components["schemas"]["Message"];
-            updated_at: components["schemas"]["UpdatedAt"];
-            user_id: components["schemas"]["UserId"];
-        };
+        /** @enum {string} */
+        AccountDeletion: "off" | "on";
         AdminActiveRequest: {
             /** @description False: the user cannot sign in and all sessions end. */
             active: boolean;
-            user_id: components["schemas"]["UserId"];
-        };
-        AdminAssertionRequest: {
-            email: components["schemas"]["Email"];
-            /** @description Ticket of a login that waits for its second step. */
-            mfa_token?: string | null;
-            /** @description Result of navigator.credentials.get(), as JSON. */
-            response: {
-                [key: string]: unknown;
-            } | string;
-        };
-        AdminBrief: {
-            email: components["schemas"]["AcceptedOutEmail"];
-            id: components["schemas"]["Id"];
-            /**
-             * @description Unique name that the admin user signs in with.
-             * @example lena.brandt
-             */
-            username: string;
-        };
-        AdminEndUserListRequest: {
             /**
              * Format: uuid
-             * @description Only users of this client.
+             * @description Id of the user.
              */
-            client_id?: string | null;
-            /** @description Part of the address, case-insensitive. */
-            email?: string | null;
-            /** @description Rows per page, 1 to 100; more counts as 100. */
-            limit?: number | null;
-            /** @description Part of the name, case-insensitive. */
-            name?: string | null;
-            /** @description Number of the page, from 1. */
-            page?: number | null;
-            /** @description Only users of clients of this project. */
-            project_id?: string | null;
-            /** @description Exact provider, case-insensitive. */
-            provider?: string | null;
-            tenant_id: components["schemas"]["TenantId"];
+            user_id: string;
+        };
+        AdminEmailRequest: {
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
         };
         AdminEnrollmentPassRequest: {
+            /** @description mail: only the user receives the pass. show: the response contains it, once, and the user is told. */
+            delivery: components["schemas"]["EnrollmentPassDelivery"];
+            /** @description Why, for the audit log. */
+            reason: string;
             /**
-             * @description mail: only the user receives the pass. show: the response contains it, once, and the user is told.
-             * @enum {string}
+             * Format: uuid
+             * @description Id of the user.
              */
-            delivery: "mail" | "show";
-            reason: components["schemas"]["Reason"];
-            user_id: components["schemas"]["UserId"];
+            user_id: string;
+        };
+        /** @description A request that enrolls a factor. */
+        AdminEnrollmentRequest: {
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
+            enrollment_ticket?: string | null;
         };
         AdminFactorResetRequest: {
-            reason: components["schemas"]["Reason"];
-            user_id: components["schemas"]["UserId"];
-        };
-        AdminForgotRequest: {
-            email: components["schemas"]["Email"];
-        };
-        AdminListOut: {
-            /** @description Rows of the page, newest first. */
-            items: components["schemas"]["AdminProfileOut"][];
-            limit: components["schemas"]["Limit"];
-            page: components["schemas"]["Page"];
-            total: components["schemas"]["Total"];
+            /** @description Why, for the audit log. */
+            reason: string;
             /**
-             * @description Number of pages.
-             * @example 1
+             * Format: uuid
+             * @description Id of the user.
              */
-            total_pages: number;
+            user_id: string;
         };
-        AdminLoginOut: components["schemas"]["AdminSignedInOut"] | components["schemas"]["SecondStepOut"];
+        AdminLogin: components["schemas"]["AdminSignedIn"] | components["schemas"]["SecondStepRequired"];
         AdminLoginRequest: {
             /** @description The user's password. */
             password: string;
             /** @description Username or e-mail address. */
             username: string;
         };
-        AdminNamedRequest: {
-            email: components["schemas"]["Email"];
+        AdminPasskeyAssertionRequest: {
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /** @description Ticket of a login that waits for its second step. */
+            mfa_token?: string | null;
+            /** @description Result of navigator.credentials.get(), as JSON. */
+            response: components["schemas"]["PasskeyCredential"];
         };
-        /** @description Begin of an enrollment. */
+        /** @description A request that enrolls a factor. */
         AdminPasskeyRequest: {
-            credential: components["schemas"]["Credential"];
-            email: components["schemas"]["Email"];
-            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
-            mfa_token?: components["schemas"]["MfaToken"];
+            /** @description Result of navigator.credentials.create(), as JSON. */
+            credential: components["schemas"]["PasskeyCredential"];
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
+            enrollment_ticket?: string | null;
+            /** @description Ticket of the login that must enroll first: the new factor completes it. */
+            mfa_token?: string | null;
         };
-        AdminProfileOut: components["schemas"]["AdminUserOut"] & {
+        AdminPasswordResetRequest: {
+            /** @description Password in plain text, at least as strong as the tenant's rules. */
+            password: string;
+            /** @description From the link in the mail. */
+            token: string;
+        };
+        AdminSignedIn: {
+            /**
+             * @description JWT for the header Authorization.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
+             */
+            access_token: string;
+            /**
+             * @description Seconds, of the access token.
+             * @example 3600
+             */
+            expires_in: number;
+            /**
+             * @description True: complete the sign-in with `mfa_token`; there are no tokens yet.
+             * @constant
+             */
+            mfa_required: false;
+            /**
+             * @description Opaque; valid once at the token endpoint, which returns the next one.
+             * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
+            refresh_token: string;
+            /**
+             * @description How to send the token: Bearer or DPoP.
+             * @example Bearer
+             */
+            token_type: string;
+            /** @description The user who signs in. */
+            user: components["schemas"]["AdminUserBrief"];
+        };
+        /** @description The fields of a proof are for replacing an authenticator; `code` is that of the new one. */
+        AdminTotpConfirmRequest: {
+            /** @description One of the ten backup codes. */
+            backup_code?: string | null;
+            /** @description Six digits from the new authenticator. */
+            code: string;
+            /** @description The current password, or another of the proofs. */
+            current_password?: string | null;
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
+            enrollment_ticket?: string | null;
+            /** @description Ticket of the login that must enroll first: the new factor completes it. */
+            mfa_token?: string | null;
+            /** @description Proof token of a step-up; valid once. */
+            proof_token?: string | null;
+            /** @description Response to the options of /authmgr/step-up/options. */
+            response?: components["schemas"]["PasskeyCredential"] | null;
+            /** @description From beginSetup. */
+            secret: string;
+            /** @description Six digits from a text message. End users only. */
+            sms_code?: string | null;
+        };
+        /** @description A request with a proof. The first of its fields that is present counts. */
+        AdminTotpDisableRequest: components["schemas"]["ProofRequest"] & {
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+        };
+        /** @description With `mfa_token` in the request, the tokens of the sign-in are here. */
+        AdminTotpVerification: {
+            /**
+             * @description JWT for the header Authorization.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
+             */
+            access_token?: string;
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * @description Seconds until it expires.
+             * @example 3600
+             */
+            expires_in?: number;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description The method that was used.
+             * @enum {string}
+             */
+            method: "totp" | "backup_code";
+            /**
+             * @description Opaque; valid once at the token endpoint, which returns the next one.
+             * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
+            refresh_token?: string;
+            /** @description True: the call has succeeded. */
+            success: boolean;
+            /**
+             * @description How to send the token: Bearer or DPoP.
+             * @example Bearer
+             */
+            token_type?: string;
+        };
+        AdminTotpVerifyLoginByBackupCodeRequest: {
+            /** @description One of the ten backup codes, if there is no `code`. */
+            backup_code: string;
+            /** @description Six digits from the authenticator app. */
+            code?: string | null;
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /** @description Ticket of the login that waits for this step. */
+            mfa_token?: string | null;
+        };
+        AdminTotpVerifyLoginByCodeRequest: {
+            /** @description One of the ten backup codes, if there is no `code`. */
+            backup_code?: string | null;
+            /** @description Six digits from the authenticator app. */
+            code: string;
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /** @description Ticket of the login that waits for this step. */
+            mfa_token?: string | null;
+        };
+        AdminTotpVerifyLoginRequest: components["schemas"]["AdminTotpVerifyLoginByCodeRequest"] | components["schemas"]["AdminTotpVerifyLoginByBackupCodeRequest"];
+        AdminUser: {
+            /** @description Whether it is active. An inactive record is kept but rejected. */
+            active: boolean;
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * @description First name of the admin user.
+             * @example Lena
+             */
+            first_name: string;
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * @description Last name of the admin user.
+             * @example Brandt
+             */
+            last_name: string;
+            /**
+             * Format: uuid
+             * @description Tenant of the admin user; null for an operator.
+             */
+            tenant_id: string | null;
+            /**
+             * @description Unique name that the admin user signs in with.
+             * @example lena.brandt
+             */
+            username: string;
+        };
+        AdminUserBrief: {
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * @description Unique name that the admin user signs in with.
+             * @example lena.brandt
+             */
+            username: string;
+        };
+        /** @description A request with a proof. The first of its fields that is present counts. */
+        AdminUserChangesRequest: components["schemas"]["ProofRequest"] & {
+            /**
+             * Format: email
+             * @description New address. One's own needs a proof in the request.
+             */
+            email?: string | null;
+            /** @description First name of the admin user. */
+            first_name?: string | null;
+            /** @description Last name of the admin user. */
+            last_name?: string | null;
+            /** @description Names of roles; replaces all. */
+            roles?: string[] | null;
+            /** @description Unique name that the admin user signs in with. */
+            username?: string | null;
+        };
+        AdminUserDetail: components["schemas"]["AdminUser"] & {
             /**
              * @description Enrolled second factors: webauthn, totp, sms.
              * @example [
@@ -3089,145 +3268,16 @@ export interface components {
              */
             roles: string[];
         };
-        /** @description Begin of an enrollment. */
-        AdminRegistrationRequest: {
-            email: components["schemas"]["Email"];
-            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
-        };
-        AdminSignedInOut: {
-            access_token: components["schemas"]["AccessToken"];
-            /**
-             * @description Seconds, of the access token.
-             * @example 3600
-             */
-            expires_in: number;
-            /**
-             * @description True: complete the sign-in with `mfa_token`; there are no tokens yet.
-             * @constant
-             */
-            mfa_required: false;
-            refresh_token: components["schemas"]["RefreshToken"];
-            token_type: components["schemas"]["TokenType"];
-            /** @description The user who signs in. */
-            user: components["schemas"]["AdminBrief"];
-        };
-        AdminTotpBeginRequest: {
-            email: components["schemas"]["Email"];
-        };
-        /** @description The fields of a proof are for replacing an authenticator; `code` is that of the new one. */
-        AdminTotpConfirmRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            /** @description Six digits from the new authenticator. */
-            code: string;
-            current_password?: components["schemas"]["CurrentPassword"];
-            email: components["schemas"]["Email"];
-            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
-            mfa_token?: components["schemas"]["MfaToken"];
-            proof_token?: components["schemas"]["ProofToken"];
-            response?: components["schemas"]["Response"];
-            /** @description From beginSetup. */
-            secret: string;
-            sms_code?: components["schemas"]["SmsCode"];
-        };
-        /** @description A proof in the request, of which the first field that is present counts. */
-        AdminTotpDisableRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            code?: components["schemas"]["Code"];
-            current_password?: components["schemas"]["CurrentPassword"];
-            email: components["schemas"]["Email"];
-            proof_token?: components["schemas"]["ProofToken"];
-            response?: components["schemas"]["Response"];
-            sms_code?: components["schemas"]["SmsCode"];
-        };
-        /** @description Begin of an enrollment. */
-        AdminTotpSetupRequest: {
-            email: components["schemas"]["Email"];
-            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
-        };
-        /** @description What a success with `mfa_token` returns besides. */
-        AdminTotpVerifiedOut: {
-            access_token?: components["schemas"]["AccessToken"];
-            email: components["schemas"]["AcceptedOutEmail"];
-            expires_in?: components["schemas"]["ExpiresIn"];
-            message: components["schemas"]["Message"];
-            /**
-             * @description The method that was used.
-             * @enum {string}
-             */
-            method: "totp" | "backup_code";
-            refresh_token?: components["schemas"]["RefreshToken"];
-            /** @description True: the call has succeeded. */
-            success: boolean;
-            token_type?: components["schemas"]["TokenType"];
-        };
-        AdminTotpVerifyLoginByBackupCodeRequest: {
-            /** @description One of the ten backup codes, if there is no `code`. */
-            backup_code: string;
-            code?: components["schemas"]["Code"];
-            email: components["schemas"]["Email"];
-            mfa_token?: components["schemas"]["AdminTotpVerifyLoginByCodeMfaToken"];
-        };
-        /** @description Ticket of the login that waits for this step. */
-        AdminTotpVerifyLoginByCodeMfaToken: string | null;
-        AdminTotpVerifyLoginByCodeRequest: {
-            /** @description One of the ten backup codes, if there is no `code`. */
-            backup_code?: string | null;
-            /** @description Six digits from the authenticator app. */
-            code: string;
-            email: components["schemas"]["Email"];
-            mfa_token?: components["schemas"]["AdminTotpVerifyLoginByCodeMfaToken"];
-        };
-        AdminTotpVerifyLoginRequest: components["schemas"]["AdminTotpVerifyLoginByCodeRequest"] | components["schemas"]["AdminTotpVerifyLoginByBackupCodeRequest"];
-        /** @description A proof in the request, of which the first field that is present counts. */
-        AdminUserChangesRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            code?: components["schemas"]["Code"];
-            current_password?: components["schemas"]["CurrentPassword"];
-            /**
-             * Format: email
-             * @description New address. One's own needs a proof in the request.
-             */
-            email?: string | null;
-            /** @description First name of the admin user. */
-            first_name?: string | null;
-            /** @description Last name of the admin user. */
-            last_name?: string | null;
-            proof_token?: components["schemas"]["ProofToken"];
-            response?: components["schemas"]["Response"];
-            /** @description Names of roles; replaces all. */
-            roles?: string[] | null;
-            sms_code?: components["schemas"]["SmsCode"];
-            /** @description Unique name that the admin user signs in with. */
-            username?: string | null;
-        };
-        AdminUserOut: {
-            active: components["schemas"]["Active"];
-            created_at: components["schemas"]["CreatedAt"];
-            email: components["schemas"]["AcceptedOutEmail"];
-            /**
-             * @description First name of the admin user.
-             * @example Lena
-             */
-            first_name: string;
-            id: components["schemas"]["Id"];
-            /**
-             * @description Last name of the admin user.
-             * @example Brandt
-             */
-            last_name: string;
-            /**
-             * Format: uuid
-             * @description Tenant of the admin user; null for an operator.
-             */
-            tenant_id: string | null;
-            /**
-             * @description Unique name that the admin user signs in with.
-             * @example lena.brandt
-             */
-            username: string;
+        AdminUserList: components["schemas"]["Pagination"] & {
+            /** @description Rows of the page, newest first. */
+            items: components["schemas"]["AdminUserDetail"][];
         };
         AdminUserRequest: {
-            email: components["schemas"]["Email"];
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
             /** @description First name of the admin user. */
             first_name: string;
             /** @description Last name of the admin user. */
@@ -3244,7 +3294,7 @@ export interface components {
             /** @description Unique name that the admin user signs in with. */
             username: string;
         };
-        AttributeMappingOut: {
+        AttributeMapping: {
             /**
              * @description Attribute with the address.
              * @example mail
@@ -3265,79 +3315,131 @@ export interface components {
              */
             name: string;
         };
-        AuditOut: {
+        /** @description Directory attributes for a user's address, name and metadata. */
+        AttributeMappingRequest: {
+            /** @description The attribute with the address (default mail). */
+            email?: string | null;
+            /** @description Maps keys of the user's metadata to directory attributes. */
+            metadata?: {
+                [key: string]: string;
+            } | null;
+            /** @description The attribute with the name (default displayName). */
+            name?: string | null;
+        };
+        AuditEvent: {
+            /**
+             * @description What happened, such as signin.succeeded.
+             * @example signin.succeeded
+             */
+            action: string;
+            /**
+             * @description Id of the user or client; empty if unknown.
+             * @example 0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f
+             */
+            actor_id: string;
+            /**
+             * @description operator, admin, end_user, client, system or anonymous
+             * @example end_user
+             */
+            actor_kind: string;
+            /**
+             * @description IP address of the caller.
+             * @example 198.51.100.24
+             */
+            address: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            at: string;
+            /**
+             * @description Facts of the event, without secrets.
+             * @example {
+             *       "amr": [
+             *         "pwd"
+             *       ]
+             *     }
+             */
+            details: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Number of the event in its log; a later event has a greater one.
+             * @example 4711
+             */
+            id: number;
+            /**
+             * @description success, refused or failed
+             * @example success
+             */
+            outcome: string;
+            /**
+             * @description X-Request-ID of the call.
+             * @example 7f3a1c9e
+             */
+            request_id: string;
+            /**
+             * @description Id of the record that the event is about.
+             * @example 0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f
+             */
+            target_id: string;
+            /**
+             * @description Kind of the record that the event is about.
+             * @example end_user
+             */
+            target_kind: string;
+            /**
+             * Format: uuid
+             * @description Only in the platform's audit log.
+             */
+            tenant_id?: string | null;
+        };
+        AuditEventList: {
             /** @description Events of the page, newest first. */
-            events: components["schemas"]["EventOut"][];
-            limit: components["schemas"]["Limit"];
+            events: components["schemas"]["AuditEvent"][];
+            /**
+             * @description Rows per page, 1 to 100; more counts as 100.
+             * @example 20
+             */
+            limit: number;
             /**
              * @description Send it as `cursor`; null at the end. A page before the end can have fewer events.
              * @example 4711
              */
             next_cursor: number | null;
         };
-        /** @description One of the ten backup codes. */
-        BackupCode: string | null;
-        BackupCodesOut: {
+        AuthenticatorSelection: {
+            /** @description Whether the passkey must be discoverable. */
+            requireResidentKey: boolean;
             /**
-             * @description Ten codes, each valid once; shown only now.
-             * @example [
-             *       "7k2m-9xqr-4tzv-8bnd",
-             *       "c3hf-5sgj-a1ew-6pyk"
-             *     ]
+             * @description Whether the passkey is to be discoverable.
+             * @example preferred
              */
-            backup_codes: string[];
-            message: components["schemas"]["Message"];
-            /** @description True: the call has succeeded. */
-            success: boolean;
+            residentKey: string;
+            /**
+             * @description Whether the authenticator must verify the user.
+             * @example preferred
+             */
+            userVerification: string;
         };
-        BoundOut: {
-            /**
-             * @description Number of users that changed.
-             * @example 1
-             */
-            changed: number;
-            message: components["schemas"]["Message"];
+        BackupCodesRequest: {
             /**
              * Format: uuid
-             * @description Id of the role.
+             * @description Id of the client (application).
              */
-            role_id: string;
+            client_id?: string | null;
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
         };
-        BrandingChangesRequest: {
-            /** @description Accent color on dark surfaces, `#[0-9a-fA-F]{6}`, with a contrast of at least 4.5:1; null: default. */
-            color_dark?: string | null;
-            /** @description Accent color on light surfaces, `#[0-9a-fA-F]{6}`, with a contrast of at least 4.5:1; null: default. */
-            color_light?: string | null;
-            /**
-             * @description Language of mails that no page has caused; null: the caller's.
-             * @enum {string|null}
-             */
-            language?: "en" | "de" | "fr" | "es" | null;
-            /** @description A PNG, JPEG or WebP image of at most 200 KB and 2000 x 2000 pixels in base64; null: no logo. */
-            logo?: string | null;
-            /** @description Name shown on hosted pages and in mails; null: the setting `issuer_name`. Without `@`, `://` and invisible characters: mails show it as their sender. */
-            name?: string | null;
-            /**
-             * Format: iri
-             * @description Privacy policy; null: no link.
-             */
-            privacy_url?: string | null;
-            /** @description Name of the sender of mails; null: the name shown. Without `@`, `://` and invisible characters: mails show it as their sender. */
-            sender_name?: string | null;
-            /**
-             * Format: iri
-             * @description Help for end users; null: no link.
-             */
-            support_url?: string | null;
-            /**
-             * Format: iri
-             * @description Terms of service; null: no link.
-             */
-            terms_url?: string | null;
-            /** @description Own texts by language. A language sent is replaced as a whole; null: none. */
-            texts?: components["schemas"]["TextsRequest"] | null;
-        };
-        BrandingOut: {
+        Branding: {
             /**
              * @description Accent color on dark surfaces; null: default.
              * @example #7aa7ff
@@ -3348,11 +3450,8 @@ export interface components {
              * @example #0b5fff
              */
             color_light: string | null;
-            /**
-             * @description Language of pages and mails; null: that of the browser or the tenant.
-             * @enum {string|null}
-             */
-            language: "en" | "de" | "fr" | "es" | null;
+            /** @description Language of pages and mails; null: that of the browser or the tenant. */
+            language: components["schemas"]["Language"] | null;
             /**
              * Format: uri
              * @description Changes with the image, so it can be cached for ever.
@@ -3379,31 +3478,148 @@ export interface components {
              * @example https://example.com/help
              */
             support_url: string | null;
-            tenant_id: components["schemas"]["TenantId"];
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
             /**
              * @description Terms of service; null: no link.
              * @example https://example.com/terms
              */
             terms_url: string | null;
             /** @description The tenant's own texts by language. */
-            texts: components["schemas"]["TextsOut"];
+            texts: components["schemas"]["BrandingTexts"];
         };
-        /** @description A proof in the request, of which the first field that is present counts. */
-        ChangeRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            code?: components["schemas"]["Code"];
-            current_password?: components["schemas"]["CurrentPassword"];
-            /** @description The new password, at least as strong as the tenant's rules. */
-            new_password: string;
-            proof_token?: components["schemas"]["ProofToken"];
-            response?: components["schemas"]["Response"];
-            sms_code?: components["schemas"]["SmsCode"];
+        BrandingChangesRequest: {
+            /** @description Accent color on dark surfaces, `#[0-9a-fA-F]{6}`, with a contrast of at least 4.5:1; null: default. */
+            color_dark?: string | null;
+            /** @description Accent color on light surfaces, `#[0-9a-fA-F]{6}`, with a contrast of at least 4.5:1; null: default. */
+            color_light?: string | null;
+            /** @description Language of mails that no page has caused; null: the caller's. */
+            language?: components["schemas"]["Language"] | null;
+            /** @description A PNG, JPEG or WebP image of at most 200 KB and 2000 x 2000 pixels in base64; null: no logo. */
+            logo?: string | null;
+            /** @description Name shown on hosted pages and in mails; null: the setting `issuer_name`. Without `@`, `://` and invisible characters: mails show it as their sender. */
+            name?: string | null;
+            /**
+             * Format: iri
+             * @description Privacy policy; null: no link.
+             */
+            privacy_url?: string | null;
+            /** @description Name of the sender of mails; null: the name shown. Without `@`, `://` and invisible characters: mails show it as their sender. */
+            sender_name?: string | null;
+            /**
+             * Format: iri
+             * @description Help for end users; null: no link.
+             */
+            support_url?: string | null;
+            /**
+             * Format: iri
+             * @description Terms of service; null: no link.
+             */
+            terms_url?: string | null;
+            /** @description Own texts by language. A language sent is replaced as a whole; null: none. */
+            texts?: components["schemas"]["BrandingTextsRequest"] | null;
         };
-        /** @description Signed JWT of the client (private_key_jwt, RFC 7523). */
-        ClientAssertion: string;
-        /** @description urn:ietf:params:oauth:client-assertion-type:jwt-bearer */
-        ClientAssertionType: string;
-        ClientChangesRequest: {
+        BrandingTexts: {
+            /** @description Texts in German. */
+            de?: components["schemas"]["LanguageTexts"];
+            /** @description Texts in English. */
+            en?: components["schemas"]["LanguageTexts"];
+            /** @description Texts in Spanish. */
+            es?: components["schemas"]["LanguageTexts"];
+            /** @description Texts in French. */
+            fr?: components["schemas"]["LanguageTexts"];
+        };
+        BrandingTextsRequest: {
+            /** @description Texts in German. */
+            de?: components["schemas"]["LanguageTextsRequest"] | null;
+            /** @description Texts in English. */
+            en?: components["schemas"]["LanguageTextsRequest"] | null;
+            /** @description Texts in Spanish. */
+            es?: components["schemas"]["LanguageTextsRequest"] | null;
+            /** @description Texts in French. */
+            fr?: components["schemas"]["LanguageTextsRequest"] | null;
+        };
+        ChangedEndUser: {
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description Name shown to people.
+             * @example Ada Moreno
+             */
+            name: string;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updated_at: string;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
+        };
+        ChangedGroupMembers: {
+            /**
+             * @description Number of users that changed.
+             * @example 1
+             */
+            changed: number;
+            /**
+             * Format: uuid
+             * @description Id of the group.
+             */
+            group_id: string;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+        };
+        ChangedRoleBindings: {
+            /**
+             * @description Number of users that changed.
+             * @example 1
+             */
+            changed: number;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * Format: uuid
+             * @description Id of the role.
+             */
+            role_id: string;
+        };
+        ClientAuthenticationFields: {
+            /** @description Signed JWT of the client (private_key_jwt, RFC 7523). */
+            client_assertion?: string;
+            /** @description urn:ietf:params:oauth:client-assertion-type:jwt-bearer */
+            client_assertion_type?: string;
+            /** @description Id of the client, if not sent by HTTP Basic. */
+            client_id?: string;
+            /** @description Secret of a confidential client; or send it by HTTP Basic. */
+            client_secret?: string;
+        };
+        ClientChangesRequest: components["schemas"]["ClientFields"] & {
+            /** @description Name shown to people. */
+            name?: string | null;
+            /** @description Must be the current type; it cannot change. */
+            type?: components["schemas"]["ClientType"] | null;
+        };
+        ClientFields: {
             /** @description Lifetime of access tokens in seconds; null: the tenant's setting. */
             access_token_seconds?: number | null;
             /** @description Whether it is active. An inactive record is kept but rejected. */
@@ -3422,9 +3638,10 @@ export interface components {
             dpop_bound_access_tokens?: boolean | null;
             /** @description Whether users are not asked for consent. */
             first_party?: boolean | null;
-            grant_types?: components["schemas"]["GrantTypes"];
+            /** @description An empty list: the default of the type. Sign users in with a browser: authorization_code; Renew tokens: refresh_token; Act for itself: client_credentials; Sign users in on devices without a browser: urn:ietf:params:oauth:grant-type:device_code. */
+            grant_types?: components["schemas"]["GrantType"][] | null;
             /** @description Algorithm that signs ID tokens of the client. */
-            id_token_signed_response_alg?: ("ES256" | "RS256") | null;
+            id_token_signed_response_alg?: components["schemas"]["SigningAlgorithm"] | null;
             /** @description Public keys for private_key_jwt (RFC 7517 section 5); null: none. */
             jwks?: {
                 [key: string]: unknown;
@@ -3433,8 +3650,6 @@ export interface components {
             jwks_uri?: string | null;
             /** @description Logo of the application, for applications: no page shows it; null: none. */
             logo_uri?: string | null;
-            /** @description Name shown to people. */
-            name?: string | null;
             /** @description Owner of your choice, such as a user's id; null: none. */
             owner_id?: string | null;
             /** @description Privacy policy of the application; null: none. */
@@ -3453,31 +3668,1648 @@ export interface components {
             self_registration?: boolean | null;
             /** @description Labels of your choice to filter by. */
             tags?: string[] | null;
-            /**
-             * @description null: none for a public client, its secret in either form for a confidential one.
-             * @enum {string|null}
-             */
-            token_endpoint_auth_method?: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt" | null;
+            /** @description null: none for a public client, its secret in either form for a confidential one. */
+            token_endpoint_auth_method?: components["schemas"]["TokenEndpointAuthMethod"] | null;
             /** @description Terms of service of the application; null: none. */
             tos_uri?: string | null;
-            /** @description Must be the current type; it cannot change. */
-            type?: ("public" | "confidential") | null;
         };
-        /** @description Id of the client, if not sent by HTTP Basic. */
-        ClientId: string;
-        ClientListOut: {
+        ClientList: {
             /** @description Clients of the page, newest first. */
-            clients: components["schemas"]["ClientOut"][];
+            clients: components["schemas"]["OAuthClient"][];
             /** @description Page and totals of the list. */
-            pagination: components["schemas"]["PaginationOut"];
+            pagination: components["schemas"]["Pagination"];
         };
-        ClientOut: {
+        ClientRequest: components["schemas"]["ClientFields"] & {
+            /** @description Name shown to people. */
+            name: string;
+            /** @description `confidential` has a secret; `public` runs where a secret cannot be kept. It cannot change. */
+            type?: components["schemas"]["ClientType"] | null;
+        };
+        ClientSecretRequest: {
+            /** @description Seconds for which the current secret stays valid. Default: that of the platform. */
+            overlap_seconds?: number | null;
+        };
+        /** @enum {string} */
+        ClientType: "public" | "confidential";
+        DeactivatedUser: {
+            /** @description Whether it is active. An inactive record is kept but rejected. */
+            active: boolean;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
+        };
+        DeletedRecord: {
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+        };
+        DeletedTenant: {
+            /**
+             * Format: date-time
+             * @description Until then the tenant can be restored from its final backup. Null: not possible.
+             */
+            final_backup_until: string | null;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        /** @description RFC 8628 section 3.2. */
+        DeviceAuthorization: {
+            /**
+             * @description For the token endpoint; never shown to the user.
+             * @example dc_8Tn4Qx7Zb2Vk5Mw9
+             */
+            device_code: string;
+            /**
+             * @description Seconds until it expires.
+             * @example 3600
+             */
+            expires_in: number;
+            /**
+             * @description Seconds between two polls of the token endpoint.
+             * @example 5
+             */
+            interval: number;
+            /**
+             * @description For the user, such as WDJB-MJHT.
+             * @example WDJB-MJHT
+             */
+            user_code: string;
+            /**
+             * @description Where the user enters the code.
+             * @example https://id.example.com/t/acme/device
+             */
+            verification_uri: string;
+            /**
+             * @description The same with the code, for a QR code.
+             * @example https://id.example.com/t/acme/device?user_code=WDJB-MJHT
+             */
+            verification_uri_complete: string;
+        };
+        /** @description RFC 8628 section 3.1, RFC 8707 section 2, and the client's authentication. */
+        DeviceAuthorizationRequest: components["schemas"]["ClientAuthenticationFields"] & {
+            /** @description Audiences of the access token; may be repeated. */
+            resource?: string[];
+            /** @description Separated by blanks; `openid` for an ID token. */
+            scope?: string;
+        };
+        Directory: {
+            /**
+             * @description Id of the application that is registered in the Entra ID.
+             * @example 3e8b1f60-92a7-4d5c-8f34-c07b6a1d2e95
+             */
+            application_id?: string;
+            /**
+             * @description Where the search for users starts, such as DC=example,DC=com.
+             * @example DC=example,DC=com
+             */
+            base_dn?: string;
+            /**
+             * @description The user for the bind.
+             * @example sync@example.com
+             */
+            bind_dn?: string;
+            /**
+             * @description PEM of the CAs to trust; empty: the system's.
+             * @example
+             */
+            ca_certificate?: string;
+            /**
+             * Format: uuid
+             * @description Client of new users; null: the default client.
+             */
+            client_id: string | null;
+            /**
+             * @description Microsoft cloud, such as global.
+             * @example global
+             */
+            cloud?: string;
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
+            /**
+             * @description Tenant id or domain of the Entra ID.
+             * @example example.com
+             */
+            directory_tenant_id?: string;
+            /** @description Whether scheduled runs include it. */
+            enabled: boolean;
+            /**
+             * @description Directory groups (DN or object id) with names of tenant groups.
+             * @example {
+             *       "CN=Accounting,DC=example,DC=com": "Accounting"
+             *     }
+             */
+            groups: {
+                [key: string]: string;
+            };
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /** @description active_directory (over LDAP) or entra_id (over Microsoft Graph). */
+            kind: components["schemas"]["DirectoryKind"];
+            /** @description The last run; null before the first. */
+            last_run: components["schemas"]["LastDirectoryRun"] | null;
+            /** @description Directory attributes for the user's address, name and metadata. */
+            mapping: components["schemas"]["AttributeMapping"];
+            /**
+             * @description A run that would deactivate more users than this share stops.
+             * @example 10
+             */
+            max_deactivation_percent: number;
+            /**
+             * @description Name shown to people.
+             * @example Head office
+             */
+            name: string;
+            /**
+             * Format: date-time
+             * @description Next scheduled run; null: none.
+             */
+            next_run_at: string | null;
+            /**
+             * @description Port of the LDAP server.
+             * @example 636
+             */
+            port?: number;
+            /**
+             * Format: date-time
+             * @description When the secret was last set.
+             */
+            secret_set_at: string;
+            /**
+             * @description Host name or address of the LDAP server.
+             * @example dc1.example.com
+             */
+            server?: string;
+            /**
+             * @description Minutes between scheduled runs; null: none.
+             * @example 60
+             */
+            sync_every_minutes: number | null;
+            /** @description How the connection is encrypted. */
+            tls?: components["schemas"]["DirectoryTls"];
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updated_at: string;
+            /**
+             * @description LDAP filter of the users (RFC 4515); empty: all users.
+             * @example (objectClass=user)
+             */
+            user_filter: string;
+        };
+        DirectoryChangesRequest: components["schemas"]["DirectoryFields"] & {
+            /** @description Unique in the tenant, in any case. */
+            name?: string | null;
+            /** @description Password of bind_dn, or client secret. Never returned; required with every change of the target. */
+            secret?: string | null;
+        };
+        DirectoryFields: {
+            /** @description Id of the application that is registered in the Entra ID. */
+            application_id?: string | null;
+            /** @description Where the search for users starts, such as DC=example,DC=com. */
+            base_dn?: string | null;
+            /** @description The user for the bind: a DN, or name@domain. */
+            bind_dn?: string | null;
+            /** @description PEM of the CAs to trust instead of the system's. */
+            ca_certificate?: string | null;
+            /**
+             * Format: uuid
+             * @description Client of new users; null: the default client.
+             */
+            client_id?: string | null;
+            /** @description Microsoft cloud. Default: global. */
+            cloud?: string | null;
+            /** @description Entra ID: its own tenant id or a domain. */
+            directory_tenant_id?: string | null;
+            /** @description Whether scheduled runs include it. */
+            enabled?: boolean | null;
+            /** @description Maps directory groups (DN or object id) to names of tenant groups. */
+            groups?: {
+                [key: string]: string;
+            } | null;
+            /** @description Directory attributes for the user's address, name and metadata. */
+            mapping?: components["schemas"]["AttributeMappingRequest"] | null;
+            /** @description A run that would deactivate more than this share of active users stops. */
+            max_deactivation_percent?: number | null;
+            /** @description Default 636, with starttls 389. */
+            port?: number | null;
+            /** @description Active Directory: host name or address of the LDAP server. */
+            server?: string | null;
+            /** @description Minutes between scheduled runs; null: none. */
+            sync_every_minutes?: number | null;
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
+            /** @description How the connection is encrypted. Default: ldaps. */
+            tls?: components["schemas"]["DirectoryTls"] | null;
+            /** @description LDAP filter of the users (RFC 4515); empty: all users. */
+            user_filter?: string | null;
+        };
+        /** @enum {string} */
+        DirectoryKind: "active_directory" | "entra_id";
+        DirectoryList: components["schemas"]["Pagination"] & {
+            /** @description Directories of the page, newest first. */
+            directories: components["schemas"]["Directory"][];
+        };
+        DirectoryRequest: components["schemas"]["DirectoryFields"] & {
+            /** @description active_directory (over LDAP) or entra_id (over Microsoft Graph). */
+            kind: components["schemas"]["DirectoryKind"];
+            /** @description Unique in the tenant, in any case. */
+            name: string;
+            /** @description The password of bind_dn, or the application's client secret. Never returned. */
+            secret: string;
+        };
+        DirectoryRun: components["schemas"]["LastDirectoryRun"] & {
+            /**
+             * Format: uuid
+             * @description Id of the directory.
+             */
+            directory_id: string;
+            /** @description The first hundred rejected objects. */
+            errors: components["schemas"]["DirectoryRunProblem"][];
+            /** @description Whether everything was read, not only changes. */
+            full: boolean;
+            /** @description The first hundred objects with a change. */
+            preview_users: components["schemas"]["DirectoryRunPreview"][];
+            /**
+             * @description What started the run.
+             * @enum {string}
+             */
+            trigger: "request" | "command" | "schedule";
+            /**
+             * @description Number of users activated again.
+             * @example 0
+             */
+            users_activated: number;
+            /**
+             * @description Number of users created.
+             * @example 4
+             */
+            users_created: number;
+            /**
+             * @description Number of users deactivated.
+             * @example 1
+             */
+            users_deactivated: number;
+            /**
+             * @description Number of users read.
+             * @example 120
+             */
+            users_found: number;
+            /**
+             * @description Number of users left as they are.
+             * @example 0
+             */
+            users_skipped: number;
+            /**
+             * @description Number of users updated.
+             * @example 2
+             */
+            users_updated: number;
+        };
+        DirectoryRunList: components["schemas"]["Pagination"] & {
+            /** @description Runs of the page, newest first. */
+            runs: components["schemas"]["DirectoryRun"][];
+        };
+        DirectoryRunPreview: {
+            /**
+             * @description create, update, activate, deactivate or skip.
+             * @example create
+             */
+            action: string;
+            /**
+             * @description E-mail address; only in the response of the run itself.
+             * @example ada.moreno@example.com
+             */
+            email?: string;
+            /**
+             * @description Id of the user in the directory; empty if unknown.
+             * @example 8c1f0a52-77de-4f0b
+             */
+            external_id: string;
+            /**
+             * @description Name; only in the response of the run itself.
+             * @example Ada Moreno
+             */
+            name?: string;
+        };
+        DirectoryRunProblem: {
+            /**
+             * @description Stable name of the problem, for programs.
+             * @example no_email
+             */
+            code: string;
+            /**
+             * @description Id of the user in the directory; empty if unknown.
+             * @example 8c1f0a52-77de-4f0b
+             */
+            external_id: string;
+            /**
+             * @description What is wrong, for people to read.
+             * @example The user has no address.
+             */
+            message: string;
+        };
+        DirectorySample: {
+            /** @description Whether the user is enabled in the directory. */
+            active: boolean;
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * @description Id of the user in the directory; empty if unknown.
+             * @example 8c1f0a52-77de-4f0b
+             */
+            external_id: string;
+            /**
+             * @description Free JSON object; an update replaces it as a whole.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
+            metadata: {
+                [key: string]: string;
+            };
+            /**
+             * @description Name shown to people.
+             * @example Ada Moreno
+             */
+            name: string;
+            /**
+             * @description Why the user would be skipped; empty if not.
+             * @example
+             */
+            problem: string;
+        };
+        DirectorySyncRequest: {
+            /** @description Report the changes without making them. */
+            dry_run?: boolean | null;
+            /** @description Deactivate users however many they are. */
+            force?: boolean | null;
+            /** @description Read everything, even if a read of changes is possible. */
+            full?: boolean | null;
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
+        };
+        DirectoryTest: {
+            /**
+             * @description What to do if it failed.
+             * @example Done.
+             */
+            message: string;
+            /** @description The first few users as they would be created. */
+            sample_users: components["schemas"]["DirectorySample"][];
+            /** @description Whether the directory can be read. */
+            success: boolean;
+        };
+        /** @enum {string} */
+        DirectoryTls: "ldaps" | "starttls" | "none";
+        Domain: {
+            /**
+             * Format: date-time
+             * @description Last look-up of the record; null before the first.
+             */
+            checked_at: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
+            /**
+             * @description In the form of DNS: lower case, other letters as xn--.
+             * @example login.example.com
+             */
+            domain: string;
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description Since when the record is missing; null: it is there.
+             */
+            lost_since: string | null;
+            /** @description The record to set in DNS, and to keep: it is looked up daily. */
+            record: components["schemas"]["DomainRecord"];
+            /** @description Whether the tenant's issuer, endpoints and pages are on this domain. */
+            sign_in: boolean;
+            /**
+             * @description `lost`: the record is missing; `taken`: another tenant has verified the domain.
+             * @enum {string}
+             */
+            status: "pending" | "verified" | "record_lost" | "taken";
+            /**
+             * Format: date-time
+             * @description When the domain was verified; null: not yet.
+             */
+            verified_at: string | null;
+            /**
+             * Format: date-time
+             * @description When the domain is withdrawn, unless the record is back by then.
+             */
+            withdrawn_after: string | null;
+        };
+        DomainChangesRequest: {
+            /** @description Change it even if passkeys cannot be used until their RP ID is in force again. */
+            disable_passkeys?: boolean | null;
+            /** @description Whether the tenant's issuer, endpoints and pages are on this domain. */
+            sign_in: boolean;
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
+        };
+        DomainCheck: {
+            /**
+             * @description Always known.
+             * @example known
+             */
+            status: string;
+        };
+        DomainList: {
+            /** @description Domains, oldest first. */
+            domains: components["schemas"]["Domain"][];
+        };
+        DomainRecord: {
+            /**
+             * @description Name of the DNS record.
+             * @example _identity-platform.login.example.com
+             */
+            name: string;
+            /**
+             * @description Type of the DNS record.
+             * @enum {string}
+             */
+            type: "TXT";
+            /**
+             * @description Value of the DNS record.
+             * @example identity-verification=Zk8wQ2nV5xJc7RmB
+             */
+            value: string;
+        };
+        DomainRequest: {
+            /** @description Such as login.example.com; letters of other scripts as they are or as xn--. */
+            domain: string;
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
+        };
+        /** @enum {string} */
+        EmailVerification: "off" | "required";
+        EndedSessions: {
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description Number of sessions that ended.
+             * @example 2
+             */
+            sessions_ended: number;
+        };
+        EndedUserSessions: {
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description Number of sessions that ended.
+             * @example 2
+             */
+            sessions_ended: number;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
+        };
+        EndUser: {
+            /** @description Whether it is active. An inactive record is kept but rejected. */
+            active: boolean;
+            /**
+             * Format: uuid
+             * @description Client of the user; null: the default client.
+             */
+            client_id: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description Last sign-in; null before the first.
+             */
+            last_login: string | null;
+            /**
+             * @description Name shown to people.
+             * @example Ada Moreno
+             */
+            name: string;
+            /**
+             * @description Where the user is from: `local` has a password here.
+             * @example local
+             */
+            provider: string;
+        };
+        EndUserActiveRequest: {
+            /** @description False: the user cannot sign in and all sessions end. */
+            active: boolean;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
+        };
+        EndUserBrief: {
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * @description Name shown to people.
+             * @example Ada Moreno
+             */
+            name: string;
+        };
+        /** @description A request with a proof. The first of its fields that is present counts. */
+        EndUserChangesRequest: components["schemas"]["ProofRequest"] & {
+            /**
+             * Format: email
+             * @description New address; it can apply only once it is verified. One's own needs a proof.
+             */
+            email?: string | null;
+            /** @description Language of hosted pages and mails; null: that of the browser or the tenant. */
+            language?: components["schemas"]["Language"] | null;
+            /** @description Free JSON object; an update replaces it as a whole. */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Name shown to people. */
+            name?: string | null;
+        };
+        EndUserDetail: components["schemas"]["EndUser"] & {
+            /**
+             * @description Names of the groups.
+             * @example [
+             *       "Accounting"
+             *     ]
+             */
+            groups: string[];
+            /** @description Language of pages and mails; null: that of the browser or the tenant. */
+            language: components["schemas"]["Language"] | null;
+            /**
+             * @description Free JSON object; an update replaces it as a whole.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
+            metadata: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Enrolled second factors: webauthn, totp, sms.
+             * @example [
+             *       "totp"
+             *     ]
+             */
+            mfa_methods: string[];
+            /**
+             * @description Names of the roles, including those from groups.
+             * @example [
+             *       "approver"
+             *     ]
+             */
+            roles: string[];
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updated_at: string;
+        };
+        EndUserExport: {
+            /**
+             * Format: uuid
+             * @description Send this as `cursor`; null on the last page.
+             */
+            next_cursor: string | null;
+            /** @description Users of the page. */
+            users: components["schemas"]["ExportedEndUser"][];
+        };
+        EndUserExportRequest: {
+            /**
+             * Format: uuid
+             * @description `next_cursor` of the previous page.
+             */
+            cursor?: string | null;
+            /** @description Users per page. */
+            limit?: number | null;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+            /** @description Include password hashes, for admins and operators with `endusers:export_hashes`. */
+            with_hashes?: boolean | null;
+        };
+        EndUserImport: {
+            /**
+             * @description Number of users created.
+             * @example 1
+             */
+            created: number;
+            /** @description Whether changes were only reported. */
+            dry_run: boolean;
+            /**
+             * @description Number of invalid rows.
+             * @example 1
+             */
+            failed: number;
+            /** @description Problems of rows, in the order of the rows. */
+            report: components["schemas"]["ImportFault"][];
+            /**
+             * @description Number of rows read.
+             * @example 2
+             */
+            rows: number;
+            /**
+             * @description Number of rows skipped.
+             * @example 0
+             */
+            skipped: number;
+            /**
+             * @description Number of users updated.
+             * @example 0
+             */
+            updated: number;
+        };
+        EndUserImportByContentRequest: {
+            /** @description The content of a file in `format`. */
+            content: string;
+            /** @description Create the missing roles and groups that rows name. */
+            create_missing?: boolean | null;
+            /** @description Check everything without changes. */
+            dry_run?: boolean | null;
+            /** @description Format of `content`. */
+            format?: components["schemas"]["ImportFormat"] | null;
+            /** @description What to do with rows whose address is taken. */
+            on_conflict?: components["schemas"]["ImportConflict"] | null;
+            /** @description One object per user, with the fields of a JSON lines file. Send either this or `content`. */
+            rows?: {
+                [key: string]: unknown;
+            }[] | null;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        EndUserImportByRowsRequest: {
+            /** @description The content of a file in `format`. */
+            content?: string | null;
+            /** @description Create the missing roles and groups that rows name. */
+            create_missing?: boolean | null;
+            /** @description Check everything without changes. */
+            dry_run?: boolean | null;
+            /** @description Format of `content`. */
+            format?: components["schemas"]["ImportFormat"] | null;
+            /** @description What to do with rows whose address is taken. */
+            on_conflict?: components["schemas"]["ImportConflict"] | null;
+            /** @description One object per user, with the fields of a JSON lines file. Send either this or `content`. */
+            rows: {
+                [key: string]: unknown;
+            }[];
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        EndUserImportRequest: components["schemas"]["EndUserImportByRowsRequest"] | components["schemas"]["EndUserImportByContentRequest"];
+        EndUserList: components["schemas"]["Pagination"] & {
+            /** @description Users of the page, newest first. */
+            users: components["schemas"]["EndUser"][];
+        };
+        EndUserLogin: components["schemas"]["EndUserSignedIn"] | components["schemas"]["SecondStepRequired"];
+        EndUserLoginRequest: {
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
+            client_id: string;
+            /** @description For a confidential client; or send it by HTTP Basic. */
+            client_secret?: string | null;
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /** @description The user's password. */
+            password: string;
+            /**
+             * Format: uuid
+             * @description If sent, must be the client's tenant.
+             */
+            tenant_id?: string | null;
+        };
+        EndUserSearchByProjectRequest: {
+            /**
+             * Format: uuid
+             * @description Only users of this client.
+             */
+            client_id?: string | null;
+            /** @description Part of the address, case-insensitive. */
+            email?: string | null;
+            /** @description Rows per page, 1 to 100; more counts as 100. */
+            limit?: number | null;
+            /** @description Part of the name, case-insensitive. */
+            name?: string | null;
+            /** @description Number of the page, from 1. */
+            page?: number | null;
+            /** @description Only users of clients of this project. */
+            project_id?: string | null;
+            /** @description Exact provider, case-insensitive. */
+            provider?: string | null;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        EndUserSearchRequest: {
+            /** @description Only active or only inactive users; both if absent. */
+            active?: boolean | null;
+            /**
+             * Format: uuid
+             * @description Only users of this client.
+             */
+            client_id?: string | null;
+            /** @description Part of the address, case-insensitive. */
+            email?: string | null;
+            /** @description Rows per page, 1 to 100; more counts as 100. */
+            limit?: number | null;
+            /** @description Part of the name, case-insensitive. */
+            name?: string | null;
+            /** @description Number of the page, from 1. */
+            page?: number | null;
+            /** @description Exact provider, case-insensitive. */
+            provider?: string | null;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        EndUserSignedIn: {
+            /**
+             * @description JWT for the header Authorization.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
+             */
+            access_token: string;
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
+            client_id: string;
+            /**
+             * @description Seconds, of the access token.
+             * @example 3600
+             */
+            expires_in: number;
+            /**
+             * @description True: complete the sign-in with `mfa_token`; there are no tokens yet.
+             * @constant
+             */
+            mfa_required: false;
+            /**
+             * @description Opaque; valid once at the token endpoint, which returns the next one.
+             * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
+            refresh_token: string;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+            /**
+             * @description How to send the token: Bearer or DPoP.
+             * @example Bearer
+             */
+            token_type: string;
+            /** @description The user who signs in. */
+            user: components["schemas"]["EndUserBrief"];
+        };
+        EndUserStatusRequest: {
+            /** @description False: the user cannot sign in and all sessions end. */
+            active: boolean;
+        };
+        /** @description With `mfa_token` in the request, the tokens of the sign-in are here. */
+        EnrolledPasskey: {
+            /**
+             * @description JWT for the header Authorization.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
+             */
+            access_token?: string;
+            /**
+             * @description Id of the new passkey, base64url.
+             * @example mJ0pU3b2Q5y8vC1xT4kZ7w
+             */
+            credential_id: string;
+            /**
+             * @description Seconds until it expires.
+             * @example 3600
+             */
+            expires_in?: number;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description Opaque; valid once at the token endpoint, which returns the next one.
+             * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
+            refresh_token?: string;
+            /** @description True: the call has succeeded. */
+            success: boolean;
+            /**
+             * @description How to send the token: Bearer or DPoP.
+             * @example Bearer
+             */
+            token_type?: string;
+        };
+        /** @enum {string} */
+        EnrollmentMode: "window" | "ticket" | "bearer";
+        EnrollmentPass: {
+            /**
+             * @description The pass, with `delivery: show`; shown only now.
+             * @example ep_7Lm3Tc9Vn5Xk2Hd8
+             */
+            enrollment_pass?: string;
+            /**
+             * Format: date-time
+             * @description When it expires.
+             */
+            expires_at: string;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
+        };
+        /** @enum {string} */
+        EnrollmentPassDelivery: "mail" | "show";
+        EnrollmentPassRequest: {
+            /** @description mail: only the user receives the pass. show: the response contains it, once, and the user is told. */
+            delivery: components["schemas"]["EnrollmentPassDelivery"];
+            /** @description Why, for the audit log. */
+            reason: string;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
+        };
+        ErasedUser: {
+            /**
+             * @description Number of deleted records by kind.
+             * @example {
+             *       "sessions": 2,
+             *       "factors": 1
+             *     }
+             */
+            deleted: {
+                [key: string]: number;
+            };
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
+        };
+        ExportedEndUser: {
+            /** @description Whether it is active. An inactive record is kept but rejected. */
+            active: boolean;
+            /**
+             * Format: uuid
+             * @description Client of the user; null: the default client.
+             */
+            client_id: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /** @description Whether the e-mail address is verified. */
+            email_verified: boolean;
+            /**
+             * @description Names of the user's groups.
+             * @example [
+             *       "Accounting"
+             *     ]
+             */
+            groups: string[];
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * Format: date-time
+             * @description Last sign-in; null before the first.
+             */
+            last_login: string | null;
+            /**
+             * @description Free JSON object; an update replaces it as a whole.
+             * @example {
+             *       "department": "Sales"
+             *     }
+             */
+            metadata: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Name shown to people.
+             * @example Ada Moreno
+             */
+            name: string | null;
+            /**
+             * @description Encoded hash; null if there is none or hashes were not asked for.
+             * @example $argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g
+             */
+            password_hash: string | null;
+            /**
+             * @description Where the user is from: `local` has a password here.
+             * @example local
+             */
+            provider: string;
+            /**
+             * @description Names of the roles.
+             * @example [
+             *       "approver"
+             *     ]
+             */
+            roles: string[];
+        };
+        Factor: {
+            /** @description Passkeys only: whether it is backed up, such as to a cloud. */
+            backed_up?: boolean;
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * @description webauthn is a passkey.
+             * @enum {string}
+             */
+            kind: "webauthn" | "totp" | "sms";
+            /**
+             * Format: date-time
+             * @description Last use; null before the first.
+             */
+            last_used_at: string | null;
+            /**
+             * @description Name given by the user, or that of the model.
+             * @example Ada's laptop
+             */
+            name: string;
+            /**
+             * @description Passkeys only: the RP ID that can use it; null: the one in force.
+             * @example example.com
+             */
+            rp_id?: string | null;
+        };
+        FactorList: {
+            /**
+             * @description Number of unused backup codes.
+             * @example 10
+             */
+            backup_codes_remaining: number;
+            /** @description Enrolled factors by kind, oldest first. */
+            factors: components["schemas"]["Factor"][];
+            /**
+             * @description Factors that the user can use: webauthn, totp, sms, backup_code.
+             * @example [
+             *       "totp",
+             *       "backup_code"
+             *     ]
+             */
+            methods: string[];
+        };
+        FactorReset: {
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description Number of removed factors by kind.
+             * @example {
+             *       "totp": 1,
+             *       "webauthn": 1
+             *     }
+             */
+            removed: {
+                [key: string]: number;
+            };
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
+        };
+        FactorResetRequest: {
+            /** @description Why, for the audit log. */
+            reason: string;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
+        };
+        ForgotPasswordByClientIdRequest: {
+            /**
+             * Format: uuid
+             * @description A client of the tenant. Required without `tenant_id`.
+             */
+            client_id: string;
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /**
+             * Format: uuid
+             * @description Tenant of the user. Required without `client_id`.
+             */
+            tenant_id?: string | null;
+        };
+        ForgotPasswordByTenantIdRequest: {
+            /**
+             * Format: uuid
+             * @description A client of the tenant. Required without `tenant_id`.
+             */
+            client_id?: string | null;
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /**
+             * Format: uuid
+             * @description Tenant of the user. Required without `client_id`.
+             */
+            tenant_id: string;
+        };
+        ForgotPasswordRequest: components["schemas"]["ForgotPasswordByClientIdRequest"] | components["schemas"]["ForgotPasswordByTenantIdRequest"];
+        /** @enum {string} */
+        GrantType: "authorization_code" | "refresh_token" | "client_credentials" | "urn:ietf:params:oauth:grant-type:device_code";
+        Group: {
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
+            /**
+             * @description Text for people; can be empty.
+             * @example Approves invoices.
+             */
+            description: string;
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * @description Name shown to people.
+             * @example Accounting
+             */
+            name: string;
+            /**
+             * @description Names of the roles.
+             * @example [
+             *       "approver"
+             *     ]
+             */
+            roles: string[];
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updated_at: string;
+        };
+        GroupChangesRequest: {
+            /** @description Text for people; can be empty. */
+            description?: string | null;
+            /** @description Unique in the tenant. */
+            name?: string | null;
+            /** @description Role names; an update replaces all. */
+            roles?: string[] | null;
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
+        };
+        GroupList: components["schemas"]["Pagination"] & {
+            /** @description Groups of the page, newest first. */
+            groups: components["schemas"]["Group"][];
+        };
+        GroupRequest: {
+            /** @description Text for people; can be empty. */
+            description?: string | null;
+            /** @description Unique in the tenant. */
+            name: string;
+            /** @description Role names; an update replaces all. */
+            roles?: string[] | null;
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
+        };
+        HealthStatus: {
+            /**
+             * @description healthy or alive
+             * @example healthy
+             */
+            status: string;
+        };
+        /** @enum {string} */
+        ImportConflict: "fail" | "skip" | "update";
+        ImportFault: {
+            /**
+             * @description The field; empty for the row as a whole.
+             * @example email
+             */
+            field: string;
+            /**
+             * @description Line of the content, or number of the row, from 1.
+             * @example 2
+             */
+            line: number;
+            /**
+             * @description What is wrong.
+             * @example Send an e-mail address such as name@example.com.
+             */
+            reason: string;
+        };
+        /** @enum {string} */
+        ImportFormat: "csv" | "jsonl";
+        Introspection: {
+            /**
+             * @description aal1 or aal2 (RFC 9470 section 6.2).
+             * @example aal2
+             */
+            acr?: string;
+            /** @description Whether the token is valid. If not, there are no other fields. */
+            active: boolean;
+            /**
+             * @description Audience of the token, or a list of several.
+             * @example https://api.example.com
+             */
+            aud?: string | string[];
+            /**
+             * @description When the user was last verified, in seconds since 1970.
+             * @example 1772443800
+             */
+            auth_time?: number;
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
+            client_id?: string;
+            /**
+             * @description The key that the token is bound to (RFC 9449 section 6.2).
+             * @example {
+             *       "jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"
+             *     }
+             */
+            cnf?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description When the token expires, in seconds since 1970.
+             * @example 1772447400
+             */
+            exp?: number;
+            /**
+             * @description Names of the user's groups.
+             * @example [
+             *       "Accounting"
+             *     ]
+             */
+            groups?: string[];
+            /**
+             * @description When the token was issued, in seconds since 1970.
+             * @example 1772443800
+             */
+            iat?: number;
+            /**
+             * @description Issuer of the token.
+             * @example https://id.example.com/t/acme
+             */
+            iss?: string;
+            /**
+             * @description Id of the token.
+             * @example Vx3Kq8Zt5Nb2
+             */
+            jti?: string;
+            /**
+             * @description Kind of caller: operator, admin, end_user or client.
+             * @example end_user
+             */
+            kind?: string;
+            /**
+             * @description From when the token is valid, in seconds since 1970.
+             * @example 1772443800
+             */
+            nbf?: number;
+            /**
+             * @description Permissions in the form `resource:action`.
+             * @example [
+             *       "invoices:approve"
+             *     ]
+             */
+            permissions?: string[];
+            /**
+             * @description Names of the roles.
+             * @example [
+             *       "approver"
+             *     ]
+             */
+            roles?: string[];
+            /**
+             * @description Scopes of the token, separated by spaces.
+             * @example openid profile
+             */
+            scope?: string;
+            /**
+             * Format: uuid
+             * @description Id of the session.
+             */
+            sid?: string;
+            /**
+             * @description Id of the user or client that the token is about.
+             * @example 0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f
+             */
+            sub?: string;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id?: string;
+            /**
+             * @description How to send the token: Bearer or DPoP.
+             * @example Bearer
+             */
+            token_type?: string;
+            /**
+             * @description E-mail address or username of the user.
+             * @example lena.brandt
+             */
+            username?: string;
+        };
+        Invitation: {
+            /**
+             * Format: date-time
+             * @description When the invitation was accepted; null: it was not.
+             */
+            accepted_at: string | null;
+            /**
+             * Format: uuid
+             * @description Client of a future end user; null for admin users.
+             */
+            client_id: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * Format: date-time
+             * @description Seven days after it was last sent.
+             */
+            expires_at: string;
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * Format: uuid
+             * @description Id of the user who invited.
+             */
+            invited_by: string;
+            /**
+             * @description admin or end_user
+             * @example end_user
+             */
+            kind: string;
+            /**
+             * @description Names of the roles.
+             * @example [
+             *       "approver"
+             *     ]
+             */
+            roles: string[];
+            /**
+             * @description pending, accepted, cancelled or expired
+             * @example pending
+             */
+            status: string;
+            /**
+             * Format: uuid
+             * @description Tenant of the future user; null for an operator.
+             */
+            tenant_id: string | null;
+            /**
+             * Format: uuid
+             * @description User who accepted; null: not accepted.
+             */
+            user_id: string | null;
+        };
+        InvitationList: components["schemas"]["Pagination"] & {
+            /** @description Invitations of the page, newest first. */
+            invitations: components["schemas"]["Invitation"][];
+        };
+        InvitationRequest: {
+            /**
+             * Format: uuid
+             * @description For end users. Default: the default client.
+             */
+            client_id?: string | null;
+            /**
+             * Format: email
+             * @description Address that gets the invitation; it must not have a user yet.
+             */
+            email: string;
+            /**
+             * @description Kind of user to invite.
+             * @enum {string}
+             */
+            kind: "admin" | "end_user";
+            /** @description Role names. Default for admins: tenant-admin (operator without a tenant). */
+            roles?: string[] | null;
+            /**
+             * Format: uuid
+             * @description For operators: the user's tenant. Without it an operator is invited.
+             */
+            tenant_id?: string | null;
+        };
+        Jwks: {
+            /**
+             * @description JSON Web Keys (RFC 7517 section 4).
+             * @example [
+             *       {
+             *         "kty": "EC",
+             *         "crv": "P-256",
+             *         "kid": "2026-03",
+             *         "alg": "ES256",
+             *         "use": "sig",
+             *         "x": "f83OJ3D2",
+             *         "y": "x_FEzRu9"
+             *       }
+             *     ]
+             */
+            keys: {
+                [key: string]: unknown;
+            }[];
+        };
+        /** @enum {string} */
+        Language: "en" | "de" | "fr" | "es";
+        LanguageTexts: {
+            /**
+             * @description End of every mail.
+             * @example Acme Ltd, 1 Harbour Street
+             */
+            mail_footer?: string;
+            /**
+             * @description Heading of the sign-in page.
+             * @example Welcome to Acme
+             */
+            signin_heading?: string;
+            /**
+             * @description Text below that heading.
+             * @example Sign in with your work address.
+             */
+            signin_intro?: string;
+        };
+        LanguageTextsRequest: {
+            /** @description End of every mail. */
+            mail_footer?: string | null;
+            /** @description Heading of the sign-in page. */
+            signin_heading?: string | null;
+            /** @description Text below that heading. */
+            signin_intro?: string | null;
+        };
+        LastDirectoryRun: {
+            /** @description Whether changes were only reported. */
+            dry_run: boolean;
+            /**
+             * Format: date-time
+             * @description When the run ended; null: it is running.
+             */
+            finished_at: string | null;
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * @description Why the run failed or stopped; empty if it did not.
+             * @example
+             */
+            reason: string;
+            /**
+             * Format: date-time
+             * @description When the run began.
+             */
+            started_at: string;
+            /**
+             * @description State of the run.
+             * @enum {string}
+             */
+            state: "running" | "succeeded" | "failed" | "refused" | "incomplete" | "interrupted";
+        };
+        LogoutRequest: {
+            /** @description True: every session of the caller. */
+            all?: boolean | null;
+        };
+        Member: {
+            /** @description Whether it is active. An inactive record is kept but rejected. */
+            active: boolean;
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * @description Name shown to people.
+             * @example Ada Moreno
+             */
+            name: string;
+            /**
+             * Format: date-time
+             * @description Since when the user belongs to it.
+             */
+            since: string;
+        };
+        MemberList: components["schemas"]["Pagination"] & {
+            /** @description Users of the page, newest first. */
+            users: components["schemas"]["Member"][];
+        };
+        Message: {
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+        };
+        /** @enum {string} */
+        MfaPolicy: "optional" | "required";
+        NewBackupCodes: {
+            /**
+             * @description Ten codes, each valid once; shown only now.
+             * @example [
+             *       "7k2m-9xqr-4tzv-8bnd",
+             *       "c3hf-5sgj-a1ew-6pyk"
+             *     ]
+             */
+            backup_codes: string[];
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /** @description True: the call has succeeded. */
+            success: boolean;
+        };
+        NewClient: components["schemas"]["OAuthClient"] & {
+            /**
+             * @description Confidential clients; shown only once.
+             * @example cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu
+             */
+            client_secret?: string;
+        };
+        NewWebhookEndpoint: components["schemas"]["WebhookEndpoint"] & {
+            /**
+             * @description Verifies the signatures. Shown only now.
+             * @example whsec_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
+            secret: string;
+        };
+        OAuthClient: {
             /**
              * @description Lifetime of access tokens in seconds; null: the tenant's setting.
              * @example 900
              */
             access_token_seconds: number | null;
-            active: components["schemas"]["Active"];
+            /** @description Whether it is active. An inactive record is kept but rejected. */
+            active: boolean;
             /**
              * @description Origins of web pages that may call the OpenID endpoints.
              * @example [
@@ -3507,7 +5339,11 @@ export interface components {
              * @example https://app.example.com
              */
             client_uri: string | null;
-            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
             /**
              * @description Seconds after which users sign in again; null: no limit.
              * @example 43200
@@ -3518,13 +5354,14 @@ export interface components {
             /** @description Whether users are not asked for consent. */
             first_party: boolean;
             /** @description Those in force: the default of the type if none is set. */
-            grant_types: ("authorization_code" | "refresh_token" | "client_credentials" | "urn:ietf:params:oauth:grant-type:device_code")[];
-            id: components["schemas"]["Id"];
+            grant_types: components["schemas"]["GrantType"][];
             /**
-             * @description Algorithm that signs ID tokens of the client.
-             * @enum {string}
+             * Format: uuid
+             * @description Id of the record.
              */
-            id_token_signed_response_alg: "ES256" | "RS256";
+            id: string;
+            /** @description Algorithm that signs ID tokens of the client. */
+            id_token_signed_response_alg: components["schemas"]["SigningAlgorithm"];
             /** @description Whether it is the tenant's default client, which cannot be deleted. */
             is_default: boolean;
             /**
@@ -3608,1722 +5445,38 @@ export interface components {
              *     ]
              */
             tags: string[];
-            tenant_id: components["schemas"]["TenantId"];
             /**
-             * @description How the client authenticates; null: its secret, in either form.
-             * @enum {string|null}
+             * Format: uuid
+             * @description Id of the tenant.
              */
-            token_endpoint_auth_method: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt" | null;
+            tenant_id: string;
+            /** @description How the client authenticates; null: its secret, in either form. */
+            token_endpoint_auth_method: components["schemas"]["TokenEndpointAuthMethod"] | null;
             /**
              * @description Terms of service of the application; null: none.
              * @example https://example.com/terms
              */
             tos_uri: string | null;
-            /**
-             * @description `confidential` has a secret, `public` has none.
-             * @enum {string}
-             */
-            type: "public" | "confidential";
-            updated_at: components["schemas"]["UpdatedAt"];
-        };
-        ClientRequest: {
-            /** @description Lifetime of access tokens in seconds; null: the tenant's setting. */
-            access_token_seconds?: number | null;
-            /** @description Whether it is active. An inactive record is kept but rejected. */
-            active?: boolean | null;
-            /** @description Origins of web pages that may call the tenant's OpenID endpoints from a browser. */
-            allowed_origins?: string[] | null;
-            /** @description Resource identifiers that the client may ask for (RFC 8707). */
-            audiences?: string[] | null;
-            /** @description Where logout tokens are sent; null: none. */
-            backchannel_logout_uri?: string | null;
-            /** @description Home page of the application, to which the consent page links; null: none. */
-            client_uri?: string | null;
-            /** @description Seconds after which users sign in again; null: no limit. */
-            default_max_age?: number | null;
-            /** @description Whether the token endpoint requires DPoP (RFC 9449). */
-            dpop_bound_access_tokens?: boolean | null;
-            /** @description Whether users are not asked for consent. */
-            first_party?: boolean | null;
-            grant_types?: components["schemas"]["GrantTypes"];
-            /** @description Algorithm that signs ID tokens of the client. */
-            id_token_signed_response_alg?: ("ES256" | "RS256") | null;
-            /** @description Public keys for private_key_jwt (RFC 7517 section 5); null: none. */
-            jwks?: {
-                [key: string]: unknown;
-            } | null;
-            /** @description Address of the public keys, instead of jwks; null: none. */
-            jwks_uri?: string | null;
-            /** @description Logo of the application, for applications: no page shows it; null: none. */
-            logo_uri?: string | null;
-            /** @description Name shown to people. */
-            name: string;
-            /** @description Owner of your choice, such as a user's id; null: none. */
-            owner_id?: string | null;
-            /** @description Privacy policy of the application; null: none. */
-            policy_uri?: string | null;
-            /** @description Addresses to which the browser may return after sign-out. */
-            post_logout_redirect_uris?: string[] | null;
-            /** @description Project of your choice that the client belongs to; null: none. */
-            project_id?: string | null;
-            /** @description Addresses to which the browser may return after sign-in; exact match. */
-            redirect_uris?: string[] | null;
-            /** @description Whether only pushed authorization requests are accepted (RFC 9126). */
-            require_par?: boolean | null;
-            /** @description Permissions that tokens of the client can have. */
-            scopes?: string[] | null;
-            /** @description Whether users can register themselves through the client. */
-            self_registration?: boolean | null;
-            /** @description Labels of your choice to filter by. */
-            tags?: string[] | null;
-            /**
-             * @description null: none for a public client, its secret in either form for a confidential one.
-             * @enum {string|null}
-             */
-            token_endpoint_auth_method?: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt" | null;
-            /** @description Terms of service of the application; null: none. */
-            tos_uri?: string | null;
-            /** @description `confidential` has a secret; `public` runs where a secret cannot be kept. It cannot change. */
-            type?: ("public" | "confidential") | null;
-        };
-        /** @description Secret of a confidential client; or send it by HTTP Basic. */
-        ClientSecret: string;
-        /** @description Six digits from the authenticator app. */
-        Code: string | null;
-        /**
-         * Format: date-time
-         * @description When the record was created.
-         */
-        CreatedAt: string;
-        /** @description For PublicKeyCredential.parseCreationOptionsFromJSON(). */
-        CreationOptionsOut: {
-            /**
-             * @description Whether the authenticator is to prove its make.
-             * @example none
-             */
-            attestation: string;
-            /** @description Requirements for the authenticator. */
-            authenticatorSelection: components["schemas"]["SelectionOut"];
-            /**
-             * @description Single-use random value, base64url.
-             * @example tW7vX2mKq9ZrB4nL6cJ1pA
-             */
-            challenge: string;
-            /** @description Passkeys of the user that exist already. */
-            excludeCredentials: components["schemas"]["DescriptorOut"][];
-            /** @description Accepted algorithms, preferred first. */
-            pubKeyCredParams: components["schemas"]["ParameterOut"][];
-            /** @description Relying party of the passkey. */
-            rp: components["schemas"]["RelyingPartyOut"];
-            /**
-             * @description Milliseconds that the browser waits for the user.
-             * @example 300000
-             */
-            timeout: number;
-            /** @description The user who gets the passkey. */
-            user: components["schemas"]["PasskeyUserOut"];
-        };
-        /** @description Result of navigator.credentials.create(), as JSON. */
-        Credential: {
-            [key: string]: unknown;
-        } | string;
-        /** @description The current password, or another of the proofs. */
-        CurrentPassword: string | null;
-        DatabaseOut: {
-            /**
-             * @description Host of the database server.
-             * @example db1.internal
-             */
-            host: string;
-            /**
-             * @description Name of the tenant's database.
-             * @example tenant_acme
-             */
-            name: string;
-            /**
-             * @description State of the tenant.
-             * @example active
-             */
-            status: string;
-        };
-        DeactivatedOut: {
-            active: components["schemas"]["Active"];
-            message: components["schemas"]["Message"];
-            user_id: components["schemas"]["UserId"];
-        };
-        DeletedOut: {
-            id: components["schemas"]["Id"];
-            message: components["schemas"]["Message"];
-        };
-        /** @description Text for people; can be empty. */
-        Description: string | null;
-        DescriptorOut: {
-            /**
-             * @description Credential id, base64url.
-             * @example mJ0pU3b2Q5y8vC1xT4kZ7w
-             */
-            id: string;
-            /**
-             * @description How the browser can reach the authenticator.
-             * @example [
-             *       "internal"
-             *     ]
-             */
-            transports?: string[];
-            /**
-             * @description Always public-key.
-             * @example public-key
-             */
-            type: string;
-        };
-        /** @description RFC 8628 section 3.2. */
-        DeviceAuthorizationOut: {
-            /**
-             * @description For the token endpoint; never shown to the user.
-             * @example dc_8Tn4Qx7Zb2Vk5Mw9
-             */
-            device_code: string;
-            expires_in: components["schemas"]["ExpiresIn"];
-            /**
-             * @description Seconds between two polls of the token endpoint.
-             * @example 5
-             */
-            interval: number;
-            /**
-             * @description For the user, such as WDJB-MJHT.
-             * @example WDJB-MJHT
-             */
-            user_code: string;
-            /**
-             * @description Where the user enters the code.
-             * @example https://id.example.com/t/acme/device
-             */
-            verification_uri: string;
-            /**
-             * @description The same with the code, for a QR code.
-             * @example https://id.example.com/t/acme/device?user_code=WDJB-MJHT
-             */
-            verification_uri_complete: string;
-        };
-        /** @description RFC 8628 section 3.1, RFC 8707 section 2, and the client's authentication. */
-        DeviceAuthorizationRequest: {
-            client_assertion?: components["schemas"]["ClientAssertion"];
-            client_assertion_type?: components["schemas"]["ClientAssertionType"];
-            client_id?: components["schemas"]["ClientId"];
-            client_secret?: components["schemas"]["ClientSecret"];
-            /** @description Audiences of the access token; may be repeated. */
-            resource?: string[];
-            /** @description Separated by blanks; `openid` for an ID token. */
-            scope?: string;
-        };
-        DirectoryChangesRequest: {
-            /** @description Id of the application that is registered in the Entra ID. */
-            application_id?: string | null;
-            /** @description Where the search for users starts, such as DC=example,DC=com. */
-            base_dn?: string | null;
-            /** @description The user for the bind: a DN, or name@domain. */
-            bind_dn?: string | null;
-            /** @description PEM of the CAs to trust instead of the system's. */
-            ca_certificate?: string | null;
-            /**
-             * Format: uuid
-             * @description Client of new users; null: the default client.
-             */
-            client_id?: string | null;
-            /** @description Microsoft cloud. Default: global. */
-            cloud?: string | null;
-            /** @description Entra ID: its own tenant id or a domain. */
-            directory_tenant_id?: string | null;
-            /** @description Whether scheduled runs include it. */
-            enabled?: boolean | null;
-            /** @description Maps directory groups (DN or object id) to names of tenant groups. */
-            groups?: {
-                [key: string]: string;
-            } | null;
-            /** @description Directory attributes for the user's address, name and metadata. */
-            mapping?: components["schemas"]["MappingRequest"] | null;
-            /** @description A run that would deactivate more than this share of active users stops. */
-            max_deactivation_percent?: number | null;
-            /** @description Unique in the tenant, in any case. */
-            name?: string | null;
-            /** @description Default 636, with starttls 389. */
-            port?: number | null;
-            /** @description Password of bind_dn, or client secret. Never returned; required with every change of the target. */
-            secret?: string | null;
-            /** @description Active Directory: host name or address of the LDAP server. */
-            server?: string | null;
-            /** @description Minutes between scheduled runs; null: none. */
-            sync_every_minutes?: number | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-            /** @description How the connection is encrypted. Default: ldaps. */
-            tls?: ("ldaps" | "starttls" | "none") | null;
-            /** @description LDAP filter of the users (RFC 4515); empty: all users. */
-            user_filter?: string | null;
-        };
-        /**
-         * Format: uuid
-         * @description For operators. Alternatively the header X-Tenant-ID.
-         */
-        DirectoryChangesTenantId: string | null;
-        DirectoryDeletedOut: {
-            id: components["schemas"]["Id"];
-            message: components["schemas"]["Message"];
-        };
-        DirectoryListOut: {
-            /** @description Directories of the page, newest first. */
-            directories: components["schemas"]["DirectoryOut"][];
-            limit: components["schemas"]["Limit"];
-            page: components["schemas"]["Page"];
-            total: components["schemas"]["Total"];
-            /**
-             * @description Number of pages.
-             * @example 1
-             */
-            total_pages: number;
-        };
-        DirectoryOut: {
-            /**
-             * @description Id of the application that is registered in the Entra ID.
-             * @example 3e8b1f60-92a7-4d5c-8f34-c07b6a1d2e95
-             */
-            application_id?: string;
-            /**
-             * @description Where the search for users starts, such as DC=example,DC=com.
-             * @example DC=example,DC=com
-             */
-            base_dn?: string;
-            /**
-             * @description The user for the bind.
-             * @example sync@example.com
-             */
-            bind_dn?: string;
-            /**
-             * @description PEM of the CAs to trust; empty: the system's.
-             * @example
-             */
-            ca_certificate?: string;
-            /**
-             * Format: uuid
-             * @description Client of new users; null: the default client.
-             */
-            client_id: string | null;
-            /**
-             * @description Microsoft cloud, such as global.
-             * @example global
-             */
-            cloud?: string;
-            created_at: components["schemas"]["CreatedAt"];
-            /**
-             * @description Tenant id or domain of the Entra ID.
-             * @example example.com
-             */
-            directory_tenant_id?: string;
-            /** @description Whether scheduled runs include it. */
-            enabled: boolean;
-            /**
-             * @description Directory groups (DN or object id) with names of tenant groups.
-             * @example {
-             *       "CN=Accounting,DC=example,DC=com": "Accounting"
-             *     }
-             */
-            groups: {
-                [key: string]: string;
-            };
-            id: components["schemas"]["Id"];
-            /**
-             * @description active_directory (over LDAP) or entra_id (over Microsoft Graph).
-             * @enum {string}
-             */
-            kind: "active_directory" | "entra_id";
-            /** @description The last run; null before the first. */
-            last_run: components["schemas"]["LastRunOut"] | null;
-            /** @description Directory attributes for the user's address, name and metadata. */
-            mapping: components["schemas"]["AttributeMappingOut"];
-            /**
-             * @description A run that would deactivate more users than this share stops.
-             * @example 10
-             */
-            max_deactivation_percent: number;
-            /**
-             * @description Name shown to people.
-             * @example Head office
-             */
-            name: string;
-            /**
-             * Format: date-time
-             * @description Next scheduled run; null: none.
-             */
-            next_run_at: string | null;
-            /**
-             * @description Port of the LDAP server.
-             * @example 636
-             */
-            port?: number;
-            /**
-             * Format: date-time
-             * @description When the secret was last set.
-             */
-            secret_set_at: string;
-            /**
-             * @description Host name or address of the LDAP server.
-             * @example dc1.example.com
-             */
-            server?: string;
-            /**
-             * @description Minutes between scheduled runs; null: none.
-             * @example 60
-             */
-            sync_every_minutes: number | null;
-            /**
-             * @description How the connection is encrypted.
-             * @enum {string}
-             */
-            tls?: "ldaps" | "starttls" | "none";
-            updated_at: components["schemas"]["UpdatedAt"];
-            /**
-             * @description LDAP filter of the users (RFC 4515); empty: all users.
-             * @example (objectClass=user)
-             */
-            user_filter: string;
-        };
-        DirectoryRequest: {
-            /** @description Id of the application that is registered in the Entra ID. */
-            application_id?: string | null;
-            /** @description Where the search for users starts, such as DC=example,DC=com. */
-            base_dn?: string | null;
-            /** @description The user for the bind: a DN, or name@domain. */
-            bind_dn?: string | null;
-            /** @description PEM of the CAs to trust instead of the system's. */
-            ca_certificate?: string | null;
-            /**
-             * Format: uuid
-             * @description Client of new users; null: the default client.
-             */
-            client_id?: string | null;
-            /** @description Microsoft cloud. Default: global. */
-            cloud?: string | null;
-            /** @description Entra ID: its own tenant id or a domain. */
-            directory_tenant_id?: string | null;
-            /** @description Whether scheduled runs include it. */
-            enabled?: boolean | null;
-            /** @description Maps directory groups (DN or object id) to names of tenant groups. */
-            groups?: {
-                [key: string]: string;
-            } | null;
-            /**
-             * @description active_directory (over LDAP) or entra_id (over Microsoft Graph).
-             * @enum {string}
-             */
-            kind: "active_directory" | "entra_id";
-            /** @description Directory attributes for the user's address, name and metadata. */
-            mapping?: components["schemas"]["MappingRequest"] | null;
-            /** @description A run that would deactivate more than this share of active users stops. */
-            max_deactivation_percent?: number | null;
-            /** @description Unique in the tenant, in any case. */
-            name: string;
-            /** @description Default 636, with starttls 389. */
-            port?: number | null;
-            /** @description The password of bind_dn, or the application's client secret. Never returned. */
-            secret: string;
-            /** @description Active Directory: host name or address of the LDAP server. */
-            server?: string | null;
-            /** @description Minutes between scheduled runs; null: none. */
-            sync_every_minutes?: number | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-            /** @description How the connection is encrypted. Default: ldaps. */
-            tls?: ("ldaps" | "starttls" | "none") | null;
-            /** @description LDAP filter of the users (RFC 4515); empty: all users. */
-            user_filter?: string | null;
-        };
-        DomainChangesRequest: {
-            /** @description Change it even if passkeys cannot be used until their RP ID is in force again. */
-            disable_passkeys?: boolean | null;
-            /** @description Whether the tenant's issuer, endpoints and pages are on this domain. */
-            sign_in: boolean;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-        };
-        DomainCheckOut: {
-            /**
-             * @description Always known.
-             * @example known
-             */
-            status: string;
-        };
-        DomainDeletedOut: {
-            id: components["schemas"]["Id"];
-            message: components["schemas"]["Message"];
-        };
-        DomainListOut: {
-            /** @description Domains, oldest first. */
-            domains: components["schemas"]["DomainOut"][];
-        };
-        DomainOut: {
-            /**
-             * Format: date-time
-             * @description Last look-up of the record; null before the first.
-             */
-            checked_at: string | null;
-            created_at: components["schemas"]["CreatedAt"];
-            /**
-             * @description In the form of DNS: lower case, other letters as xn--.
-             * @example login.example.com
-             */
-            domain: string;
-            id: components["schemas"]["Id"];
-            /**
-             * Format: date-time
-             * @description Since when the record is missing; null: it is there.
-             */
-            lost_since: string | null;
-            /** @description The record to set in DNS, and to keep: it is looked up daily. */
-            record: components["schemas"]["DomainRecordOut"];
-            /** @description Whether the tenant's issuer, endpoints and pages are on this domain. */
-            sign_in: boolean;
-            /**
-             * @description `lost`: the record is missing; `taken`: another tenant has verified the domain.
-             * @enum {string}
-             */
-            status: "pending" | "verified" | "record_lost" | "taken";
-            /**
-             * Format: date-time
-             * @description When the domain was verified; null: not yet.
-             */
-            verified_at: string | null;
-            /**
-             * Format: date-time
-             * @description When the domain is withdrawn, unless the record is back by then.
-             */
-            withdrawn_after: string | null;
-        };
-        DomainRecordOut: {
-            /**
-             * @description Name of the DNS record.
-             * @example _identity-platform.login.example.com
-             */
-            name: string;
-            /**
-             * @description Type of the DNS record.
-             * @enum {string}
-             */
-            type: "TXT";
-            /**
-             * @description Value of the DNS record.
-             * @example identity-verification=Zk8wQ2nV5xJc7RmB
-             */
-            value: string;
-        };
-        DomainRequest: {
-            /** @description Such as login.example.com; letters of other scripts as they are or as xn--. */
-            domain: string;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-        };
-        /** @description The path names the domain. */
-        DomainVerifyRequest: {
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-        };
-        /**
-         * Format: email
-         * @description E-mail address of the user.
-         */
-        Email: string;
-        EmailUndoneOut: {
-            email: components["schemas"]["AcceptedOutEmail"];
-            message: components["schemas"]["Message"];
-            user_id: components["schemas"]["UserId"];
-        };
-        EmailVerifiedOut: {
-            email: components["schemas"]["AcceptedOutEmail"];
-            message: components["schemas"]["Message"];
-            user_id: components["schemas"]["UserId"];
-            /** @description True: the address is verified. */
-            verified: boolean;
-        };
-        EndUserActiveRequest: {
-            /** @description False: the user cannot sign in and all sessions end. */
-            active: boolean;
-            tenant_id: components["schemas"]["TenantId"];
-            user_id: components["schemas"]["UserId"];
-        };
-        EndUserAssertionRequest: {
-            /** @description Of a confidential client that this signs the user in to. */
-            client_secret?: string | null;
-            /**
-             * Format: email
-             * @description E-mail address of the user; optional in a passkey sign-in.
-             */
-            email?: string | null;
-            /** @description Ticket of a login that waits for its second step. */
-            mfa_token?: string | null;
-            /** @description Result of navigator.credentials.get(), as JSON. */
-            response: {
-                [key: string]: unknown;
-            } | string;
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        EndUserBeginRequest: {
-            /**
-             * Format: uuid
-             * @description Client to sign in to, for a passkey sign-in.
-             */
-            client_id?: string | null;
-            /**
-             * Format: email
-             * @description E-mail address of the user. Without it a passkey sign-in begins.
-             */
-            email?: string | null;
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        EndUserBrief: {
-            email: components["schemas"]["AcceptedOutEmail"];
-            id: components["schemas"]["Id"];
-            /**
-             * @description Name shown to people.
-             * @example Ada Moreno
-             */
-            name: string;
-        };
-        EndUserChangedOut: {
-            email: components["schemas"]["AcceptedOutEmail"];
-            message: components["schemas"]["Message"];
-            /**
-             * @description Name shown to people.
-             * @example Ada Moreno
-             */
-            name: string;
-            updated_at: components["schemas"]["UpdatedAt"];
-            user_id: components["schemas"]["UserId"];
-        };
-        /** @description A proof in the request, of which the first field that is present counts. */
-        EndUserChangesRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            code?: components["schemas"]["Code"];
-            current_password?: components["schemas"]["CurrentPassword"];
-            /**
-             * Format: email
-             * @description New address; it can apply only once it is verified. One's own needs a proof.
-             */
-            email?: string | null;
-            /**
-             * @description Language of hosted pages and mails; null: that of the browser or the tenant.
-             * @enum {string|null}
-             */
-            language?: "en" | "de" | "fr" | "es" | null;
-            metadata?: components["schemas"]["Metadata"];
-            /** @description Name shown to people. */
-            name?: string | null;
-            proof_token?: components["schemas"]["ProofToken"];
-            response?: components["schemas"]["Response"];
-            sms_code?: components["schemas"]["SmsCode"];
-        };
-        EndUserDetailOut: components["schemas"]["EndUserOut"] & {
-            /**
-             * @description Names of the groups.
-             * @example [
-             *       "Accounting"
-             *     ]
-             */
-            groups: string[];
-            /**
-             * @description Language of pages and mails; null: that of the browser or the tenant.
-             * @enum {string|null}
-             */
-            language: "en" | "de" | "fr" | "es" | null;
-            /**
-             * @description Free JSON object; an update replaces it as a whole.
-             * @example {
-             *       "department": "Sales"
-             *     }
-             */
-            metadata: {
-                [key: string]: unknown;
-            };
-            /**
-             * @description Enrolled second factors: webauthn, totp, sms.
-             * @example [
-             *       "totp"
-             *     ]
-             */
-            mfa_methods: string[];
-            /**
-             * @description Names of the roles, including those from groups.
-             * @example [
-             *       "approver"
-             *     ]
-             */
-            roles: string[];
+            /** @description `confidential` has a secret, `public` has none. */
+            type: components["schemas"]["ClientType"];
             /**
              * Format: date-time
              * @description When the record was last changed.
              */
             updated_at: string;
         };
-        EndUserForgotByClientIdRequest: {
+        /** @description RFC 6749 section 5.1, OpenID Connect Core section 3.1.3.3. */
+        OpenIDToken: {
             /**
-             * Format: uuid
-             * @description A client of the tenant. Required without `tenant_id`.
+             * @description JWT for the header Authorization.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
              */
-            client_id: string;
-            email: components["schemas"]["Email"];
+            access_token: string;
             /**
-             * Format: uuid
-             * @description Tenant of the user. Required without `client_id`.
-             */
-            tenant_id?: string | null;
-        };
-        EndUserForgotByTenantIdRequest: {
-            /**
-             * Format: uuid
-             * @description A client of the tenant. Required without `tenant_id`.
-             */
-            client_id?: string | null;
-            email: components["schemas"]["Email"];
-            /**
-             * Format: uuid
-             * @description Tenant of the user. Required without `client_id`.
-             */
-            tenant_id: string;
-        };
-        EndUserForgotRequest: components["schemas"]["EndUserForgotByClientIdRequest"] | components["schemas"]["EndUserForgotByTenantIdRequest"];
-        EndUserListOut: {
-            limit: components["schemas"]["Limit"];
-            page: components["schemas"]["Page"];
-            total: components["schemas"]["Total"];
-            /**
-             * @description Number of pages.
-             * @example 1
-             */
-            total_pages: number;
-            /** @description Users of the page, newest first. */
-            users: components["schemas"]["EndUserOut"][];
-        };
-        EndUserListRequest: {
-            /** @description Only active or only inactive users; both if absent. */
-            active?: boolean | null;
-            /**
-             * Format: uuid
-             * @description Only users of this client.
-             */
-            client_id?: string | null;
-            /** @description Part of the address, case-insensitive. */
-            email?: string | null;
-            /** @description Rows per page, 1 to 100; more counts as 100. */
-            limit?: number | null;
-            /** @description Part of the name, case-insensitive. */
-            name?: string | null;
-            /** @description Number of the page, from 1. */
-            page?: number | null;
-            /** @description Exact provider, case-insensitive. */
-            provider?: string | null;
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        EndUserLoginOut: components["schemas"]["EndUserSignedInOut"] | components["schemas"]["SecondStepOut"];
-        EndUserLoginRequest: {
-            /**
-             * Format: uuid
-             * @description Id of the client (application).
-             */
-            client_id: string;
-            /** @description For a confidential client; or send it by HTTP Basic. */
-            client_secret?: string | null;
-            email: components["schemas"]["Email"];
-            /** @description The user's password. */
-            password: string;
-            /**
-             * Format: uuid
-             * @description If sent, must be the client's tenant.
-             */
-            tenant_id?: string | null;
-        };
-        EndUserOut: {
-            active: components["schemas"]["Active"];
-            /**
-             * Format: uuid
-             * @description Client of the user; null: the default client.
-             */
-            client_id: string | null;
-            created_at: components["schemas"]["CreatedAt"];
-            email: components["schemas"]["AcceptedOutEmail"];
-            id: components["schemas"]["Id"];
-            /**
-             * Format: date-time
-             * @description Last sign-in; null before the first.
-             */
-            last_login: string | null;
-            /**
-             * @description Name shown to people.
-             * @example Ada Moreno
-             */
-            name: string;
-            /**
-             * @description Where the user is from: `local` has a password here.
-             * @example local
-             */
-            provider: string;
-        };
-        /** @description Begin of an enrollment. */
-        EndUserPasskeyRequest: {
-            credential: components["schemas"]["Credential"];
-            email: components["schemas"]["Email"];
-            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
-            mfa_token?: components["schemas"]["MfaToken"];
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        /** @description Begin of an enrollment. */
-        EndUserRegistrationRequest: {
-            email: components["schemas"]["Email"];
-            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        EndUserResetRequest: {
-            /** @description Password in plain text, at least as strong as the tenant's rules. */
-            password: string;
-            /**
-             * Format: uuid
-             * @description If sent, must be the token's tenant.
-             */
-            tenant_id?: string | null;
-            /** @description From the link in the mail. */
-            token: string;
-        };
-        EndUserSignedInOut: {
-            access_token: components["schemas"]["AccessToken"];
-            /**
-             * Format: uuid
-             * @description Id of the client (application).
-             */
-            client_id: string;
-            /**
-             * @description Seconds, of the access token.
+             * @description Seconds until it expires.
              * @example 3600
              */
             expires_in: number;
-            /**
-             * @description True: complete the sign-in with `mfa_token`; there are no tokens yet.
-             * @constant
-             */
-            mfa_required: false;
-            refresh_token: components["schemas"]["RefreshToken"];
-            tenant_id: components["schemas"]["TenantId"];
-            token_type: components["schemas"]["TokenType"];
-            /** @description The user who signs in. */
-            user: components["schemas"]["EndUserBrief"];
-        };
-        /** @description What a success with `mfa_token` returns besides. */
-        EnrolledAndSignedInOut: {
-            access_token: components["schemas"]["AccessToken"];
-            /**
-             * @description Id of the new passkey, base64url.
-             * @example mJ0pU3b2Q5y8vC1xT4kZ7w
-             */
-            credential_id: string;
-            expires_in: components["schemas"]["ExpiresIn"];
-            message: components["schemas"]["Message"];
-            refresh_token: components["schemas"]["RefreshToken"];
-            /** @description True: the call has succeeded. */
-            success: boolean;
-            token_type: components["schemas"]["TokenType"];
-        };
-        /** @description What a success with `mfa_token` returns besides. */
-        EnrolledOut: {
-            access_token?: components["schemas"]["AccessToken"];
-            /**
-             * @description Id of the new passkey, base64url.
-             * @example mJ0pU3b2Q5y8vC1xT4kZ7w
-             */
-            credential_id: string;
-            expires_in?: components["schemas"]["ExpiresIn"];
-            message: components["schemas"]["Message"];
-            refresh_token?: components["schemas"]["RefreshToken"];
-            /** @description True: the call has succeeded. */
-            success: boolean;
-            token_type?: components["schemas"]["TokenType"];
-        };
-        EnrollmentPassOut: {
-            /**
-             * @description The pass, with `delivery: show`; shown only now.
-             * @example ep_7Lm3Tc9Vn5Xk2Hd8
-             */
-            enrollment_pass?: string;
-            /**
-             * Format: date-time
-             * @description When it expires.
-             */
-            expires_at: string;
-            message: components["schemas"]["Message"];
-            user_id: components["schemas"]["UserId"];
-        };
-        EnrollmentPassRequest: {
-            /**
-             * @description mail: only the user receives the pass. show: the response contains it, once, and the user is told.
-             * @enum {string}
-             */
-            delivery: "mail" | "show";
-            reason: components["schemas"]["Reason"];
-            tenant_id: components["schemas"]["TenantId"];
-            user_id: components["schemas"]["UserId"];
-        };
-        /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
-        EnrollmentTicket: string | null;
-        ErasedOut: {
-            /**
-             * @description Number of deleted records by kind.
-             * @example {
-             *       "sessions": 2,
-             *       "factors": 1
-             *     }
-             */
-            deleted: {
-                [key: string]: number;
-            };
-            message: components["schemas"]["Message"];
-            user_id: components["schemas"]["UserId"];
-        };
-        EventOut: {
-            /**
-             * @description What happened, such as signin.succeeded.
-             * @example signin.succeeded
-             */
-            action: string;
-            /**
-             * @description Id of the user or client; empty if unknown.
-             * @example 0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f
-             */
-            actor_id: string;
-            /**
-             * @description operator, admin, end_user, client, system or anonymous
-             * @example end_user
-             */
-            actor_kind: string;
-            /**
-             * @description IP address of the caller.
-             * @example 198.51.100.24
-             */
-            address: string;
-            /**
-             * Format: date-time
-             * @description When it happened.
-             */
-            at: string;
-            /**
-             * @description Facts of the event, without secrets.
-             * @example {
-             *       "amr": [
-             *         "pwd"
-             *       ]
-             *     }
-             */
-            details: {
-                [key: string]: unknown;
-            };
-            /**
-             * @description Number of the event in its log; a later event has a greater one.
-             * @example 4711
-             */
-            id: number;
-            /**
-             * @description success, refused or failed
-             * @example success
-             */
-            outcome: string;
-            /**
-             * @description X-Request-ID of the call.
-             * @example 7f3a1c9e
-             */
-            request_id: string;
-            /**
-             * @description Id of the record that the event is about.
-             * @example 0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f
-             */
-            target_id: string;
-            /**
-             * @description Kind of the record that the event is about.
-             * @example end_user
-             */
-            target_kind: string;
-            /**
-             * Format: uuid
-             * @description Only in the platform's audit log.
-             */
-            tenant_id?: string | null;
-        };
-        /**
-         * @description Seconds until it expires.
-         * @example 3600
-         */
-        ExpiresIn: number;
-        ExportedOut: {
-            active: components["schemas"]["Active"];
-            /**
-             * Format: uuid
-             * @description Client of the user; null: the default client.
-             */
-            client_id: string | null;
-            created_at: components["schemas"]["CreatedAt"];
-            email: components["schemas"]["AcceptedOutEmail"];
-            /** @description Whether the e-mail address is verified. */
-            email_verified: boolean;
-            /**
-             * @description Names of the user's groups.
-             * @example [
-             *       "Accounting"
-             *     ]
-             */
-            groups: string[];
-            id: components["schemas"]["Id"];
-            /**
-             * Format: date-time
-             * @description Last sign-in; null before the first.
-             */
-            last_login: string | null;
-            /**
-             * @description Free JSON object; an update replaces it as a whole.
-             * @example {
-             *       "department": "Sales"
-             *     }
-             */
-            metadata: {
-                [key: string]: unknown;
-            };
-            /**
-             * @description Name shown to people.
-             * @example Ada Moreno
-             */
-            name: string | null;
-            /**
-             * @description Encoded hash; null if there is none or hashes were not asked for.
-             * @example $argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g
-             */
-            password_hash: string | null;
-            /**
-             * @description Where the user is from: `local` has a password here.
-             * @example local
-             */
-            provider: string;
-            roles: components["schemas"]["Roles"];
-        };
-        ExportOut: {
-            /**
-             * Format: uuid
-             * @description Send this as `cursor`; null on the last page.
-             */
-            next_cursor: string | null;
-            /** @description Users of the page. */
-            users: components["schemas"]["ExportedOut"][];
-        };
-        ExportRequest: {
-            /**
-             * Format: uuid
-             * @description `next_cursor` of the previous page.
-             */
-            cursor?: string | null;
-            /** @description Users per page. */
-            limit?: number | null;
-            tenant_id: components["schemas"]["TenantId"];
-            /** @description Include password hashes, for admins and operators with `endusers:export_hashes`. */
-            with_hashes?: boolean | null;
-        };
-        FactorListOut: {
-            /**
-             * @description Number of unused backup codes.
-             * @example 10
-             */
-            backup_codes_remaining: number;
-            /** @description Enrolled factors by kind, oldest first. */
-            factors: components["schemas"]["FactorOut"][];
-            /**
-             * @description Factors that the user can use: webauthn, totp, sms, backup_code.
-             * @example [
-             *       "totp",
-             *       "backup_code"
-             *     ]
-             */
-            methods: string[];
-        };
-        FactorOut: {
-            /** @description Passkeys only: whether it is backed up, such as to a cloud. */
-            backed_up?: boolean;
-            created_at: components["schemas"]["CreatedAt"];
-            id: components["schemas"]["Id"];
-            /**
-             * @description webauthn is a passkey.
-             * @enum {string}
-             */
-            kind: "webauthn" | "totp" | "sms";
-            /**
-             * Format: date-time
-             * @description Last use; null before the first.
-             */
-            last_used_at: string | null;
-            /**
-             * @description Name given by the user, or that of the model.
-             * @example Ada's laptop
-             */
-            name: string;
-            /**
-             * @description Passkeys only: the RP ID that can use it; null: the one in force.
-             * @example example.com
-             */
-            rp_id?: string | null;
-        };
-        /** @description One of the fields; the first that is present counts. */
-        FactorRemovalRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            code?: components["schemas"]["Code"];
-            current_password?: components["schemas"]["CurrentPassword"];
-            proof_token?: components["schemas"]["ProofToken"];
-            response?: components["schemas"]["Response"];
-            sms_code?: components["schemas"]["SmsCode"];
-        };
-        FactorRemovedOut: {
-            message: components["schemas"]["Message"];
-            /** @description True: the call has succeeded. */
-            success: boolean;
-        };
-        FactorResetOut: {
-            message: components["schemas"]["Message"];
-            /**
-             * @description Number of removed factors by kind.
-             * @example {
-             *       "totp": 1,
-             *       "webauthn": 1
-             *     }
-             */
-            removed: {
-                [key: string]: number;
-            };
-            user_id: components["schemas"]["UserId"];
-        };
-        FactorResetRequest: {
-            reason: components["schemas"]["Reason"];
-            tenant_id: components["schemas"]["TenantId"];
-            user_id: components["schemas"]["UserId"];
-        };
-        FaultOut: {
-            /**
-             * @description The field; empty for the row as a whole.
-             * @example email
-             */
-            field: string;
-            /**
-             * @description Line of the content, or number of the row, from 1.
-             * @example 2
-             */
-            line: number;
-            /**
-             * @description What is wrong.
-             * @example Send an e-mail address such as name@example.com.
-             */
-            reason: string;
-        };
-        /** @description An empty list: the default of the type. Sign users in with a browser: authorization_code; Renew tokens: refresh_token; Act for itself: client_credentials; Sign users in on devices without a browser: urn:ietf:params:oauth:grant-type:device_code. */
-        GrantTypes: ("authorization_code" | "refresh_token" | "client_credentials" | "urn:ietf:params:oauth:grant-type:device_code")[] | null;
-        GroupChangesRequest: {
-            description?: components["schemas"]["Description"];
-            /** @description Unique in the tenant. */
-            name?: string | null;
-            /** @description Role names; an update replaces all. */
-            roles?: string[] | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-        };
-        GroupDeletedOut: {
-            id: components["schemas"]["Id"];
-            message: components["schemas"]["Message"];
-        };
-        GroupListOut: {
-            /** @description Groups of the page, newest first. */
-            groups: components["schemas"]["GroupOut"][];
-            limit: components["schemas"]["Limit"];
-            page: components["schemas"]["Page"];
-            total: components["schemas"]["Total"];
-            /**
-             * @description Number of pages.
-             * @example 1
-             */
-            total_pages: number;
-        };
-        GroupOut: {
-            created_at: components["schemas"]["CreatedAt"];
-            /**
-             * @description Text for people; can be empty.
-             * @example Approves invoices.
-             */
-            description: string;
-            id: components["schemas"]["Id"];
-            /**
-             * @description Name shown to people.
-             * @example Accounting
-             */
-            name: string;
-            roles: components["schemas"]["Roles"];
-            updated_at: components["schemas"]["UpdatedAt"];
-        };
-        GroupRequest: {
-            description?: components["schemas"]["Description"];
-            /** @description Unique in the tenant. */
-            name: string;
-            /** @description Role names; an update replaces all. */
-            roles?: string[] | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-        };
-        HoldsOut: {
-            /**
-             * @description All permissions of the caller.
-             * @example [
-             *       "invoices:approve",
-             *       "invoices:read"
-             *     ]
-             */
-            held: string[];
-            message: components["schemas"]["Message"];
-            /**
-             * @description The permissions that were asked for.
-             * @example [
-             *       "invoices:approve"
-             *     ]
-             */
-            required: string[];
-        };
-        /**
-         * Format: uuid
-         * @description Id of the record.
-         */
-        Id: string;
-        ImportByContentRequest: {
-            /** @description The content of a file in `format`. */
-            content: string;
-            /** @description Create the missing roles and groups that rows name. */
-            create_missing?: boolean | null;
-            /** @description Check everything without changes. */
-            dry_run?: boolean | null;
-            /** @description Format of `content`. */
-            format?: ("csv" | "jsonl") | null;
-            /** @description What to do with rows whose address is taken. */
-            on_conflict?: ("fail" | "skip" | "update") | null;
-            /** @description One object per user, with the fields of a JSON lines file. Send either this or `content`. */
-            rows?: {
-                [key: string]: unknown;
-            }[] | null;
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        ImportByRowsRequest: {
-            /** @description The content of a file in `format`. */
-            content?: string | null;
-            /** @description Create the missing roles and groups that rows name. */
-            create_missing?: boolean | null;
-            /** @description Check everything without changes. */
-            dry_run?: boolean | null;
-            /** @description Format of `content`. */
-            format?: ("csv" | "jsonl") | null;
-            /** @description What to do with rows whose address is taken. */
-            on_conflict?: ("fail" | "skip" | "update") | null;
-            /** @description One object per user, with the fields of a JSON lines file. Send either this or `content`. */
-            rows: {
-                [key: string]: unknown;
-            }[];
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        ImportOut: {
-            /**
-             * @description Number of users created.
-             * @example 1
-             */
-            created: number;
-            /** @description Whether changes were only reported. */
-            dry_run: boolean;
-            /**
-             * @description Number of invalid rows.
-             * @example 1
-             */
-            failed: number;
-            /** @description Problems of rows, in the order of the rows. */
-            report: components["schemas"]["FaultOut"][];
-            /**
-             * @description Number of rows read.
-             * @example 2
-             */
-            rows: number;
-            /**
-             * @description Number of rows skipped.
-             * @example 0
-             */
-            skipped: number;
-            /**
-             * @description Number of users updated.
-             * @example 0
-             */
-            updated: number;
-        };
-        ImportRequest: components["schemas"]["ImportByRowsRequest"] | components["schemas"]["ImportByContentRequest"];
-        IntrospectionOut: {
-            /**
-             * @description aal1 or aal2 (RFC 9470 section 6.2).
-             * @example aal2
-             */
-            acr?: string;
-            /** @description Whether the token is valid. If not, there are no other fields. */
-            active: boolean;
-            /**
-             * @description Audience of the token, or a list of several.
-             * @example https://api.example.com
-             */
-            aud?: unknown;
-            /**
-             * @description When the user was last verified, in seconds since 1970.
-             * @example 1772443800
-             */
-            auth_time?: number;
-            /**
-             * Format: uuid
-             * @description Id of the client (application).
-             */
-            client_id?: string;
-            /**
-             * @description The key that the token is bound to (RFC 9449 section 6.2).
-             * @example {
-             *       "jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"
-             *     }
-             */
-            cnf?: {
-                [key: string]: unknown;
-            };
-            /**
-             * @description When the token expires, in seconds since 1970.
-             * @example 1772447400
-             */
-            exp?: number;
-            /**
-             * @description Names of the user's groups.
-             * @example [
-             *       "Accounting"
-             *     ]
-             */
-            groups?: string[];
-            /**
-             * @description When the token was issued, in seconds since 1970.
-             * @example 1772443800
-             */
-            iat?: number;
-            /**
-             * @description Issuer of the token.
-             * @example https://id.example.com/t/acme
-             */
-            iss?: string;
-            /**
-             * @description Id of the token.
-             * @example Vx3Kq8Zt5Nb2
-             */
-            jti?: string;
-            /**
-             * @description Kind of caller: operator, admin, end_user or client.
-             * @example end_user
-             */
-            kind?: string;
-            /**
-             * @description From when the token is valid, in seconds since 1970.
-             * @example 1772443800
-             */
-            nbf?: number;
-            permissions?: components["schemas"]["Permissions"];
-            roles?: components["schemas"]["Roles"];
-            /**
-             * @description Scopes of the token, separated by spaces.
-             * @example openid profile
-             */
-            scope?: string;
-            /**
-             * Format: uuid
-             * @description Id of the session.
-             */
-            sid?: string;
-            /**
-             * @description Id of the user or client that the token is about.
-             * @example 0e9a6b5c-47d2-4f83-a1c6-93d8e2074b5f
-             */
-            sub?: string;
-            tenant_id?: components["schemas"]["TenantId"];
-            token_type?: components["schemas"]["TokenType"];
-            /**
-             * @description E-mail address or username of the user.
-             * @example lena.brandt
-             */
-            username?: string;
-        };
-        InvitationListOut: {
-            /** @description Invitations of the page, newest first. */
-            invitations: components["schemas"]["InvitationOut"][];
-            limit: components["schemas"]["Limit"];
-            page: components["schemas"]["Page"];
-            total: components["schemas"]["Total"];
-            /**
-             * @description Number of pages.
-             * @example 1
-             */
-            total_pages: number;
-        };
-        InvitationOut: {
-            /**
-             * Format: date-time
-             * @description When the invitation was accepted; null: it was not.
-             */
-            accepted_at: string | null;
-            /**
-             * Format: uuid
-             * @description Client of a future end user; null for admin users.
-             */
-            client_id: string | null;
-            created_at: components["schemas"]["CreatedAt"];
-            email: components["schemas"]["AcceptedOutEmail"];
-            /**
-             * Format: date-time
-             * @description Seven days after it was last sent.
-             */
-            expires_at: string;
-            id: components["schemas"]["Id"];
-            /**
-             * Format: uuid
-             * @description Id of the user who invited.
-             */
-            invited_by: string;
-            /**
-             * @description admin or end_user
-             * @example end_user
-             */
-            kind: string;
-            roles: components["schemas"]["Roles"];
-            /**
-             * @description pending, accepted, cancelled or expired
-             * @example pending
-             */
-            status: string;
-            /**
-             * Format: uuid
-             * @description Tenant of the future user; null for an operator.
-             */
-            tenant_id: string | null;
-            /**
-             * Format: uuid
-             * @description User who accepted; null: not accepted.
-             */
-            user_id: string | null;
-        };
-        InvitationRequest: {
-            /**
-             * Format: uuid
-             * @description For end users. Default: the default client.
-             */
-            client_id?: string | null;
-            /**
-             * Format: email
-             * @description Address that gets the invitation; it must not have a user yet.
-             */
-            email: string;
-            /**
-             * @description Kind of user to invite.
-             * @enum {string}
-             */
-            kind: "admin" | "end_user";
-            /** @description Role names. Default for admins: tenant-admin (operator without a tenant). */
-            roles?: string[] | null;
-            /**
-             * Format: uuid
-             * @description For operators: the user's tenant. Without it an operator is invited.
-             */
-            tenant_id?: string | null;
-        };
-        JoinedOut: {
-            /**
-             * @description Number of users that changed.
-             * @example 1
-             */
-            changed: number;
-            /**
-             * Format: uuid
-             * @description Id of the group.
-             */
-            group_id: string;
-            message: components["schemas"]["Message"];
-        };
-        JwksOut: {
-            /**
-             * @description JSON Web Keys (RFC 7517 section 4).
-             * @example [
-             *       {
-             *         "kty": "EC",
-             *         "crv": "P-256",
-             *         "kid": "2026-03",
-             *         "alg": "ES256",
-             *         "use": "sig",
-             *         "x": "f83OJ3D2",
-             *         "y": "x_FEzRu9"
-             *       }
-             *     ]
-             */
-            keys: {
-                [key: string]: unknown;
-            }[];
-        };
-        LanguageTextsOut: {
-            /**
-             * @description End of every mail.
-             * @example Acme Ltd, 1 Harbour Street
-             */
-            mail_footer?: string;
-            /**
-             * @description Heading of the sign-in page.
-             * @example Welcome to Acme
-             */
-            signin_heading?: string;
-            /**
-             * @description Text below that heading.
-             * @example Sign in with your work address.
-             */
-            signin_intro?: string;
-        };
-        LanguageTextsRequest: {
-            /** @description End of every mail. */
-            mail_footer?: string | null;
-            /** @description Heading of the sign-in page. */
-            signin_heading?: string | null;
-            /** @description Text below that heading. */
-            signin_intro?: string | null;
-        };
-        LastRunOut: {
-            /** @description Whether changes were only reported. */
-            dry_run: boolean;
-            /**
-             * Format: date-time
-             * @description When the run ended; null: it is running.
-             */
-            finished_at: string | null;
-            id: components["schemas"]["Id"];
-            /**
-             * @description Why the run failed or stopped; empty if it did not.
-             * @example
-             */
-            reason: string;
-            /**
-             * Format: date-time
-             * @description When the run began.
-             */
-            started_at: string;
-            /**
-             * @description State of the run.
-             * @enum {string}
-             */
-            state: "running" | "succeeded" | "failed" | "refused" | "incomplete" | "interrupted";
-        };
-        /**
-         * @description Rows per page, 1 to 100; more counts as 100.
-         * @example 20
-         */
-        Limit: number;
-        LogoutOut: {
-            message: components["schemas"]["Message"];
-            /**
-             * @description Number of sessions that ended.
-             * @example 2
-             */
-            sessions_ended: number;
-        };
-        LogoutRequest: {
-            /** @description True: every session of the caller. */
-            all?: boolean | null;
-        };
-        MappingOut: {
-            /**
-             * @description Host of the database server.
-             * @example db1.internal
-             */
-            database_host: string;
-            /**
-             * @description Name of the tenant's database.
-             * @example tenant_acme
-             */
-            database_name: string;
-            /**
-             * @description State of the tenant.
-             * @example active
-             */
-            status: string;
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        /** @description Directory attributes for a user's address, name and metadata. */
-        MappingRequest: {
-            /** @description The attribute with the address (default mail). */
-            email?: string | null;
-            /** @description Maps keys of the user's metadata to directory attributes. */
-            metadata?: {
-                [key: string]: string;
-            } | null;
-            /** @description The attribute with the name (default displayName). */
-            name?: string | null;
-        };
-        MemberListOut: {
-            limit: components["schemas"]["Limit"];
-            page: components["schemas"]["Page"];
-            total: components["schemas"]["Total"];
-            /**
-             * @description Number of pages.
-             * @example 1
-             */
-            total_pages: number;
-            /** @description Users of the page, newest first. */
-            users: components["schemas"]["MemberOut"][];
-        };
-        MemberOut: {
-            active: components["schemas"]["Active"];
-            email: components["schemas"]["AcceptedOutEmail"];
-            id: components["schemas"]["Id"];
-            /**
-             * @description Name shown to people.
-             * @example Ada Moreno
-             */
-            name: string;
-            /**
-             * Format: date-time
-             * @description Since when the user belongs to it.
-             */
-            since: string;
-        };
-        /**
-         * @description What was done, for people to read.
-         * @example Done.
-         */
-        Message: string;
-        MessageOut: {
-            message: components["schemas"]["Message"];
-        };
-        /** @description Free JSON object; an update replaces it as a whole. */
-        Metadata: {
-            [key: string]: unknown;
-        } | null;
-        /** @description RFC 8414 section 2. */
-        MetadataOut: {
-            /**
-             * @description Supported: grant types.
-             * @example [
-             *       "authorization_code",
-             *       "refresh_token"
-             *     ]
-             */
-            grant_types_supported: string[];
-            /**
-             * @description Address of the introspection endpoint.
-             * @example https://id.example.com/t/acme/introspect
-             */
-            introspection_endpoint: string;
-            /**
-             * @description Supported: introspection endpoint auth methods.
-             * @example [
-             *       "client_secret_basic"
-             *     ]
-             */
-            introspection_endpoint_auth_methods_supported: string[];
-            /**
-             * @description Supported: introspection endpoint auth signing alg values.
-             * @example [
-             *       "ES256"
-             *     ]
-             */
-            introspection_endpoint_auth_signing_alg_values_supported: string[];
-            /**
-             * @description Name or address of the issuer.
-             * @example https://id.example.com/t/acme
-             */
-            issuer: string;
-            /**
-             * @description Address of the public keys; null: none.
-             * @example https://app.example.com/jwks.json
-             */
-            jwks_uri: string;
-            /**
-             * @description Supported: response types.
-             * @example [
-             *       "code"
-             *     ]
-             */
-            response_types_supported: string[];
-            /**
-             * @description Address of the revocation endpoint.
-             * @example https://id.example.com/t/acme/revoke
-             */
-            revocation_endpoint: string;
-            /**
-             * @description Supported: revocation endpoint auth methods.
-             * @example [
-             *       "client_secret_basic"
-             *     ]
-             */
-            revocation_endpoint_auth_methods_supported: string[];
-            /**
-             * @description Supported: revocation endpoint auth signing alg values.
-             * @example [
-             *       "ES256"
-             *     ]
-             */
-            revocation_endpoint_auth_signing_alg_values_supported: string[];
-            /**
-             * @description Supported: scopes.
-             * @example [
-             *       "openid",
-             *       "profile"
-             *     ]
-             */
-            scopes_supported: string[];
-            /**
-             * @description Address of the documentation.
-             * @example https://id.example.com/docs/
-             */
-            service_documentation: string;
-            /**
-             * @description Address of the token endpoint.
-             * @example https://id.example.com/t/acme/token
-             */
-            token_endpoint: string;
-            /**
-             * @description Supported: token endpoint auth methods.
-             * @example [
-             *       "client_secret_basic"
-             *     ]
-             */
-            token_endpoint_auth_methods_supported: string[];
-            /**
-             * @description Supported: token endpoint auth signing alg values.
-             * @example [
-             *       "ES256"
-             *     ]
-             */
-            token_endpoint_auth_signing_alg_values_supported: string[];
-        };
-        /** @description Ticket of the login that must enroll first: the new factor completes it. */
-        MfaToken: string | null;
-        NewClientOut: WithRequired<components["schemas"]["ClientOut"], "access_token_seconds" | "active" | "allowed_origins" | "audiences" | "backchannel_logout_uri" | "client_id" | "client_uri" | "created_at" | "default_max_age" | "dpop_bound_access_tokens" | "first_party" | "grant_types" | "id" | "id_token_signed_response_alg" | "is_default" | "jwks" | "jwks_uri" | "last_used_at" | "logo_uri" | "name" | "owner_id" | "policy_uri" | "post_logout_redirect_uris" | "project_id" | "redirect_uris" | "require_par" | "scopes" | "self_registration" | "status" | "tags" | "tenant_id" | "token_endpoint_auth_method" | "tos_uri" | "type" | "updated_at"> & {
-            /**
-             * @description Confidential clients; shown only once.
-             * @example cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu
-             */
-            client_secret?: string;
-        };
-        NewWebhookEndpointOut: components["schemas"]["WebhookEndpointOut"] & {
-            /**
-             * @description Verifies the signatures. Shown only now.
-             * @example whsec_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
-             */
-            secret: string;
-        };
-        OneServiceSecretOut: components["schemas"]["ServiceCredentialOut"] & {
-            /**
-             * @description As it was stored; null unless the credential is active.
-             * @example pk_5Rt8Zn2Xq6Vb
-             */
-            secret: string | {
-                [key: string]: unknown;
-            } | null;
-        };
-        /** @description RFC 6749 section 5.1, OpenID Connect Core section 3.1.3.3. */
-        OpenIDTokenOut: {
-            access_token: components["schemas"]["AccessToken"];
-            expires_in: components["schemas"]["ExpiresIn"];
             /**
              * @description With the scope `openid`; at a refresh without claims about the user.
              * @example eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIwZTlhIn0.c2ln
@@ -5346,11 +5499,7 @@ export interface components {
             token_type: string;
         };
         /** @description RFC 6749 sections 4.1.3, 4.4.2 and 6, RFC 7636 section 4.5, RFC 8628 section 3.4, RFC 8707 section 2.2. */
-        OpenIDTokenRequest: {
-            client_assertion?: components["schemas"]["ClientAssertion"];
-            client_assertion_type?: components["schemas"]["ClientAssertionType"];
-            client_id?: components["schemas"]["ClientId"];
-            client_secret?: components["schemas"]["ClientSecret"];
+        OpenIDTokenRequest: components["schemas"]["ClientAuthenticationFields"] & {
             /** @description Authorization code, for the grant authorization_code. */
             code?: string;
             /** @description The secret of code_challenge (PKCE). */
@@ -5368,22 +5517,126 @@ export interface components {
             /** @description Separated by blanks; no more than was granted. */
             scope?: string;
         };
-        /**
-         * @description Number of the page, from 1.
-         * @example 1
-         */
-        Page: number;
-        PaginationOut: {
-            limit: components["schemas"]["Limit"];
-            page: components["schemas"]["Page"];
-            total: components["schemas"]["Total"];
+        /** @description For operators, who can name the tenant here. */
+        OptionalTenantRequest: {
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
+        };
+        Pagination: {
+            /**
+             * @description Rows per page, 1 to 100; more counts as 100.
+             * @example 20
+             */
+            limit: number;
+            /**
+             * @description Number of the page, from 1.
+             * @example 1
+             */
+            page: number;
+            /**
+             * @description Number of rows on all pages.
+             * @example 1
+             */
+            total: number;
             /**
              * @description Number of pages.
              * @example 1
              */
             total_pages: number;
         };
-        ParameterOut: {
+        PasskeyAssertionRequest: {
+            /** @description Of a confidential client that this signs the user in to. */
+            client_secret?: string | null;
+            /**
+             * Format: email
+             * @description E-mail address of the user; optional in a passkey sign-in.
+             */
+            email?: string | null;
+            /** @description Ticket of a login that waits for its second step. */
+            mfa_token?: string | null;
+            /** @description Result of navigator.credentials.get(), as JSON. */
+            response: components["schemas"]["PasskeyCredential"];
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        PasskeyAuthenticationRequest: {
+            /**
+             * Format: uuid
+             * @description Client to sign in to, for a passkey sign-in.
+             */
+            client_id?: string | null;
+            /**
+             * Format: email
+             * @description E-mail address of the user. Without it a passkey sign-in begins.
+             */
+            email?: string | null;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        /** @description For PublicKeyCredential.parseCreationOptionsFromJSON(). */
+        PasskeyCreationOptions: {
+            /**
+             * @description Whether the authenticator is to prove its make.
+             * @example none
+             */
+            attestation: string;
+            /** @description Requirements for the authenticator. */
+            authenticatorSelection: components["schemas"]["AuthenticatorSelection"];
+            /**
+             * @description Single-use random value, base64url.
+             * @example tW7vX2mKq9ZrB4nL6cJ1pA
+             */
+            challenge: string;
+            /** @description Passkeys of the user that exist already. */
+            excludeCredentials: components["schemas"]["PasskeyDescriptor"][];
+            /** @description Accepted algorithms, preferred first. */
+            pubKeyCredParams: components["schemas"]["PasskeyParameter"][];
+            /** @description Relying party of the passkey. */
+            rp: components["schemas"]["RelyingParty"];
+            /**
+             * @description Milliseconds that the browser waits for the user.
+             * @example 300000
+             */
+            timeout: number;
+            /** @description The user who gets the passkey. */
+            user: components["schemas"]["PasskeyUser"];
+        };
+        PasskeyCredential: {
+            [key: string]: unknown;
+        } | string;
+        PasskeyDescriptor: {
+            /**
+             * @description Credential id, base64url.
+             * @example mJ0pU3b2Q5y8vC1xT4kZ7w
+             */
+            id: string;
+            /**
+             * @description How the browser can reach the authenticator.
+             * @example [
+             *       "internal"
+             *     ]
+             */
+            transports?: string[];
+            /**
+             * @description Always public-key.
+             * @example public-key
+             */
+            type: string;
+        };
+        PasskeyNameRequest: {
+            /** @description New name; empty: that of the model. */
+            name: string;
+        };
+        PasskeyParameter: {
             /**
              * @description COSE algorithm, such as -7 (ES256).
              * @example -7
@@ -5395,11 +5648,109 @@ export interface components {
              */
             type: string;
         };
-        PasskeyNameRequest: {
-            /** @description New name; empty: that of the model. */
-            name: string;
+        /** @description A request that enrolls a factor. */
+        PasskeyRegistrationRequest: {
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
+            enrollment_ticket?: string | null;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
         };
-        PasskeyUserOut: {
+        /** @description A request that enrolls a factor. */
+        PasskeyRequest: components["schemas"]["AdminPasskeyRequest"] & {
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        /** @description For PublicKeyCredential.parseRequestOptionsFromJSON(). */
+        PasskeyRequestOptions: {
+            /** @description Passkeys that can be used; empty: any of the RP ID. */
+            allowCredentials: components["schemas"]["PasskeyDescriptor"][];
+            /**
+             * @description Single-use random value, base64url.
+             * @example tW7vX2mKq9ZrB4nL6cJ1pA
+             */
+            challenge: string;
+            /**
+             * @description RP ID of the passkeys.
+             * @example example.com
+             */
+            rpId: string;
+            /**
+             * @description Milliseconds that the browser waits for the user.
+             * @example 300000
+             */
+            timeout: number;
+            /**
+             * @description Whether the authenticator must verify the user.
+             * @example preferred
+             */
+            userVerification: string;
+        };
+        /** @description With `mfa_token` in the request, the tokens of the sign-in are here. */
+        PasskeySignUp: {
+            /**
+             * @description JWT for the header Authorization.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
+             */
+            access_token: string;
+            /**
+             * @description Id of the new passkey, base64url.
+             * @example mJ0pU3b2Q5y8vC1xT4kZ7w
+             */
+            credential_id: string;
+            /**
+             * @description Seconds until it expires.
+             * @example 3600
+             */
+            expires_in: number;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description Opaque; valid once at the token endpoint, which returns the next one.
+             * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
+            refresh_token: string;
+            /** @description True: the call has succeeded. */
+            success: boolean;
+            /**
+             * @description How to send the token: Bearer or DPoP.
+             * @example Bearer
+             */
+            token_type: string;
+        };
+        /** @description A request that enrolls a factor. */
+        PasskeySignUpRequest: {
+            /** @description Of a confidential client that this signs the user in to. */
+            client_secret?: string | null;
+            /** @description Result of navigator.credentials.create(), as JSON. */
+            credential: components["schemas"]["PasskeyCredential"];
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
+            enrollment_ticket?: string | null;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        PasskeyUser: {
             /**
              * @description Name of the user that the browser shows.
              * @example Ada Moreno
@@ -5416,22 +5767,53 @@ export interface components {
              */
             name: string;
         };
-        PasswordSetOut: {
-            message: components["schemas"]["Message"];
+        /** @description With `mfa_token` in the request, the tokens of the sign-in are here. */
+        PasskeyVerification: {
             /**
-             * @description Number of sessions that ended.
-             * @example 2
+             * @description JWT for the header Authorization.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
              */
-            sessions_ended: number;
+            access_token?: string;
+            /**
+             * @description Seconds until it expires.
+             * @example 3600
+             */
+            expires_in?: number;
+            /**
+             * @description Opaque; valid once at the token endpoint, which returns the next one.
+             * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
+            refresh_token?: string;
+            /** @description True: the call has succeeded. */
+            success: boolean;
+            /**
+             * @description How to send the token: Bearer or DPoP.
+             * @example Bearer
+             */
+            token_type?: string;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
         };
-        /**
-         * @description Permissions in the form `resource:action`.
-         * @example [
-         *       "invoices:approve"
-         *     ]
-         */
-        Permissions: string[];
-        PermissionsOut: {
+        /** @description A request with a proof. The first of its fields that is present counts. */
+        PasswordChangeRequest: components["schemas"]["ProofRequest"] & {
+            /** @description The new password, at least as strong as the tenant's rules. */
+            new_password: string;
+        };
+        PasswordResetRequest: {
+            /** @description Password in plain text, at least as strong as the tenant's rules. */
+            password: string;
+            /**
+             * Format: uuid
+             * @description If sent, must be the token's tenant.
+             */
+            tenant_id?: string | null;
+            /** @description From the link in the mail. */
+            token: string;
+        };
+        PermissionCheck: {
             /**
              * @description All permissions of the caller.
              * @example [
@@ -5440,7 +5822,11 @@ export interface components {
              *     ]
              */
             held: string[];
-            message: components["schemas"]["Message"];
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
             /**
              * @description `all` of the permissions, or `any` of them.
              * @example all
@@ -5454,13 +5840,13 @@ export interface components {
              */
             required: string[];
         };
-        PermissionsRequest: {
+        PermissionCheckRequest: {
             /** @description `all` of the permissions, or `any` of them. */
             mode?: ("all" | "any") | null;
             /** @description Permissions to check, in the form `resource:action`. */
             permissions: string[];
         };
-        PresentedTokenOut: {
+        PresentedToken: {
             /**
              * @description Claims of the token.
              * @example {
@@ -5477,7 +5863,11 @@ export interface components {
              * @description Client of the token; null for admin users.
              */
             client_id: string | null;
-            expires_in: components["schemas"]["ExpiresIn"];
+            /**
+             * @description Seconds until it expires.
+             * @example 3600
+             */
+            expires_in: number;
             /**
              * @description JOSE header of the token.
              * @example {
@@ -5494,90 +5884,51 @@ export interface components {
              * @example end_user
              */
             kind: string;
-            permissions: components["schemas"]["Permissions"];
-            roles: components["schemas"]["Roles"];
+            /**
+             * @description Permissions in the form `resource:action`.
+             * @example [
+             *       "invoices:approve"
+             *     ]
+             */
+            permissions: string[];
+            /**
+             * @description Names of the roles.
+             * @example [
+             *       "approver"
+             *     ]
+             */
+            roles: string[];
             /**
              * Format: uuid
              * @description Tenant of the caller; null for an operator.
              */
             tenant_id: string | null;
         };
-        PreviewOut: {
-            /**
-             * @description create, update, activate, deactivate or skip.
-             * @example create
-             */
-            action: string;
-            /**
-             * @description E-mail address; only in the response of the run itself.
-             * @example ada.moreno@example.com
-             */
-            email?: string;
-            /**
-             * @description Id of the user in the directory; empty if unknown.
-             * @example 8c1f0a52-77de-4f0b
-             */
-            external_id: string;
-            /**
-             * @description Name; only in the response of the run itself.
-             * @example Ada Moreno
-             */
-            name?: string;
+        /** @description RFC 6749 section 2.3.1, second form, and RFC 7521 section 4.2; another way is HTTP Basic. */
+        PresentedTokenRequest: components["schemas"]["ClientAuthenticationFields"] & {
+            /** @description The token: an access token or a refresh token. */
+            token: string;
+            /** @description Accepted and ignored. */
+            token_type_hint?: string;
         };
-        ProblemOut: {
-            /**
-             * @description Stable name of the problem, for programs.
-             * @example no_email
-             */
-            code: string;
-            /**
-             * @description Id of the user in the directory; empty if unknown.
-             * @example 8c1f0a52-77de-4f0b
-             */
-            external_id: string;
-            /**
-             * @description What is wrong, for people to read.
-             * @example The user has no address.
-             */
-            message: string;
-        };
-        /** @description All fields of both kinds of users, for the API document; each kind is validated by its own serializer. */
-        ProfileChangesRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            code?: components["schemas"]["Code"];
-            current_password?: components["schemas"]["CurrentPassword"];
-            /**
-             * Format: email
-             * @description New address. One's own needs a proof in the request.
-             */
-            email?: string | null;
-            /** @description First name of the admin user. */
-            first_name?: string | null;
-            /**
-             * @description Language of hosted pages and mails; null: that of the browser or the tenant.
-             * @enum {string|null}
-             */
-            language?: "en" | "de" | "fr" | "es" | null;
-            /** @description Last name of the admin user. */
-            last_name?: string | null;
-            metadata?: components["schemas"]["Metadata"];
-            /** @description Name shown to people. */
-            name?: string | null;
-            proof_token?: components["schemas"]["ProofToken"];
-            response?: components["schemas"]["Response"];
-            sms_code?: components["schemas"]["SmsCode"];
-            /** @description Unique name that the admin user signs in with. */
-            username?: string | null;
-        };
-        ProfileOut: {
-            active: components["schemas"]["Active"];
+        Profile: {
+            /** @description Whether it is active. An inactive record is kept but rejected. */
+            active: boolean;
             /**
              * Format: uuid
              * @description End users only; null: the default client.
              */
             client_id?: string | null;
-            created_at: components["schemas"]["CreatedAt"];
-            email: components["schemas"]["AcceptedOutEmail"];
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
             /**
              * @description Admin users only: first name.
              * @example Lena
@@ -5590,17 +5941,18 @@ export interface components {
              *     ]
              */
             groups: string[];
-            id: components["schemas"]["Id"];
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
             /**
              * @description operator, admin or end_user
              * @example end_user
              */
             kind: string;
-            /**
-             * @description End users only; null: that of the browser or the tenant.
-             * @enum {string|null}
-             */
-            language?: "en" | "de" | "fr" | "es" | null;
+            /** @description End users only; null: that of the browser or the tenant. */
+            language?: components["schemas"]["Language"] | null;
             /**
              * Format: date-time
              * @description Last sign-in; null before the first.
@@ -5632,29 +5984,80 @@ export interface components {
              * @example Ada Moreno
              */
             name?: string;
-            permissions: components["schemas"]["Permissions"];
+            /**
+             * @description Permissions in the form `resource:action`.
+             * @example [
+             *       "invoices:approve"
+             *     ]
+             */
+            permissions: string[];
             /**
              * @description End users only: `local` has a password here.
              * @example local
              */
             provider?: string;
-            roles: components["schemas"]["Roles"];
+            /**
+             * @description Names of the roles.
+             * @example [
+             *       "approver"
+             *     ]
+             */
+            roles: string[];
             /**
              * Format: uuid
              * @description Tenant of the user; null for an operator.
              */
             tenant_id: string | null;
-            updated_at: components["schemas"]["UpdatedAt"];
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updated_at: string;
             /**
              * @description Admin users only: name to sign in with.
              * @example lena.brandt
              */
             username?: string;
         };
-        /** @description Proof token of a step-up; valid once. */
-        ProofToken: string | null;
+        /** @description The fields of both kinds of users. Those of the other kind are ignored. */
+        ProfileChangesRequest: components["schemas"]["ProofRequest"] & {
+            /**
+             * Format: email
+             * @description New address. One's own needs a proof in the request.
+             */
+            email?: string | null;
+            /** @description First name of the admin user. */
+            first_name?: string | null;
+            /** @description Language of hosted pages and mails; null: that of the browser or the tenant. */
+            language?: components["schemas"]["Language"] | null;
+            /** @description Last name of the admin user. */
+            last_name?: string | null;
+            /** @description Free JSON object; an update replaces it as a whole. */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Name shown to people. */
+            name?: string | null;
+            /** @description Unique name that the admin user signs in with. */
+            username?: string | null;
+        };
+        /** @description One of the fields; the first that is present counts. */
+        ProofRequest: {
+            /** @description One of the ten backup codes. */
+            backup_code?: string | null;
+            /** @description Six digits from the authenticator app. */
+            code?: string | null;
+            /** @description The current password, or another of the proofs. */
+            current_password?: string | null;
+            /** @description Proof token of a step-up; valid once. */
+            proof_token?: string | null;
+            /** @description Response to the options of /authmgr/step-up/options. */
+            response?: components["schemas"]["PasskeyCredential"] | null;
+            /** @description Six digits from a text message. End users only. */
+            sms_code?: string | null;
+        };
         /** @description OpenID Connect Discovery section 3, RFC 8414 section 2, RFC 9126 section 5, RFC 9207 section 3. */
-        ProviderMetadataOut: components["schemas"]["MetadataOut"] & {
+        ProviderMetadata: components["schemas"]["ServerMetadata"] & {
             /**
              * @description Supported: acr values.
              * @example [
@@ -5767,7 +6170,7 @@ export interface components {
             userinfo_endpoint: string;
         };
         /** @description RFC 9126 section 2.2. */
-        PushedRequestOut: {
+        PushedAuthorization: {
             /**
              * @description Seconds until it expires.
              * @example 90
@@ -5780,15 +6183,11 @@ export interface components {
             request_uri: string;
         };
         /** @description The parameters of an authorization request (OpenID Connect Core section 3.1.2.1) and the client's authentication. */
-        PushedRequestRequest: {
+        PushedAuthorizationRequest: components["schemas"]["ClientAuthenticationFields"] & {
             /** @description aal1 or aal2, preferred first */
             acr_values?: string;
             /** @description JSON (OpenID Connect Core section 5.5). */
             claims?: string;
-            client_assertion?: components["schemas"]["ClientAssertion"];
-            client_assertion_type?: components["schemas"]["ClientAssertionType"];
-            client_id?: components["schemas"]["ClientId"];
-            client_secret?: components["schemas"]["ClientSecret"];
             /** @description Required (PKCE): SHA-256 of the verifier, base64url. */
             code_challenge?: string;
             /** @description Required: S256 */
@@ -5818,7 +6217,7 @@ export interface components {
             /** @description Language tags, preferred first. */
             ui_locales?: string;
         };
-        ReadyOut: {
+        Readiness: {
             /**
              * @description connected or disconnected
              * @example connected
@@ -5835,40 +6234,57 @@ export interface components {
              */
             status: string;
         };
-        /** @description Why, for the audit log. */
-        Reason: string;
-        /**
-         * @description Opaque; valid once at the token endpoint, which returns the next one.
-         * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
-         */
-        RefreshToken: string;
-        RegisterOut: {
+        RegisteredEndUser: {
             /**
              * Format: uuid
              * @description Id of the client (application).
              */
             client_id: string;
-            email: components["schemas"]["AcceptedOutEmail"];
-            message: components["schemas"]["Message"];
-            tenant_id: components["schemas"]["TenantId"];
-            user_id: components["schemas"]["UserId"];
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
         };
-        RegisterRequest: {
+        RegistrationRequest: {
             /**
              * Format: uuid
              * @description Id of the client (application).
              */
             client_id: string;
-            email: components["schemas"]["Email"];
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
             /** @description Name shown to people. */
             name?: string | null;
             /** @description Required for the provider `local`. */
             password?: string | null;
             /** @description Where the user is from. Another provider than `local` needs `endusers:write`. */
             provider?: string | null;
-            tenant_id: components["schemas"]["TenantId"];
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
         };
-        RelatedOriginsOut: {
+        RelatedOrigins: {
             /**
              * @description Origins that may use the passkeys of this domain.
              * @example [
@@ -5877,7 +6293,7 @@ export interface components {
              */
             origins: string[];
         };
-        RelyingPartyOut: {
+        RelyingParty: {
             /**
              * @description RP ID: the domain of the passkeys.
              * @example example.com
@@ -5889,45 +6305,19 @@ export interface components {
              */
             name: string;
         };
-        /** @description For PublicKeyCredential.parseRequestOptionsFromJSON(). */
-        RequestOptionsOut: {
-            /** @description Passkeys that can be used; empty: any of the RP ID. */
-            allowCredentials: components["schemas"]["DescriptorOut"][];
+        ResendEmailVerificationRequest: {
             /**
-             * @description Single-use random value, base64url.
-             * @example tW7vX2mKq9ZrB4nL6cJ1pA
+             * Format: email
+             * @description E-mail address of the user.
              */
-            challenge: string;
+            email: string;
             /**
-             * @description RP ID of the passkeys.
-             * @example example.com
+             * Format: uuid
+             * @description Id of the tenant.
              */
-            rpId: string;
-            /**
-             * @description Milliseconds that the browser waits for the user.
-             * @example 300000
-             */
-            timeout: number;
-            /**
-             * @description Whether the authenticator must verify the user.
-             * @example preferred
-             */
-            userVerification: string;
+            tenant_id: string;
         };
-        ResendRequest: {
-            email: components["schemas"]["Email"];
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        ResentOut: {
-            message: components["schemas"]["Message"];
-        };
-        ResetRequest: {
-            /** @description Password in plain text, at least as strong as the tenant's rules. */
-            password: string;
-            /** @description From the link in the mail. */
-            token: string;
-        };
-        ResourceOut: {
+        ResourceCheck: {
             /**
              * @description Actions that the caller may perform on it.
              * @example [
@@ -5944,7 +6334,11 @@ export interface components {
              *     ]
              */
             held: string[];
-            message: components["schemas"]["Message"];
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
             /**
              * @description The permissions that were asked for.
              * @example [
@@ -5958,164 +6352,102 @@ export interface components {
              */
             resource: string;
         };
-        /** @description Response to the options of /authmgr/step-up/options. */
-        Response: {
-            [key: string]: unknown;
-        } | string | null;
-        RoleChangesRequest: {
-            description?: components["schemas"]["Description"];
-            /** @description Unique in the tenant. */
-            name?: string | null;
-            /** @description Permissions of your choice in the form `resource:action`; an update replaces all. */
-            permissions?: string[] | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-        };
-        RoleDeletedOut: {
-            id: components["schemas"]["Id"];
-            message: components["schemas"]["Message"];
-        };
-        RoleListOut: {
-            limit: components["schemas"]["Limit"];
-            page: components["schemas"]["Page"];
-            /** @description Roles of the page, newest first. */
-            roles: components["schemas"]["RoleOut"][];
-            total: components["schemas"]["Total"];
-            /**
-             * @description Number of pages.
-             * @example 1
-             */
-            total_pages: number;
-        };
-        RoleOut: {
+        Role: {
             /** @description Whether it belongs to the platform and cannot be changed. */
             built_in: boolean;
-            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
             /**
              * @description Text for people; can be empty.
              * @example Approves invoices.
              */
             description: string;
-            id: components["schemas"]["Id"];
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
             /**
              * @description Name shown to people.
              * @example approver
              */
             name: string;
-            permissions: components["schemas"]["Permissions"];
-            updated_at: components["schemas"]["UpdatedAt"];
+            /**
+             * @description Permissions in the form `resource:action`.
+             * @example [
+             *       "invoices:approve"
+             *     ]
+             */
+            permissions: string[];
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updated_at: string;
+        };
+        RoleChangesRequest: {
+            /** @description Text for people; can be empty. */
+            description?: string | null;
+            /** @description Unique in the tenant. */
+            name?: string | null;
+            /** @description Permissions of your choice in the form `resource:action`; an update replaces all. */
+            permissions?: string[] | null;
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
+        };
+        RoleList: components["schemas"]["Pagination"] & {
+            /** @description Roles of the page, newest first. */
+            roles: components["schemas"]["Role"][];
         };
         RoleRequest: {
-            description?: components["schemas"]["Description"];
+            /** @description Text for people; can be empty. */
+            description?: string | null;
             /** @description Unique in the tenant. */
             name: string;
             /** @description Permissions of your choice in the form `resource:action`; an update replaces all. */
             permissions?: string[] | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
         };
-        /**
-         * @description Names of the roles.
-         * @example [
-         *       "approver"
-         *     ]
-         */
-        Roles: string[];
-        RotatedOut: components["schemas"]["NewClientOut"] & {
+        RotatedClient: components["schemas"]["NewClient"] & {
             /**
              * Format: date-time
              * @description Until when the previous secret is valid; null: no longer.
              */
             previous_secret_expires_at: string | null;
         };
-        RunListOut: {
-            limit: components["schemas"]["Limit"];
-            page: components["schemas"]["Page"];
-            /** @description Runs of the page, newest first. */
-            runs: components["schemas"]["RunOut"][];
-            total: components["schemas"]["Total"];
+        ScopeCheck: {
             /**
-             * @description Number of pages.
-             * @example 1
+             * @description All permissions of the caller.
+             * @example [
+             *       "invoices:approve",
+             *       "invoices:read"
+             *     ]
              */
-            total_pages: number;
+            held: string[];
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description The permissions that were asked for.
+             * @example [
+             *       "invoices:approve"
+             *     ]
+             */
+            required: string[];
         };
-        RunOut: components["schemas"]["LastRunOut"] & {
-            /**
-             * Format: uuid
-             * @description Id of the directory.
-             */
-            directory_id: string;
-            /** @description The first hundred rejected objects. */
-            errors: components["schemas"]["ProblemOut"][];
-            /** @description Whether everything was read, not only changes. */
-            full: boolean;
-            /** @description The first hundred objects with a change. */
-            preview_users: components["schemas"]["PreviewOut"][];
-            /**
-             * @description What started the run.
-             * @enum {string}
-             */
-            trigger: "request" | "command" | "schedule";
-            /**
-             * @description Number of users activated again.
-             * @example 0
-             */
-            users_activated: number;
-            /**
-             * @description Number of users created.
-             * @example 4
-             */
-            users_created: number;
-            /**
-             * @description Number of users deactivated.
-             * @example 1
-             */
-            users_deactivated: number;
-            /**
-             * @description Number of users read.
-             * @example 120
-             */
-            users_found: number;
-            /**
-             * @description Number of users left as they are.
-             * @example 0
-             */
-            users_skipped: number;
-            /**
-             * @description Number of users updated.
-             * @example 2
-             */
-            users_updated: number;
-        };
-        SampleOut: {
-            /** @description Whether the user is enabled in the directory. */
-            active: boolean;
-            email: components["schemas"]["AcceptedOutEmail"];
-            /**
-             * @description Id of the user in the directory; empty if unknown.
-             * @example 8c1f0a52-77de-4f0b
-             */
-            external_id: string;
-            /**
-             * @description Free JSON object; an update replaces it as a whole.
-             * @example {
-             *       "department": "Sales"
-             *     }
-             */
-            metadata: {
-                [key: string]: string;
-            };
-            /**
-             * @description Name shown to people.
-             * @example Ada Moreno
-             */
-            name: string;
-            /**
-             * @description Why the user would be skipped; empty if not.
-             * @example
-             */
-            problem: string;
-        };
-        SecondStepOut: {
+        SecondStepRequired: {
             /** @description True: the user has no factor and must enroll one to complete the sign-in. */
             enrollment_required?: boolean;
             /**
@@ -6147,23 +6479,185 @@ export interface components {
              */
             mfa_token: string;
         };
-        SecretRequest: {
-            /** @description Seconds for which the current secret stays valid. Default: that of the platform. */
-            overlap_seconds?: number | null;
+        SentSmsCode: {
+            /**
+             * @description Number of codes that can still be tried.
+             * @example 5
+             */
+            attempts_remaining: number;
+            /**
+             * @description Minutes until the code expires.
+             * @example 5
+             */
+            expires_in_minutes: number;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description The phone number with all but its end hidden.
+             * @example ***-***-6789
+             */
+            phone_display: string;
+            /** @description True: the call has succeeded. */
+            success: boolean;
         };
-        SelectionOut: {
-            /** @description Whether the passkey must be discoverable. */
-            requireResidentKey: boolean;
+        /** @description RFC 8414 section 2. */
+        ServerMetadata: {
             /**
-             * @description Whether the passkey is to be discoverable.
-             * @example preferred
+             * @description Supported: grant types.
+             * @example [
+             *       "authorization_code",
+             *       "refresh_token"
+             *     ]
              */
-            residentKey: string;
+            grant_types_supported: string[];
             /**
-             * @description Whether the authenticator must verify the user.
-             * @example preferred
+             * @description Address of the introspection endpoint.
+             * @example https://id.example.com/t/acme/introspect
              */
-            userVerification: string;
+            introspection_endpoint: string;
+            /**
+             * @description Supported: introspection endpoint auth methods.
+             * @example [
+             *       "client_secret_basic"
+             *     ]
+             */
+            introspection_endpoint_auth_methods_supported: string[];
+            /**
+             * @description Supported: introspection endpoint auth signing alg values.
+             * @example [
+             *       "ES256"
+             *     ]
+             */
+            introspection_endpoint_auth_signing_alg_values_supported: string[];
+            /**
+             * @description Name or address of the issuer.
+             * @example https://id.example.com/t/acme
+             */
+            issuer: string;
+            /**
+             * @description Address of the public keys; null: none.
+             * @example https://app.example.com/jwks.json
+             */
+            jwks_uri: string;
+            /**
+             * @description Supported: response types.
+             * @example [
+             *       "code"
+             *     ]
+             */
+            response_types_supported: string[];
+            /**
+             * @description Address of the revocation endpoint.
+             * @example https://id.example.com/t/acme/revoke
+             */
+            revocation_endpoint: string;
+            /**
+             * @description Supported: revocation endpoint auth methods.
+             * @example [
+             *       "client_secret_basic"
+             *     ]
+             */
+            revocation_endpoint_auth_methods_supported: string[];
+            /**
+             * @description Supported: revocation endpoint auth signing alg values.
+             * @example [
+             *       "ES256"
+             *     ]
+             */
+            revocation_endpoint_auth_signing_alg_values_supported: string[];
+            /**
+             * @description Supported: scopes.
+             * @example [
+             *       "openid",
+             *       "profile"
+             *     ]
+             */
+            scopes_supported: string[];
+            /**
+             * @description Address of the documentation.
+             * @example https://id.example.com/docs/
+             */
+            service_documentation: string;
+            /**
+             * @description Address of the token endpoint.
+             * @example https://id.example.com/t/acme/token
+             */
+            token_endpoint: string;
+            /**
+             * @description Supported: token endpoint auth methods.
+             * @example [
+             *       "client_secret_basic"
+             *     ]
+             */
+            token_endpoint_auth_methods_supported: string[];
+            /**
+             * @description Supported: token endpoint auth signing alg values.
+             * @example [
+             *       "ES256"
+             *     ]
+             */
+            token_endpoint_auth_signing_alg_values_supported: string[];
+        };
+        Service: {
+            /**
+             * @description Version of the service's API, in a form of your choice.
+             * @example 2.1
+             */
+            api_version: string;
+            /**
+             * @description Absolute http or https URL of the service, without user info.
+             * @example https://payments.example.com/v2
+             */
+            base_url: string;
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
+            /**
+             * @description Text for people; can be empty.
+             * @example Takes card payments.
+             */
+            description: string;
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
+            /**
+             * @description Free JSON object; an update replaces it as a whole.
+             * @example {
+             *       "region": "eu"
+             *     }
+             */
+            metadata: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Name shown to people.
+             * @example Payments
+             */
+            name: string;
+            /** @description An inactive service returns no secrets. */
+            status: components["schemas"]["ServiceStatus"];
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+            /**
+             * @description Category of the service, such as payment.
+             * @example payment
+             */
+            type: string;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updated_at: string;
         };
         ServiceChangesRequest: {
             /** @description Version of the service's API, in a form of your choice. */
@@ -6175,36 +6669,33 @@ export interface components {
             base_url?: string | null;
             /** @description Text for people; can be empty. */
             description?: string | null;
-            metadata?: components["schemas"]["Metadata"];
+            /** @description Free JSON object; an update replaces it as a whole. */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
             /** @description Unique in the tenant, capitals count. */
             name?: string | null;
             /** @description An inactive service returns no secrets. */
-            status?: ("active" | "inactive") | null;
+            status?: components["schemas"]["ServiceStatus"] | null;
             /** @description A category of your choice, such as payment. */
             type?: string | null;
         };
-        ServiceCredentialChangesRequest: {
+        ServiceCredential: {
             /**
              * Format: date-time
-             * @description null: it does not expire.
+             * @description When the record was created.
              */
-            expires_at?: string | null;
-            metadata?: components["schemas"]["Metadata"];
-            /** @description New secret; replaces the old one at once. */
-            secret?: string | {
-                [key: string]: unknown;
-            } | null;
-            /** @description A revoked credential returns no secret. */
-            status?: ("active" | "revoked") | null;
-        };
-        ServiceCredentialOut: {
-            created_at: components["schemas"]["CreatedAt"];
+            created_at: string;
             /**
              * Format: date-time
              * @description When the credential expires; null: it does not.
              */
             expires_at: string | null;
-            id: components["schemas"]["Id"];
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
             /**
              * Format: date-time
              * @description When the secret was last read; null before the first time.
@@ -6229,17 +6720,30 @@ export interface components {
              * @description Id of the service.
              */
             service_id: string;
+            /** @description `expired` follows from `expires_at`. */
+            status: components["schemas"]["ServiceCredentialStatus"];
+            /** @description Form of the secret. */
+            type: components["schemas"]["ServiceCredentialType"];
             /**
-             * @description `expired` follows from `expires_at`.
-             * @enum {string}
+             * Format: date-time
+             * @description When the record was last changed.
              */
-            status: "active" | "revoked" | "expired";
+            updated_at: string;
+        };
+        ServiceCredentialChangesRequest: {
             /**
-             * @description Form of the secret.
-             * @enum {string}
+             * Format: date-time
+             * @description null: it does not expire.
              */
-            type: "api_key" | "basic" | "oauth2" | "bearer" | "custom";
-            updated_at: components["schemas"]["UpdatedAt"];
+            expires_at?: string | null;
+            /** @description Free JSON object; an update replaces it as a whole. */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description New secret; replaces the old one at once. */
+            secret?: components["schemas"]["ServiceCredentialSecret"] | null;
+            /** @description A revoked credential returns no secret. */
+            status?: ("active" | "revoked") | null;
         };
         ServiceCredentialRequest: {
             /**
@@ -6247,70 +6751,33 @@ export interface components {
              * @description null: it does not expire.
              */
             expires_at?: string | null;
-            metadata?: components["schemas"]["Metadata"];
+            /** @description Free JSON object; an update replaces it as a whole. */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
             /** @description Unique for the service, capitals count. */
             name: string;
             /** @description String or JSON object of at most 64 KiB; stored encrypted. */
-            secret: string | {
-                [key: string]: unknown;
-            };
+            secret: components["schemas"]["ServiceCredentialSecret"];
             /** @description Form of the secret. */
-            type?: ("api_key" | "basic" | "oauth2" | "bearer" | "custom") | null;
+            type?: components["schemas"]["ServiceCredentialType"] | null;
         };
-        ServiceListOut: {
+        ServiceCredentialSecret: string | {
+            [key: string]: unknown;
+        };
+        /** @enum {string} */
+        ServiceCredentialStatus: "active" | "revoked" | "expired";
+        /** @enum {string} */
+        ServiceCredentialType: "api_key" | "basic" | "oauth2" | "bearer" | "custom";
+        ServiceCredentialWithSecret: components["schemas"]["ServiceCredential"] & {
+            /** @description As it was stored; null unless the credential is active. */
+            secret: components["schemas"]["ServiceSecretValue"] | null;
+        };
+        ServiceList: {
             /** @description Page and totals of the list. */
-            pagination: components["schemas"]["PaginationOut"];
+            pagination: components["schemas"]["Pagination"];
             /** @description Services of the page, newest first. */
-            services: components["schemas"]["ServiceOut"][];
-        };
-        ServiceOut: {
-            /**
-             * @description Version of the service's API, in a form of your choice.
-             * @example 2.1
-             */
-            api_version: string;
-            /**
-             * @description Absolute http or https URL of the service, without user info.
-             * @example https://payments.example.com/v2
-             */
-            base_url: string;
-            created_at: components["schemas"]["CreatedAt"];
-            /**
-             * @description Text for people; can be empty.
-             * @example Takes card payments.
-             */
-            description: string;
-            id: components["schemas"]["Id"];
-            /**
-             * @description Free JSON object; an update replaces it as a whole.
-             * @example {
-             *       "region": "eu"
-             *     }
-             */
-            metadata: {
-                [key: string]: unknown;
-            };
-            /**
-             * @description Name shown to people.
-             * @example Payments
-             */
-            name: string;
-            /**
-             * @description An inactive service returns no secrets.
-             * @enum {string}
-             */
-            status: "active" | "inactive";
-            tenant_id: components["schemas"]["TenantId"];
-            /**
-             * @description Category of the service, such as payment.
-             * @example payment
-             */
-            type: string;
-            updated_at: components["schemas"]["UpdatedAt"];
-        };
-        ServiceRemovedOut: {
-            id: components["schemas"]["Id"];
-            message: components["schemas"]["Message"];
+            services: components["schemas"]["Service"][];
         };
         ServiceRequest: {
             /** @description Version of the service's API, in a form of your choice. */
@@ -6322,22 +6789,33 @@ export interface components {
             base_url: string;
             /** @description Text for people; can be empty. */
             description?: string | null;
-            metadata?: components["schemas"]["Metadata"];
+            /** @description Free JSON object; an update replaces it as a whole. */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
             /** @description Unique in the tenant, capitals count. */
             name: string;
             /** @description An inactive service returns no secrets. */
-            status?: ("active" | "inactive") | null;
+            status?: components["schemas"]["ServiceStatus"] | null;
             /** @description A category of your choice, such as payment. */
             type: string;
         };
-        ServiceSecretOut: {
-            created_at: components["schemas"]["CreatedAt"];
+        ServiceSecret: {
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
             /**
              * Format: date-time
              * @description When the credential expires; null: it does not.
              */
             expires_at: string | null;
-            id: components["schemas"]["Id"];
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
             /**
              * Format: date-time
              * @description When the secret was last read; null before the first time.
@@ -6357,33 +6835,26 @@ export interface components {
              * @example Production key
              */
             name: string;
+            /** @description As it was stored; null unless the credential is active. */
+            secret: components["schemas"]["ServiceSecretValue"] | null;
+            /** @description `expired` follows from `expires_at`. */
+            status: components["schemas"]["ServiceCredentialStatus"];
+            /** @description Form of the secret. */
+            type: components["schemas"]["ServiceCredentialType"];
             /**
-             * @description As it was stored; null unless the credential is active.
-             * @example pk_5Rt8Zn2Xq6Vb
+             * Format: date-time
+             * @description When the record was last changed.
              */
-            secret: string | {
-                [key: string]: unknown;
-            } | null;
-            /**
-             * @description `expired` follows from `expires_at`.
-             * @enum {string}
-             */
-            status: "active" | "revoked" | "expired";
-            /**
-             * @description Form of the secret.
-             * @enum {string}
-             */
-            type: "api_key" | "basic" | "oauth2" | "bearer" | "custom";
-            updated_at: components["schemas"]["UpdatedAt"];
+            updated_at: string;
         };
-        ServiceSecretsOut: {
+        ServiceSecrets: {
             /**
              * @description Absolute http or https URL of the service, without user info.
              * @example https://payments.example.com/v2
              */
             base_url: string;
             /** @description Credentials of the service, newest first. */
-            credentials: components["schemas"]["ServiceSecretOut"][];
+            credentials: components["schemas"]["ServiceSecret"][];
             /**
              * Format: date-time
              * @description When the secrets were read.
@@ -6410,23 +6881,13 @@ export interface components {
              */
             unreadable?: string[];
         };
-        SessionEndedOut: {
-            id: components["schemas"]["Id"];
-            message: components["schemas"]["Message"];
+        /** @example pk_5Rt8Zn2Xq6Vb */
+        ServiceSecretValue: string | {
+            [key: string]: unknown;
         };
-        SessionListOut: {
-            limit: components["schemas"]["Limit"];
-            page: components["schemas"]["Page"];
-            /** @description Sessions of the page, newest first. */
-            sessions: components["schemas"]["SessionOut"][];
-            total: components["schemas"]["Total"];
-            /**
-             * @description Number of pages.
-             * @example 1
-             */
-            total_pages: number;
-        };
-        SessionOut: {
+        /** @enum {string} */
+        ServiceStatus: "active" | "inactive";
+        Session: {
             /**
              * @description Assurance level: aal1 (one factor) or aal2.
              * @example aal2
@@ -6455,7 +6916,11 @@ export interface components {
              * @description Client that the user signed in through; null for admin users.
              */
             client_id: string | null;
-            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
             /** @description Whether it is the session of this call's token. */
             current: boolean;
             /**
@@ -6463,7 +6928,11 @@ export interface components {
              * @description When the session ends, unless it is used before.
              */
             expires_at: string;
-            id: components["schemas"]["Id"];
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
             /**
              * Format: date-time
              * @description Last use; null before the first.
@@ -6474,44 +6943,391 @@ export interface components {
              * @example Mozilla/5.0 (Macintosh) Safari/605.1.15
              */
             user_agent: string;
-            user_id: components["schemas"]["UserId"];
-        };
-        SessionsEndedOut: {
-            message: components["schemas"]["Message"];
             /**
-             * @description Number of sessions that ended.
-             * @example 2
+             * Format: uuid
+             * @description Id of the user.
              */
-            sessions_ended: number;
-            user_id: components["schemas"]["UserId"];
+            user_id: string;
         };
-        Settings: {
+        SessionList: components["schemas"]["Pagination"] & {
+            /** @description Sessions of the page, newest first. */
+            sessions: components["schemas"]["Session"][];
+        };
+        /** @enum {string} */
+        SigningAlgorithm: "ES256" | "RS256";
+        SmsCodeRequest: {
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
+            client_id: string;
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /** @description Ticket of the login that waits for the code. */
+            mfa_token?: string | null;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        /** @description With `mfa_token` in the request, the tokens of the sign-in are here. */
+        SmsConfirmation: {
+            /**
+             * @description JWT for the header Authorization.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
+             */
+            access_token?: string;
+            /**
+             * @description Seconds until it expires.
+             * @example 3600
+             */
+            expires_in?: number;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description The phone number with all but its end hidden.
+             * @example ***-***-6789
+             */
+            phone_display: string;
+            /**
+             * @description Opaque; valid once at the token endpoint, which returns the next one.
+             * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
+            refresh_token?: string;
+            /** @description True: the call has succeeded. */
+            success: boolean;
+            /**
+             * @description How to send the token: Bearer or DPoP.
+             * @example Bearer
+             */
+            token_type?: string;
+        };
+        /** @description The fields of a proof are for replacing a phone; `code` is that of the new one. */
+        SmsConfirmRequest: components["schemas"]["SmsSetupRequest"] & {
+            /** @description One of the ten backup codes. */
+            backup_code?: string | null;
+            /** @description Six digits from the message to the new phone. */
+            code: string;
+            /** @description The current password, or another of the proofs. */
+            current_password?: string | null;
+            /** @description Ticket of the login that must enroll first: the new factor completes it. */
+            mfa_token?: string | null;
+            /** @description Proof token of a step-up; valid once. */
+            proof_token?: string | null;
+            /** @description Response to the options of /authmgr/step-up/options. */
+            response?: components["schemas"]["PasskeyCredential"] | null;
+            /** @description Six digits from a text message. End users only. */
+            sms_code?: string | null;
+        };
+        /** @description A request that enrolls a factor. Headers can have the ticket instead. */
+        SmsSetupRequest: {
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
+            client_id: string;
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
+            enrollment_ticket?: string | null;
+            /** @description E.164: plus sign, country code, digits. */
+            phone_number: string;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        /** @description With `mfa_token` in the request, the tokens of the sign-in are here. */
+        SmsVerification: {
+            /**
+             * @description JWT for the header Authorization.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
+             */
+            access_token?: string;
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * @description Seconds until it expires.
+             * @example 3600
+             */
+            expires_in?: number;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description Always sms.
+             * @example sms
+             */
+            method: string;
+            /**
+             * @description Opaque; valid once at the token endpoint, which returns the next one.
+             * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
+            refresh_token?: string;
+            /** @description True: the call has succeeded. */
+            success: boolean;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+            /**
+             * @description How to send the token: Bearer or DPoP.
+             * @example Bearer
+             */
+            token_type?: string;
+        };
+        SmsVerifyRequest: components["schemas"]["SmsCodeRequest"] & {
+            /** @description Six digits from the message. */
+            code: string;
+        };
+        StepUp: {
+            /**
+             * @description JWT of the same session; its refresh token stays valid.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
+             */
+            access_token: string;
+            /**
+             * @description Assurance level of the session: aal1 or aal2.
+             * @example aal2
+             */
+            acr: string;
+            /**
+             * @description How the user was verified (RFC 8176), such as pwd, otp.
+             * @example [
+             *       "pwd",
+             *       "otp"
+             *     ]
+             */
+            amr: string[];
+            /**
+             * @description When the user was verified, in seconds since 1970.
+             * @example 1772443800
+             */
+            auth_time: number;
+            /**
+             * @description Seconds until it expires.
+             * @example 3600
+             */
+            expires_in: number;
+            /**
+             * @description Seconds until `proof_token` expires.
+             * @example 300
+             */
+            proof_expires_in: number;
+            /**
+             * @description Proves one later request of this session.
+             * @example pt_2Wd6Jh9Zq4Kx8Nf5
+             */
+            proof_token: string;
+            /**
+             * @description How to send the token: Bearer or DPoP.
+             * @example Bearer
+             */
+            token_type: string;
+        };
+        /** @description Exactly one of the fields. */
+        StepUpRequest: {
+            /** @description One of the ten backup codes. */
+            backup_code?: string | null;
+            /** @description Six digits from the authenticator app. */
+            code?: string | null;
+            /** @description Password of a user who has no second factor. */
+            password?: string | null;
+            /** @description Response to the options of /authmgr/step-up/options. */
+            response?: components["schemas"]["PasskeyCredential"] | null;
+            /** @description Six digits from a text message. End users only. */
+            sms_code?: string | null;
+        };
+        Success: {
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /** @description True: the call has succeeded. */
+            success: boolean;
+        };
+        Tenant: {
+            /**
+             * Format: uuid
+             * @description The tenant's default client; null while it is provisioned.
+             */
+            client_id: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
+            /** @description Where the tenant's database is. */
+            database: components["schemas"]["TenantDatabase"];
+            /**
+             * @description Name of the tenant.
+             * @example Acme
+             */
+            name: string;
+            /** @description Settings that differ from the defaults. */
+            settings: components["schemas"]["TenantOwnSettings"];
+            /**
+             * @description Short name of the tenant in addresses.
+             * @example acme
+             */
+            slug: string;
+            /**
+             * @description provisioning, active, suspended, migrating, moving, failed or deleting; only an active tenant serves users.
+             * @example active
+             */
+            status: string;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        TenantChangesRequest: {
+            /** @description Name of the tenant. */
+            name?: string | null;
+            /** @description Why it is suspended, for the audit log, which the admins of the tenant can read. No personal data. */
+            reason?: string | null;
+            /** @description Merged into the current settings; null restores a default. */
+            settings?: components["schemas"]["TenantOwnSettingsRequest"] | null;
+            /** @description Lower-case letters, digits and hyphens; unique. Addresses change with it. */
+            slug?: string | null;
+            /** @description active or suspended */
+            status?: string | null;
+        };
+        TenantDatabase: {
+            /**
+             * @description Host of the database server.
+             * @example db1.internal
+             */
+            host: string;
+            /**
+             * @description Name of the tenant's database.
+             * @example tenant_acme
+             */
+            name: string;
+            /**
+             * @description State of the tenant.
+             * @example active
+             */
+            status: string;
+        };
+        TenantDatabaseMapping: {
+            /**
+             * @description Host of the database server.
+             * @example db1.internal
+             */
+            database_host: string;
+            /**
+             * @description Name of the tenant's database.
+             * @example tenant_acme
+             */
+            database_name: string;
+            /**
+             * @description State of the tenant.
+             * @example active
+             */
+            status: string;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        TenantDeletionRequest: {
+            /** @description The tenant's slug. */
+            confirm: string;
+            /** @description Whether a final encrypted backup is written first. Without it the tenant cannot be restored. */
+            final_backup?: boolean | null;
+        };
+        TenantList: components["schemas"]["Pagination"] & {
+            /** @description Tenants of the page, newest first. */
+            tenants: components["schemas"]["Tenant"][];
+        };
+        /**
+         * @example {
+         *       "mfa_policy": "required"
+         *     }
+         */
+        TenantOwnSettings: {
+            /** @description Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only. */
+            access_token_seconds?: number;
+            /** @description Whether end users can delete their own account. */
+            account_deletion?: components["schemas"]["AccountDeletion"];
+            /** @description Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's. */
+            admin_session_idle_seconds?: number;
+            /** @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's. */
+            admin_session_seconds?: number;
+            /** @description Whether users must verify their email address before they can sign in. */
+            email_verification?: components["schemas"]["EmailVerification"];
+            /** @description Page of the tenant's application where end users verify an email address. The token follows the #. */
+            email_verification_url?: string;
+            /** @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works. */
+            enrollment_mode?: components["schemas"]["EnrollmentMode"];
+            /** @description Page of the tenant's application where end users accept an invitation. The token follows the #. */
+            invitation_url?: string;
+            /** @description Name shown to users in mails, on the invitation page and in authenticator apps. */
+            issuer_name?: string;
+            /** @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access. */
+            metadata_claims?: string[];
+            /** @description Whether users need a second factor to sign in. */
+            mfa_policy?: components["schemas"]["MfaPolicy"];
+            /** @description Minimum number of characters of a new password, 8 to 64. */
+            password_min_length?: number;
+            /** @description Page of the tenant's application where end users set a new password. The token follows the #. */
+            password_reset_url?: string;
+            /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
+            refresh_token_seconds?: number;
+            /** @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only. */
+            region?: string;
+            /** @description Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required. */
+            remember_device_days?: number;
+            /** @description Whether users can register themselves. If false, users are invited, imported or synchronized. */
+            self_registration?: boolean;
+            /** @description Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's. */
+            session_seconds?: number;
+            /** @description Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the platform names any. A tenant admin can choose among the platform's only. */
+            sms_countries?: string[];
+            /** @description Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…; the sign-in domain can in any case. Operators only. */
+            webauthn_origins?: string[];
+            /** @description Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys of the present id exist. Operators only. */
+            webauthn_rp_id?: string;
+        };
+        TenantOwnSettingsRequest: {
             /** @description Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only. */
             access_token_seconds?: number | null;
-            /**
-             * @description Whether end users can delete their own account.
-             * @enum {string|null}
-             */
-            account_deletion?: "off" | "on" | null;
+            /** @description Whether end users can delete their own account. */
+            account_deletion?: components["schemas"]["AccountDeletion"] | null;
             /** @description Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's. */
             admin_session_idle_seconds?: number | null;
             /** @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's. */
             admin_session_seconds?: number | null;
-            /**
-             * @description Whether users must verify their email address before they can sign in.
-             * @enum {string|null}
-             */
-            email_verification?: "off" | "required" | null;
+            /** @description Whether users must verify their email address before they can sign in. */
+            email_verification?: components["schemas"]["EmailVerification"] | null;
             /**
              * Format: uri
              * @description Page of the tenant's application where end users verify an email address. The token follows the #.
              */
             email_verification_url?: string | null;
-            /**
-             * @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works.
-             * @enum {string|null}
-             */
-            enrollment_mode?: "window" | "ticket" | "bearer" | null;
+            /** @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works. */
+            enrollment_mode?: components["schemas"]["EnrollmentMode"] | null;
             /**
              * Format: uri
              * @description Page of the tenant's application where end users accept an invitation. The token follows the #.
@@ -6521,11 +7337,8 @@ export interface components {
             issuer_name?: string | null;
             /** @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access. */
             metadata_claims?: string[] | null;
-            /**
-             * @description Whether users need a second factor to sign in.
-             * @enum {string|null}
-             */
-            mfa_policy?: "optional" | "required" | null;
+            /** @description Whether users need a second factor to sign in. */
+            mfa_policy?: components["schemas"]["MfaPolicy"] | null;
             /** @description Minimum number of characters of a new password, 8 to 64. */
             password_min_length?: number | null;
             /**
@@ -6550,412 +7363,28 @@ export interface components {
             /** @description Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys of the present id exist. Operators only. */
             webauthn_rp_id?: string | null;
         };
-        SettingsChangesRequest: {
-            /** @description Merged into the current settings; null restores a default. */
-            settings: components["schemas"]["Settings"];
-        };
-        /** @description Begin of an enrollment. */
-        SignUpRequest: {
-            /** @description Of a confidential client that this signs the user in to. */
-            client_secret?: string | null;
-            credential: components["schemas"]["Credential"];
-            email: components["schemas"]["Email"];
-            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        /** @description The proof in the body of begin, confirm and finish of every kind; there are headers too. */
-        SmsBeginRequest: {
-            /**
-             * Format: uuid
-             * @description Id of the client (application).
-             */
-            client_id: string;
-            email: components["schemas"]["Email"];
-            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
-            /** @description E.164: plus sign, country code, digits. */
-            phone_number: string;
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        /** @description Six digits from a text message. End users only. */
-        SmsCode: string | null;
-        /** @description What a success with `mfa_token` returns besides. */
-        SmsConfirmedOut: {
-            access_token?: components["schemas"]["AccessToken"];
-            expires_in?: components["schemas"]["ExpiresIn"];
-            message: components["schemas"]["Message"];
-            /**
-             * @description The phone number with all but its end hidden.
-             * @example ***-***-6789
-             */
-            phone_display: string;
-            refresh_token?: components["schemas"]["RefreshToken"];
-            /** @description True: the call has succeeded. */
-            success: boolean;
-            token_type?: components["schemas"]["TokenType"];
-        };
-        /** @description The fields of a proof are for replacing a phone; `code` is that of the new one. */
-        SmsConfirmRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            /**
-             * Format: uuid
-             * @description Id of the client (application).
-             */
-            client_id: string;
-            /** @description Six digits from the message to the new phone. */
-            code: string;
-            current_password?: components["schemas"]["CurrentPassword"];
-            email: components["schemas"]["Email"];
-            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
-            mfa_token?: components["schemas"]["MfaToken"];
-            /** @description E.164: plus sign, country code, digits. */
-            phone_number: string;
-            proof_token?: components["schemas"]["ProofToken"];
-            response?: components["schemas"]["Response"];
-            sms_code?: components["schemas"]["SmsCode"];
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        SmsRequestCodeRequest: {
-            /**
-             * Format: uuid
-             * @description Id of the client (application).
-             */
-            client_id: string;
-            email: components["schemas"]["Email"];
-            /** @description Ticket of the login that waits for the code. */
-            mfa_token?: string | null;
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        SmsSentOut: {
-            /**
-             * @description Number of codes that can still be tried.
-             * @example 5
-             */
-            attempts_remaining: number;
-            /**
-             * @description Minutes until the code expires.
-             * @example 5
-             */
-            expires_in_minutes: number;
-            message: components["schemas"]["Message"];
-            /**
-             * @description The phone number with all but its end hidden.
-             * @example ***-***-6789
-             */
-            phone_display: string;
-            /** @description True: the call has succeeded. */
-            success: boolean;
-        };
-        /** @description What a success with `mfa_token` returns besides. */
-        SmsVerifiedOut: {
-            access_token?: components["schemas"]["AccessToken"];
-            email: components["schemas"]["AcceptedOutEmail"];
-            expires_in?: components["schemas"]["ExpiresIn"];
-            message: components["schemas"]["Message"];
-            /**
-             * @description Always sms.
-             * @example sms
-             */
-            method: string;
-            refresh_token?: components["schemas"]["RefreshToken"];
-            /** @description True: the call has succeeded. */
-            success: boolean;
-            tenant_id: components["schemas"]["TenantId"];
-            token_type?: components["schemas"]["TokenType"];
-        };
-        SmsVerifyRequest: {
-            /**
-             * Format: uuid
-             * @description Id of the client (application).
-             */
-            client_id: string;
-            /** @description Six digits from the message. */
-            code: string;
-            email: components["schemas"]["Email"];
-            /** @description Ticket of the login that waits for the code. */
-            mfa_token?: string | null;
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        StatusOut: {
-            /**
-             * @description healthy or alive
-             * @example healthy
-             */
-            status: string;
-        };
-        StatusRequest: {
-            /** @description False: the user cannot sign in and all sessions end. */
-            active: boolean;
-        };
-        StepUpOut: {
-            /**
-             * @description JWT of the same session; its refresh token stays valid.
-             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
-             */
-            access_token: string;
-            /**
-             * @description Assurance level of the session: aal1 or aal2.
-             * @example aal2
-             */
-            acr: string;
-            /**
-             * @description How the user was verified (RFC 8176), such as pwd, otp.
-             * @example [
-             *       "pwd",
-             *       "otp"
-             *     ]
-             */
-            amr: string[];
-            /**
-             * @description When the user was verified, in seconds since 1970.
-             * @example 1772443800
-             */
-            auth_time: number;
-            expires_in: components["schemas"]["ExpiresIn"];
-            /**
-             * @description Seconds until `proof_token` expires.
-             * @example 300
-             */
-            proof_expires_in: number;
-            /**
-             * @description Proves one later request of this session.
-             * @example pt_2Wd6Jh9Zq4Kx8Nf5
-             */
-            proof_token: string;
-            token_type: components["schemas"]["TokenType"];
-        };
-        /** @description Exactly one of the fields. */
-        StepUpRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            code?: components["schemas"]["Code"];
-            /** @description Password of a user who has no second factor. */
-            password?: string | null;
-            response?: components["schemas"]["Response"];
-            sms_code?: components["schemas"]["SmsCode"];
-        };
-        SyncRequest: {
-            /** @description Report the changes without making them. */
-            dry_run?: boolean | null;
-            /** @description Deactivate users however many they are. */
-            force?: boolean | null;
-            /** @description Read everything, even if a read of changes is possible. */
-            full?: boolean | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-        };
-        TenantChangesRequest: {
-            /** @description Name of the tenant. */
-            name?: string | null;
-            /** @description Why it is suspended, for the audit log, which the admins of the tenant can read. No personal data. */
-            reason?: string | null;
-            /** @description Merged into the current settings; null restores a default. */
-            settings?: components["schemas"]["Settings"] | null;
-            /** @description Lower-case letters, digits and hyphens; unique. Addresses change with it. */
-            slug?: string | null;
-            /** @description active or suspended */
-            status?: string | null;
-        };
-        TenantDeletedOut: {
-            /**
-             * Format: date-time
-             * @description Until then the tenant can be restored from its final backup. Null: not possible.
-             */
-            final_backup_until: string | null;
-            message: components["schemas"]["Message"];
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        TenantDeletionRequest: {
-            /** @description The tenant's slug. */
-            confirm: string;
-            /** @description Whether a final encrypted backup is written first. Without it the tenant cannot be restored. */
-            final_backup?: boolean | null;
-        };
-        /**
-         * Format: uuid
-         * @description Id of the tenant.
-         */
-        TenantId: string;
-        TenantListOut: {
-            limit: components["schemas"]["Limit"];
-            page: components["schemas"]["Page"];
-            /** @description Tenants of the page, newest first. */
-            tenants: components["schemas"]["TenantOut"][];
-            total: components["schemas"]["Total"];
-            /**
-             * @description Number of pages.
-             * @example 1
-             */
-            total_pages: number;
-        };
-        TenantOut: {
-            /**
-             * Format: uuid
-             * @description The tenant's default client; null while it is provisioned.
-             */
-            client_id: string | null;
-            created_at: components["schemas"]["CreatedAt"];
-            /** @description Where the tenant's database is. */
-            database: components["schemas"]["DatabaseOut"];
-            /**
-             * @description Name of the tenant.
-             * @example Acme
-             */
-            name: string;
-            /** @description Settings that differ from the defaults. */
-            settings: components["schemas"]["TenantOutSettings"];
-            /**
-             * @description Short name of the tenant in addresses.
-             * @example acme
-             */
-            slug: string;
-            /**
-             * @description provisioning, active, suspended, migrating, moving, failed or deleting; only an active tenant serves users.
-             * @example active
-             */
-            status: string;
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        /**
-         * @example {
-         *       "mfa_policy": "required"
-         *     }
-         */
-        TenantOutSettings: {
-            /**
-             * @description Lifetime of an access token in seconds, 60 to 86400. A tenant admin can shorten it only.
-             * @example 900
-             */
-            access_token_seconds?: number;
-            /**
-             * @description Whether end users can delete their own account.
-             * @enum {string}
-             */
-            account_deletion?: "off" | "on";
-            /**
-             * @description Seconds after which an admin's unused session ends, 300 or more. Never longer than the platform's.
-             * @example 28800
-             */
-            admin_session_idle_seconds?: number;
-            /**
-             * @description Seconds after which an admin's session ends even if used, 600 or more. Never longer than the platform's.
-             * @example 86400
-             */
-            admin_session_seconds?: number;
-            /**
-             * @description Whether users must verify their email address before they can sign in.
-             * @enum {string}
-             */
-            email_verification?: "off" | "required";
-            /**
-             * Format: uri
-             * @description Page of the tenant's application where end users verify an email address. The token follows the #.
-             * @example https://app.example.com/verify
-             */
-            email_verification_url?: string;
-            /**
-             * @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works.
-             * @enum {string}
-             */
-            enrollment_mode?: "window" | "ticket" | "bearer";
-            /**
-             * Format: uri
-             * @description Page of the tenant's application where end users accept an invitation. The token follows the #.
-             * @example https://app.example.com/join
-             */
-            invitation_url?: string;
-            /**
-             * @description Name shown to users in mails, on the invitation page and in authenticator apps.
-             * @example Acme
-             */
-            issuer_name?: string;
-            /**
-             * @description Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope profile, such as given_name or department. Users can change their own metadata, so no application can rely on such a claim for access.
-             * @example [
-             *       "department"
-             *     ]
-             */
-            metadata_claims?: string[];
-            /**
-             * @description Whether users need a second factor to sign in.
-             * @enum {string}
-             */
-            mfa_policy?: "optional" | "required";
-            /**
-             * @description Minimum number of characters of a new password, 8 to 64.
-             * @example 12
-             */
-            password_min_length?: number;
-            /**
-             * Format: uri
-             * @description Page of the tenant's application where end users set a new password. The token follows the #.
-             * @example https://app.example.com/password
-             */
-            password_reset_url?: string;
-            /**
-             * @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's.
-             * @example 1209600
-             */
-            refresh_token_seconds?: number;
-            /**
-             * @description Region that the tenant's database does not leave, such as eu: it is created on a database server there and moved to no other. It can change once the database is in the new region. Operators only.
-             * @example eu
-             */
-            region?: string;
-            /**
-             * @description Days for which an end user can skip the second step at the hosted sign-in in the same browser, 0 to 30; 0 turns it off. A step-up always asks for the factor, and so does every sign-in if a second factor is required.
-             * @example 0
-             */
-            remember_device_days?: number;
-            /** @description Whether users can register themselves. If false, users are invited, imported or synchronized. */
-            self_registration?: boolean;
-            /**
-             * @description Seconds after which an end user's session ends even if used, 3600 or more. Never longer than the platform's.
-             * @example 7776000
-             */
-            session_seconds?: number;
-            /**
-             * @description Countries (ISO 3166 codes such as DE) to which SMS codes are sent; every country if neither the tenant nor the platform names any. A tenant admin can choose among the platform's only.
-             * @example [
-             *       "DE"
-             *     ]
-             */
-            sms_countries?: string[];
-            /**
-             * @description Origins that can use the passkeys, such as https://app.example.com or android:apk-key-hash:…; the sign-in domain can in any case. Operators only.
-             * @example [
-             *       "https://app.example.com"
-             *     ]
-             */
-            webauthn_origins?: string[];
-            /**
-             * @description Domain of the WebAuthn relying party, such as example.com. It cannot change while passkeys of the present id exist. Operators only.
-             * @example example.com
-             */
-            webauthn_rp_id?: string;
-        };
         TenantRequest: {
             /** @description Name of the tenant. */
             name: string;
             /** @description Settings that differ from the defaults. */
-            settings?: components["schemas"]["Settings"] | null;
+            settings?: components["schemas"]["TenantOwnSettingsRequest"] | null;
             /** @description Lower-case letters, digits and hyphens; unique. Default: made from the name. */
             slug?: string | null;
         };
-        TenantSettingsOut: {
+        TenantSettings: {
             /** @description Every setting with its effective value. */
             effective: {
                 /** @example 900 */
                 access_token_seconds: number;
-                /** @enum {string} */
-                account_deletion: "off" | "on";
+                account_deletion: components["schemas"]["AccountDeletion"];
                 /** @example 28800 */
                 admin_session_idle_seconds: number;
                 /** @example 86400 */
                 admin_session_seconds: number;
-                /** @enum {string} */
-                email_verification: "off" | "required";
+                email_verification: components["schemas"]["EmailVerification"];
                 /** @example https://app.example.com/verify */
                 email_verification_url: string;
-                /** @enum {string} */
-                enrollment_mode: "window" | "ticket" | "bearer";
+                enrollment_mode: components["schemas"]["EnrollmentMode"];
                 /** @example https://app.example.com/join */
                 invitation_url: string;
                 /** @example Acme */
@@ -6966,8 +7395,7 @@ export interface components {
                  *     ]
                  */
                 metadata_claims: string[];
-                /** @enum {string} */
-                mfa_policy: "optional" | "required";
+                mfa_policy: components["schemas"]["MfaPolicy"];
                 /** @example 12 */
                 password_min_length: number;
                 /** @example https://app.example.com/password */
@@ -6997,57 +7425,48 @@ export interface components {
                 webauthn_rp_id: string | null;
             };
             /** @description The tenant's own settings. */
-            settings: components["schemas"]["TenantOutSettings"];
-            tenant_id: components["schemas"]["TenantId"];
+            settings: components["schemas"]["TenantOwnSettings"];
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
         };
-        TextsOut: {
-            /** @description Texts in German. */
-            de?: components["schemas"]["LanguageTextsOut"];
-            /** @description Texts in English. */
-            en?: components["schemas"]["LanguageTextsOut"];
-            /** @description Texts in Spanish. */
-            es?: components["schemas"]["LanguageTextsOut"];
-            /** @description Texts in French. */
-            fr?: components["schemas"]["LanguageTextsOut"];
+        TenantSettingsChangesRequest: {
+            /** @description Merged into the current settings; null restores a default. */
+            settings: components["schemas"]["TenantOwnSettingsRequest"];
         };
-        TextsRequest: {
-            /** @description Texts in German. */
-            de?: components["schemas"]["LanguageTextsRequest"] | null;
-            /** @description Texts in English. */
-            en?: components["schemas"]["LanguageTextsRequest"] | null;
-            /** @description Texts in Spanish. */
-            es?: components["schemas"]["LanguageTextsRequest"] | null;
-            /** @description Texts in French. */
-            fr?: components["schemas"]["LanguageTextsRequest"] | null;
-        };
-        /** @description RFC 6749 section 2.3.1, second form, and RFC 7521 section 4.2; another way is HTTP Basic. */
-        TokenNamedRequest: {
-            client_assertion?: components["schemas"]["ClientAssertion"];
-            client_assertion_type?: components["schemas"]["ClientAssertionType"];
-            client_id?: components["schemas"]["ClientId"];
-            client_secret?: components["schemas"]["ClientSecret"];
-            /** @description The token: an access token or a refresh token. */
-            token: string;
-            /** @description Accepted and ignored. */
-            token_type_hint?: string;
-        };
-        TokenOut: {
-            access_token: components["schemas"]["AccessToken"];
-            expires_in: components["schemas"]["ExpiresIn"];
-            refresh_token?: components["schemas"]["RefreshToken"];
+        Token: {
+            /**
+             * @description JWT for the header Authorization.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
+             */
+            access_token: string;
+            /**
+             * @description Seconds until it expires.
+             * @example 3600
+             */
+            expires_in: number;
+            /**
+             * @description Opaque; valid once at the token endpoint, which returns the next one.
+             * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
+            refresh_token?: string;
             /**
              * @description Granted scopes, separated by spaces, if they can differ from the request.
              * @example openid profile
              */
             scope?: string;
-            token_type: components["schemas"]["TokenType"];
+            /**
+             * @description How to send the token: Bearer or DPoP.
+             * @example Bearer
+             */
+            token_type: string;
         };
+        /** @enum {string} */
+        TokenEndpointAuthMethod: "none" | "client_secret_basic" | "client_secret_post" | "private_key_jwt";
         /** @description RFC 6749 section 2.3.1, second form, and RFC 7521 section 4.2; another way is HTTP Basic. */
-        TokenRequest: {
-            client_assertion?: components["schemas"]["ClientAssertion"];
-            client_assertion_type?: components["schemas"]["ClientAssertionType"];
-            client_id?: components["schemas"]["ClientId"];
-            client_secret?: components["schemas"]["ClientSecret"];
+        TokenRequest: components["schemas"]["ClientAuthenticationFields"] & {
             /** @description client_credentials or refresh_token */
             grant_type: string;
             /** @description Only for the grant refresh_token. The response contains the next one. */
@@ -7055,22 +7474,131 @@ export interface components {
             /** @description Separated by blanks; a subset of the client's scopes. */
             scope?: string;
         };
-        /**
-         * @description How to send the token: Bearer or DPoP.
-         * @example Bearer
-         */
-        TokenType: string;
-        /**
-         * @description Number of rows on all pages.
-         * @example 1
-         */
-        Total: number;
-        /**
-         * Format: uuid
-         * @description Id of the client (application).
-         */
-        TotpBeginClientId: string | null;
-        TotpBeginOut: {
+        TokenValidation: {
+            /**
+             * Format: uuid
+             * @description Client of the token; null for admin users.
+             */
+            client_id: string | null;
+            /**
+             * Format: date-time
+             * @description When the token expires.
+             */
+            expires_at: string;
+            /**
+             * @description Names of the user's groups.
+             * @example [
+             *       "Accounting"
+             *     ]
+             */
+            groups: string[];
+            /**
+             * @description Kind of caller: operator, admin, end_user or client.
+             * @example end_user
+             */
+            kind: string;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description Permissions in the form `resource:action`.
+             * @example [
+             *       "invoices:approve"
+             *     ]
+             */
+            permissions: string[];
+            /**
+             * @description Names of the roles.
+             * @example [
+             *       "approver"
+             *     ]
+             */
+            roles: string[];
+            /**
+             * @description The same as `permissions`.
+             * @example [
+             *       "services:read"
+             *     ]
+             */
+            scopes: string[];
+            /**
+             * Format: uuid
+             * @description Id of the user or client that the token is about.
+             */
+            sub: string;
+            /**
+             * Format: uuid
+             * @description Tenant of the caller; null for an operator.
+             */
+            tenant_id: string | null;
+        };
+        /** @description The backup codes, and with `mfa_token` the login's tokens. */
+        TotpConfirmation: {
+            /**
+             * @description JWT for the header Authorization.
+             * @example eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlhIn0.MEUCIQDx
+             */
+            access_token?: string;
+            /**
+             * @description Ten codes, each valid once; shown only now.
+             * @example [
+             *       "7k2m-9xqr-4tzv-8bnd",
+             *       "c3hf-5sgj-a1ew-6pyk"
+             *     ]
+             */
+            backup_codes: string[];
+            /**
+             * @description Seconds until it expires.
+             * @example 3600
+             */
+            expires_in?: number;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * @description Opaque; valid once at the token endpoint, which returns the next one.
+             * @example rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU
+             */
+            refresh_token?: string;
+            /** @description True: the call has succeeded. */
+            success: boolean;
+            /**
+             * @description How to send the token: Bearer or DPoP.
+             * @example Bearer
+             */
+            token_type?: string;
+        };
+        /** @description The fields of a proof are for replacing an authenticator; `code` is that of the new one. */
+        TotpConfirmRequest: components["schemas"]["AdminTotpConfirmRequest"] & {
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
+            client_id?: string | null;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        /** @description A request with a proof. The first of its fields that is present counts. */
+        TotpDisableRequest: components["schemas"]["AdminTotpDisableRequest"] & {
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
+            client_id?: string | null;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
+        };
+        TotpSetup: {
             /**
              * @description Account name that the app shows.
              * @example ada.moreno@example.com
@@ -7102,72 +7630,28 @@ export interface components {
              */
             secret: string;
         };
-        TotpBeginRequest: {
-            client_id?: components["schemas"]["TotpBeginClientId"];
-            email: components["schemas"]["Email"];
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        /** @description The backup codes, and with `mfa_token` the login's tokens. */
-        TotpConfirmedOut: {
-            access_token?: components["schemas"]["AccessToken"];
-            /**
-             * @description Ten codes, each valid once; shown only now.
-             * @example [
-             *       "7k2m-9xqr-4tzv-8bnd",
-             *       "c3hf-5sgj-a1ew-6pyk"
-             *     ]
-             */
-            backup_codes: string[];
-            expires_in?: components["schemas"]["ExpiresIn"];
-            message: components["schemas"]["Message"];
-            refresh_token?: components["schemas"]["RefreshToken"];
-            /** @description True: the call has succeeded. */
-            success: boolean;
-            token_type?: components["schemas"]["TokenType"];
-        };
-        /** @description The fields of a proof are for replacing an authenticator; `code` is that of the new one. */
-        TotpConfirmRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            client_id?: components["schemas"]["TotpBeginClientId"];
-            /** @description Six digits from the new authenticator. */
-            code: string;
-            current_password?: components["schemas"]["CurrentPassword"];
-            email: components["schemas"]["Email"];
-            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
-            mfa_token?: components["schemas"]["MfaToken"];
-            proof_token?: components["schemas"]["ProofToken"];
-            response?: components["schemas"]["Response"];
-            /** @description From beginSetup. */
-            secret: string;
-            sms_code?: components["schemas"]["SmsCode"];
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        /** @description A proof in the request, of which the first field that is present counts. */
-        TotpDisableRequest: {
-            backup_code?: components["schemas"]["BackupCode"];
-            client_id?: components["schemas"]["TotpBeginClientId"];
-            code?: components["schemas"]["Code"];
-            current_password?: components["schemas"]["CurrentPassword"];
-            email: components["schemas"]["Email"];
-            proof_token?: components["schemas"]["ProofToken"];
-            response?: components["schemas"]["Response"];
-            sms_code?: components["schemas"]["SmsCode"];
-            tenant_id: components["schemas"]["TenantId"];
-        };
-        TotpDoneOut: {
-            message: components["schemas"]["Message"];
-            /** @description True: the call has succeeded. */
-            success: boolean;
-        };
-        /** @description Begin of an enrollment. */
+        /** @description A request that enrolls a factor. */
         TotpSetupRequest: {
-            client_id?: components["schemas"]["TotpBeginClientId"];
-            email: components["schemas"]["Email"];
-            enrollment_ticket?: components["schemas"]["EnrollmentTicket"];
-            tenant_id: components["schemas"]["TenantId"];
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
+            client_id?: string | null;
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /** @description Enrollment ticket or pass, if not in the header X-Enrollment-Ticket. */
+            enrollment_ticket?: string | null;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
         };
-        /** @description What a success with `mfa_token` returns besides. */
-        TotpVerifiedOut: components["schemas"]["AdminTotpVerifiedOut"] & {
+        /** @description With `mfa_token` in the request, the tokens of the sign-in are here. */
+        TotpVerification: components["schemas"]["AdminTotpVerification"] & {
             /**
              * Format: uuid
              * @description Id of the tenant.
@@ -7177,74 +7661,92 @@ export interface components {
         TotpVerifyByBackupCodeRequest: {
             /** @description One of the ten backup codes, if there is no `code`. */
             backup_code: string;
-            client_id?: components["schemas"]["TotpBeginClientId"];
-            code?: components["schemas"]["Code"];
-            email: components["schemas"]["Email"];
-            tenant_id: components["schemas"]["TenantId"];
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
+            client_id?: string | null;
+            /** @description Six digits from the authenticator app. */
+            code?: string | null;
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
         };
         TotpVerifyByCodeRequest: {
             /** @description One of the ten backup codes, if there is no `code`. */
             backup_code?: string | null;
-            client_id?: components["schemas"]["TotpBeginClientId"];
+            /**
+             * Format: uuid
+             * @description Id of the client (application).
+             */
+            client_id?: string | null;
             /** @description Six digits from the authenticator app. */
             code: string;
-            email: components["schemas"]["Email"];
-            tenant_id: components["schemas"]["TenantId"];
+            /**
+             * Format: email
+             * @description E-mail address of the user.
+             */
+            email: string;
+            /**
+             * Format: uuid
+             * @description Id of the tenant.
+             */
+            tenant_id: string;
         };
-        TotpVerifyLoginByBackupCodeRequest: {
-            /** @description One of the ten backup codes, if there is no `code`. */
-            backup_code: string;
-            client_id?: components["schemas"]["TotpBeginClientId"];
-            code?: components["schemas"]["Code"];
-            email: components["schemas"]["Email"];
-            mfa_token?: components["schemas"]["AdminTotpVerifyLoginByCodeMfaToken"];
-            tenant_id: components["schemas"]["TenantId"];
+        TotpVerifyLoginByBackupCodeRequest: components["schemas"]["TotpVerifyByBackupCodeRequest"] & {
+            /** @description Ticket of the login that waits for this step. */
+            mfa_token?: string | null;
         };
-        TotpVerifyLoginByCodeRequest: {
-            /** @description One of the ten backup codes, if there is no `code`. */
-            backup_code?: string | null;
-            client_id?: components["schemas"]["TotpBeginClientId"];
-            /** @description Six digits from the authenticator app. */
-            code: string;
-            email: components["schemas"]["Email"];
-            mfa_token?: components["schemas"]["AdminTotpVerifyLoginByCodeMfaToken"];
-            tenant_id: components["schemas"]["TenantId"];
+        TotpVerifyLoginByCodeRequest: components["schemas"]["TotpVerifyByCodeRequest"] & {
+            /** @description Ticket of the login that waits for this step. */
+            mfa_token?: string | null;
         };
         TotpVerifyLoginRequest: components["schemas"]["TotpVerifyLoginByCodeRequest"] | components["schemas"]["TotpVerifyLoginByBackupCodeRequest"];
         TotpVerifyRequest: components["schemas"]["TotpVerifyByCodeRequest"] | components["schemas"]["TotpVerifyByBackupCodeRequest"];
-        TriedOut: {
-            /**
-             * @description What to do if it failed.
-             * @example Done.
-             */
-            message: string;
-            /** @description The first few users as they would be created. */
-            sample_users: components["schemas"]["SampleOut"][];
-            /** @description Whether the directory can be read. */
-            success: boolean;
-        };
-        UndoRequest: {
+        UndoEmailChangeRequest: {
             /** @description From the link in the mail. */
             token: string;
         };
-        /**
-         * Format: date-time
-         * @description When the record was last changed.
-         */
-        UpdatedAt: string;
-        /**
-         * Format: uuid
-         * @description Id of the user.
-         */
-        UserId: string;
+        UndoneEmailChange: {
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
+        };
         UserIdsRequest: {
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
             /** @description Ids of the users. All are changed, or none. */
             user_ids: string[];
         };
         /** @description OpenID Connect Core section 5.3.2. Claims without a value are absent. */
-        UserinfoOut: {
-            email?: components["schemas"]["AcceptedOutEmail"];
+        Userinfo: {
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email?: string;
             /** @description Whether the e-mail address is verified. */
             email_verified?: boolean;
             /**
@@ -7254,11 +7756,8 @@ export interface components {
              *     ]
              */
             groups?: string[];
-            /**
-             * @description The language that the user has chosen.
-             * @enum {string}
-             */
-            locale?: "en" | "de" | "fr" | "es";
+            /** @description The language that the user has chosen. */
+            locale?: components["schemas"]["Language"];
             /**
              * @description Name of the user.
              * @example Ada Moreno
@@ -7278,7 +7777,11 @@ export interface components {
              *     ]
              */
             roles?: string[];
-            sub: components["schemas"]["UserId"];
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            sub: string;
             /**
              * @description When the user was last changed, in seconds since 1970.
              * @example 1772443800
@@ -7291,65 +7794,57 @@ export interface components {
             access_token?: string;
         };
         UserInTenantRequest: {
-            tenant_id: components["schemas"]["TenantId"];
-            user_id: components["schemas"]["UserId"];
-        };
-        ValidOut: {
             /**
              * Format: uuid
-             * @description Client of the token; null for admin users.
+             * @description Id of the tenant.
              */
-            client_id: string | null;
+            tenant_id: string;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
+        };
+        UserStatus: {
+            /** @description Whether it is active. An inactive record is kept but rejected. */
+            active: boolean;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
             /**
              * Format: date-time
-             * @description When the token expires.
+             * @description When the record was last changed.
              */
-            expires_at: string;
-            /**
-             * @description Names of the user's groups.
-             * @example [
-             *       "Accounting"
-             *     ]
-             */
-            groups: string[];
-            /**
-             * @description Kind of caller: operator, admin, end_user or client.
-             * @example end_user
-             */
-            kind: string;
-            message: components["schemas"]["Message"];
-            permissions: components["schemas"]["Permissions"];
-            roles: components["schemas"]["Roles"];
-            /**
-             * @description The same as `permissions`.
-             * @example [
-             *       "services:read"
-             *     ]
-             */
-            scopes: string[];
+            updated_at: string;
             /**
              * Format: uuid
-             * @description Id of the user or client that the token is about.
+             * @description Id of the user.
              */
-            sub: string;
-            /**
-             * Format: uuid
-             * @description Tenant of the caller; null for an operator.
-             */
-            tenant_id: string | null;
+            user_id: string;
         };
-        /** @description What a success with `mfa_token` returns besides. */
-        VerifiedOut: {
-            access_token?: components["schemas"]["AccessToken"];
-            expires_in?: components["schemas"]["ExpiresIn"];
-            refresh_token?: components["schemas"]["RefreshToken"];
-            /** @description True: the call has succeeded. */
-            success: boolean;
-            token_type?: components["schemas"]["TokenType"];
-            user_id: components["schemas"]["UserId"];
+        VerifiedEmail: {
+            /**
+             * @description E-mail address of the user.
+             * @example ada.moreno@example.com
+             */
+            email: string;
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /**
+             * Format: uuid
+             * @description Id of the user.
+             */
+            user_id: string;
+            /** @description True: the address is verified. */
+            verified: boolean;
         };
         /** @description A token alone, or tenant, address and code. */
-        VerifyByTenantIdAndEmailAndCodeRequest: {
+        VerifyEmailByCodeRequest: {
             /** @description The six digits from the mail. */
             code: string;
             /** @description Keeps what was set up before the first verification, like a Bearer token or an enrollment ticket. */
@@ -7368,7 +7863,7 @@ export interface components {
             token?: string | null;
         };
         /** @description A token alone, or tenant, address and code. */
-        VerifyByTokenRequest: {
+        VerifyEmailByTokenRequest: {
             /** @description The six digits from the mail. */
             code?: string | null;
             /** @description Keeps what was set up before the first verification, like a Bearer token or an enrollment ticket. */
@@ -7386,31 +7881,13 @@ export interface components {
             /** @description From the link in the mail. */
             token: string;
         };
-        VerifyRequest: components["schemas"]["VerifyByTokenRequest"] | components["schemas"]["VerifyByTenantIdAndEmailAndCodeRequest"];
-        WebhookEndpointChangesRequest: {
-            /** @description Text for people; can be empty. */
-            description?: string | null;
-            /** @description False: pending messages wait, and new events are not kept for it. */
-            enabled?: boolean | null;
-            /** @description Events, kinds (`end_user.*`) or `*`. Replaced whole. */
-            events?: ("*" | "directory.*" | "domain.*" | "end_user.*" | "factor.*" | "group.*" | "import.*" | "invitation.*" | "role.*" | "end_user.created" | "end_user.updated" | "end_user.activated" | "end_user.deactivated" | "end_user.erased" | "end_user.email_verified" | "end_user.password_changed" | "end_user.password_reset" | "factor.enrolled" | "factor.removed" | "factor.reset" | "group.created" | "group.updated" | "group.deleted" | "group.members_added" | "group.members_removed" | "role.created" | "role.updated" | "role.deleted" | "role.assigned" | "role.revoked" | "invitation.created" | "invitation.accepted" | "directory.sync_finished" | "import.finished" | "domain.verified" | "domain.updated" | "domain.record_lost" | "domain.withdrawn" | "domain.deleted")[] | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+        VerifyEmailRequest: components["schemas"]["VerifyEmailByTokenRequest"] | components["schemas"]["VerifyEmailByCodeRequest"];
+        WebhookEndpoint: {
             /**
-             * Format: iri
-             * @description An https URL outside private and reserved networks.
+             * Format: date-time
+             * @description When the record was created.
              */
-            url?: string | null;
-        };
-        WebhookEndpointDeletedOut: {
-            id: components["schemas"]["Id"];
-            message: components["schemas"]["Message"];
-        };
-        WebhookEndpointListOut: {
-            /** @description Webhook endpoints, oldest first. */
-            endpoints: components["schemas"]["WebhookEndpointOut"][];
-        };
-        WebhookEndpointOut: {
-            created_at: components["schemas"]["CreatedAt"];
+            created_at: string;
             /**
              * @description Text for people; can be empty.
              * @example CRM
@@ -7435,7 +7912,11 @@ export interface components {
              * @description Since when every delivery has failed; null: the last one succeeded.
              */
             failing_since: string | null;
-            id: components["schemas"]["Id"];
+            /**
+             * Format: uuid
+             * @description Id of the record.
+             */
+            id: string;
             /**
              * Format: date-time
              * @description Last successful delivery; null before the first.
@@ -7446,12 +7927,38 @@ export interface components {
              * @description Until when the previous secret signs too; null: it does not.
              */
             previous_secret_until: string | null;
-            updated_at: components["schemas"]["UpdatedAt"];
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updated_at: string;
             /**
              * @description Address that messages are sent to.
              * @example https://hooks.example.com/identity
              */
             url: string;
+        };
+        WebhookEndpointChangesRequest: {
+            /** @description Text for people; can be empty. */
+            description?: string | null;
+            /** @description False: pending messages wait, and new events are not kept for it. */
+            enabled?: boolean | null;
+            /** @description Events, kinds (`end_user.*`) or `*`. Replaced whole. */
+            events?: components["schemas"]["WebhookEventFilter"][] | null;
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
+            /**
+             * Format: iri
+             * @description An https URL outside private and reserved networks.
+             */
+            url?: string | null;
+        };
+        WebhookEndpointList: {
+            /** @description Webhook endpoints, oldest first. */
+            endpoints: components["schemas"]["WebhookEndpoint"][];
         };
         WebhookEndpointRequest: {
             /** @description Text for people; can be empty. */
@@ -7459,28 +7966,19 @@ export interface components {
             /** @description False: pending messages wait, and new events are not kept for it. */
             enabled?: boolean | null;
             /** @description Events, kinds (`end_user.*`) or `*` (default). */
-            events?: ("*" | "directory.*" | "domain.*" | "end_user.*" | "factor.*" | "group.*" | "import.*" | "invitation.*" | "role.*" | "end_user.created" | "end_user.updated" | "end_user.activated" | "end_user.deactivated" | "end_user.erased" | "end_user.email_verified" | "end_user.password_changed" | "end_user.password_reset" | "factor.enrolled" | "factor.removed" | "factor.reset" | "group.created" | "group.updated" | "group.deleted" | "group.members_added" | "group.members_removed" | "role.created" | "role.updated" | "role.deleted" | "role.assigned" | "role.revoked" | "invitation.created" | "invitation.accepted" | "directory.sync_finished" | "import.finished" | "domain.verified" | "domain.updated" | "domain.record_lost" | "domain.withdrawn" | "domain.deleted")[] | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+            events?: components["schemas"]["WebhookEventFilter"][] | null;
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
             /**
              * Format: iri
              * @description An https URL outside private and reserved networks.
              */
             url: string;
         };
-        WebhookEventListOut: {
-            /** @description Events that can be sent. */
-            events: components["schemas"]["WebhookEventOut"][];
-            /**
-             * @description Values for `events` of an endpoint.
-             * @example [
-             *       "*",
-             *       "end_user.*",
-             *       "end_user.created"
-             *     ]
-             */
-            filters: string[];
-        };
-        WebhookEventOut: {
+        WebhookEvent: {
             /**
              * @description When the event is sent.
              * @example An end user was created.
@@ -7492,23 +7990,32 @@ export interface components {
              */
             event: string;
         };
-        WebhookMessageListOut: {
-            limit: components["schemas"]["Limit"];
-            /** @description Messages of the page, newest first. */
-            messages: components["schemas"]["WebhookMessageOut"][];
+        /** @enum {string} */
+        WebhookEventFilter: "*" | "directory.*" | "domain.*" | "end_user.*" | "factor.*" | "group.*" | "import.*" | "invitation.*" | "role.*" | "end_user.created" | "end_user.updated" | "end_user.activated" | "end_user.deactivated" | "end_user.erased" | "end_user.email_verified" | "end_user.password_changed" | "end_user.password_reset" | "factor.enrolled" | "factor.removed" | "factor.reset" | "group.created" | "group.updated" | "group.deleted" | "group.members_added" | "group.members_removed" | "role.created" | "role.updated" | "role.deleted" | "role.assigned" | "role.revoked" | "invitation.created" | "invitation.accepted" | "directory.sync_finished" | "import.finished" | "domain.verified" | "domain.updated" | "domain.record_lost" | "domain.withdrawn" | "domain.deleted";
+        WebhookEventList: {
+            /** @description Events that can be sent. */
+            events: components["schemas"]["WebhookEvent"][];
             /**
-             * @description Send this as `cursor`; null on the last page.
-             * @example 4711
+             * @description Values for `events` of an endpoint.
+             * @example [
+             *       "*",
+             *       "end_user.*",
+             *       "end_user.created"
+             *     ]
              */
-            next_cursor: number | null;
+            filters: string[];
         };
-        WebhookMessageOut: {
+        WebhookMessage: {
             /**
              * @description Number of delivery attempts.
              * @example 1
              */
             attempts: number;
-            created_at: components["schemas"]["CreatedAt"];
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
+            created_at: string;
             /**
              * @description Name of the event, such as end_user.created.
              * @example end_user.created
@@ -7546,9 +8053,39 @@ export interface components {
             settled_at: string | null;
             /**
              * @description pending, delivered or dead
-             * @example active
+             * @example delivered
              */
             status: string;
+        };
+        WebhookMessageList: {
+            /**
+             * @description Rows per page, 1 to 100; more counts as 100.
+             * @example 20
+             */
+            limit: number;
+            /** @description Messages of the page, newest first. */
+            messages: components["schemas"]["WebhookMessage"][];
+            /**
+             * @description Send this as `cursor`; null on the last page.
+             * @example 4711
+             */
+            next_cursor: number | null;
+        };
+        /** @enum {string} */
+        WebhookMessageStatus: "pending" | "delivered" | "dead";
+        WebhookReplay: {
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
+            /** @description True if more messages match than one call replays: send the call again. */
+            more: boolean;
+            /**
+             * @description Number of messages that are queued again.
+             * @example 3
+             */
+            replayed: number;
         };
         WebhookReplayByMessageIdsRequest: {
             /** @description Ids of the messages (`webhook-id`). */
@@ -7559,8 +8096,12 @@ export interface components {
              */
             since?: string | null;
             /** @description Only messages with this status. */
-            status?: ("pending" | "delivered" | "dead") | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+            status?: components["schemas"]["WebhookMessageStatus"] | null;
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
         };
         WebhookReplayBySinceRequest: {
             /** @description Ids of the messages (`webhook-id`). */
@@ -7571,8 +8112,12 @@ export interface components {
              */
             since: string;
             /** @description Only messages with this status. */
-            status?: ("pending" | "delivered" | "dead") | null;
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
+            status?: components["schemas"]["WebhookMessageStatus"] | null;
+            /**
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
+             */
+            tenant_id?: string | null;
         };
         WebhookReplayByStatusRequest: {
             /** @description Ids of the messages (`webhook-id`). */
@@ -7582,35 +8127,26 @@ export interface components {
              * @description Messages created since this time.
              */
             since?: string | null;
+            /** @description Only messages with this status. */
+            status: components["schemas"]["WebhookMessageStatus"];
             /**
-             * @description Only messages with this status.
-             * @enum {string}
+             * Format: uuid
+             * @description For operators. Alternatively the header X-Tenant-ID.
              */
-            status: "pending" | "delivered" | "dead";
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
-        };
-        WebhookReplayOut: {
-            message: components["schemas"]["Message"];
-            /** @description True if more messages match than one call replays: send the call again. */
-            more: boolean;
-            /**
-             * @description Number of messages that are queued again.
-             * @example 3
-             */
-            replayed: number;
+            tenant_id?: string | null;
         };
         WebhookReplayRequest: components["schemas"]["WebhookReplayByMessageIdsRequest"] | components["schemas"]["WebhookReplayBySinceRequest"] | components["schemas"]["WebhookReplayByStatusRequest"];
-        WebhookTestOut: {
-            message: components["schemas"]["Message"];
+        WebhookTest: {
+            /**
+             * @description What was done, for people to read.
+             * @example Done.
+             */
+            message: string;
             /**
              * @description The `webhook-id` of the message.
              * @example msg_2Xw6Qv9Rb3Zp
              */
             message_id: string;
-        };
-        /** @description The path names the endpoint. */
-        WebhookTestRequest: {
-            tenant_id?: components["schemas"]["DirectoryChangesTenantId"];
         };
     };
     responses: never;
@@ -7680,7 +8216,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JwksOut"];
+                    "application/json": components["schemas"]["Jwks"];
                 };
             };
         };
@@ -7699,7 +8235,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MetadataOut"];
+                    "application/json": components["schemas"]["ServerMetadata"];
                 };
             };
         };
@@ -7721,7 +8257,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ProviderMetadataOut"];
+                    "application/json": components["schemas"]["ProviderMetadata"];
                 };
             };
         };
@@ -7743,7 +8279,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RelatedOriginsOut"];
+                    "application/json": components["schemas"]["RelatedOrigins"];
                 };
             };
         };
@@ -7773,7 +8309,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["GroupListOut"];
+                    "application/json": components["schemas"]["GroupList"];
                 };
             };
         };
@@ -7805,7 +8341,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["GroupOut"];
+                    "application/json": components["schemas"]["Group"];
                 };
             };
         };
@@ -7830,7 +8366,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["GroupOut"];
+                    "application/json": components["schemas"]["Group"];
                 };
             };
         };
@@ -7861,7 +8397,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["GroupOut"];
+                    "application/json": components["schemas"]["Group"];
                 };
             };
         };
@@ -7886,7 +8422,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["GroupDeletedOut"];
+                    "application/json": components["schemas"]["DeletedRecord"];
                 };
             };
         };
@@ -7915,7 +8451,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MemberListOut"];
+                    "application/json": components["schemas"]["MemberList"];
                 };
             };
         };
@@ -7948,7 +8484,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JoinedOut"];
+                    "application/json": components["schemas"]["ChangedGroupMembers"];
                 };
             };
         };
@@ -7981,7 +8517,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JoinedOut"];
+                    "application/json": components["schemas"]["ChangedGroupMembers"];
                 };
             };
         };
@@ -8009,7 +8545,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["LogoutOut"];
+                    "application/json": components["schemas"]["EndedSessions"];
                 };
             };
         };
@@ -8028,7 +8564,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ProfileOut"];
+                    "application/json": components["schemas"]["Profile"];
                 };
             };
         };
@@ -8057,7 +8593,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ProfileOut"];
+                    "application/json": components["schemas"]["Profile"];
                 };
             };
         };
@@ -8076,7 +8612,7 @@ export interface operations {
                  *       "current_password": "lantern fjord 42 copper"
                  *     }
                  */
-                "application/json": components["schemas"]["AccountClosingRequest"];
+                "application/json": components["schemas"]["ProofRequest"];
             };
         };
         responses: {
@@ -8085,7 +8621,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErasedOut"];
+                    "application/json": components["schemas"]["ErasedUser"];
                 };
             };
         };
@@ -8105,7 +8641,7 @@ export interface operations {
                  *       "current_password": "lantern fjord 42 copper"
                  *     }
                  */
-                "application/json": components["schemas"]["ChangeRequest"];
+                "application/json": components["schemas"]["PasswordChangeRequest"];
             };
         };
         responses: {
@@ -8114,7 +8650,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PasswordSetOut"];
+                    "application/json": components["schemas"]["EndedSessions"];
                 };
             };
         };
@@ -8144,7 +8680,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RoleListOut"];
+                    "application/json": components["schemas"]["RoleList"];
                 };
             };
         };
@@ -8177,7 +8713,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RoleOut"];
+                    "application/json": components["schemas"]["Role"];
                 };
             };
         };
@@ -8202,7 +8738,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RoleOut"];
+                    "application/json": components["schemas"]["Role"];
                 };
             };
         };
@@ -8235,7 +8771,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RoleOut"];
+                    "application/json": components["schemas"]["Role"];
                 };
             };
         };
@@ -8260,7 +8796,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RoleDeletedOut"];
+                    "application/json": components["schemas"]["DeletedRecord"];
                 };
             };
         };
@@ -8289,7 +8825,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MemberListOut"];
+                    "application/json": components["schemas"]["MemberList"];
                 };
             };
         };
@@ -8322,7 +8858,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["BoundOut"];
+                    "application/json": components["schemas"]["ChangedRoleBindings"];
                 };
             };
         };
@@ -8355,7 +8891,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["BoundOut"];
+                    "application/json": components["schemas"]["ChangedRoleBindings"];
                 };
             };
         };
@@ -8383,7 +8919,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SessionListOut"];
+                    "application/json": components["schemas"]["SessionList"];
                 };
             };
         };
@@ -8407,7 +8943,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SessionsEndedOut"];
+                    "application/json": components["schemas"]["EndedUserSessions"];
                 };
             };
         };
@@ -8434,7 +8970,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SessionEndedOut"];
+                    "application/json": components["schemas"]["DeletedRecord"];
                 };
             };
         };
@@ -8462,7 +8998,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["StepUpOut"];
+                    "application/json": components["schemas"]["StepUp"];
                 };
             };
         };
@@ -8481,7 +9017,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RequestOptionsOut"];
+                    "application/json": components["schemas"]["PasskeyRequestOptions"];
                 };
             };
         };
@@ -8511,7 +9047,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TokenOut"];
+                    "application/json": components["schemas"]["Token"];
                 };
             };
         };
@@ -8532,7 +9068,7 @@ export interface operations {
                  *       "client_secret": "cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu"
                  *     }
                  */
-                "application/x-www-form-urlencoded": components["schemas"]["TokenNamedRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["PresentedTokenRequest"];
             };
         };
         responses: {
@@ -8541,7 +9077,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["IntrospectionOut"];
+                    "application/json": components["schemas"]["Introspection"];
                 };
             };
         };
@@ -8562,7 +9098,7 @@ export interface operations {
                  *       "client_secret": "cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu"
                  *     }
                  */
-                "application/x-www-form-urlencoded": components["schemas"]["TokenNamedRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["PresentedTokenRequest"];
             };
         };
         responses: {
@@ -8589,7 +9125,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ValidOut"];
+                    "application/json": components["schemas"]["TokenValidation"];
                 };
             };
         };
@@ -8612,7 +9148,7 @@ export interface operations {
                  *       "mode": "any"
                  *     }
                  */
-                "application/json": components["schemas"]["PermissionsRequest"];
+                "application/json": components["schemas"]["PermissionCheckRequest"];
             };
         };
         responses: {
@@ -8621,7 +9157,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PermissionsOut"];
+                    "application/json": components["schemas"]["PermissionCheck"];
                 };
             };
         };
@@ -8643,7 +9179,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ResourceOut"];
+                    "application/json": components["schemas"]["ResourceCheck"];
                 };
             };
         };
@@ -8665,7 +9201,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["HoldsOut"];
+                    "application/json": components["schemas"]["ScopeCheck"];
                 };
             };
         };
@@ -8698,7 +9234,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ClientListOut"];
+                    "application/json": components["schemas"]["ClientList"];
                 };
             };
         };
@@ -8739,7 +9275,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NewClientOut"];
+                    "application/json": components["schemas"]["NewClient"];
                 };
             };
         };
@@ -8763,7 +9299,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ClientOut"];
+                    "application/json": components["schemas"]["OAuthClient"];
                 };
             };
         };
@@ -8796,7 +9332,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ClientOut"];
+                    "application/json": components["schemas"]["OAuthClient"];
                 };
             };
         };
@@ -8820,7 +9356,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DeletedOut"];
+                    "application/json": components["schemas"]["DeletedRecord"];
                 };
             };
         };
@@ -8853,7 +9389,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ClientOut"];
+                    "application/json": components["schemas"]["OAuthClient"];
                 };
             };
         };
@@ -8877,7 +9413,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ClientOut"];
+                    "application/json": components["schemas"]["OAuthClient"];
                 };
             };
         };
@@ -8901,7 +9437,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ClientOut"];
+                    "application/json": components["schemas"]["OAuthClient"];
                 };
             };
         };
@@ -8925,7 +9461,7 @@ export interface operations {
                  *       "overlap_seconds": 86400
                  *     }
                  */
-                "application/json": components["schemas"]["SecretRequest"];
+                "application/json": components["schemas"]["ClientSecretRequest"];
             };
         };
         responses: {
@@ -8934,7 +9470,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RotatedOut"];
+                    "application/json": components["schemas"]["RotatedClient"];
                 };
             };
         };
@@ -8969,7 +9505,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ServiceListOut"];
+                    "application/json": components["schemas"]["ServiceList"];
                 };
             };
         };
@@ -9008,7 +9544,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ServiceOut"];
+                    "application/json": components["schemas"]["Service"];
                 };
             };
         };
@@ -9036,7 +9572,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ServiceOut"];
+                    "application/json": components["schemas"]["Service"];
                 };
             };
         };
@@ -9073,7 +9609,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ServiceOut"];
+                    "application/json": components["schemas"]["Service"];
                 };
             };
         };
@@ -9101,7 +9637,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ServiceRemovedOut"];
+                    "application/json": components["schemas"]["DeletedRecord"];
                 };
             };
         };
@@ -9131,7 +9667,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ServiceSecretsOut"];
+                    "application/json": components["schemas"]["ServiceSecrets"];
                 };
             };
         };
@@ -9171,7 +9707,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ServiceCredentialOut"];
+                    "application/json": components["schemas"]["ServiceCredential"];
                 };
             };
         };
@@ -9201,7 +9737,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["OneServiceSecretOut"];
+                    "application/json": components["schemas"]["ServiceCredentialWithSecret"];
                 };
             };
         };
@@ -9240,7 +9776,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ServiceCredentialOut"];
+                    "application/json": components["schemas"]["ServiceCredential"];
                 };
             };
         };
@@ -9270,7 +9806,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ServiceRemovedOut"];
+                    "application/json": components["schemas"]["DeletedRecord"];
                 };
             };
         };
@@ -9289,7 +9825,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PresentedTokenOut"];
+                    "application/json": components["schemas"]["PresentedToken"];
                 };
             };
         };
@@ -9311,7 +9847,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ProviderMetadataOut"];
+                    "application/json": components["schemas"]["ProviderMetadata"];
                 };
             };
         };
@@ -9343,7 +9879,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DeviceAuthorizationOut"];
+                    "application/json": components["schemas"]["DeviceAuthorization"];
                 };
             };
         };
@@ -9367,7 +9903,7 @@ export interface operations {
                  *       "client_secret": "cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu"
                  *     }
                  */
-                "application/x-www-form-urlencoded": components["schemas"]["TokenNamedRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["PresentedTokenRequest"];
             };
         };
         responses: {
@@ -9376,7 +9912,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["IntrospectionOut"];
+                    "application/json": components["schemas"]["Introspection"];
                 };
             };
         };
@@ -9398,7 +9934,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JwksOut"];
+                    "application/json": components["schemas"]["Jwks"];
                 };
             };
         };
@@ -9430,7 +9966,7 @@ export interface operations {
                  *       "code_challenge_method": "S256"
                  *     }
                  */
-                "application/x-www-form-urlencoded": components["schemas"]["PushedRequestRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["PushedAuthorizationRequest"];
             };
         };
         responses: {
@@ -9439,7 +9975,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PushedRequestOut"];
+                    "application/json": components["schemas"]["PushedAuthorization"];
                 };
             };
         };
@@ -9463,7 +9999,7 @@ export interface operations {
                  *       "client_secret": "cs_6Qm2vXr9TzK4pLw8YbNd3HcF5sGjA1Eu"
                  *     }
                  */
-                "application/x-www-form-urlencoded": components["schemas"]["TokenNamedRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["PresentedTokenRequest"];
             };
         };
         responses: {
@@ -9510,7 +10046,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["OpenIDTokenOut"];
+                    "application/json": components["schemas"]["OpenIDToken"];
                 };
             };
         };
@@ -9532,7 +10068,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["UserinfoOut"];
+                    "application/json": components["schemas"]["Userinfo"];
                 };
             };
         };
@@ -9563,7 +10099,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["UserinfoOut"];
+                    "application/json": components["schemas"]["Userinfo"];
                 };
             };
         };
@@ -9585,7 +10121,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DomainCheckOut"];
+                    "application/json": components["schemas"]["DomainCheck"];
                 };
             };
         };
@@ -9623,7 +10159,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AuditOut"];
+                    "application/json": components["schemas"]["AuditEventList"];
                 };
             };
         };
@@ -9652,7 +10188,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AdminLoginOut"];
+                    "application/json": components["schemas"]["AdminLogin"];
                 };
             };
         };
@@ -9682,7 +10218,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ActivityOut"];
+                    "application/json": components["schemas"]["UserStatus"];
                 };
             };
         };
@@ -9702,7 +10238,7 @@ export interface operations {
                  *       "limit": 100
                  *     }
                  */
-                "application/json": components["schemas"]["ExportRequest"];
+                "application/json": components["schemas"]["EndUserExportRequest"];
             };
         };
         responses: {
@@ -9711,7 +10247,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ExportOut"];
+                    "application/json": components["schemas"]["EndUserExport"];
                 };
             };
         };
@@ -9737,7 +10273,7 @@ export interface operations {
                  *       "on_conflict": "skip"
                  *     }
                  */
-                "application/json": components["schemas"]["ImportRequest"];
+                "application/json": components["schemas"]["EndUserImportRequest"];
             };
         };
         responses: {
@@ -9746,7 +10282,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ImportOut"];
+                    "application/json": components["schemas"]["EndUserImport"];
                 };
             };
         };
@@ -9766,7 +10302,7 @@ export interface operations {
                  *       "project_id": "invoicing"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminEndUserListRequest"];
+                "application/json": components["schemas"]["EndUserSearchByProjectRequest"];
             };
         };
         responses: {
@@ -9775,7 +10311,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EndUserListOut"];
+                    "application/json": components["schemas"]["EndUserList"];
                 };
             };
         };
@@ -9805,7 +10341,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["InvitationListOut"];
+                    "application/json": components["schemas"]["InvitationList"];
                 };
             };
         };
@@ -9837,7 +10373,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["InvitationOut"];
+                    "application/json": components["schemas"]["Invitation"];
                 };
             };
         };
@@ -9862,7 +10398,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["InvitationOut"];
+                    "application/json": components["schemas"]["Invitation"];
                 };
             };
         };
@@ -9887,7 +10423,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["InvitationOut"];
+                    "application/json": components["schemas"]["Invitation"];
                 };
             };
         };
@@ -9917,7 +10453,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TenantListOut"];
+                    "application/json": components["schemas"]["TenantList"];
                 };
             };
         };
@@ -9946,7 +10482,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TenantOut"];
+                    "application/json": components["schemas"]["Tenant"];
                 };
             };
         };
@@ -9968,7 +10504,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TenantOut"];
+                    "application/json": components["schemas"]["Tenant"];
                 };
             };
         };
@@ -9999,7 +10535,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TenantDeletedOut"];
+                    "application/json": components["schemas"]["DeletedTenant"];
                 };
             };
         };
@@ -10030,7 +10566,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TenantOut"];
+                    "application/json": components["schemas"]["Tenant"];
                 };
             };
         };
@@ -10052,7 +10588,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["BrandingOut"];
+                    "application/json": components["schemas"]["Branding"];
                 };
             };
         };
@@ -10085,7 +10621,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["BrandingOut"];
+                    "application/json": components["schemas"]["Branding"];
                 };
             };
         };
@@ -10107,7 +10643,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TenantSettingsOut"];
+                    "application/json": components["schemas"]["TenantSettings"];
                 };
             };
         };
@@ -10132,7 +10668,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": components["schemas"]["SettingsChangesRequest"];
+                "application/json": components["schemas"]["TenantSettingsChangesRequest"];
             };
         };
         responses: {
@@ -10141,7 +10677,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TenantSettingsOut"];
+                    "application/json": components["schemas"]["TenantSettings"];
                 };
             };
         };
@@ -10171,7 +10707,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AdminListOut"];
+                    "application/json": components["schemas"]["AdminUserList"];
                 };
             };
         };
@@ -10206,7 +10742,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AdminUserOut"];
+                    "application/json": components["schemas"]["AdminUser"];
                 };
             };
         };
@@ -10228,7 +10764,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AdminProfileOut"];
+                    "application/json": components["schemas"]["AdminUserDetail"];
                 };
             };
         };
@@ -10259,7 +10795,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AdminProfileOut"];
+                    "application/json": components["schemas"]["AdminUserDetail"];
                 };
             };
         };
@@ -10281,7 +10817,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AdminActiveOut"];
+                    "application/json": components["schemas"]["UserStatus"];
                 };
             };
         };
@@ -10310,7 +10846,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AdminActiveOut"];
+                    "application/json": components["schemas"]["UserStatus"];
                 };
             };
         };
@@ -10329,7 +10865,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AdminProfileOut"];
+                    "application/json": components["schemas"]["AdminUserDetail"];
                 };
             };
         };
@@ -10348,7 +10884,7 @@ export interface operations {
                  *       "email": "lena.brandt@example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminForgotRequest"];
+                "application/json": components["schemas"]["AdminEmailRequest"];
             };
         };
         responses: {
@@ -10357,7 +10893,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MessageOut"];
+                    "application/json": components["schemas"]["Message"];
                 };
             };
         };
@@ -10377,7 +10913,7 @@ export interface operations {
                  *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
                  *     }
                  */
-                "application/json": components["schemas"]["ResetRequest"];
+                "application/json": components["schemas"]["AdminPasswordResetRequest"];
             };
         };
         responses: {
@@ -10386,7 +10922,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PasswordSetOut"];
+                    "application/json": components["schemas"]["EndedSessions"];
                 };
             };
         };
@@ -10416,7 +10952,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EndUserLoginOut"];
+                    "application/json": components["schemas"]["EndUserLogin"];
                 };
             };
         };
@@ -10436,7 +10972,7 @@ export interface operations {
                  *       "email": "ada.moreno@example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserForgotRequest"];
+                "application/json": components["schemas"]["ForgotPasswordRequest"];
             };
         };
         responses: {
@@ -10445,7 +10981,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MessageOut"];
+                    "application/json": components["schemas"]["Message"];
                 };
             };
         };
@@ -10465,7 +11001,7 @@ export interface operations {
                  *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserResetRequest"];
+                "application/json": components["schemas"]["PasswordResetRequest"];
             };
         };
         responses: {
@@ -10474,7 +11010,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PasswordSetOut"];
+                    "application/json": components["schemas"]["EndedSessions"];
                 };
             };
         };
@@ -10500,7 +11036,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DirectoryListOut"];
+                    "application/json": components["schemas"]["DirectoryList"];
                 };
             };
         };
@@ -10532,7 +11068,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DirectoryOut"];
+                    "application/json": components["schemas"]["Directory"];
                 };
             };
         };
@@ -10557,7 +11093,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DirectoryOut"];
+                    "application/json": components["schemas"]["Directory"];
                 };
             };
         };
@@ -10588,7 +11124,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DirectoryOut"];
+                    "application/json": components["schemas"]["Directory"];
                 };
             };
         };
@@ -10613,7 +11149,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DirectoryDeletedOut"];
+                    "application/json": components["schemas"]["DeletedRecord"];
                 };
             };
         };
@@ -10642,7 +11178,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RunListOut"];
+                    "application/json": components["schemas"]["DirectoryRunList"];
                 };
             };
         };
@@ -10664,7 +11200,7 @@ export interface operations {
                  *       "dry_run": true
                  *     }
                  */
-                "application/json": components["schemas"]["SyncRequest"];
+                "application/json": components["schemas"]["DirectorySyncRequest"];
             };
         };
         responses: {
@@ -10673,7 +11209,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RunOut"];
+                    "application/json": components["schemas"]["DirectoryRun"];
                 };
             };
         };
@@ -10698,7 +11234,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TriedOut"];
+                    "application/json": components["schemas"]["DirectoryTest"];
                 };
             };
         };
@@ -10720,7 +11256,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DomainListOut"];
+                    "application/json": components["schemas"]["DomainList"];
                 };
             };
         };
@@ -10748,7 +11284,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DomainOut"];
+                    "application/json": components["schemas"]["Domain"];
                 };
             };
         };
@@ -10773,7 +11309,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DomainOut"];
+                    "application/json": components["schemas"]["Domain"];
                 };
             };
         };
@@ -10798,7 +11334,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DomainDeletedOut"];
+                    "application/json": components["schemas"]["DeletedRecord"];
                 };
             };
         };
@@ -10829,7 +11365,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DomainOut"];
+                    "application/json": components["schemas"]["Domain"];
                 };
             };
         };
@@ -10851,7 +11387,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["DomainVerifyRequest"];
+                "application/json": components["schemas"]["OptionalTenantRequest"];
             };
         };
         responses: {
@@ -10860,7 +11396,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DomainOut"];
+                    "application/json": components["schemas"]["Domain"];
                 };
             };
         };
@@ -10879,7 +11415,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["StatusOut"];
+                    "application/json": components["schemas"]["HealthStatus"];
                 };
             };
         };
@@ -10900,7 +11436,7 @@ export interface operations {
                  *       "name": "Mina Sato"
                  *     }
                  */
-                "application/json": components["schemas"]["AcceptRequest"];
+                "application/json": components["schemas"]["AcceptInvitationRequest"];
             };
         };
         responses: {
@@ -10909,7 +11445,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AcceptedOut"];
+                    "application/json": components["schemas"]["AcceptedInvitation"];
                 };
             };
         };
@@ -10928,7 +11464,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["StatusOut"];
+                    "application/json": components["schemas"]["HealthStatus"];
                 };
             };
         };
@@ -10947,7 +11483,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ReadyOut"];
+                    "application/json": components["schemas"]["Readiness"];
                 };
             };
         };
@@ -10970,7 +11506,7 @@ export interface operations {
                  *       "name": "Ada Moreno"
                  *     }
                  */
-                "application/json": components["schemas"]["RegisterRequest"];
+                "application/json": components["schemas"]["RegistrationRequest"];
             };
         };
         responses: {
@@ -10979,7 +11515,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RegisterOut"];
+                    "application/json": components["schemas"]["RegisteredEndUser"];
                 };
             };
         };
@@ -10999,7 +11535,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["ResendRequest"];
+                "application/json": components["schemas"]["ResendEmailVerificationRequest"];
             };
         };
         responses: {
@@ -11008,7 +11544,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ResentOut"];
+                    "application/json": components["schemas"]["Message"];
                 };
             };
         };
@@ -11027,7 +11563,7 @@ export interface operations {
                  *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
                  *     }
                  */
-                "application/json": components["schemas"]["UndoRequest"];
+                "application/json": components["schemas"]["UndoEmailChangeRequest"];
             };
         };
         responses: {
@@ -11036,7 +11572,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EmailUndoneOut"];
+                    "application/json": components["schemas"]["UndoneEmailChange"];
                 };
             };
         };
@@ -11058,7 +11594,7 @@ export interface operations {
                  *       "token": "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
                  *     }
                  */
-                "application/json": components["schemas"]["VerifyRequest"];
+                "application/json": components["schemas"]["VerifyEmailRequest"];
             };
         };
         responses: {
@@ -11067,7 +11603,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EmailVerifiedOut"];
+                    "application/json": components["schemas"]["VerifiedEmail"];
                 };
             };
         };
@@ -11091,7 +11627,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EndUserDetailOut"];
+                    "application/json": components["schemas"]["EndUserDetail"];
                 };
             };
         };
@@ -11127,7 +11663,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EndUserChangedOut"];
+                    "application/json": components["schemas"]["ChangedEndUser"];
                 };
             };
         };
@@ -11151,7 +11687,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DeactivatedOut"];
+                    "application/json": components["schemas"]["DeactivatedUser"];
                 };
             };
         };
@@ -11175,7 +11711,7 @@ export interface operations {
                  *       "active": true
                  *     }
                  */
-                "application/json": components["schemas"]["StatusRequest"];
+                "application/json": components["schemas"]["EndUserStatusRequest"];
             };
         };
         responses: {
@@ -11184,7 +11720,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ActivityOut"];
+                    "application/json": components["schemas"]["UserStatus"];
                 };
             };
         };
@@ -11206,7 +11742,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MappingOut"];
+                    "application/json": components["schemas"]["TenantDatabaseMapping"];
                 };
             };
         };
@@ -11235,7 +11771,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DeactivatedOut"];
+                    "application/json": components["schemas"]["DeactivatedUser"];
                 };
             };
         };
@@ -11264,7 +11800,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ErasedOut"];
+                    "application/json": components["schemas"]["ErasedUser"];
                 };
             };
         };
@@ -11300,7 +11836,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EndUserListOut"];
+                    "application/json": components["schemas"]["EndUserList"];
                 };
             };
         };
@@ -11323,7 +11859,7 @@ export interface operations {
                  *       "limit": 20
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserListRequest"];
+                "application/json": components["schemas"]["EndUserSearchRequest"];
             };
         };
         responses: {
@@ -11332,7 +11868,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EndUserListOut"];
+                    "application/json": components["schemas"]["EndUserList"];
                 };
             };
         };
@@ -11354,7 +11890,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WebhookEndpointListOut"];
+                    "application/json": components["schemas"]["WebhookEndpointList"];
                 };
             };
         };
@@ -11386,7 +11922,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NewWebhookEndpointOut"];
+                    "application/json": components["schemas"]["NewWebhookEndpoint"];
                 };
             };
         };
@@ -11411,7 +11947,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WebhookEndpointOut"];
+                    "application/json": components["schemas"]["WebhookEndpoint"];
                 };
             };
         };
@@ -11436,7 +11972,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WebhookEndpointDeletedOut"];
+                    "application/json": components["schemas"]["DeletedRecord"];
                 };
             };
         };
@@ -11470,7 +12006,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WebhookEndpointOut"];
+                    "application/json": components["schemas"]["WebhookEndpoint"];
                 };
             };
         };
@@ -11503,7 +12039,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WebhookMessageListOut"];
+                    "application/json": components["schemas"]["WebhookMessageList"];
                 };
             };
         };
@@ -11535,7 +12071,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WebhookReplayOut"];
+                    "application/json": components["schemas"]["WebhookReplay"];
                 };
             };
         };
@@ -11557,7 +12093,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["WebhookTestRequest"];
+                "application/json": components["schemas"]["OptionalTenantRequest"];
             };
         };
         responses: {
@@ -11566,7 +12102,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NewWebhookEndpointOut"];
+                    "application/json": components["schemas"]["NewWebhookEndpoint"];
                 };
             };
         };
@@ -11588,7 +12124,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["WebhookTestRequest"];
+                "application/json": components["schemas"]["OptionalTenantRequest"];
             };
         };
         responses: {
@@ -11597,7 +12133,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WebhookTestOut"];
+                    "application/json": components["schemas"]["WebhookTest"];
                 };
             };
         };
@@ -11616,7 +12152,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["WebhookEventListOut"];
+                    "application/json": components["schemas"]["WebhookEventList"];
                 };
             };
         };
@@ -11635,7 +12171,7 @@ export interface operations {
                  *       "email": "lena.brandt@example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminNamedRequest"];
+                "application/json": components["schemas"]["AdminEmailRequest"];
             };
         };
         responses: {
@@ -11644,7 +12180,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RequestOptionsOut"];
+                    "application/json": components["schemas"]["PasskeyRequestOptions"];
                 };
             };
         };
@@ -11666,7 +12202,7 @@ export interface operations {
                  *       "email": "lena.brandt@example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminRegistrationRequest"];
+                "application/json": components["schemas"]["AdminEnrollmentRequest"];
             };
         };
         responses: {
@@ -11675,7 +12211,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CreationOptionsOut"];
+                    "application/json": components["schemas"]["PasskeyCreationOptions"];
                 };
             };
         };
@@ -11705,7 +12241,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EnrollmentPassOut"];
+                    "application/json": components["schemas"]["EnrollmentPass"];
                 };
             };
         };
@@ -11734,7 +12270,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FactorResetOut"];
+                    "application/json": components["schemas"]["FactorReset"];
                 };
             };
         };
@@ -11764,7 +12300,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": components["schemas"]["AdminAssertionRequest"];
+                "application/json": components["schemas"]["AdminPasskeyAssertionRequest"];
             };
         };
         responses: {
@@ -11773,7 +12309,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["VerifiedOut"];
+                    "application/json": components["schemas"]["PasskeyVerification"];
                 };
             };
         };
@@ -11814,7 +12350,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EnrolledOut"];
+                    "application/json": components["schemas"]["EnrolledPasskey"];
                 };
             };
         };
@@ -11836,7 +12372,7 @@ export interface operations {
                  *       "email": "lena.brandt@example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminTotpSetupRequest"];
+                "application/json": components["schemas"]["AdminEnrollmentRequest"];
             };
         };
         responses: {
@@ -11845,7 +12381,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TotpBeginOut"];
+                    "application/json": components["schemas"]["TotpSetup"];
                 };
             };
         };
@@ -11878,7 +12414,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TotpConfirmedOut"];
+                    "application/json": components["schemas"]["TotpConfirmation"];
                 };
             };
         };
@@ -11907,7 +12443,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TotpDoneOut"];
+                    "application/json": components["schemas"]["Success"];
                 };
             };
         };
@@ -11926,7 +12462,7 @@ export interface operations {
                  *       "email": "lena.brandt@example.com"
                  *     }
                  */
-                "application/json": components["schemas"]["AdminTotpBeginRequest"];
+                "application/json": components["schemas"]["AdminEmailRequest"];
             };
         };
         responses: {
@@ -11935,7 +12471,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["BackupCodesOut"];
+                    "application/json": components["schemas"]["NewBackupCodes"];
                 };
             };
         };
@@ -11965,7 +12501,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AdminTotpVerifiedOut"];
+                    "application/json": components["schemas"]["AdminTotpVerification"];
                 };
             };
         };
@@ -11985,7 +12521,7 @@ export interface operations {
                  *       "client_id": "b81e4d27-6c3f-4a95-9d10-7e52c8fa3b64"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserBeginRequest"];
+                "application/json": components["schemas"]["PasskeyAuthenticationRequest"];
             };
         };
         responses: {
@@ -11994,7 +12530,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RequestOptionsOut"];
+                    "application/json": components["schemas"]["PasskeyRequestOptions"];
                 };
             };
         };
@@ -12017,7 +12553,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserRegistrationRequest"];
+                "application/json": components["schemas"]["PasskeyRegistrationRequest"];
             };
         };
         responses: {
@@ -12026,7 +12562,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CreationOptionsOut"];
+                    "application/json": components["schemas"]["PasskeyCreationOptions"];
                 };
             };
         };
@@ -12056,7 +12592,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserAssertionRequest"];
+                "application/json": components["schemas"]["PasskeyAssertionRequest"];
             };
         };
         responses: {
@@ -12065,7 +12601,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["VerifiedOut"];
+                    "application/json": components["schemas"]["PasskeyVerification"];
                 };
             };
         };
@@ -12098,7 +12634,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["EndUserPasskeyRequest"];
+                "application/json": components["schemas"]["PasskeyRequest"];
             };
         };
         responses: {
@@ -12107,7 +12643,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EnrolledOut"];
+                    "application/json": components["schemas"]["EnrolledPasskey"];
                 };
             };
         };
@@ -12138,7 +12674,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EnrollmentPassOut"];
+                    "application/json": components["schemas"]["EnrollmentPass"];
                 };
             };
         };
@@ -12157,7 +12693,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FactorListOut"];
+                    "application/json": components["schemas"]["FactorList"];
                 };
             };
         };
@@ -12179,7 +12715,7 @@ export interface operations {
                  *       "code": "482915"
                  *     }
                  */
-                "application/json": components["schemas"]["FactorRemovalRequest"];
+                "application/json": components["schemas"]["ProofRequest"];
             };
         };
         responses: {
@@ -12188,7 +12724,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FactorRemovedOut"];
+                    "application/json": components["schemas"]["Success"];
                 };
             };
         };
@@ -12219,7 +12755,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FactorOut"];
+                    "application/json": components["schemas"]["Factor"];
                 };
             };
         };
@@ -12249,7 +12785,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FactorResetOut"];
+                    "application/json": components["schemas"]["FactorReset"];
                 };
             };
         };
@@ -12282,7 +12818,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["SignUpRequest"];
+                "application/json": components["schemas"]["PasskeySignUpRequest"];
             };
         };
         responses: {
@@ -12291,7 +12827,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EnrolledAndSignedInOut"];
+                    "application/json": components["schemas"]["PasskeySignUp"];
                 };
             };
         };
@@ -12316,7 +12852,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["SmsBeginRequest"];
+                "application/json": components["schemas"]["SmsSetupRequest"];
             };
         };
         responses: {
@@ -12325,7 +12861,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SmsSentOut"];
+                    "application/json": components["schemas"]["SentSmsCode"];
                 };
             };
         };
@@ -12360,7 +12896,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SmsConfirmedOut"];
+                    "application/json": components["schemas"]["SmsConfirmation"];
                 };
             };
         };
@@ -12381,7 +12917,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["SmsRequestCodeRequest"];
+                "application/json": components["schemas"]["SmsCodeRequest"];
             };
         };
         responses: {
@@ -12390,7 +12926,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SmsSentOut"];
+                    "application/json": components["schemas"]["SentSmsCode"];
                 };
             };
         };
@@ -12421,7 +12957,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SmsVerifiedOut"];
+                    "application/json": components["schemas"]["SmsVerification"];
                 };
             };
         };
@@ -12453,7 +12989,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TotpBeginOut"];
+                    "application/json": components["schemas"]["TotpSetup"];
                 };
             };
         };
@@ -12487,7 +13023,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TotpConfirmedOut"];
+                    "application/json": components["schemas"]["TotpConfirmation"];
                 };
             };
         };
@@ -12517,7 +13053,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TotpDoneOut"];
+                    "application/json": components["schemas"]["Success"];
                 };
             };
         };
@@ -12537,7 +13073,7 @@ export interface operations {
                  *       "tenant_id": "5f0c7a3e-1b9d-4c62-8e47-2a6d90b4f1c8"
                  *     }
                  */
-                "application/json": components["schemas"]["TotpBeginRequest"];
+                "application/json": components["schemas"]["BackupCodesRequest"];
             };
         };
         responses: {
@@ -12546,7 +13082,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["BackupCodesOut"];
+                    "application/json": components["schemas"]["NewBackupCodes"];
                 };
             };
         };
@@ -12576,7 +13112,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TotpVerifiedOut"];
+                    "application/json": components["schemas"]["TotpVerification"];
                 };
             };
         };
@@ -12607,12 +13143,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TotpVerifiedOut"];
+                    "application/json": components["schemas"]["TotpVerification"];
                 };
             };
         };
     };
 }
-type WithRequired<T, K extends keyof T> = T & {
-    [P in K]-?: T[P];
-};

@@ -5,11 +5,59 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 
-class AcceptRequest(TypedDict):
+class AcceptInvitationRequest(TypedDict):
     token: str
     password: str
     username: NotRequired[str | None]
     name: NotRequired[str | None]
+
+
+class AcceptedInvitation(TypedDict):
+    user_id: str
+    kind: str
+    email: str
+    username: NotRequired[str]
+    tenant_id: str | None
+    client_id: str | None
+    message: str
+
+
+class UserStatus(TypedDict):
+    message: str
+    user_id: str
+    active: bool
+    updated_at: str
+
+
+class AdminActiveRequest(TypedDict):
+    user_id: str
+    active: bool
+
+
+class AdminUserBrief(TypedDict):
+    id: str
+    username: str
+    email: str
+
+
+class EndUserSearchByProjectRequest(TypedDict):
+    tenant_id: str
+    client_id: NotRequired[str | None]
+    email: NotRequired[str | None]
+    name: NotRequired[str | None]
+    provider: NotRequired[str | None]
+    page: NotRequired[int | None]
+    limit: NotRequired[int | None]
+    project_id: NotRequired[str | None]
+
+
+class AdminFactorResetRequest(TypedDict):
+    user_id: str
+    reason: str
+
+
+class AdminEmailRequest(TypedDict):
+    email: str
 
 
 class AdminLoginRequest(TypedDict):
@@ -17,62 +65,256 @@ class AdminLoginRequest(TypedDict):
     password: str
 
 
+class AdminEnrollmentRequest(TypedDict):
+    email: str
+    enrollment_ticket: NotRequired[str | None]
+
+
+class AdminSignedIn(TypedDict):
+    mfa_required: Literal[False]
+    access_token: str
+    refresh_token: str
+    token_type: str
+    expires_in: int
+    user: AdminUserBrief
+
+
+class AdminTotpVerification(TypedDict):
+    message: str
+    success: bool
+    access_token: NotRequired[str]
+    refresh_token: NotRequired[str]
+    token_type: NotRequired[str]
+    expires_in: NotRequired[int]
+    email: str
+    method: Literal['totp', 'backup_code']
+
+
 Role: TypeAlias = str
 
 
-class AttributeMappingOut(TypedDict):
+class AdminUserRequest(TypedDict):
+    username: str
+    email: str
+    password: str
+    first_name: str
+    last_name: str
+    tenant_id: NotRequired[str | None]
+    roles: NotRequired[list[Role] | None]
+
+
+class AdminUser(TypedDict):
+    id: str
+    username: str
+    email: str
+    first_name: str
+    last_name: str
+    tenant_id: str | None
+    active: bool
+    created_at: str
+
+
+class AttributeMapping(TypedDict):
     email: str
     name: str
     metadata: dict[str, str]
 
 
-Tag: TypeAlias = str
+class NewBackupCodes(TypedDict):
+    message: str
+    success: bool
+    backup_codes: list[str]
 
 
-Scope: TypeAlias = str
+class ChangedRoleBindings(TypedDict):
+    message: str
+    role_id: str
+    changed: int
 
 
-RedirectUri: TypeAlias = str
-
-
-PostLogoutRedirectUri: TypeAlias = str
-
-
-Audience: TypeAlias = str
-
-
-AllowedOrigin: TypeAlias = str
-
-
-class DatabaseOut(TypedDict):
+class TenantDatabase(TypedDict):
     host: str
     name: str
     status: str
 
 
-class DescriptorOut(TypedDict):
+class DeactivatedUser(TypedDict):
+    message: str
+    user_id: str
+    active: bool
+
+
+class DeletedRecord(TypedDict):
+    message: str
+    id: str
+
+
+class PasskeyDescriptor(TypedDict):
     id: str
     type: str
     transports: NotRequired[list[str]]
 
 
-class DomainCheckOut(TypedDict):
+class DeviceAuthorization(TypedDict):
+    device_code: str
+    user_code: str
+    verification_uri: str
+    verification_uri_complete: str
+    expires_in: int
+    interval: int
+
+
+class DomainChangesRequest(TypedDict):
+    tenant_id: NotRequired[str | None]
+    sign_in: bool
+    disable_passkeys: NotRequired[bool | None]
+
+
+class DomainCheck(TypedDict):
     status: str
 
 
-class DomainRecordOut(TypedDict):
+class DomainRequest(TypedDict):
+    tenant_id: NotRequired[str | None]
+    domain: str
+
+
+class DomainRecord(TypedDict):
     type: Literal['TXT']
     name: str
     value: str
 
 
-class EndUserResetRequest(TypedDict):
+class OptionalTenantRequest(TypedDict):
+    tenant_id: NotRequired[str | None]
+
+
+class UndoneEmailChange(TypedDict):
+    message: str
+    user_id: str
+    email: str
+
+
+class VerifiedEmail(TypedDict):
+    message: str
+    user_id: str
+    email: str
+    verified: bool
+
+
+class EndUserActiveRequest(TypedDict):
+    tenant_id: str
+    user_id: str
+    active: bool
+
+
+class PasskeyAuthenticationRequest(TypedDict):
+    email: NotRequired[str | None]
+    tenant_id: str
+    client_id: NotRequired[str | None]
+
+
+class EndUserBrief(TypedDict):
+    id: str
+    email: str
+    name: str
+
+
+class ChangedEndUser(TypedDict):
+    user_id: str
+    email: str
+    name: str
+    updated_at: str
+    message: str
+
+
+class EndUserSearchRequest(TypedDict):
+    tenant_id: str
+    client_id: NotRequired[str | None]
+    email: NotRequired[str | None]
+    name: NotRequired[str | None]
+    provider: NotRequired[str | None]
+    page: NotRequired[int | None]
+    limit: NotRequired[int | None]
+    active: NotRequired[bool | None]
+
+
+class EndUserLoginRequest(TypedDict):
+    client_id: str
+    client_secret: NotRequired[str | None]
+    email: str
+    password: str
+    tenant_id: NotRequired[str | None]
+
+
+class EndUser(TypedDict):
+    id: str
+    email: str
+    name: str
+    active: bool
+    provider: str
+    client_id: str | None
+    created_at: str
+    last_login: str | None
+
+
+class PasskeyRegistrationRequest(TypedDict):
+    email: str
+    tenant_id: str
+    enrollment_ticket: NotRequired[str | None]
+
+
+class PasswordResetRequest(TypedDict):
     token: str
     password: str
     tenant_id: NotRequired[str | None]
 
 
-class EventOut(TypedDict):
+class EndUserSignedIn(TypedDict):
+    mfa_required: Literal[False]
+    access_token: str
+    refresh_token: str
+    token_type: str
+    expires_in: int
+    user: EndUserBrief
+    tenant_id: str
+    client_id: str
+
+
+class PasskeySignUp(TypedDict):
+    message: str
+    success: bool
+    access_token: str
+    refresh_token: str
+    token_type: str
+    expires_in: int
+    credential_id: str
+
+
+class EnrolledPasskey(TypedDict):
+    message: str
+    success: bool
+    access_token: NotRequired[str]
+    refresh_token: NotRequired[str]
+    token_type: NotRequired[str]
+    expires_in: NotRequired[int]
+    credential_id: str
+
+
+class EnrollmentPass(TypedDict):
+    message: str
+    user_id: str
+    expires_at: str
+    enrollment_pass: NotRequired[str]
+
+
+class ErasedUser(TypedDict):
+    message: str
+    user_id: str
+    deleted: dict[str, int]
+
+
+class AuditEvent(TypedDict):
     id: int
     at: str
     action: str
@@ -87,20 +329,123 @@ class EventOut(TypedDict):
     tenant_id: NotRequired[str | None]
 
 
-class FaultOut(TypedDict):
+class EndUserExportRequest(TypedDict):
+    tenant_id: str
+    cursor: NotRequired[str | None]
+    limit: NotRequired[int | None]
+    with_hashes: NotRequired[bool | None]
+
+
+class ExportedEndUser(TypedDict):
+    id: str
+    email: str
+    name: str | None
+    active: bool
+    provider: str
+    client_id: str | None
+    password_hash: str | None
+    metadata: dict[str, Any]
+    groups: list[str]
+    roles: list[str]
+    email_verified: bool
+    created_at: str
+    last_login: str | None
+
+
+class Factor(TypedDict):
+    id: str
+    kind: Literal['webauthn', 'totp', 'sms']
+    name: str
+    created_at: str
+    last_used_at: str | None
+    backed_up: NotRequired[bool]
+    rp_id: NotRequired[str | None]
+
+
+class Success(TypedDict):
+    message: str
+    success: bool
+
+
+class FactorResetRequest(TypedDict):
+    user_id: str
+    reason: str
+    tenant_id: str
+
+
+class FactorReset(TypedDict):
+    message: str
+    user_id: str
+    removed: dict[str, int]
+
+
+class ImportFault(TypedDict):
     line: int
     field: str
     reason: str
 
 
-class ImportOut(TypedDict):
+class GroupChangesRequest(TypedDict):
+    tenant_id: NotRequired[str | None]
+    name: NotRequired[str | None]
+    description: NotRequired[str | None]
+    roles: NotRequired[list[Role] | None]
+
+
+class GroupRequest(TypedDict):
+    tenant_id: NotRequired[str | None]
+    name: str
+    description: NotRequired[str | None]
+    roles: NotRequired[list[Role] | None]
+
+
+class Group(TypedDict):
+    id: str
+    name: str
+    description: str
+    roles: list[str]
+    created_at: str
+    updated_at: str
+
+
+class ScopeCheck(TypedDict):
+    message: str
+    required: list[str]
+    held: list[str]
+
+
+class EndUserImport(TypedDict):
     dry_run: bool
     rows: int
     created: int
     updated: int
     skipped: int
     failed: int
-    report: list[FaultOut]
+    report: list[ImportFault]
+
+
+class Introspection(TypedDict):
+    active: bool
+    scope: NotRequired[str]
+    client_id: NotRequired[str]
+    username: NotRequired[str]
+    token_type: NotRequired[str]
+    exp: NotRequired[int]
+    iat: NotRequired[int]
+    nbf: NotRequired[int]
+    sub: NotRequired[str]
+    aud: NotRequired[str | list[str]]
+    cnf: NotRequired[dict[str, Any]]
+    iss: NotRequired[str]
+    jti: NotRequired[str]
+    acr: NotRequired[str]
+    auth_time: NotRequired[int]
+    kind: NotRequired[str]
+    tenant_id: NotRequired[str]
+    sid: NotRequired[str]
+    roles: NotRequired[list[str]]
+    groups: NotRequired[list[str]]
+    permissions: NotRequired[list[str]]
 
 
 class InvitationRequest(TypedDict):
@@ -111,7 +456,28 @@ class InvitationRequest(TypedDict):
     client_id: NotRequired[str | None]
 
 
-class JwksOut(TypedDict):
+class Invitation(TypedDict):
+    id: str
+    kind: str
+    email: str
+    roles: list[str]
+    tenant_id: str | None
+    client_id: str | None
+    status: str
+    invited_by: str
+    created_at: str
+    expires_at: str
+    accepted_at: str | None
+    user_id: str | None
+
+
+class ChangedGroupMembers(TypedDict):
+    message: str
+    group_id: str
+    changed: int
+
+
+class Jwks(TypedDict):
     keys: list[dict[str, Any]]
 
 
@@ -121,23 +487,56 @@ class LanguageTextsRequest(TypedDict):
     mail_footer: NotRequired[str | None]
 
 
-class LanguageTextsOut(TypedDict):
+class LanguageTexts(TypedDict):
     signin_heading: NotRequired[str]
     signin_intro: NotRequired[str]
     mail_footer: NotRequired[str]
+
+
+class LastDirectoryRun(TypedDict):
+    id: str
+    state: Literal['running', 'succeeded', 'failed', 'refused', 'incomplete', 'interrupted']
+    dry_run: bool
+    started_at: str
+    finished_at: str | None
+    reason: str
 
 
 class LogoutRequest(TypedDict):
     all: NotRequired[bool | None]
 
 
-class MappingRequest(TypedDict):
+class EndedSessions(TypedDict):
+    message: str
+    sessions_ended: int
+
+
+class AttributeMappingRequest(TypedDict):
     email: NotRequired[str | None]
     name: NotRequired[str | None]
     metadata: NotRequired[dict[str, Any] | None]
 
 
-class MetadataOut(TypedDict):
+class TenantDatabaseMapping(TypedDict):
+    tenant_id: str
+    database_host: str
+    database_name: str
+    status: str
+
+
+class Member(TypedDict):
+    id: str
+    email: str
+    name: str
+    active: bool
+    since: str
+
+
+class Message(TypedDict):
+    message: str
+
+
+class ServerMetadata(TypedDict):
     issuer: str
     token_endpoint: str
     revocation_endpoint: str
@@ -155,7 +554,23 @@ class MetadataOut(TypedDict):
     introspection_endpoint_auth_signing_alg_values_supported: list[str]
 
 
-class ParameterOut(TypedDict):
+class OpenIDToken(TypedDict):
+    access_token: str
+    token_type: str
+    expires_in: int
+    refresh_token: NotRequired[str]
+    id_token: NotRequired[str]
+    scope: NotRequired[str]
+
+
+class Pagination(TypedDict):
+    page: int
+    limit: int
+    total: int
+    total_pages: int
+
+
+class PasskeyParameter(TypedDict):
     type: str
     alg: int
 
@@ -164,7 +579,7 @@ class PasskeyNameRequest(TypedDict):
     name: str
 
 
-class PasskeyUserOut(TypedDict):
+class PasskeyUser(TypedDict):
     id: str
     name: str
     displayName: str
@@ -173,25 +588,43 @@ class PasskeyUserOut(TypedDict):
 Permission: TypeAlias = str
 
 
-class PermissionsRequest(TypedDict):
+class PermissionCheckRequest(TypedDict):
     permissions: list[Permission]
     mode: NotRequired[Literal['all', 'any'] | None]
 
 
-class PreviewOut(TypedDict):
+class PermissionCheck(TypedDict):
+    message: str
+    required: list[str]
+    held: list[str]
+    mode: str
+
+
+class PresentedToken(TypedDict):
+    claims: dict[str, Any]
+    header: dict[str, Any]
+    kind: str
+    tenant_id: str | None
+    client_id: str | None
+    roles: list[str]
+    permissions: list[str]
+    expires_in: int
+
+
+class DirectoryRunPreview(TypedDict):
     external_id: str
     action: str
     email: NotRequired[str]
     name: NotRequired[str]
 
 
-class ProblemOut(TypedDict):
+class DirectoryRunProblem(TypedDict):
     external_id: str
     code: str
     message: str
 
 
-class ProviderMetadataOut(MetadataOut):
+class ProviderMetadata(ServerMetadata):
     authorization_endpoint: str
     pushed_authorization_request_endpoint: str
     device_authorization_endpoint: str
@@ -215,40 +648,117 @@ class ProviderMetadataOut(MetadataOut):
     require_pushed_authorization_requests: bool
 
 
-class PushedRequestOut(TypedDict):
+class PushedAuthorization(TypedDict):
     request_uri: str
     expires_in: int
 
 
-class ReadyOut(TypedDict):
+class Readiness(TypedDict):
     status: str
     database: str
     cache: str
 
 
-class RelatedOriginsOut(TypedDict):
+class RegistrationRequest(TypedDict):
+    tenant_id: str
+    client_id: str
+    email: str
+    password: NotRequired[str | None]
+    name: NotRequired[str | None]
+    provider: NotRequired[str | None]
+
+
+class RegisteredEndUser(TypedDict):
+    user_id: str
+    email: str
+    tenant_id: str
+    client_id: str
+    message: str
+
+
+class RelatedOrigins(TypedDict):
     origins: list[str]
 
 
-class RelyingPartyOut(TypedDict):
+class RelyingParty(TypedDict):
     id: str
     name: str
 
 
-class RequestOptionsOut(TypedDict):
+class PasskeyRequestOptions(TypedDict):
     challenge: str
     timeout: int
     rpId: str
-    allowCredentials: list[DescriptorOut]
+    allowCredentials: list[PasskeyDescriptor]
     userVerification: str
 
 
-class ResetRequest(TypedDict):
+class ResendEmailVerificationRequest(TypedDict):
+    tenant_id: str
+    email: str
+
+
+class AdminPasswordResetRequest(TypedDict):
     token: str
     password: str
 
 
-class SecondStepOut(TypedDict):
+class ResourceCheck(TypedDict):
+    message: str
+    required: list[str]
+    held: list[str]
+    resource: str
+    actions: list[str]
+
+
+class RoleChangesRequest(TypedDict):
+    tenant_id: NotRequired[str | None]
+    name: NotRequired[str | None]
+    description: NotRequired[str | None]
+    permissions: NotRequired[list[Permission] | None]
+
+
+class RoleRequest(TypedDict):
+    tenant_id: NotRequired[str | None]
+    name: str
+    description: NotRequired[str | None]
+    permissions: NotRequired[list[Permission] | None]
+
+
+class RoleModel(TypedDict):
+    id: str
+    name: str
+    description: str
+    permissions: list[str]
+    built_in: bool
+    created_at: str
+    updated_at: str
+
+
+class DirectoryRun(LastDirectoryRun):
+    directory_id: str
+    trigger: Literal['request', 'command', 'schedule']
+    full: bool
+    users_found: int
+    users_created: int
+    users_updated: int
+    users_activated: int
+    users_deactivated: int
+    users_skipped: int
+    errors: list[DirectoryRunProblem]
+    preview_users: list[DirectoryRunPreview]
+
+
+class DirectorySample(TypedDict):
+    external_id: str
+    email: str
+    name: str
+    active: bool
+    metadata: dict[str, str]
+    problem: str
+
+
+class SecondStepRequired(TypedDict):
     mfa_required: Literal[True]
     mfa_token: str
     methods: list[str]
@@ -257,22 +767,116 @@ class SecondStepOut(TypedDict):
     enrollment_ticket: NotRequired[str]
 
 
-class SecretRequest(TypedDict):
+class ClientSecretRequest(TypedDict):
     overlap_seconds: NotRequired[int | None]
 
 
-class SelectionOut(TypedDict):
+class AuthenticatorSelection(TypedDict):
     residentKey: str
     requireResidentKey: bool
     userVerification: str
 
 
-class StatusRequest(TypedDict):
+class Session(TypedDict):
+    id: str
+    user_id: str
+    client_id: str | None
+    amr: list[str]
+    acr: str
+    auth_time: str
+    created_at: str
+    last_used_at: str
+    expires_at: str
+    address: str
+    user_agent: str
+    current: bool
+
+
+class EndedUserSessions(TypedDict):
+    message: str
+    user_id: str
+    sessions_ended: int
+
+
+class SmsSetupRequest(TypedDict):
+    client_id: str
+    email: str
+    tenant_id: str
+    enrollment_ticket: NotRequired[str | None]
+    phone_number: str
+
+
+class SmsConfirmation(TypedDict):
+    message: str
+    success: bool
+    access_token: NotRequired[str]
+    refresh_token: NotRequired[str]
+    token_type: NotRequired[str]
+    expires_in: NotRequired[int]
+    phone_display: str
+
+
+class SmsCodeRequest(TypedDict):
+    client_id: str
+    email: str
+    tenant_id: str
+    mfa_token: NotRequired[str | None]
+
+
+class SentSmsCode(TypedDict):
+    message: str
+    success: bool
+    attempts_remaining: int
+    expires_in_minutes: int
+    phone_display: str
+
+
+class SmsVerification(TypedDict):
+    message: str
+    success: bool
+    access_token: NotRequired[str]
+    refresh_token: NotRequired[str]
+    token_type: NotRequired[str]
+    expires_in: NotRequired[int]
+    email: str
+    method: str
+    tenant_id: str
+
+
+class SmsVerifyRequest(SmsCodeRequest):
+    code: str
+
+
+class EndUserStatusRequest(TypedDict):
     active: bool
 
 
-class StatusOut(TypedDict):
+class HealthStatus(TypedDict):
     status: str
+
+
+class StepUp(TypedDict):
+    access_token: str
+    token_type: str
+    expires_in: int
+    proof_token: str
+    proof_expires_in: int
+    acr: str
+    amr: list[str]
+    auth_time: int
+
+
+class DirectorySyncRequest(TypedDict):
+    tenant_id: NotRequired[str | None]
+    dry_run: NotRequired[bool | None]
+    force: NotRequired[bool | None]
+    full: NotRequired[bool | None]
+
+
+class DeletedTenant(TypedDict):
+    message: str
+    tenant_id: str
+    final_backup_until: str | None
 
 
 class TenantDeletionRequest(TypedDict):
@@ -280,45 +884,29 @@ class TenantDeletionRequest(TypedDict):
     final_backup: NotRequired[bool | None]
 
 
-class Effective(TypedDict):
-    issuer_name: str
-    mfa_policy: Literal['optional', 'required']
-    remember_device_days: int
-    enrollment_mode: Literal['window', 'ticket', 'bearer']
-    password_min_length: int
-    self_registration: bool
-    account_deletion: Literal['off', 'on']
-    email_verification: Literal['off', 'required']
-    access_token_seconds: int
-    refresh_token_seconds: int
-    session_seconds: int
-    admin_session_idle_seconds: int
-    admin_session_seconds: int
-    webauthn_rp_id: str | None
-    webauthn_origins: list[str]
-    password_reset_url: str
-    email_verification_url: str
-    invitation_url: str
-    metadata_claims: list[str]
-    sms_countries: list[str] | None
-    region: str | None
-
-
-class TextsRequest(TypedDict):
+class BrandingTextsRequest(TypedDict):
     en: NotRequired[LanguageTextsRequest | None]
     de: NotRequired[LanguageTextsRequest | None]
     fr: NotRequired[LanguageTextsRequest | None]
     es: NotRequired[LanguageTextsRequest | None]
 
 
-class TextsOut(TypedDict):
-    en: NotRequired[LanguageTextsOut]
-    de: NotRequired[LanguageTextsOut]
-    fr: NotRequired[LanguageTextsOut]
-    es: NotRequired[LanguageTextsOut]
+class BrandingTexts(TypedDict):
+    en: NotRequired[LanguageTexts]
+    de: NotRequired[LanguageTexts]
+    fr: NotRequired[LanguageTexts]
+    es: NotRequired[LanguageTexts]
 
 
-class TotpBeginOut(TypedDict):
+class Token(TypedDict):
+    access_token: str
+    refresh_token: NotRequired[str]
+    token_type: str
+    expires_in: int
+    scope: NotRequired[str]
+
+
+class TotpSetup(TypedDict):
     account: str
     issuer: str
     manual_entry: str
@@ -327,20 +915,165 @@ class TotpBeginOut(TypedDict):
     secret: str
 
 
-class UndoRequest(TypedDict):
+class BackupCodesRequest(TypedDict):
+    email: str
+    tenant_id: str
+    client_id: NotRequired[str | None]
+
+
+class TotpConfirmation(TypedDict):
+    access_token: NotRequired[str]
+    refresh_token: NotRequired[str]
+    token_type: NotRequired[str]
+    expires_in: NotRequired[int]
+    message: str
+    success: bool
+    backup_codes: list[str]
+
+
+class TotpSetupRequest(TypedDict):
+    email: str
+    tenant_id: str
+    client_id: NotRequired[str | None]
+    enrollment_ticket: NotRequired[str | None]
+
+
+class TotpVerification(AdminTotpVerification):
+    tenant_id: str
+
+
+class DirectoryTest(TypedDict):
+    success: bool
+    message: str
+    sample_users: list[DirectorySample]
+
+
+class UndoEmailChangeRequest(TypedDict):
     token: str
+
+
+class UserIdsRequest(TypedDict):
+    tenant_id: NotRequired[str | None]
+    user_ids: list[str]
+
+
+class UserInTenantRequest(TypedDict):
+    tenant_id: str
+    user_id: str
 
 
 class UserinfoRequest(TypedDict):
     access_token: NotRequired[str]
 
 
-class WebhookEventOut(TypedDict):
+class TokenValidation(TypedDict):
+    message: str
+    sub: str
+    kind: str
+    tenant_id: str | None
+    client_id: str | None
+    roles: list[str]
+    permissions: list[str]
+    scopes: list[str]
+    groups: list[str]
+    expires_at: str
+
+
+class PasskeyVerification(TypedDict):
+    access_token: NotRequired[str]
+    refresh_token: NotRequired[str]
+    token_type: NotRequired[str]
+    expires_in: NotRequired[int]
+    success: bool
+    user_id: str
+
+
+class WebhookEndpoint(TypedDict):
+    id: str
+    url: str
+    description: str
+    events: list[str]
+    enabled: bool
+    disabled_reason: str
+    failing_since: str | None
+    last_delivered_at: str | None
+    previous_secret_until: str | None
+    created_at: str
+    updated_at: str
+
+
+class WebhookEvent(TypedDict):
     event: str
     description: str
 
 
-class VerifyByTokenRequest(TypedDict):
+class WebhookMessage(TypedDict):
+    id: int
+    message_id: str
+    event: str
+    status: str
+    attempts: int
+    created_at: str
+    next_attempt_at: str
+    settled_at: str | None
+    last_status: int | None
+    last_error: str
+
+
+class WebhookReplay(TypedDict):
+    message: str
+    replayed: int
+    more: bool
+
+
+class WebhookTest(TypedDict):
+    message: str
+    message_id: str
+
+
+class AdminTotpVerifyLoginByCodeRequest(TypedDict):
+    email: str
+    code: str
+    backup_code: NotRequired[str | None]
+    mfa_token: NotRequired[str | None]
+
+
+class AdminTotpVerifyLoginByBackupCodeRequest(TypedDict):
+    email: str
+    code: NotRequired[str | None]
+    backup_code: str
+    mfa_token: NotRequired[str | None]
+
+
+class ForgotPasswordByClientIdRequest(TypedDict):
+    email: str
+    client_id: str
+    tenant_id: NotRequired[str | None]
+
+
+class ForgotPasswordByTenantIdRequest(TypedDict):
+    email: str
+    client_id: NotRequired[str | None]
+    tenant_id: str
+
+
+class TotpVerifyByCodeRequest(TypedDict):
+    email: str
+    code: str
+    backup_code: NotRequired[str | None]
+    tenant_id: str
+    client_id: NotRequired[str | None]
+
+
+class TotpVerifyByBackupCodeRequest(TypedDict):
+    email: str
+    code: NotRequired[str | None]
+    backup_code: str
+    tenant_id: str
+    client_id: NotRequired[str | None]
+
+
+class VerifyEmailByTokenRequest(TypedDict):
     token: str
     tenant_id: NotRequired[str | None]
     email: NotRequired[str | None]
@@ -348,7 +1081,7 @@ class VerifyByTokenRequest(TypedDict):
     current_password: NotRequired[str | None]
 
 
-class VerifyByTenantIdAndEmailAndCodeRequest(TypedDict):
+class VerifyEmailByCodeRequest(TypedDict):
     token: NotRequired[str | None]
     tenant_id: str
     email: str
@@ -359,112 +1092,95 @@ class VerifyByTenantIdAndEmailAndCodeRequest(TypedDict):
 MessageId: TypeAlias = str
 
 
-UserId: TypeAlias = str
+class ClientAuthenticationFields(TypedDict):
+    client_id: NotRequired[str]
+    client_secret: NotRequired[str]
+    client_assertion_type: NotRequired[str]
+    client_assertion: NotRequired[str]
 
 
-AcceptedOutEmail: TypeAlias = str
+Tag: TypeAlias = str
 
 
-Message: TypeAlias = str
+Scope: TypeAlias = str
 
 
-Code: TypeAlias = str | None
+RedirectUri: TypeAlias = str
 
 
-BackupCode: TypeAlias = str | None
+PostLogoutRedirectUri: TypeAlias = str
 
 
-SmsCode: TypeAlias = str | None
+Audience: TypeAlias = str
 
 
-Response: TypeAlias = dict[str, Any] | str | None
+AllowedOrigin: TypeAlias = str
 
 
-CurrentPassword: TypeAlias = str | None
+EnrollmentPassDelivery: TypeAlias = Literal['mail', 'show']
 
 
-ProofToken: TypeAlias = str | None
+Language: TypeAlias = Literal['en', 'de', 'fr', 'es']
 
 
-Active: TypeAlias = bool
+ClientType: TypeAlias = Literal['public', 'confidential']
 
 
-UpdatedAt: TypeAlias = str
+GrantType: TypeAlias = Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']
 
 
-Email: TypeAlias = str
+TokenEndpointAuthMethod: TypeAlias = Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt']
 
 
-Id: TypeAlias = str
+SigningAlgorithm: TypeAlias = Literal['ES256', 'RS256']
 
 
-TenantId: TypeAlias = str
+DirectoryKind: TypeAlias = Literal['active_directory', 'entra_id']
 
 
-Reason: TypeAlias = str
+DirectoryTls: TypeAlias = Literal['ldaps', 'starttls', 'none']
 
 
-Page: TypeAlias = int
+ServiceStatus: TypeAlias = Literal['active', 'inactive']
 
 
-Limit: TypeAlias = int
+ServiceCredentialType: TypeAlias = Literal['api_key', 'basic', 'oauth2', 'bearer', 'custom']
 
 
-Total: TypeAlias = int
+ServiceCredentialStatus: TypeAlias = Literal['active', 'revoked', 'expired']
 
 
-EnrollmentTicket: TypeAlias = str | None
+MfaPolicy: TypeAlias = Literal['optional', 'required']
 
 
-Credential: TypeAlias = dict[str, Any] | str
+EnrollmentMode: TypeAlias = Literal['window', 'ticket', 'bearer']
 
 
-MfaToken: TypeAlias = str | None
+AccountDeletion: TypeAlias = Literal['off', 'on']
 
 
-AccessToken: TypeAlias = str
+EmailVerification: TypeAlias = Literal['off', 'required']
 
 
-RefreshToken: TypeAlias = str
+WebhookEventFilter: TypeAlias = Literal['*', 'directory.*', 'domain.*', 'end_user.*', 'factor.*', 'group.*', 'import.*', 'invitation.*', 'role.*', 'end_user.created', 'end_user.updated', 'end_user.activated', 'end_user.deactivated', 'end_user.erased', 'end_user.email_verified', 'end_user.password_changed', 'end_user.password_reset', 'factor.enrolled', 'factor.removed', 'factor.reset', 'group.created', 'group.updated', 'group.deleted', 'group.members_added', 'group.members_removed', 'role.created', 'role.updated', 'role.deleted', 'role.assigned', 'role.revoked', 'invitation.created', 'invitation.accepted', 'directory.sync_finished', 'import.finished', 'domain.verified', 'domain.updated', 'domain.record_lost', 'domain.withdrawn', 'domain.deleted']
 
 
-TokenType: TypeAlias = str
+ImportFormat: TypeAlias = Literal['csv', 'jsonl']
 
 
-ExpiresIn: TypeAlias = int
+ImportConflict: TypeAlias = Literal['fail', 'skip', 'update']
 
 
-CreatedAt: TypeAlias = str
+WebhookMessageStatus: TypeAlias = Literal['pending', 'delivered', 'dead']
 
 
-GrantTypes: TypeAlias = list[Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']] | None
+PasskeyCredential: TypeAlias = dict[str, Any] | str
 
 
-ClientId: TypeAlias = str
+ServiceSecretValue: TypeAlias = str | dict[str, Any]
 
 
-ClientSecret: TypeAlias = str
-
-
-ClientAssertionType: TypeAlias = str
-
-
-ClientAssertion: TypeAlias = str
-
-
-DirectoryChangesTenantId: TypeAlias = str | None
-
-
-Metadata: TypeAlias = dict[str, Any] | None
-
-
-Roles: TypeAlias = list[str]
-
-
-Description: TypeAlias = str | None
-
-
-Permissions: TypeAlias = list[str]
+ServiceCredentialSecret: TypeAlias = str | dict[str, Any]
 
 
 WebauthnOrigin: TypeAlias = str
@@ -476,15 +1192,15 @@ MetadataClaim: TypeAlias = str
 SmsCountry: TypeAlias = str
 
 
-class Settings(TypedDict):
+class TenantOwnSettingsRequest(TypedDict):
     issuer_name: NotRequired[str | None]
-    mfa_policy: NotRequired[Literal['optional', 'required'] | None]
+    mfa_policy: NotRequired[MfaPolicy | None]
     remember_device_days: NotRequired[int | None]
-    enrollment_mode: NotRequired[Literal['window', 'ticket', 'bearer'] | None]
+    enrollment_mode: NotRequired[EnrollmentMode | None]
     password_min_length: NotRequired[int | None]
     self_registration: NotRequired[bool | None]
-    account_deletion: NotRequired[Literal['off', 'on'] | None]
-    email_verification: NotRequired[Literal['off', 'required'] | None]
+    account_deletion: NotRequired[AccountDeletion | None]
+    email_verification: NotRequired[EmailVerification | None]
     access_token_seconds: NotRequired[int | None]
     refresh_token_seconds: NotRequired[int | None]
     session_seconds: NotRequired[int | None]
@@ -500,187 +1216,88 @@ class Settings(TypedDict):
     region: NotRequired[str | None]
 
 
-class TenantOutSettings(TypedDict):
+class TenantOwnSettings(TypedDict):
     issuer_name: NotRequired[str]
-    mfa_policy: NotRequired[Literal['optional', 'required']]
+    mfa_policy: NotRequired[MfaPolicy]
     remember_device_days: NotRequired[int]
-    enrollment_mode: NotRequired[Literal['window', 'ticket', 'bearer']]
+    enrollment_mode: NotRequired[EnrollmentMode]
     password_min_length: NotRequired[int]
     self_registration: NotRequired[bool]
-    account_deletion: NotRequired[Literal['off', 'on']]
-    email_verification: NotRequired[Literal['off', 'required']]
+    account_deletion: NotRequired[AccountDeletion]
+    email_verification: NotRequired[EmailVerification]
     access_token_seconds: NotRequired[int]
     refresh_token_seconds: NotRequired[int]
     session_seconds: NotRequired[int]
     admin_session_idle_seconds: NotRequired[int]
     admin_session_seconds: NotRequired[int]
     webauthn_rp_id: NotRequired[str]
-    webauthn_origins: NotRequired[list[WebauthnOrigin]]
+    webauthn_origins: NotRequired[list[str]]
     password_reset_url: NotRequired[str]
     email_verification_url: NotRequired[str]
     invitation_url: NotRequired[str]
-    metadata_claims: NotRequired[list[MetadataClaim]]
-    sms_countries: NotRequired[list[SmsCountry]]
+    metadata_claims: NotRequired[list[str]]
+    sms_countries: NotRequired[list[str]]
     region: NotRequired[str]
 
 
-TotpBeginClientId: TypeAlias = str | None
+class ProofRequest(TypedDict):
+    code: NotRequired[str | None]
+    backup_code: NotRequired[str | None]
+    sms_code: NotRequired[str | None]
+    response: NotRequired[PasskeyCredential | None]
+    current_password: NotRequired[str | None]
+    proof_token: NotRequired[str | None]
 
 
-AdminTotpVerifyLoginByCodeMfaToken: TypeAlias = str | None
-
-
-class AcceptedOut(TypedDict):
-    user_id: UserId
-    kind: str
-    email: AcceptedOutEmail
-    username: NotRequired[str]
-    tenant_id: str | None
-    client_id: str | None
-    message: Message
-
-
-class AccountClosingRequest(TypedDict):
-    code: NotRequired[Code]
-    backup_code: NotRequired[BackupCode]
-    sms_code: NotRequired[SmsCode]
-    response: NotRequired[Response]
-    current_password: NotRequired[CurrentPassword]
-    proof_token: NotRequired[ProofToken]
-
-
-class ActivityOut(TypedDict):
-    message: Message
-    user_id: UserId
-    active: Active
-    updated_at: UpdatedAt
-
-
-class AdminActiveRequest(TypedDict):
-    user_id: UserId
-    active: bool
-
-
-class AdminActiveOut(TypedDict):
-    message: Message
-    user_id: UserId
-    active: Active
-    updated_at: UpdatedAt
-
-
-class AdminAssertionRequest(TypedDict):
-    email: Email
-    response: dict[str, Any] | str
+class AdminPasskeyAssertionRequest(TypedDict):
+    email: str
+    response: PasskeyCredential
     mfa_token: NotRequired[str | None]
 
 
-class AdminBrief(TypedDict):
-    id: Id
-    username: str
-    email: AcceptedOutEmail
-
-
-class AdminEndUserListRequest(TypedDict):
-    tenant_id: TenantId
-    client_id: NotRequired[str | None]
-    email: NotRequired[str | None]
-    name: NotRequired[str | None]
-    provider: NotRequired[str | None]
-    page: NotRequired[int | None]
-    limit: NotRequired[int | None]
-    project_id: NotRequired[str | None]
-
-
 class AdminEnrollmentPassRequest(TypedDict):
-    user_id: UserId
-    reason: Reason
-    delivery: Literal['mail', 'show']
+    user_id: str
+    reason: str
+    delivery: EnrollmentPassDelivery
 
 
-class AdminFactorResetRequest(TypedDict):
-    user_id: UserId
-    reason: Reason
-
-
-class AdminForgotRequest(TypedDict):
-    email: Email
-
-
-class AdminNamedRequest(TypedDict):
-    email: Email
+AdminLogin: TypeAlias = AdminSignedIn | SecondStepRequired
 
 
 class AdminPasskeyRequest(TypedDict):
-    email: Email
-    enrollment_ticket: NotRequired[EnrollmentTicket]
-    credential: Credential
-    mfa_token: NotRequired[MfaToken]
+    email: str
+    enrollment_ticket: NotRequired[str | None]
+    credential: PasskeyCredential
+    mfa_token: NotRequired[str | None]
 
 
-class AdminRegistrationRequest(TypedDict):
-    email: Email
-    enrollment_ticket: NotRequired[EnrollmentTicket]
-
-
-class AdminSignedInOut(TypedDict):
-    mfa_required: Literal[False]
-    access_token: AccessToken
-    refresh_token: RefreshToken
-    token_type: TokenType
-    expires_in: int
-    user: AdminBrief
-
-
-class AdminTotpBeginRequest(TypedDict):
-    email: Email
+class AdminUserDetail(AdminUser):
+    roles: list[str]
+    permissions: list[str]
+    mfa_methods: list[str]
 
 
 class AdminTotpConfirmRequest(TypedDict):
-    email: Email
-    enrollment_ticket: NotRequired[EnrollmentTicket]
+    email: str
+    enrollment_ticket: NotRequired[str | None]
     code: str
-    backup_code: NotRequired[BackupCode]
-    sms_code: NotRequired[SmsCode]
-    response: NotRequired[Response]
-    current_password: NotRequired[CurrentPassword]
-    proof_token: NotRequired[ProofToken]
+    backup_code: NotRequired[str | None]
+    sms_code: NotRequired[str | None]
+    response: NotRequired[PasskeyCredential | None]
+    current_password: NotRequired[str | None]
+    proof_token: NotRequired[str | None]
     secret: str
-    mfa_token: NotRequired[MfaToken]
+    mfa_token: NotRequired[str | None]
 
 
-class AdminTotpDisableRequest(TypedDict):
-    email: Email
-    code: NotRequired[Code]
-    backup_code: NotRequired[BackupCode]
-    sms_code: NotRequired[SmsCode]
-    response: NotRequired[Response]
-    current_password: NotRequired[CurrentPassword]
-    proof_token: NotRequired[ProofToken]
+class AdminTotpDisableRequest(ProofRequest):
+    email: str
 
 
-class AdminTotpSetupRequest(TypedDict):
-    email: Email
-    enrollment_ticket: NotRequired[EnrollmentTicket]
+AdminTotpVerifyLoginRequest: TypeAlias = AdminTotpVerifyLoginByCodeRequest | AdminTotpVerifyLoginByBackupCodeRequest
 
 
-class AdminTotpVerifiedOut(TypedDict):
-    message: Message
-    success: bool
-    access_token: NotRequired[AccessToken]
-    refresh_token: NotRequired[RefreshToken]
-    token_type: NotRequired[TokenType]
-    expires_in: NotRequired[ExpiresIn]
-    email: AcceptedOutEmail
-    method: Literal['totp', 'backup_code']
-
-
-class AdminUserChangesRequest(TypedDict):
-    code: NotRequired[Code]
-    backup_code: NotRequired[BackupCode]
-    sms_code: NotRequired[SmsCode]
-    response: NotRequired[Response]
-    current_password: NotRequired[CurrentPassword]
-    proof_token: NotRequired[ProofToken]
+class AdminUserChangesRequest(ProofRequest):
     username: NotRequired[str | None]
     email: NotRequired[str | None]
     first_name: NotRequired[str | None]
@@ -688,43 +1305,10 @@ class AdminUserChangesRequest(TypedDict):
     roles: NotRequired[list[Role] | None]
 
 
-class AdminUserRequest(TypedDict):
-    username: str
-    email: Email
-    password: str
-    first_name: str
-    last_name: str
-    tenant_id: NotRequired[str | None]
-    roles: NotRequired[list[Role] | None]
-
-
-class AdminUserOut(TypedDict):
-    id: Id
-    username: str
-    email: AcceptedOutEmail
-    first_name: str
-    last_name: str
-    tenant_id: str | None
-    active: Active
-    created_at: CreatedAt
-
-
-class AuditOut(TypedDict):
-    events: list[EventOut]
-    limit: Limit
+class AuditEventList(TypedDict):
+    events: list[AuditEvent]
+    limit: int
     next_cursor: int | None
-
-
-class BackupCodesOut(TypedDict):
-    message: Message
-    success: bool
-    backup_codes: list[str]
-
-
-class BoundOut(TypedDict):
-    message: Message
-    role_id: str
-    changed: int
 
 
 class BrandingChangesRequest(TypedDict):
@@ -736,12 +1320,12 @@ class BrandingChangesRequest(TypedDict):
     privacy_url: NotRequired[str | None]
     support_url: NotRequired[str | None]
     sender_name: NotRequired[str | None]
-    language: NotRequired[Literal['en', 'de', 'fr', 'es'] | None]
-    texts: NotRequired[TextsRequest | None]
+    language: NotRequired[Language | None]
+    texts: NotRequired[BrandingTextsRequest | None]
 
 
-class BrandingOut(TypedDict):
-    tenant_id: TenantId
+class Branding(TypedDict):
+    tenant_id: str
     name: str | None
     logo_url: str | None
     color_light: str | None
@@ -750,87 +1334,21 @@ class BrandingOut(TypedDict):
     privacy_url: str | None
     support_url: str | None
     sender_name: str | None
-    language: Literal['en', 'de', 'fr', 'es'] | None
-    texts: TextsOut
+    language: Language | None
+    texts: BrandingTexts
 
 
-class ChangeRequest(TypedDict):
-    code: NotRequired[Code]
-    backup_code: NotRequired[BackupCode]
-    sms_code: NotRequired[SmsCode]
-    response: NotRequired[Response]
-    current_password: NotRequired[CurrentPassword]
-    proof_token: NotRequired[ProofToken]
+class PasswordChangeRequest(ProofRequest):
     new_password: str
 
 
-class ClientChangesRequest(TypedDict):
-    name: NotRequired[str | None]
-    type: NotRequired[Literal['public', 'confidential'] | None]
-    active: NotRequired[bool | None]
-    tags: NotRequired[list[Tag] | None]
-    scopes: NotRequired[list[Scope] | None]
-    redirect_uris: NotRequired[list[RedirectUri] | None]
-    project_id: NotRequired[str | None]
-    owner_id: NotRequired[str | None]
-    self_registration: NotRequired[bool | None]
-    post_logout_redirect_uris: NotRequired[list[PostLogoutRedirectUri] | None]
-    grant_types: NotRequired[GrantTypes]
-    token_endpoint_auth_method: NotRequired[Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None]
-    jwks: NotRequired[dict[str, Any] | None]
-    jwks_uri: NotRequired[str | None]
-    id_token_signed_response_alg: NotRequired[Literal['ES256', 'RS256'] | None]
-    audiences: NotRequired[list[Audience] | None]
-    allowed_origins: NotRequired[list[AllowedOrigin] | None]
-    require_par: NotRequired[bool | None]
-    dpop_bound_access_tokens: NotRequired[bool | None]
-    first_party: NotRequired[bool | None]
-    backchannel_logout_uri: NotRequired[str | None]
-    access_token_seconds: NotRequired[int | None]
-    default_max_age: NotRequired[int | None]
-    logo_uri: NotRequired[str | None]
-    client_uri: NotRequired[str | None]
-    policy_uri: NotRequired[str | None]
-    tos_uri: NotRequired[str | None]
-
-
-class ClientRequest(TypedDict):
-    name: str
-    type: NotRequired[Literal['public', 'confidential'] | None]
-    active: NotRequired[bool | None]
-    tags: NotRequired[list[Tag] | None]
-    scopes: NotRequired[list[Scope] | None]
-    redirect_uris: NotRequired[list[RedirectUri] | None]
-    project_id: NotRequired[str | None]
-    owner_id: NotRequired[str | None]
-    self_registration: NotRequired[bool | None]
-    post_logout_redirect_uris: NotRequired[list[PostLogoutRedirectUri] | None]
-    grant_types: NotRequired[GrantTypes]
-    token_endpoint_auth_method: NotRequired[Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None]
-    jwks: NotRequired[dict[str, Any] | None]
-    jwks_uri: NotRequired[str | None]
-    id_token_signed_response_alg: NotRequired[Literal['ES256', 'RS256'] | None]
-    audiences: NotRequired[list[Audience] | None]
-    allowed_origins: NotRequired[list[AllowedOrigin] | None]
-    require_par: NotRequired[bool | None]
-    dpop_bound_access_tokens: NotRequired[bool | None]
-    first_party: NotRequired[bool | None]
-    backchannel_logout_uri: NotRequired[str | None]
-    access_token_seconds: NotRequired[int | None]
-    default_max_age: NotRequired[int | None]
-    logo_uri: NotRequired[str | None]
-    client_uri: NotRequired[str | None]
-    policy_uri: NotRequired[str | None]
-    tos_uri: NotRequired[str | None]
-
-
-class ClientOut(TypedDict):
-    id: Id
+class OAuthClient(TypedDict):
+    id: str
     client_id: str
-    tenant_id: TenantId
+    tenant_id: str
     name: str
-    type: Literal['public', 'confidential']
-    active: Active
+    type: ClientType
+    active: bool
     status: Literal['Active', 'Inactive']
     tags: list[str]
     scopes: list[str]
@@ -839,11 +1357,11 @@ class ClientOut(TypedDict):
     self_registration: bool
     redirect_uris: list[str]
     post_logout_redirect_uris: list[str]
-    grant_types: list[Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']]
-    token_endpoint_auth_method: Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None
+    grant_types: list[GrantType]
+    token_endpoint_auth_method: TokenEndpointAuthMethod | None
     jwks: dict[str, Any] | None
     jwks_uri: str | None
-    id_token_signed_response_alg: Literal['ES256', 'RS256']
+    id_token_signed_response_alg: SigningAlgorithm
     audiences: list[str]
     allowed_origins: list[str]
     require_par: bool
@@ -857,504 +1375,144 @@ class ClientOut(TypedDict):
     policy_uri: str | None
     tos_uri: str | None
     is_default: bool
-    created_at: CreatedAt
-    updated_at: UpdatedAt
+    created_at: str
+    updated_at: str
     last_used_at: str | None
 
 
-class CreationOptionsOut(TypedDict):
-    rp: RelyingPartyOut
-    user: PasskeyUserOut
+class PasskeyCreationOptions(TypedDict):
+    rp: RelyingParty
+    user: PasskeyUser
     challenge: str
-    pubKeyCredParams: list[ParameterOut]
+    pubKeyCredParams: list[PasskeyParameter]
     timeout: int
-    excludeCredentials: list[DescriptorOut]
-    authenticatorSelection: SelectionOut
+    excludeCredentials: list[PasskeyDescriptor]
+    authenticatorSelection: AuthenticatorSelection
     attestation: str
 
 
-class DeactivatedOut(TypedDict):
-    message: Message
-    user_id: UserId
-    active: Active
-
-
-class DeletedOut(TypedDict):
-    message: Message
-    id: Id
-
-
-class DeviceAuthorizationRequest(TypedDict):
-    client_id: NotRequired[ClientId]
-    client_secret: NotRequired[ClientSecret]
-    client_assertion_type: NotRequired[ClientAssertionType]
-    client_assertion: NotRequired[ClientAssertion]
+class DeviceAuthorizationRequest(ClientAuthenticationFields):
     scope: NotRequired[str]
     resource: NotRequired[list[str]]
 
 
-class DeviceAuthorizationOut(TypedDict):
-    device_code: str
-    user_code: str
-    verification_uri: str
-    verification_uri_complete: str
-    expires_in: ExpiresIn
-    interval: int
-
-
-class DirectoryChangesRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
-    name: NotRequired[str | None]
-    enabled: NotRequired[bool | None]
-    secret: NotRequired[str | None]
-    server: NotRequired[str | None]
-    port: NotRequired[int | None]
-    tls: NotRequired[Literal['ldaps', 'starttls', 'none'] | None]
-    ca_certificate: NotRequired[str | None]
-    base_dn: NotRequired[str | None]
-    bind_dn: NotRequired[str | None]
-    user_filter: NotRequired[str | None]
-    directory_tenant_id: NotRequired[str | None]
-    application_id: NotRequired[str | None]
-    cloud: NotRequired[str | None]
-    client_id: NotRequired[str | None]
-    mapping: NotRequired[MappingRequest | None]
-    groups: NotRequired[dict[str, Any] | None]
-    max_deactivation_percent: NotRequired[int | None]
-    sync_every_minutes: NotRequired[int | None]
-
-
-class DirectoryDeletedOut(TypedDict):
-    message: Message
-    id: Id
-
-
-class DirectoryRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
+class Directory(TypedDict):
+    id: str
+    kind: DirectoryKind
     name: str
-    enabled: NotRequired[bool | None]
-    secret: str
-    server: NotRequired[str | None]
-    port: NotRequired[int | None]
-    tls: NotRequired[Literal['ldaps', 'starttls', 'none'] | None]
-    ca_certificate: NotRequired[str | None]
-    base_dn: NotRequired[str | None]
-    bind_dn: NotRequired[str | None]
-    user_filter: NotRequired[str | None]
-    directory_tenant_id: NotRequired[str | None]
-    application_id: NotRequired[str | None]
-    cloud: NotRequired[str | None]
-    client_id: NotRequired[str | None]
-    mapping: NotRequired[MappingRequest | None]
-    groups: NotRequired[dict[str, Any] | None]
-    max_deactivation_percent: NotRequired[int | None]
-    sync_every_minutes: NotRequired[int | None]
-    kind: Literal['active_directory', 'entra_id']
+    enabled: bool
+    user_filter: str
+    client_id: str | None
+    mapping: AttributeMapping
+    groups: dict[str, str]
+    max_deactivation_percent: int
+    sync_every_minutes: int | None
+    next_run_at: str | None
+    secret_set_at: str
+    last_run: LastDirectoryRun | None
+    created_at: str
+    updated_at: str
+    server: NotRequired[str]
+    port: NotRequired[int]
+    tls: NotRequired[DirectoryTls]
+    ca_certificate: NotRequired[str]
+    base_dn: NotRequired[str]
+    bind_dn: NotRequired[str]
+    directory_tenant_id: NotRequired[str]
+    application_id: NotRequired[str]
+    cloud: NotRequired[str]
 
 
-class DomainChangesRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
-    sign_in: bool
-    disable_passkeys: NotRequired[bool | None]
-
-
-class DomainDeletedOut(TypedDict):
-    message: Message
-    id: Id
-
-
-class DomainRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
-    domain: str
-
-
-class DomainOut(TypedDict):
-    id: Id
+class Domain(TypedDict):
+    id: str
     domain: str
     status: Literal['pending', 'verified', 'record_lost', 'taken']
-    record: DomainRecordOut
+    record: DomainRecord
     sign_in: bool
     verified_at: str | None
     checked_at: str | None
     lost_since: str | None
     withdrawn_after: str | None
-    created_at: CreatedAt
+    created_at: str
 
 
-class DomainVerifyRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
-
-
-class EmailUndoneOut(TypedDict):
-    message: Message
-    user_id: UserId
-    email: AcceptedOutEmail
-
-
-class EmailVerifiedOut(TypedDict):
-    message: Message
-    user_id: UserId
-    email: AcceptedOutEmail
-    verified: bool
-
-
-class EndUserActiveRequest(TypedDict):
-    tenant_id: TenantId
-    user_id: UserId
-    active: bool
-
-
-class EndUserAssertionRequest(TypedDict):
+class PasskeyAssertionRequest(TypedDict):
     email: NotRequired[str | None]
-    tenant_id: TenantId
-    response: dict[str, Any] | str
+    tenant_id: str
+    response: PasskeyCredential
     client_secret: NotRequired[str | None]
     mfa_token: NotRequired[str | None]
 
 
-class EndUserBeginRequest(TypedDict):
-    email: NotRequired[str | None]
-    tenant_id: TenantId
-    client_id: NotRequired[str | None]
-
-
-class EndUserBrief(TypedDict):
-    id: Id
-    email: AcceptedOutEmail
-    name: str
-
-
-class EndUserChangedOut(TypedDict):
-    user_id: UserId
-    email: AcceptedOutEmail
-    name: str
-    updated_at: UpdatedAt
-    message: Message
-
-
-class EndUserChangesRequest(TypedDict):
-    code: NotRequired[Code]
-    backup_code: NotRequired[BackupCode]
-    sms_code: NotRequired[SmsCode]
-    response: NotRequired[Response]
-    current_password: NotRequired[CurrentPassword]
-    proof_token: NotRequired[ProofToken]
+class EndUserChangesRequest(ProofRequest):
     name: NotRequired[str | None]
     email: NotRequired[str | None]
-    language: NotRequired[Literal['en', 'de', 'fr', 'es'] | None]
-    metadata: NotRequired[Metadata]
+    language: NotRequired[Language | None]
+    metadata: NotRequired[dict[str, Any] | None]
 
 
-class EndUserListRequest(TypedDict):
-    tenant_id: TenantId
-    client_id: NotRequired[str | None]
-    email: NotRequired[str | None]
-    name: NotRequired[str | None]
-    provider: NotRequired[str | None]
-    page: NotRequired[int | None]
-    limit: NotRequired[int | None]
-    active: NotRequired[bool | None]
+class EndUserDetail(EndUser):
+    updated_at: str
+    language: Language | None
+    metadata: dict[str, Any]
+    mfa_methods: list[str]
+    roles: list[str]
+    groups: list[str]
 
 
-class EndUserLoginRequest(TypedDict):
-    client_id: str
-    client_secret: NotRequired[str | None]
-    email: Email
-    password: str
-    tenant_id: NotRequired[str | None]
+ForgotPasswordRequest: TypeAlias = ForgotPasswordByClientIdRequest | ForgotPasswordByTenantIdRequest
 
 
-class EndUserOut(TypedDict):
-    id: Id
-    email: AcceptedOutEmail
-    name: str
-    active: Active
-    provider: str
-    client_id: str | None
-    created_at: CreatedAt
-    last_login: str | None
+class EndUserList(Pagination):
+    users: list[EndUser]
 
 
-class EndUserPasskeyRequest(TypedDict):
-    email: Email
-    tenant_id: TenantId
-    enrollment_ticket: NotRequired[EnrollmentTicket]
-    credential: Credential
-    mfa_token: NotRequired[MfaToken]
+EndUserLogin: TypeAlias = EndUserSignedIn | SecondStepRequired
 
 
-class EndUserRegistrationRequest(TypedDict):
-    email: Email
-    tenant_id: TenantId
-    enrollment_ticket: NotRequired[EnrollmentTicket]
-
-
-class EndUserSignedInOut(TypedDict):
-    mfa_required: Literal[False]
-    access_token: AccessToken
-    refresh_token: RefreshToken
-    token_type: TokenType
-    expires_in: int
-    user: EndUserBrief
-    tenant_id: TenantId
-    client_id: str
-
-
-class EnrolledAndSignedInOut(TypedDict):
-    message: Message
-    success: bool
-    access_token: AccessToken
-    refresh_token: RefreshToken
-    token_type: TokenType
-    expires_in: ExpiresIn
-    credential_id: str
-
-
-class EnrolledOut(TypedDict):
-    message: Message
-    success: bool
-    access_token: NotRequired[AccessToken]
-    refresh_token: NotRequired[RefreshToken]
-    token_type: NotRequired[TokenType]
-    expires_in: NotRequired[ExpiresIn]
-    credential_id: str
+class PasskeyRequest(AdminPasskeyRequest):
+    tenant_id: str
 
 
 class EnrollmentPassRequest(TypedDict):
-    user_id: UserId
-    reason: Reason
-    delivery: Literal['mail', 'show']
-    tenant_id: TenantId
-
-
-class EnrollmentPassOut(TypedDict):
-    message: Message
-    user_id: UserId
-    expires_at: str
-    enrollment_pass: NotRequired[str]
-
-
-class ErasedOut(TypedDict):
-    message: Message
-    user_id: UserId
-    deleted: dict[str, int]
-
-
-class ExportRequest(TypedDict):
-    tenant_id: TenantId
-    cursor: NotRequired[str | None]
-    limit: NotRequired[int | None]
-    with_hashes: NotRequired[bool | None]
-
-
-class ExportedOut(TypedDict):
-    id: Id
-    email: AcceptedOutEmail
-    name: str | None
-    active: Active
-    provider: str
-    client_id: str | None
-    password_hash: str | None
-    metadata: dict[str, Any]
-    groups: list[str]
-    roles: Roles
-    email_verified: bool
-    created_at: CreatedAt
-    last_login: str | None
-
-
-class FactorOut(TypedDict):
-    id: Id
-    kind: Literal['webauthn', 'totp', 'sms']
-    name: str
-    created_at: CreatedAt
-    last_used_at: str | None
-    backed_up: NotRequired[bool]
-    rp_id: NotRequired[str | None]
-
-
-class FactorRemovalRequest(TypedDict):
-    code: NotRequired[Code]
-    backup_code: NotRequired[BackupCode]
-    sms_code: NotRequired[SmsCode]
-    response: NotRequired[Response]
-    current_password: NotRequired[CurrentPassword]
-    proof_token: NotRequired[ProofToken]
-
-
-class FactorRemovedOut(TypedDict):
-    message: Message
-    success: bool
-
-
-class FactorResetRequest(TypedDict):
-    user_id: UserId
-    reason: Reason
-    tenant_id: TenantId
-
-
-class FactorResetOut(TypedDict):
-    message: Message
-    user_id: UserId
-    removed: dict[str, int]
-
-
-class GroupChangesRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
-    name: NotRequired[str | None]
-    description: NotRequired[Description]
-    roles: NotRequired[list[Role] | None]
-
-
-class GroupDeletedOut(TypedDict):
-    message: Message
-    id: Id
-
-
-class GroupRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
-    name: str
-    description: NotRequired[Description]
-    roles: NotRequired[list[Role] | None]
-
-
-class GroupOut(TypedDict):
-    id: Id
-    name: str
-    description: str
-    roles: Roles
-    created_at: CreatedAt
-    updated_at: UpdatedAt
-
-
-class HoldsOut(TypedDict):
-    message: Message
-    required: list[str]
-    held: list[str]
-
-
-class IntrospectionOut(TypedDict):
-    active: bool
-    scope: NotRequired[str]
-    client_id: NotRequired[str]
-    username: NotRequired[str]
-    token_type: NotRequired[TokenType]
-    exp: NotRequired[int]
-    iat: NotRequired[int]
-    nbf: NotRequired[int]
-    sub: NotRequired[str]
-    aud: NotRequired[Any]
-    cnf: NotRequired[dict[str, Any]]
-    iss: NotRequired[str]
-    jti: NotRequired[str]
-    acr: NotRequired[str]
-    auth_time: NotRequired[int]
-    kind: NotRequired[str]
-    tenant_id: NotRequired[TenantId]
-    sid: NotRequired[str]
-    roles: NotRequired[Roles]
-    groups: NotRequired[list[str]]
-    permissions: NotRequired[Permissions]
-
-
-class InvitationOut(TypedDict):
-    id: Id
-    kind: str
-    email: AcceptedOutEmail
-    roles: Roles
-    tenant_id: str | None
-    client_id: str | None
-    status: str
-    invited_by: str
-    created_at: CreatedAt
-    expires_at: str
-    accepted_at: str | None
-    user_id: str | None
-
-
-class JoinedOut(TypedDict):
-    message: Message
-    group_id: str
-    changed: int
-
-
-class LastRunOut(TypedDict):
-    id: Id
-    state: Literal['running', 'succeeded', 'failed', 'refused', 'incomplete', 'interrupted']
-    dry_run: bool
-    started_at: str
-    finished_at: str | None
+    user_id: str
     reason: str
+    delivery: EnrollmentPassDelivery
+    tenant_id: str
 
 
-class LogoutOut(TypedDict):
-    message: Message
-    sessions_ended: int
+class EndUserExport(TypedDict):
+    users: list[ExportedEndUser]
+    next_cursor: str | None
 
 
-class MappingOut(TypedDict):
-    tenant_id: TenantId
-    database_host: str
-    database_name: str
-    status: str
+class FactorList(TypedDict):
+    factors: list[Factor]
+    methods: list[str]
+    backup_codes_remaining: int
 
 
-class MemberOut(TypedDict):
-    id: Id
-    email: AcceptedOutEmail
-    name: str
-    active: Active
-    since: str
+class GroupList(Pagination):
+    groups: list[Group]
 
 
-class MessageOut(TypedDict):
-    message: Message
+class InvitationList(Pagination):
+    invitations: list[Invitation]
 
 
-class NewClientOut(ClientOut):
+class MemberList(Pagination):
+    users: list[Member]
+
+
+class NewClient(OAuthClient):
     client_secret: NotRequired[str]
-    access_token_seconds: int | None
-    active: Active
-    allowed_origins: list[str]
-    audiences: list[str]
-    backchannel_logout_uri: str | None
-    client_id: str
-    client_uri: str | None
-    created_at: CreatedAt
-    default_max_age: int | None
-    dpop_bound_access_tokens: bool
-    first_party: bool
-    grant_types: list[Literal['authorization_code', 'refresh_token', 'client_credentials', 'urn:ietf:params:oauth:grant-type:device_code']]
-    id: Id
-    id_token_signed_response_alg: Literal['ES256', 'RS256']
-    is_default: bool
-    jwks: dict[str, Any] | None
-    jwks_uri: str | None
-    last_used_at: str | None
-    logo_uri: str | None
-    name: str
-    owner_id: str | None
-    policy_uri: str | None
-    post_logout_redirect_uris: list[str]
-    project_id: str | None
-    redirect_uris: list[str]
-    require_par: bool
-    scopes: list[str]
-    self_registration: bool
-    status: Literal['Active', 'Inactive']
-    tags: list[str]
-    tenant_id: TenantId
-    token_endpoint_auth_method: Literal['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] | None
-    tos_uri: str | None
-    type: Literal['public', 'confidential']
-    updated_at: UpdatedAt
 
 
-class OpenIDTokenRequest(TypedDict):
-    client_id: NotRequired[ClientId]
-    client_secret: NotRequired[ClientSecret]
-    client_assertion_type: NotRequired[ClientAssertionType]
-    client_assertion: NotRequired[ClientAssertion]
+class NewWebhookEndpoint(WebhookEndpoint):
+    secret: str
+
+
+class OpenIDTokenRequest(ClientAuthenticationFields):
     grant_type: str
     code: NotRequired[str]
     redirect_uri: NotRequired[str]
@@ -1365,89 +1523,40 @@ class OpenIDTokenRequest(TypedDict):
     resource: NotRequired[list[str]]
 
 
-class OpenIDTokenOut(TypedDict):
-    access_token: AccessToken
-    token_type: str
-    expires_in: ExpiresIn
-    refresh_token: NotRequired[str]
-    id_token: NotRequired[str]
-    scope: NotRequired[str]
-
-
-class PaginationOut(TypedDict):
-    page: Page
-    limit: Limit
-    total: Total
-    total_pages: int
-
-
-class PasswordSetOut(TypedDict):
-    message: Message
-    sessions_ended: int
-
-
-class PermissionsOut(TypedDict):
-    message: Message
-    required: list[str]
-    held: list[str]
-    mode: str
-
-
-class PresentedTokenOut(TypedDict):
-    claims: dict[str, Any]
-    header: dict[str, Any]
-    kind: str
-    tenant_id: str | None
-    client_id: str | None
-    roles: Roles
-    permissions: Permissions
-    expires_in: ExpiresIn
-
-
-class ProfileChangesRequest(TypedDict):
-    code: NotRequired[Code]
-    backup_code: NotRequired[BackupCode]
-    sms_code: NotRequired[SmsCode]
-    response: NotRequired[Response]
-    current_password: NotRequired[CurrentPassword]
-    proof_token: NotRequired[ProofToken]
+class ProfileChangesRequest(ProofRequest):
     username: NotRequired[str | None]
     email: NotRequired[str | None]
     first_name: NotRequired[str | None]
     last_name: NotRequired[str | None]
     name: NotRequired[str | None]
-    language: NotRequired[Literal['en', 'de', 'fr', 'es'] | None]
-    metadata: NotRequired[Metadata]
+    language: NotRequired[Language | None]
+    metadata: NotRequired[dict[str, Any] | None]
 
 
-class ProfileOut(TypedDict):
-    id: Id
+class Profile(TypedDict):
+    id: str
     kind: str
     tenant_id: str | None
-    email: AcceptedOutEmail
-    active: Active
-    roles: Roles
+    email: str
+    active: bool
+    roles: list[str]
     groups: list[str]
-    permissions: Permissions
+    permissions: list[str]
     mfa_methods: list[str]
-    created_at: CreatedAt
-    updated_at: UpdatedAt
+    created_at: str
+    updated_at: str
     last_login: str | None
     name: NotRequired[str]
     provider: NotRequired[str]
     client_id: NotRequired[str | None]
-    language: NotRequired[Literal['en', 'de', 'fr', 'es'] | None]
+    language: NotRequired[Language | None]
     metadata: NotRequired[dict[str, Any]]
     username: NotRequired[str]
     first_name: NotRequired[str]
     last_name: NotRequired[str]
 
 
-class PushedRequestRequest(TypedDict):
-    client_id: NotRequired[ClientId]
-    client_secret: NotRequired[ClientSecret]
-    client_assertion_type: NotRequired[ClientAssertionType]
-    client_assertion: NotRequired[ClientAssertion]
+class PushedAuthorizationRequest(ClientAuthenticationFields):
     response_type: NotRequired[str]
     redirect_uri: NotRequired[str]
     code_challenge: NotRequired[str]
@@ -1466,94 +1575,16 @@ class PushedRequestRequest(TypedDict):
     resource: NotRequired[list[str]]
 
 
-class RegisterRequest(TypedDict):
-    tenant_id: TenantId
-    client_id: str
-    email: Email
-    password: NotRequired[str | None]
-    name: NotRequired[str | None]
-    provider: NotRequired[str | None]
+class RoleList(Pagination):
+    roles: list[RoleModel]
 
 
-class RegisterOut(TypedDict):
-    user_id: UserId
-    email: AcceptedOutEmail
-    tenant_id: TenantId
-    client_id: str
-    message: Message
-
-
-class ResendRequest(TypedDict):
-    tenant_id: TenantId
-    email: Email
-
-
-class ResentOut(TypedDict):
-    message: Message
-
-
-class ResourceOut(TypedDict):
-    message: Message
-    required: list[str]
-    held: list[str]
-    resource: str
-    actions: list[str]
-
-
-class RoleChangesRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
-    name: NotRequired[str | None]
-    description: NotRequired[Description]
-    permissions: NotRequired[list[Permission] | None]
-
-
-class RoleDeletedOut(TypedDict):
-    message: Message
-    id: Id
-
-
-class RoleRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
-    name: str
-    description: NotRequired[Description]
-    permissions: NotRequired[list[Permission] | None]
-
-
-class RoleOut(TypedDict):
-    id: Id
-    name: str
-    description: str
-    permissions: Permissions
-    built_in: bool
-    created_at: CreatedAt
-    updated_at: UpdatedAt
-
-
-class RotatedOut(NewClientOut):
+class RotatedClient(NewClient):
     previous_secret_expires_at: str | None
 
 
-class RunOut(LastRunOut):
-    directory_id: str
-    trigger: Literal['request', 'command', 'schedule']
-    full: bool
-    users_found: int
-    users_created: int
-    users_updated: int
-    users_activated: int
-    users_deactivated: int
-    users_skipped: int
-    errors: list[ProblemOut]
-    preview_users: list[PreviewOut]
-
-
-class SampleOut(TypedDict):
-    external_id: str
-    email: AcceptedOutEmail
-    name: str
-    active: bool
-    metadata: dict[str, str]
-    problem: str
+class DirectoryRunList(Pagination):
+    runs: list[DirectoryRun]
 
 
 class ServiceChangesRequest(TypedDict):
@@ -1562,34 +1593,34 @@ class ServiceChangesRequest(TypedDict):
     type: NotRequired[str | None]
     base_url: NotRequired[str | None]
     api_version: NotRequired[str | None]
-    status: NotRequired[Literal['active', 'inactive'] | None]
-    metadata: NotRequired[Metadata]
+    status: NotRequired[ServiceStatus | None]
+    metadata: NotRequired[dict[str, Any] | None]
 
 
 class ServiceCredentialChangesRequest(TypedDict):
-    secret: NotRequired[str | dict[str, Any] | None]
+    secret: NotRequired[ServiceCredentialSecret | None]
     status: NotRequired[Literal['active', 'revoked'] | None]
-    metadata: NotRequired[Metadata]
+    metadata: NotRequired[dict[str, Any] | None]
     expires_at: NotRequired[str | None]
 
 
 class ServiceCredentialRequest(TypedDict):
     name: str
-    type: NotRequired[Literal['api_key', 'basic', 'oauth2', 'bearer', 'custom'] | None]
-    secret: str | dict[str, Any]
-    metadata: NotRequired[Metadata]
+    type: NotRequired[ServiceCredentialType | None]
+    secret: ServiceCredentialSecret
+    metadata: NotRequired[dict[str, Any] | None]
     expires_at: NotRequired[str | None]
 
 
-class ServiceCredentialOut(TypedDict):
-    id: Id
+class ServiceCredential(TypedDict):
+    id: str
     service_id: str
     name: str
-    type: Literal['api_key', 'basic', 'oauth2', 'bearer', 'custom']
-    status: Literal['active', 'revoked', 'expired']
+    type: ServiceCredentialType
+    status: ServiceCredentialStatus
     metadata: dict[str, Any]
-    created_at: CreatedAt
-    updated_at: UpdatedAt
+    created_at: str
+    updated_at: str
     expires_at: str | None
     last_read_at: str | None
 
@@ -1600,182 +1631,79 @@ class ServiceRequest(TypedDict):
     type: str
     base_url: str
     api_version: NotRequired[str | None]
-    status: NotRequired[Literal['active', 'inactive'] | None]
-    metadata: NotRequired[Metadata]
+    status: NotRequired[ServiceStatus | None]
+    metadata: NotRequired[dict[str, Any] | None]
 
 
-class ServiceOut(TypedDict):
-    id: Id
+class Service(TypedDict):
+    id: str
     name: str
     description: str
     type: str
-    status: Literal['active', 'inactive']
+    status: ServiceStatus
     base_url: str
     api_version: str
-    tenant_id: TenantId
-    created_at: CreatedAt
-    updated_at: UpdatedAt
+    tenant_id: str
+    created_at: str
+    updated_at: str
     metadata: dict[str, Any]
 
 
-class ServiceRemovedOut(TypedDict):
-    message: Message
-    id: Id
-
-
-class ServiceSecretOut(TypedDict):
-    id: Id
+class ServiceSecret(TypedDict):
+    id: str
     name: str
-    type: Literal['api_key', 'basic', 'oauth2', 'bearer', 'custom']
-    status: Literal['active', 'revoked', 'expired']
+    type: ServiceCredentialType
+    status: ServiceCredentialStatus
     metadata: dict[str, Any]
-    created_at: CreatedAt
-    updated_at: UpdatedAt
+    created_at: str
+    updated_at: str
     expires_at: str | None
     last_read_at: str | None
-    secret: str | dict[str, Any] | None
+    secret: ServiceSecretValue | None
 
 
-class ServiceSecretsOut(TypedDict):
+class ServiceSecrets(TypedDict):
     service_id: str
     service_name: str
     service_type: str
     base_url: str
-    credentials: list[ServiceSecretOut]
+    credentials: list[ServiceSecret]
     unreadable: NotRequired[list[str]]
     retrieved_at: str
 
 
-class SessionEndedOut(TypedDict):
-    message: Message
-    id: Id
+class SessionList(Pagination):
+    sessions: list[Session]
 
 
-class SessionOut(TypedDict):
-    id: Id
-    user_id: UserId
-    client_id: str | None
-    amr: list[str]
-    acr: str
-    auth_time: str
-    created_at: CreatedAt
-    last_used_at: str
-    expires_at: str
-    address: str
-    user_agent: str
-    current: bool
+class TenantSettingsChangesRequest(TypedDict):
+    settings: TenantOwnSettingsRequest
 
 
-class SessionsEndedOut(TypedDict):
-    message: Message
-    user_id: UserId
-    sessions_ended: int
-
-
-class SettingsChangesRequest(TypedDict):
-    settings: Settings
-
-
-class SignUpRequest(TypedDict):
-    email: Email
-    tenant_id: TenantId
-    enrollment_ticket: NotRequired[EnrollmentTicket]
-    credential: Credential
+class PasskeySignUpRequest(TypedDict):
+    email: str
+    tenant_id: str
+    enrollment_ticket: NotRequired[str | None]
+    credential: PasskeyCredential
     client_secret: NotRequired[str | None]
 
 
-class SmsBeginRequest(TypedDict):
-    client_id: str
-    email: Email
-    tenant_id: TenantId
-    enrollment_ticket: NotRequired[EnrollmentTicket]
-    phone_number: str
-
-
-class SmsConfirmRequest(TypedDict):
-    client_id: str
-    email: Email
-    tenant_id: TenantId
-    enrollment_ticket: NotRequired[EnrollmentTicket]
-    phone_number: str
+class SmsConfirmRequest(SmsSetupRequest):
     code: str
-    backup_code: NotRequired[BackupCode]
-    sms_code: NotRequired[SmsCode]
-    response: NotRequired[Response]
-    current_password: NotRequired[CurrentPassword]
-    proof_token: NotRequired[ProofToken]
-    mfa_token: NotRequired[MfaToken]
-
-
-class SmsConfirmedOut(TypedDict):
-    message: Message
-    success: bool
-    access_token: NotRequired[AccessToken]
-    refresh_token: NotRequired[RefreshToken]
-    token_type: NotRequired[TokenType]
-    expires_in: NotRequired[ExpiresIn]
-    phone_display: str
-
-
-class SmsRequestCodeRequest(TypedDict):
-    client_id: str
-    email: Email
-    tenant_id: TenantId
+    backup_code: NotRequired[str | None]
+    sms_code: NotRequired[str | None]
+    response: NotRequired[PasskeyCredential | None]
+    current_password: NotRequired[str | None]
+    proof_token: NotRequired[str | None]
     mfa_token: NotRequired[str | None]
-
-
-class SmsSentOut(TypedDict):
-    message: Message
-    success: bool
-    attempts_remaining: int
-    expires_in_minutes: int
-    phone_display: str
-
-
-class SmsVerifiedOut(TypedDict):
-    message: Message
-    success: bool
-    access_token: NotRequired[AccessToken]
-    refresh_token: NotRequired[RefreshToken]
-    token_type: NotRequired[TokenType]
-    expires_in: NotRequired[ExpiresIn]
-    email: AcceptedOutEmail
-    method: str
-    tenant_id: TenantId
-
-
-class SmsVerifyRequest(TypedDict):
-    client_id: str
-    email: Email
-    tenant_id: TenantId
-    mfa_token: NotRequired[str | None]
-    code: str
 
 
 class StepUpRequest(TypedDict):
-    code: NotRequired[Code]
-    backup_code: NotRequired[BackupCode]
-    sms_code: NotRequired[SmsCode]
-    response: NotRequired[Response]
+    code: NotRequired[str | None]
+    backup_code: NotRequired[str | None]
+    sms_code: NotRequired[str | None]
+    response: NotRequired[PasskeyCredential | None]
     password: NotRequired[str | None]
-
-
-class StepUpOut(TypedDict):
-    access_token: str
-    token_type: TokenType
-    expires_in: ExpiresIn
-    proof_token: str
-    proof_expires_in: int
-    acr: str
-    amr: list[str]
-    auth_time: int
-
-
-class SyncRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
-    dry_run: NotRequired[bool | None]
-    force: NotRequired[bool | None]
-    full: NotRequired[bool | None]
 
 
 class TenantChangesRequest(TypedDict):
@@ -1783,146 +1711,86 @@ class TenantChangesRequest(TypedDict):
     slug: NotRequired[str | None]
     status: NotRequired[str | None]
     reason: NotRequired[str | None]
-    settings: NotRequired[Settings | None]
-
-
-class TenantDeletedOut(TypedDict):
-    message: Message
-    tenant_id: TenantId
-    final_backup_until: str | None
+    settings: NotRequired[TenantOwnSettingsRequest | None]
 
 
 class TenantRequest(TypedDict):
     name: str
     slug: NotRequired[str | None]
-    settings: NotRequired[Settings | None]
+    settings: NotRequired[TenantOwnSettingsRequest | None]
 
 
-class TenantOut(TypedDict):
-    tenant_id: TenantId
+class Tenant(TypedDict):
+    tenant_id: str
     name: str
     slug: str
     status: str
-    settings: TenantOutSettings
+    settings: TenantOwnSettings
     client_id: str | None
-    database: DatabaseOut
-    created_at: CreatedAt
+    database: TenantDatabase
+    created_at: str
 
 
-class TenantSettingsOut(TypedDict):
-    tenant_id: TenantId
-    settings: TenantOutSettings
+class Effective(TypedDict):
+    issuer_name: str
+    mfa_policy: MfaPolicy
+    remember_device_days: int
+    enrollment_mode: EnrollmentMode
+    password_min_length: int
+    self_registration: bool
+    account_deletion: AccountDeletion
+    email_verification: EmailVerification
+    access_token_seconds: int
+    refresh_token_seconds: int
+    session_seconds: int
+    admin_session_idle_seconds: int
+    admin_session_seconds: int
+    webauthn_rp_id: str | None
+    webauthn_origins: list[str]
+    password_reset_url: str
+    email_verification_url: str
+    invitation_url: str
+    metadata_claims: list[str]
+    sms_countries: list[str] | None
+    region: str | None
+
+
+class TenantSettings(TypedDict):
+    tenant_id: str
+    settings: TenantOwnSettings
     effective: Effective
 
 
-class TokenRequest(TypedDict):
-    client_id: NotRequired[ClientId]
-    client_secret: NotRequired[ClientSecret]
-    client_assertion_type: NotRequired[ClientAssertionType]
-    client_assertion: NotRequired[ClientAssertion]
+class TokenRequest(ClientAuthenticationFields):
     grant_type: str
     refresh_token: NotRequired[str]
     scope: NotRequired[str]
 
 
-class TokenNamedRequest(TypedDict):
-    client_id: NotRequired[ClientId]
-    client_secret: NotRequired[ClientSecret]
-    client_assertion_type: NotRequired[ClientAssertionType]
-    client_assertion: NotRequired[ClientAssertion]
+class PresentedTokenRequest(ClientAuthenticationFields):
     token: str
     token_type_hint: NotRequired[str]
 
 
-class TokenOut(TypedDict):
-    access_token: AccessToken
-    refresh_token: NotRequired[RefreshToken]
-    token_type: TokenType
-    expires_in: ExpiresIn
-    scope: NotRequired[str]
-
-
-class TotpBeginRequest(TypedDict):
-    email: Email
-    tenant_id: TenantId
-    client_id: NotRequired[TotpBeginClientId]
-
-
-class TotpConfirmRequest(TypedDict):
-    email: Email
-    enrollment_ticket: NotRequired[EnrollmentTicket]
-    code: str
-    backup_code: NotRequired[BackupCode]
-    sms_code: NotRequired[SmsCode]
-    response: NotRequired[Response]
-    current_password: NotRequired[CurrentPassword]
-    proof_token: NotRequired[ProofToken]
-    secret: str
-    mfa_token: NotRequired[MfaToken]
-    tenant_id: TenantId
-    client_id: NotRequired[TotpBeginClientId]
-
-
-class TotpConfirmedOut(TypedDict):
-    access_token: NotRequired[AccessToken]
-    refresh_token: NotRequired[RefreshToken]
-    token_type: NotRequired[TokenType]
-    expires_in: NotRequired[ExpiresIn]
-    message: Message
-    success: bool
-    backup_codes: list[str]
-
-
-class TotpDisableRequest(TypedDict):
-    email: Email
-    tenant_id: TenantId
-    client_id: NotRequired[TotpBeginClientId]
-    code: NotRequired[Code]
-    backup_code: NotRequired[BackupCode]
-    sms_code: NotRequired[SmsCode]
-    response: NotRequired[Response]
-    current_password: NotRequired[CurrentPassword]
-    proof_token: NotRequired[ProofToken]
-
-
-class TotpDoneOut(TypedDict):
-    message: Message
-    success: bool
-
-
-class TotpSetupRequest(TypedDict):
-    email: Email
-    tenant_id: TenantId
-    client_id: NotRequired[TotpBeginClientId]
-    enrollment_ticket: NotRequired[EnrollmentTicket]
-
-
-class TotpVerifiedOut(AdminTotpVerifiedOut):
+class TotpConfirmRequest(AdminTotpConfirmRequest):
     tenant_id: str
+    client_id: NotRequired[str | None]
 
 
-class TriedOut(TypedDict):
-    success: bool
-    message: str
-    sample_users: list[SampleOut]
+class TotpDisableRequest(AdminTotpDisableRequest):
+    tenant_id: str
+    client_id: NotRequired[str | None]
 
 
-class UserIdsRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
-    user_ids: list[str]
+TotpVerifyRequest: TypeAlias = TotpVerifyByCodeRequest | TotpVerifyByBackupCodeRequest
 
 
-class UserInTenantRequest(TypedDict):
-    tenant_id: TenantId
-    user_id: UserId
-
-
-class UserinfoOut(TypedDict):
-    sub: UserId
+class Userinfo(TypedDict):
+    sub: str
     name: NotRequired[str]
-    locale: NotRequired[Literal['en', 'de', 'fr', 'es']]
+    locale: NotRequired[Language]
     updated_at: NotRequired[int]
-    email: NotRequired[AcceptedOutEmail]
+    email: NotRequired[str]
     email_verified: NotRequired[bool]
     phone_number: NotRequired[str]
     phone_number_verified: NotRequired[bool]
@@ -1930,384 +1798,192 @@ class UserinfoOut(TypedDict):
     roles: NotRequired[list[str]]
 
 
-class ValidOut(TypedDict):
-    message: Message
-    sub: str
-    kind: str
-    tenant_id: str | None
-    client_id: str | None
-    roles: Roles
-    permissions: Permissions
-    scopes: list[str]
-    groups: list[str]
-    expires_at: str
-
-
-class VerifiedOut(TypedDict):
-    access_token: NotRequired[AccessToken]
-    refresh_token: NotRequired[RefreshToken]
-    token_type: NotRequired[TokenType]
-    expires_in: NotRequired[ExpiresIn]
-    success: bool
-    user_id: UserId
-
-
-VerifyRequest: TypeAlias = VerifyByTokenRequest | VerifyByTenantIdAndEmailAndCodeRequest
+VerifyEmailRequest: TypeAlias = VerifyEmailByTokenRequest | VerifyEmailByCodeRequest
 
 
 class WebhookEndpointChangesRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
+    tenant_id: NotRequired[str | None]
     url: NotRequired[str | None]
     description: NotRequired[str | None]
-    events: NotRequired[list[Literal['*', 'directory.*', 'domain.*', 'end_user.*', 'factor.*', 'group.*', 'import.*', 'invitation.*', 'role.*', 'end_user.created', 'end_user.updated', 'end_user.activated', 'end_user.deactivated', 'end_user.erased', 'end_user.email_verified', 'end_user.password_changed', 'end_user.password_reset', 'factor.enrolled', 'factor.removed', 'factor.reset', 'group.created', 'group.updated', 'group.deleted', 'group.members_added', 'group.members_removed', 'role.created', 'role.updated', 'role.deleted', 'role.assigned', 'role.revoked', 'invitation.created', 'invitation.accepted', 'directory.sync_finished', 'import.finished', 'domain.verified', 'domain.updated', 'domain.record_lost', 'domain.withdrawn', 'domain.deleted']] | None]
+    events: NotRequired[list[WebhookEventFilter] | None]
     enabled: NotRequired[bool | None]
-
-
-class WebhookEndpointDeletedOut(TypedDict):
-    message: Message
-    id: Id
 
 
 class WebhookEndpointRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
+    tenant_id: NotRequired[str | None]
     url: str
     description: NotRequired[str | None]
-    events: NotRequired[list[Literal['*', 'directory.*', 'domain.*', 'end_user.*', 'factor.*', 'group.*', 'import.*', 'invitation.*', 'role.*', 'end_user.created', 'end_user.updated', 'end_user.activated', 'end_user.deactivated', 'end_user.erased', 'end_user.email_verified', 'end_user.password_changed', 'end_user.password_reset', 'factor.enrolled', 'factor.removed', 'factor.reset', 'group.created', 'group.updated', 'group.deleted', 'group.members_added', 'group.members_removed', 'role.created', 'role.updated', 'role.deleted', 'role.assigned', 'role.revoked', 'invitation.created', 'invitation.accepted', 'directory.sync_finished', 'import.finished', 'domain.verified', 'domain.updated', 'domain.record_lost', 'domain.withdrawn', 'domain.deleted']] | None]
+    events: NotRequired[list[WebhookEventFilter] | None]
     enabled: NotRequired[bool | None]
 
 
-class WebhookEndpointOut(TypedDict):
-    id: Id
-    url: str
-    description: str
-    events: list[str]
-    enabled: bool
-    disabled_reason: str
-    failing_since: str | None
-    last_delivered_at: str | None
-    previous_secret_until: str | None
-    created_at: CreatedAt
-    updated_at: UpdatedAt
+class WebhookEndpointList(TypedDict):
+    endpoints: list[WebhookEndpoint]
 
 
-class WebhookEventListOut(TypedDict):
-    events: list[WebhookEventOut]
+class WebhookEventList(TypedDict):
+    events: list[WebhookEvent]
     filters: list[str]
 
 
-class WebhookMessageOut(TypedDict):
-    id: int
-    message_id: str
-    event: str
-    status: str
-    attempts: int
-    created_at: CreatedAt
-    next_attempt_at: str
-    settled_at: str | None
-    last_status: int | None
-    last_error: str
+class WebhookMessageList(TypedDict):
+    messages: list[WebhookMessage]
+    limit: int
+    next_cursor: int | None
 
 
-class WebhookReplayOut(TypedDict):
-    message: Message
-    replayed: int
-    more: bool
-
-
-class WebhookTestRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
-
-
-class WebhookTestOut(TypedDict):
-    message: Message
-    message_id: str
-
-
-class AdminTotpVerifyLoginByCodeRequest(TypedDict):
-    email: Email
-    code: str
-    backup_code: NotRequired[str | None]
-    mfa_token: NotRequired[AdminTotpVerifyLoginByCodeMfaToken]
-
-
-class AdminTotpVerifyLoginByBackupCodeRequest(TypedDict):
-    email: Email
-    code: NotRequired[Code]
-    backup_code: str
-    mfa_token: NotRequired[AdminTotpVerifyLoginByCodeMfaToken]
-
-
-class EndUserForgotByClientIdRequest(TypedDict):
-    email: Email
-    client_id: str
-    tenant_id: NotRequired[str | None]
-
-
-class EndUserForgotByTenantIdRequest(TypedDict):
-    email: Email
-    client_id: NotRequired[str | None]
+class EndUserImportByRowsRequest(TypedDict):
     tenant_id: str
-
-
-class ImportByRowsRequest(TypedDict):
-    tenant_id: TenantId
     rows: list[dict[str, Any]]
     content: NotRequired[str | None]
-    format: NotRequired[Literal['csv', 'jsonl'] | None]
+    format: NotRequired[ImportFormat | None]
     dry_run: NotRequired[bool | None]
-    on_conflict: NotRequired[Literal['fail', 'skip', 'update'] | None]
+    on_conflict: NotRequired[ImportConflict | None]
     create_missing: NotRequired[bool | None]
 
 
-class ImportByContentRequest(TypedDict):
-    tenant_id: TenantId
+class EndUserImportByContentRequest(TypedDict):
+    tenant_id: str
     rows: NotRequired[list[dict[str, Any]] | None]
     content: str
-    format: NotRequired[Literal['csv', 'jsonl'] | None]
+    format: NotRequired[ImportFormat | None]
     dry_run: NotRequired[bool | None]
-    on_conflict: NotRequired[Literal['fail', 'skip', 'update'] | None]
+    on_conflict: NotRequired[ImportConflict | None]
     create_missing: NotRequired[bool | None]
 
 
-class TotpVerifyLoginByCodeRequest(TypedDict):
-    email: Email
-    code: str
-    backup_code: NotRequired[str | None]
-    mfa_token: NotRequired[AdminTotpVerifyLoginByCodeMfaToken]
-    tenant_id: TenantId
-    client_id: NotRequired[TotpBeginClientId]
+class TotpVerifyLoginByCodeRequest(TotpVerifyByCodeRequest):
+    mfa_token: NotRequired[str | None]
 
 
-class TotpVerifyLoginByBackupCodeRequest(TypedDict):
-    email: Email
-    code: NotRequired[Code]
-    backup_code: str
-    mfa_token: NotRequired[AdminTotpVerifyLoginByCodeMfaToken]
-    tenant_id: TenantId
-    client_id: NotRequired[TotpBeginClientId]
-
-
-class TotpVerifyByCodeRequest(TypedDict):
-    email: Email
-    code: str
-    backup_code: NotRequired[str | None]
-    tenant_id: TenantId
-    client_id: NotRequired[TotpBeginClientId]
-
-
-class TotpVerifyByBackupCodeRequest(TypedDict):
-    email: Email
-    code: NotRequired[Code]
-    backup_code: str
-    tenant_id: TenantId
-    client_id: NotRequired[TotpBeginClientId]
+class TotpVerifyLoginByBackupCodeRequest(TotpVerifyByBackupCodeRequest):
+    mfa_token: NotRequired[str | None]
 
 
 class WebhookReplayByMessageIdsRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
+    tenant_id: NotRequired[str | None]
     message_ids: list[MessageId]
     since: NotRequired[str | None]
-    status: NotRequired[Literal['pending', 'delivered', 'dead'] | None]
+    status: NotRequired[WebhookMessageStatus | None]
 
 
 class WebhookReplayBySinceRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
+    tenant_id: NotRequired[str | None]
     message_ids: NotRequired[list[MessageId] | None]
     since: str
-    status: NotRequired[Literal['pending', 'delivered', 'dead'] | None]
+    status: NotRequired[WebhookMessageStatus | None]
 
 
 class WebhookReplayByStatusRequest(TypedDict):
-    tenant_id: NotRequired[DirectoryChangesTenantId]
+    tenant_id: NotRequired[str | None]
     message_ids: NotRequired[list[MessageId] | None]
     since: NotRequired[str | None]
-    status: Literal['pending', 'delivered', 'dead']
+    status: WebhookMessageStatus
 
 
-AdminLoginOut: TypeAlias = AdminSignedInOut | SecondStepOut
+class ClientFields(TypedDict):
+    active: NotRequired[bool | None]
+    tags: NotRequired[list[Tag] | None]
+    scopes: NotRequired[list[Scope] | None]
+    redirect_uris: NotRequired[list[RedirectUri] | None]
+    project_id: NotRequired[str | None]
+    owner_id: NotRequired[str | None]
+    self_registration: NotRequired[bool | None]
+    post_logout_redirect_uris: NotRequired[list[PostLogoutRedirectUri] | None]
+    grant_types: NotRequired[list[GrantType] | None]
+    token_endpoint_auth_method: NotRequired[TokenEndpointAuthMethod | None]
+    jwks: NotRequired[dict[str, Any] | None]
+    jwks_uri: NotRequired[str | None]
+    id_token_signed_response_alg: NotRequired[SigningAlgorithm | None]
+    audiences: NotRequired[list[Audience] | None]
+    allowed_origins: NotRequired[list[AllowedOrigin] | None]
+    require_par: NotRequired[bool | None]
+    dpop_bound_access_tokens: NotRequired[bool | None]
+    first_party: NotRequired[bool | None]
+    backchannel_logout_uri: NotRequired[str | None]
+    access_token_seconds: NotRequired[int | None]
+    default_max_age: NotRequired[int | None]
+    logo_uri: NotRequired[str | None]
+    client_uri: NotRequired[str | None]
+    policy_uri: NotRequired[str | None]
+    tos_uri: NotRequired[str | None]
 
 
-class AdminProfileOut(AdminUserOut):
-    roles: list[str]
-    permissions: list[str]
-    mfa_methods: list[str]
+class DirectoryFields(TypedDict):
+    tenant_id: NotRequired[str | None]
+    enabled: NotRequired[bool | None]
+    server: NotRequired[str | None]
+    port: NotRequired[int | None]
+    tls: NotRequired[DirectoryTls | None]
+    ca_certificate: NotRequired[str | None]
+    base_dn: NotRequired[str | None]
+    bind_dn: NotRequired[str | None]
+    user_filter: NotRequired[str | None]
+    directory_tenant_id: NotRequired[str | None]
+    application_id: NotRequired[str | None]
+    cloud: NotRequired[str | None]
+    client_id: NotRequired[str | None]
+    mapping: NotRequired[AttributeMappingRequest | None]
+    groups: NotRequired[dict[str, Any] | None]
+    max_deactivation_percent: NotRequired[int | None]
+    sync_every_minutes: NotRequired[int | None]
 
 
-AdminTotpVerifyLoginRequest: TypeAlias = AdminTotpVerifyLoginByCodeRequest | AdminTotpVerifyLoginByBackupCodeRequest
+class AdminUserList(Pagination):
+    items: list[AdminUserDetail]
 
 
-class ClientListOut(TypedDict):
-    clients: list[ClientOut]
-    pagination: PaginationOut
+class ClientChangesRequest(ClientFields):
+    name: NotRequired[str | None]
+    type: NotRequired[ClientType | None]
 
 
-class DirectoryOut(TypedDict):
-    id: Id
-    kind: Literal['active_directory', 'entra_id']
+class ClientRequest(ClientFields):
     name: str
-    enabled: bool
-    user_filter: str
-    client_id: str | None
-    mapping: AttributeMappingOut
-    groups: dict[str, str]
-    max_deactivation_percent: int
-    sync_every_minutes: int | None
-    next_run_at: str | None
-    secret_set_at: str
-    last_run: LastRunOut | None
-    created_at: CreatedAt
-    updated_at: UpdatedAt
-    server: NotRequired[str]
-    port: NotRequired[int]
-    tls: NotRequired[Literal['ldaps', 'starttls', 'none']]
-    ca_certificate: NotRequired[str]
-    base_dn: NotRequired[str]
-    bind_dn: NotRequired[str]
-    directory_tenant_id: NotRequired[str]
-    application_id: NotRequired[str]
-    cloud: NotRequired[str]
+    type: NotRequired[ClientType | None]
 
 
-class DomainListOut(TypedDict):
-    domains: list[DomainOut]
+class ClientList(TypedDict):
+    clients: list[OAuthClient]
+    pagination: Pagination
 
 
-class EndUserDetailOut(EndUserOut):
-    updated_at: str
-    language: Literal['en', 'de', 'fr', 'es'] | None
-    metadata: dict[str, Any]
-    mfa_methods: list[str]
-    roles: list[str]
-    groups: list[str]
+class DirectoryChangesRequest(DirectoryFields):
+    name: NotRequired[str | None]
+    secret: NotRequired[str | None]
 
 
-EndUserForgotRequest: TypeAlias = EndUserForgotByClientIdRequest | EndUserForgotByTenantIdRequest
-
-
-class EndUserListOut(TypedDict):
-    page: Page
-    limit: Limit
-    total: Total
-    total_pages: int
-    users: list[EndUserOut]
-
-
-EndUserLoginOut: TypeAlias = EndUserSignedInOut | SecondStepOut
-
-
-class ExportOut(TypedDict):
-    users: list[ExportedOut]
-    next_cursor: str | None
-
-
-class FactorListOut(TypedDict):
-    factors: list[FactorOut]
-    methods: list[str]
-    backup_codes_remaining: int
-
-
-class GroupListOut(TypedDict):
-    page: Page
-    limit: Limit
-    total: Total
-    total_pages: int
-    groups: list[GroupOut]
-
-
-ImportRequest: TypeAlias = ImportByRowsRequest | ImportByContentRequest
-
-
-class InvitationListOut(TypedDict):
-    page: Page
-    limit: Limit
-    total: Total
-    total_pages: int
-    invitations: list[InvitationOut]
-
-
-class MemberListOut(TypedDict):
-    page: Page
-    limit: Limit
-    total: Total
-    total_pages: int
-    users: list[MemberOut]
-
-
-class NewWebhookEndpointOut(WebhookEndpointOut):
+class DirectoryRequest(DirectoryFields):
+    name: str
     secret: str
+    kind: DirectoryKind
 
 
-class OneServiceSecretOut(ServiceCredentialOut):
-    secret: str | dict[str, Any] | None
+class DirectoryList(Pagination):
+    directories: list[Directory]
 
 
-class RoleListOut(TypedDict):
-    page: Page
-    limit: Limit
-    total: Total
-    total_pages: int
-    roles: list[RoleOut]
+class DomainList(TypedDict):
+    domains: list[Domain]
 
 
-class RunListOut(TypedDict):
-    page: Page
-    limit: Limit
-    total: Total
-    total_pages: int
-    runs: list[RunOut]
+EndUserImportRequest: TypeAlias = EndUserImportByRowsRequest | EndUserImportByContentRequest
 
 
-class ServiceListOut(TypedDict):
-    services: list[ServiceOut]
-    pagination: PaginationOut
+class ServiceCredentialWithSecret(ServiceCredential):
+    secret: ServiceSecretValue | None
 
 
-class SessionListOut(TypedDict):
-    page: Page
-    limit: Limit
-    total: Total
-    total_pages: int
-    sessions: list[SessionOut]
+class ServiceList(TypedDict):
+    services: list[Service]
+    pagination: Pagination
 
 
-class TenantListOut(TypedDict):
-    page: Page
-    limit: Limit
-    total: Total
-    total_pages: int
-    tenants: list[TenantOut]
+class TenantList(Pagination):
+    tenants: list[Tenant]
 
 
 TotpVerifyLoginRequest: TypeAlias = TotpVerifyLoginByCodeRequest | TotpVerifyLoginByBackupCodeRequest
 
 
-TotpVerifyRequest: TypeAlias = TotpVerifyByCodeRequest | TotpVerifyByBackupCodeRequest
-
-
-class WebhookEndpointListOut(TypedDict):
-    endpoints: list[WebhookEndpointOut]
-
-
-class WebhookMessageListOut(TypedDict):
-    messages: list[WebhookMessageOut]
-    limit: Limit
-    next_cursor: int | None
-
-
 WebhookReplayRequest: TypeAlias = WebhookReplayByMessageIdsRequest | WebhookReplayBySinceRequest | WebhookReplayByStatusRequest
-
-
-class AdminListOut(TypedDict):
-    page: Page
-    limit: Limit
-    total: Total
-    total_pages: int
-    items: list[AdminProfileOut]
-
-
-class DirectoryListOut(TypedDict):
-    page: Page
-    limit: Limit
-    total: Total
-    total_pages: int
-    directories: list[DirectoryOut]
