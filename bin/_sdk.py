@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from identity_platform.api.document_parts import used_components
 from tests.openid.node_client import install_packages, node_programs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,29 +77,7 @@ def successes(document: dict[str, Any]) -> dict[str, Any]:
         path: {method: kept(operation) for method, operation in operations.items()}
         for path, operations in document["paths"].items()
     }
-    components = document["components"]
-    used: set[tuple[str, str]] = set()
-    unread = references(paths)
-    while unread:
-        used |= unread
-        unread = {each for kind, name in unread for each in references(components[kind][name])} - used
-    shared = {
-        kind: {name: part for name, part in parts.items() if (kind, name) in used}
-        for kind, parts in components.items()
-        if kind != "securitySchemes"
-    }
-    return {**document, "paths": paths, "components": {**components, **shared}}
-
-
-def references(part: Any) -> set[tuple[str, str]]:
-    """Return kind and name of the components that a part of the document names."""
-    if isinstance(part, list):
-        return {each for item in part for each in references(item)}
-    if not isinstance(part, dict):
-        return set()
-    named = part.get("$ref")
-    own = {tuple(named.split("/")[2:4])} if isinstance(named, str) else set()
-    return own | {each for item in part.values() for each in references(item)}
+    return {**document, "paths": paths, "components": used_components(document["components"], paths)}
 
 
 def typescript(document: dict[str, Any], folder: Path) -> str:

@@ -18,11 +18,11 @@ def part_of(document: Document, group: str) -> Document:
         if (chosen := {method: each for method, each in operations.items() if names.issuperset(each["tags"])})
     }
     info = {**document["info"], "title": f"{document['info']['title']}: {group.lower()}"}
-    components = _used_components(document["components"], paths)
+    components = used_components(document["components"], paths)
     return {**document, "info": info, "tags": tags, "x-tagGroups": groups, "paths": paths, "components": components}
 
 
-def _used_components(components: Document, paths: Document) -> Document:
+def used_components(components: Document, paths: Document) -> Document:
     """Return the security schemes of the operations, and the components that the paths refer to, directly or through others."""
     used = {
         ("securitySchemes", name)
