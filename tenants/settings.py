@@ -369,7 +369,7 @@ def response_schema(*, complete: bool) -> dict[str, object]:
 
     `complete`: every setting is present; what it means is described without.
     """
-    kept = ("type", "enum") if complete else ("type", "enum", "description")
+    kept = ("type", "enum") if complete else ("type", "format", "enum", "description")
     properties: dict[str, dict[str, object]] = {}
     for name, setting in SETTINGS.items():
         shape = _property(setting, nullable=complete and setting.nullable)

@@ -7277,11 +7277,17 @@ export interface components {
             admin_session_seconds?: number;
             /** @description Whether users must verify their email address before they can sign in. */
             email_verification?: components["schemas"]["EmailVerification"];
-            /** @description Page of the tenant's application where end users verify an email address. The token follows the #. */
+            /**
+             * Format: uri
+             * @description Page of the tenant's application where end users verify an email address. The token follows the #.
+             */
             email_verification_url?: string;
             /** @description What proves that a caller may enroll a first factor. window: a recent registration or sign-in from the same network, a ticket or an access token; ticket: a ticket or an access token; bearer: an access token. An enrollment pass from an administrator always works. */
             enrollment_mode?: components["schemas"]["EnrollmentMode"];
-            /** @description Page of the tenant's application where end users accept an invitation. The token follows the #. */
+            /**
+             * Format: uri
+             * @description Page of the tenant's application where end users accept an invitation. The token follows the #.
+             */
             invitation_url?: string;
             /** @description Name shown to users in mails, on the invitation page and in authenticator apps. */
             issuer_name?: string;
@@ -7291,7 +7297,10 @@ export interface components {
             mfa_policy?: components["schemas"]["MfaPolicy"];
             /** @description Minimum number of characters of a new password, 8 to 64. */
             password_min_length?: number;
-            /** @description Page of the tenant's application where end users set a new password. The token follows the #. */
+            /**
+             * Format: uri
+             * @description Page of the tenant's application where end users set a new password. The token follows the #.
+             */
             password_reset_url?: string;
             /** @description Seconds after which an end user's unused session ends, 3600 or more. Never longer than the platform's. */
             refresh_token_seconds?: number;
