@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from docs.builder.api_reference import ApiReference
 
@@ -40,14 +41,16 @@ class SourceFolder:
         self._waiting: list[Path] = []
         self._written: set[Path] = set()
 
-    def write(self, document: dict[str, object]) -> None:
+    def write(self, document: dict[str, Any]) -> None:
         """Write everything that Sphinx reads."""
         shutil.copytree(DOCS / "images", self.folder / "images")
         (self.folder / REFERENCE).mkdir()
         reference = ApiReference(document).pages()
         for name, text in reference.items():
             (self.folder / REFERENCE / name).write_text(text, encoding="utf-8")
-        (self.folder / REFERENCE / "index.md").write_text(_reference_index(reference), encoding="utf-8")
+        (self.folder / REFERENCE / "index.md").write_text(
+            _reference_index(reference, document["x-tagGroups"]), encoding="utf-8"
+        )
         self._waiting = sorted(DOCS.glob("*.md"))
         while self._waiting:
             path = self._waiting.pop()
@@ -113,10 +116,18 @@ def _toctree(caption: str, pages: list[str]) -> str:
     return "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
 
 
-def _reference_index(pages: dict[str, str]) -> str:
-    titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in pages.items()}
-    listed = "\n".join(f"- [{title}]({name})" for name, title in titles.items())
+def _reference_index(pages: dict[str, str], groups: list[dict[str, Any]]) -> str:
+    """Return the landing page: the pages of tags by the groups of the document, then the other pages."""
+    names = {text.partition("\n")[0].removeprefix("# "): name for name, text in pages.items()}
+    listed = ""
+    for group in groups:
+        listed += f"## {group['name']}\n\n" + "".join(f"- [{tag}]({names.pop(tag)})\n" for tag in group["tags"]) + "\n"
+    listed += "## Shared by all\n\n" + "".join(f"- [{title}]({name})\n" for title, name in names.items())
     return (
         "# API reference\n\nRendered from the OpenAPI document of this version, which a running platform serves at `/schema/`. "
-        "To try calls, use [Swagger UI](/docs/api/).\n\n" + listed + "\n" + _toctree("API reference", list(pages))
+        "To try calls, use [Swagger UI](/docs/api/). For generated clients there are "
+        "[parts of the document](../integrating-a-client.md#with-a-generated-client).\n\n"
+        + listed
+        + "\n"
+        + _toctree("API reference", list(pages))
     )

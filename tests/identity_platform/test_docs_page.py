@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from identity_platform.api.documents import PARTS
 from tests.world import Api
 
 
@@ -73,6 +74,17 @@ def test_swagger_ui_loads_no_external_resource() -> None:
     (options,) = re.findall(r"swaggerSettings = \{(.*?)\}", page, re.DOTALL)
     for option in ("filter", "deepLinking", "persistAuthorization"):
         assert f'"{option}": true' in options
+
+
+@pytest.mark.parametrize(
+    ("query", "document"),
+    [("", ""), *((f"?part={part}", f"{part}/") for part in PARTS), ("?part=billing", ""), ('?part="', "")],
+)
+def test_swagger_ui_shows_the_chosen_part(query: str, document: str) -> None:
+    page = Client().get(f"/docs/api/{query}").content.decode()
+    assert f'url: "/schema/{document}"' in page
+    for part in PARTS:
+        assert f'href="/docs/api/?part={part}"' in page
 
 
 def test_document_is_compressed_on_request(api: Api) -> None:

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from identity_platform.api.component_names import CHOSEN
-from identity_platform.api.error_responses import NAMES as RESPONSES
-from identity_platform.api.shared_components import NAMES as SHARED
 from tests.openapi.document import PARTS, document, part
 from tests.world import Api
 
@@ -85,13 +82,3 @@ def test_part_is_served_as_the_whole_is(api: Api, name: str) -> None:
 def test_unknown_part_returns_404(api: Api) -> None:
     response = api.get("/schema/billing/")
     assert (response.status_code, response.json()["code"]) == (404, "path_not_found")
-
-
-def test_chosen_names_are_in_use() -> None:
-    schemas, responses = document()["components"]["schemas"], document()["components"]["responses"]
-    assert [name for name in (*CHOSEN.values(), *SHARED.values()) if name not in schemas] == []
-    assert [name for name in RESPONSES.values() if name not in responses and f"Registry{name}" not in responses] == []
-
-
-def test_names_are_short() -> None:
-    assert [name for named in document()["components"].values() for name in named if len(name) > 42] == []
