@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import home, report
+from bench import home, published, report
 from bench.run import SMOKE, Row, Run, Sizes
 
 NAMES = (
@@ -30,14 +30,24 @@ NAMES = (
     "migrate",
     "start",
     "crowd",
+    "curves",
     "import",
     "move",
 )
+ROUNDS, SECONDS = 5, 2.0
+# Of measurements whose rounds take long.
+FEWER_ROUNDS = {"curves": 3, "import": 3, "move": 3}
+RESULTS = home.ROOT / "bench" / "results"
+# Variables of the environment that change what is measured.
+VARIABLES = ("WEB_WORKERS", "WEB_THREADS", "HASHES_AT_ONCE", "HASHES_WAITED_FOR")
 
 
 def main() -> None:
     """Measure what the arguments name, print the table, write the results."""
     options = _options()
+    if options.publish:
+        published.publish(RESULTS)
+        return
     var = Path(os.environ.get("IDENTITY_VAR") or home.ROOT / "var").resolve()
     with home.opened(var / "bench", keep=options.keep) as own:
         os.environ.update(own.environment)
@@ -48,20 +58,29 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bin/bench", description="How fast the platform is, side by side with peers.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure (all): {', '.join(NAMES)}")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of every comparison (5)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="how long a subject is under load in a round (4)")
+    fewer = ", ".join(f"{name} {rounds}" for name, rounds in FEWER_ROUNDS.items())
+    parser.add_argument("--rounds", type=int, help=f"rounds of every comparison ({ROUNDS}; {fewer})")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help=f"how long a subject is under load in a round ({SECONDS:g})"
+    )
     parser.add_argument("--smoke", action="store_true", help="tiny data and one short round: shows that it works")
     parser.add_argument("--keep", action="store_true", help="use the data of an earlier --keep and leave it there")
     parser.add_argument(
         "--results", type=Path, help="folder for the files (bench/results; a smoke run: var/bench-smoke)"
     )
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="measure nothing: write the documentation's tables from bench/results again",
+    )
     options = parser.parse_args()
+    options.variables = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"there is no measurement {', '.join(sorted(unknown))}")
     if options.smoke:
         options.rounds, options.seconds = 1, 0.3
     if options.results is None:
-        options.results = home.ROOT / ("var/bench-smoke" if options.smoke else "bench/results")
+        options.results = home.ROOT / "var/bench-smoke" if options.smoke else RESULTS
     return options
 
 
@@ -82,24 +101,37 @@ def _measure(own: home.Home, options: argparse.Namespace) -> None:
     console = Console()
     about, rows, steal = report.machine(own), list[Row](), report.Steal()
     raw: dict[str, object] = {}
+    runs: dict[str, report.Conditions] = {}
     with console.status("") as status:
         for name in [name for name in NAMES if not options.names or name in options.names]:
             run = Run(
                 own,
-                options.rounds,
+                options.rounds or FEWER_ROUNDS.get(name, ROUNDS),
                 options.seconds,
                 SMOKE if options.smoke else Sizes(),
                 lambda what, name=name: status.update(f"{name}: {what}"),
                 raw,
             )
-            try:
-                rows += [replace(row, measurement=name) for row in MEASURES[name](run)]
-            except NotThere as missing:
-                console.print(f"{name}: {missing}")
+            with report.conditions(runs, name, _command(name, options), about):
+                try:
+                    rows += [replace(row, measurement=name) for row in MEASURES[name](run)]
+                except NotThere as missing:
+                    console.print(f"{name}: {missing}")
     about["load_average_after"] = report.load_average()
     about["steal_percent"] = steal.percent()
     report.show(console, rows, about)
-    console.print(f"Written to {report.write(options.results, rows, about, raw)}")
+    report.show_times(console, runs)
+    console.print(f"Written to {report.write(options.results, rows, about, runs, raw)}")
+    if options.results == RESULTS and not options.smoke:
+        for path in published.publish(RESULTS):
+            console.print(f"Written to {path}")
+
+
+def _command(name: str, options: argparse.Namespace) -> str:
+    """Return the command that repeats one measurement of this run."""
+    rounds = [f"--rounds {options.rounds}"] if options.rounds else []
+    seconds = [] if options.seconds == SECONDS else [f"--seconds {options.seconds:g}"]
+    return " ".join([*options.variables, "bin/bench", name, *rounds, *seconds])
 
 
 if __name__ == "__main__":

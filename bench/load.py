@@ -2,12 +2,14 @@
 
 It does as little as it can, since it shares the cores with the server: requests are bytes prepared beforehand, responses are
 counted by their Content-Length. With `per_second` it sends at fixed times regardless of the responses, and a response's time
-counts from when its request was due, so that a server that stalls is not spared the requests of the stall.
+counts from when its request was due, so that a server that stalls is not spared the requests of the stall. With `renewal` each
+connection uses the refresh token of the response before.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import select
 import socket
 import sys
@@ -16,6 +18,7 @@ from collections import deque
 from typing import Any
 
 LONGEST_WAIT = 30.0
+_REFRESH_TOKEN = re.compile(rb'"refresh_token": ?"([^"]+)"')
 
 
 class Line:
@@ -26,6 +29,20 @@ class Line:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.received = bytearray()
         self.due = 0.0
+        self.next: bytes | None = None
+
+    def send(self, request: bytes) -> None:
+        """Send a request; the response before it is forgotten."""
+        self.received.clear()
+        self.socket.sendall(request)
+
+    def renew(self, head: str, body: str) -> None:
+        """Make the next request of the refresh token in the received response."""
+        found = _REFRESH_TOKEN.search(self.received)
+        if not found:
+            raise ConnectionError(f"A response has no refresh token: {self.received[-300:]!r}")
+        content = body.replace("{token}", found[1].decode("ascii"))
+        self.next = f"{head}Content-Length: {len(content)}\r\n\r\n{content}".encode("ascii")
 
     def status_when_whole(self) -> int | None:
         """Read received bytes; return the status of the response once it is complete."""
@@ -42,7 +59,6 @@ class Line:
             raise ConnectionError("A response has no Content-Length.")
         if len(self.received) < end + 4 + int(length.split(b"\r\n", 1)[0]):
             return None
-        self.received.clear()
         return int(head[9:12])
 
 
@@ -54,8 +70,11 @@ def run(
     seconds: float,
     per_second: float | None = None,
     once: bool = False,
+    renewal: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
     """Send the requests in turn for `seconds`, or each of them `once`.
+
+    With `renewal`, the head and body of a request for a refresh, `requests` has the first one of each connection.
 
     Returns answers (their number), seconds, statuses and the times of the responses in ms.
     """
@@ -78,7 +97,7 @@ def run(
             line = idle.popleft()
             line.due = now if per_second is None else due
             due += 0.0 if per_second is None else 1 / per_second
-            line.socket.sendall(requests[turn % number])
+            line.send(line.next or requests[turn % number])
             turn += 1
             if once and turn == number:
                 ends = now
@@ -93,6 +112,8 @@ def run(
             if status is not None:
                 times.append(now - line.due)
                 statuses[status] = statuses.get(status, 0) + 1
+                if renewal:
+                    line.renew(*renewal)
                 idle.append(line)
     times.sort()
     return {

@@ -1,7 +1,7 @@
 """The result: a table on the terminal, and JSON and Markdown in bench/results/.
 
 `bench.json` and `bench.md` hold the newest result of each measurement: a run replaces the rows and samples
-of what it has measured and keeps the others.
+of what it has measured and keeps the others. `bench/published.py` makes the tables of the documentation of them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ import json
 import os
 import platform
 import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,10 +27,14 @@ from bench.home import ROOT, Home
 from bench.run import Row
 
 COLUMNS = ("#", "what", "ours", "against", "ratio", "wanted", "met", "beside")
+# What a run says of the machine as a whole.
+ABOUT = ("cores", "processor", "python", "postgresql", "web_workers", "hashes_at_once")
 LOADS = ("load_average_before", "load_average_after")
-RUN_COLUMNS = ("measured", "commit", "threads", "load average", "steal %")
+RUN_COLUMNS = ("measured", "command", "commit", "threads", "load average", "steal %", "seconds")
 # Above this share of its time that the host gave to other machines, a run proves nothing.
 MOST_STEAL_PERCENT = 5.0
+# When and how a measurement was made: the columns of a run in bench.json.
+Conditions = dict[str, Any]
 
 
 def machine(home: Home) -> dict[str, Any]:
@@ -67,6 +74,26 @@ class Steal:
         return times[7], sum(times)
 
 
+@contextmanager
+def conditions(runs: dict[str, Conditions], name: str, command: str, about: Mapping[str, Any]) -> Iterator[None]:
+    """Add to `runs` under which conditions the block measured `name`."""
+    found: Conditions = {
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command,
+        "commit": about["commit"],
+        "web_threads": about["web_threads"],
+        "load_average_before": load_average(),
+    }
+    began, steal = time.monotonic(), Steal()
+    yield
+    found |= {
+        "load_average_after": load_average(),
+        "steal_percent": steal.percent(),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    runs[name] = found
+
+
 def load_average() -> list[float]:
     """Return the load average of the last 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]
@@ -92,19 +119,27 @@ def show(console: Console, rows: list[Row], about: dict[str, Any]) -> None:
         console.print(f"[red]The host took {about['steal_percent']} % of the time: repeat the run.")
 
 
-def write(folder: Path, rows: list[Row], about: dict[str, Any], raw: dict[str, Any]) -> Path:
+def show_times(console: Console, runs: Mapping[str, Conditions]) -> None:
+    """Print how long each measurement took."""
+    for name, run in sorted(runs.items(), key=lambda one: one[1]["seconds"], reverse=True):
+        console.print(f"{run['seconds']:7.1f} s  {name}")
+    console.print(f"{sum(run['seconds'] for run in runs.values()):7.1f} s  together")
+
+
+def write(
+    folder: Path, rows: list[Row], about: dict[str, Any], runs: Mapping[str, Conditions], raw: dict[str, Any]
+) -> Path:
     """Merge the run into `bench.json` and `bench.md`; return the path of the Markdown."""
     folder.mkdir(parents=True, exist_ok=True)
     stored = folder / "bench.json"
     earlier = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {"rows": [], "samples": {}}
     measured = {row.measurement for row in rows}
-    run = {name: about.get(name) for name in ("began", "commit", "web_threads", *LOADS, "steal_percent")}
     kept = [row for row in earlier["rows"] if row["measurement"] not in measured]
-    merged = kept + [{**asdict(row), "run": run} for row in rows]
+    merged = kept + [{**asdict(row), "run": runs[row.measurement]} for row in rows]
     document = {"about": about, "rows": merged, "samples": earlier["samples"] | raw}
     stored.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     lines = ["# Newest result of each measurement of bin/bench", "", "Machine of the last run:", ""]
-    lines += [f"- {name}: {value}" for name, value in about.items() if name not in run]
+    lines += [f"- {name}: {about[name]}" for name in ABOUT if name in about]
     lines += ["", f"| {' | '.join((*COLUMNS, *RUN_COLUMNS))} |", "|" + "---|" * len((*COLUMNS, *RUN_COLUMNS))]
     for row in merged:
         cells = _cells(Row(**{name: value for name, value in row.items() if name != "run"}))
@@ -114,11 +149,17 @@ def write(folder: Path, rows: list[Row], about: dict[str, Any], raw: dict[str, A
     return path
 
 
-def _run_cells(run: dict[str, Any]) -> tuple[str, ...]:
-    began, commit, threads, before, after = (run[name] for name in ("began", "commit", "web_threads", *LOADS))
+def _run_cells(run: Conditions) -> tuple[str, ...]:
+    loads = " → ".join(str(run[name]) for name in LOADS)
+    plain = (run["began"], run.get("command", ""), run["commit"], run["web_threads"], loads)
+    return (*map(str, plain), steal_of(run), str(run.get("seconds", "")))
+
+
+def steal_of(run: Conditions) -> str:
+    """Return the steal time of a run, and whether it asks for another run."""
     steal = run.get("steal_percent")
     warning = " (repeat)" if steal is not None and steal > MOST_STEAL_PERCENT else ""
-    return (began, str(commit), str(threads), f"{before} → {after}", "" if steal is None else f"{steal}{warning}")
+    return "" if steal is None else f"{steal}{warning}"
 
 
 def _cells(row: Row) -> tuple[str, ...]:

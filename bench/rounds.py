@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.home import ROOT, Home
@@ -34,6 +34,14 @@ class Subject:
     per_second: float | None = None
     # Each request is sent once, regardless of the time.
     once: bool = False
+    # Head and body of the requests after the first one of each connection: see bench/load.py.
+    renewal: tuple[str, str] | None = None
+    # Makes the requests of each round, instead of `requests`.
+    prepare: Callable[[], Sequence[bytes]] | None = None
+
+    def prepared(self) -> Subject:
+        """Return the subject with the requests of a round."""
+        return replace(self, requests=self.prepare()) if self.prepare else self
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,7 @@ def load(subject: Subject, seconds: float) -> subprocess.Popen[str]:
         "seconds": seconds,
         "per_second": subject.per_second,
         "once": subject.once,
+        "renewal": subject.renewal,
     }
     assert client.stdin is not None  # stdin and stdout are pipes
     json.dump(job, client.stdin)
@@ -108,8 +117,8 @@ def side_by_side(
     for number in range(rounds):
         for subject in subjects if number % 2 == 0 else reversed(subjects):
             say(f"round {number + 1} of {rounds}: {subject.name}")
-            answers_of(load(subject, min(WARM_UP_SECONDS, seconds)))
-            taken[subject.name].append(sample(home, subject, seconds))
+            answers_of(load(subject.prepared(), min(WARM_UP_SECONDS, seconds)))
+            taken[subject.name].append(sample(home, subject.prepared(), seconds))
     return taken
 
 

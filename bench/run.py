@@ -23,10 +23,25 @@ class Sizes:
     imported: int = 100_000
     crowd: int = 1_000_000
     moved: int = 20_000
+    # Of the curves.
+    threads: tuple[int, ...] = (2, 4, 8, 16)
+    tenants_read: tuple[int, ...] = (1, 10, 100, 500)
+    users_read: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
 
 
 SMOKE = Sizes(
-    users=30, tenants=3, users_of_each=2, steps=(1, 3), fleet=5, known=20, imported=300, crowd=3000, moved=100
+    users=30,
+    tenants=3,
+    users_of_each=2,
+    steps=(1, 3),
+    fleet=5,
+    known=20,
+    imported=300,
+    crowd=3000,
+    moved=100,
+    threads=(2,),
+    tenants_read=(1, 3),
+    users_read=(30, 3000),
 )
 
 

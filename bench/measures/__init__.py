@@ -16,6 +16,7 @@ from bench.measures import (
     reads,
     signin,
     tenancy,
+    throughput,
 )
 from bench.run import Row, Run
 
@@ -34,6 +35,7 @@ MEASURES: dict[str, Callable[[Run], list[Row]]] = {
     "migrate": fleet.measure_migrate,
     "start": fleet.measure_start,
     "crowd": crowd.measure,
+    "curves": throughput.measure,
     "import": imports.measure,
     "move": moves.measure,
 }

@@ -12,6 +12,7 @@ from django.utils.timezone import now
 
 from bench import servers, world
 from bench.measures.openid import Line
+from bench.rounds import Subject
 from bench.run import Row, Run
 from registry.actions import create_credential, create_service
 from tenants import lookup
@@ -55,6 +56,8 @@ def measure(run: Run) -> list[Row]:
     with servers.platform(run.home) as platform:
         line = Line(run, platform)
         _client_credentials(line, back_end)
+        # For the table of requests beside each other; the target's ratio is that of single requests.
+        run.compare("credential", [Subject("platform", platform, [world.get(back_end.credential, back_end.token)])])
         for _ in range(20):  # statements are prepared at their sixth use
             for act in acts.values():
                 act(line, back_end)

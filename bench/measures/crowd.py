@@ -40,7 +40,7 @@ def measure(run: Run) -> list[Row]:
     """Measure the slowest p95 of the requests without text search, page 1 of both tenants, and the slowest text search."""
     reference, crowd = world.tenants_with_users(2, run.sizes.users, run.say)
     run.say(f"{run.sizes.crowd} people")
-    _fill(crowd, run.sizes.crowd)
+    fill(crowd, run.sizes.crowd)
     counted, by_text = _requests(crowd, run.sizes.crowd)
     found: dict[str, dict[str, float]] = {}
     with servers.platform(run.home) as platform:
@@ -71,7 +71,8 @@ def measure(run: Run) -> list[Row]:
     ]
 
 
-def _fill(tenant: world.BenchTenant, people: int) -> None:
+def fill(tenant: world.BenchTenant, people: int) -> None:
+    """Add people until the tenant has so many. It has none of an earlier call, or all of them."""
     with in_tenant(tenant.tenant_id, Purpose.WRITE), connections["tenant"].cursor() as cursor:
         cursor.execute("SET statement_timeout = 0")
         cursor.execute("SELECT count(*) FROM userflow_enduser")

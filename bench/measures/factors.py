@@ -32,8 +32,8 @@ from userflow.credentials import tickets
 from userflow.signin.proofs import PASSWORD_AMR
 
 MOST = 1.5
-# Requests of a round: as many as a slow machine sends before the codes expire.
-PEOPLE = 1000
+# Requests of a round: no more than a slow machine sends before the codes expire.
+PEOPLE = 500
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Targets 6 and 7: login and session read beside django-allauth, better-auth and fastapi-users.
+"""Targets 6 and 7: login, session read and refresh beside django-allauth, better-auth and fastapi-users.
 
 All use the same PostgreSQL server, the same number of users with the same argon2id hash, as many processes as cores, and
-eight callers. The platform has everything on; the peers have no rate limits.
+eight callers. The platform has everything on; the peers have no rate limits. Of the peers only django-allauth has refresh
+tokens: better-auth extends a session once a day while it is read, fastapi-users has none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -21,9 +22,10 @@ from django.conf import settings
 from bench import environments, servers, world
 from bench.home import ROOT, Home
 from bench.measures.reads import cost, ratio_of_all_cpu
-from bench.rounds import Sample, Subject, WrongAnswers, middle, ratio
+from bench.rounds import CONNECTIONS, Sample, Subject, WrongAnswers, middle, ratio
 from bench.run import Row, Run
 from bench.servers import Server
+from bench.subjects import LEAVES_OUT, REFRESH_LEAVES_OUT
 from tenants import lookup
 
 PEOPLE: Final = 200
@@ -33,12 +35,13 @@ FORM: Final = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True)
 class Login:
-    """A login request, and the headers of a session read, made of the response's body and headers."""
+    """A login request, and what the response's body and headers make: headers of a session read, the refresh token."""
 
     path: str
     kind: str
     body: Callable[[str], str]
     session: Callable[[Any, http.client.HTTPMessage], dict[str, str]]
+    refresh_token: Callable[[Any], str] = lambda body: str(body["refresh_token"])
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,9 @@ class Programs:
 
 @dataclass(frozen=True)
 class Peer:
-    """A program that signs users in, too. `lacks` names what the platform does in these requests and the peer does not."""
+    """A program that signs users in, too."""
 
     name: str
-    lacks: str
     programs: Callable[[Home], Programs]
     # One user: parameters are the e-mail address and the argon2id hash in PHC format.
     add_user: tuple[str, ...]
@@ -64,6 +66,7 @@ class Peer:
     # How many times as fast the platform must be, by requests per second and by CPU; reads by CPU only.
     login_wanted: float
     read_wanted: float
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 def _allauth(home: Home) -> Programs:
@@ -92,30 +95,30 @@ def _cookie(_: Any, headers: http.client.HTTPMessage) -> dict[str, str]:
     return {"Cookie": "; ".join(each.split(";", 1)[0] for each in headers.get_all("Set-Cookie", []))}
 
 
-PEERS: Final = (
-    Peer(
-        "django-allauth",
-        "no limits, no lockout, no audit",
-        _allauth,
-        (
-            "INSERT INTO auth_user (password, is_superuser, username, first_name, last_name, email, is_staff, is_active,"
-            " date_joined) VALUES ('argon2' || %(hash)s, false, %(email)s, '', '', %(email)s, false, true, now())",
-            'INSERT INTO account_emailaddress (email, verified, "primary", user_id)'
-            " SELECT email, true, true, id FROM auth_user WHERE email = %(email)s",
-        ),
-        Login(
-            "/_allauth/app/v1/auth/login",
-            JSON,
-            lambda email: json.dumps({"email": email, "password": world.PASSWORD}),
-            lambda body, _: {"X-Session-Token": body["meta"]["session_token"]},
-        ),
-        "/_allauth/app/v1/auth/session",
-        login_wanted=2.0,
-        read_wanted=3.0,
+ALLAUTH: Final = Peer(
+    "django-allauth",
+    _allauth,
+    (
+        "INSERT INTO auth_user (password, is_superuser, username, first_name, last_name, email, is_staff, is_active,"
+        " date_joined) VALUES ('argon2' || %(hash)s, false, %(email)s, '', '', %(email)s, false, true, now())",
+        'INSERT INTO account_emailaddress (email, verified, "primary", user_id)'
+        " SELECT email, true, true, id FROM auth_user WHERE email = %(email)s",
     ),
+    Login(
+        "/_allauth/app/v1/auth/login",
+        JSON,
+        lambda email: json.dumps({"email": email, "password": world.PASSWORD}),
+        lambda body, _: {"X-Session-Token": body["meta"]["session_token"]},
+        lambda body: str(body["meta"]["refresh_token"]),
+    ),
+    "/_allauth/app/v1/auth/session",
+    login_wanted=2.0,
+    read_wanted=3.0,
+)
+PEERS: Final = (
+    ALLAUTH,
     Peer(
         "better-auth",
-        "no limits, no lockout, no audit, no permissions",
         _better_auth,
         (
             'INSERT INTO "user" (id, name, email, "emailVerified", "createdAt", "updatedAt")'
@@ -135,7 +138,6 @@ PEERS: Final = (
     ),
     Peer(
         "fastapi-users",
-        "no limits, no lockout, no audit, no session list, no permissions",
         _fastapi_users,
         (
             'INSERT INTO "user" (id, email, hashed_password, is_active, is_superuser, is_verified)'
@@ -158,12 +160,7 @@ def measure(run: Run) -> list[Row]:
     """Log in, then read a session, at the platform and each peer in turn in each round."""
     [tenant] = world.tenants_with_users(1, run.sizes.users, run.say)
     emails = tenant.emails[:PEOPLE]
-    ours = Login(
-        "/uflow/auth/enduser/login",
-        JSON,
-        lambda email: json.dumps({"client_id": str(tenant.client_id), "email": email, "password": world.PASSWORD}),
-        lambda body, _: {"Authorization": f"Bearer {body['access_token']}"},
-    )
+    ours = _login_of(tenant)
     hashing = {"PEER_HASH": world.password_hash(), "PEER_PASSWORD": world.PASSWORD}
     record = run.home.with_database(lookup.find(tenant.tenant_id).database)
     with ExitStack() as running:
@@ -184,13 +181,52 @@ def measure(run: Run) -> list[Row]:
             reads.append(_reads(peer.name, server, peer.login, peer.read, emails))
         of_logins = run.compare("peers_login", logins)
         of_reads = run.compare("peers_read", reads)
+        of_refreshes = _measure_refresh(run, platform, ours, emails)
     return [
         *(_login_row(of_logins, peer) for peer in PEERS),
         _bare_row(of_logins, "login", "hash", "the bare hash"),
         *(_read_row(of_reads, peer) for peer in PEERS),
         _bare_row(of_reads, "profile of the caller", "drf", "a bare DRF view of one record"),
         _bare_row(of_reads, "profile of the caller", "wsgi", "a bare WSGI response"),
+        _refresh_row(of_refreshes),
     ]
+
+
+def _login_of(tenant: world.BenchTenant) -> Login:
+    return Login(
+        "/uflow/auth/enduser/login",
+        JSON,
+        lambda email: json.dumps({"client_id": str(tenant.client_id), "email": email, "password": world.PASSWORD}),
+        lambda body, _: {"Authorization": f"Bearer {body['access_token']}"},
+    )
+
+
+def _measure_refresh(run: Run, platform: Server, ours: Login, emails: Sequence[str]) -> dict[str, list[Sample]]:
+    """Refresh eight sessions at the platform and at django-allauth with its JWTs, which rotates refresh tokens as well."""
+    jwt = replace(ALLAUTH, name=f"{ALLAUTH.name}-jwt", environment={"PEER_TOKENS": "jwt"})
+    run.say(jwt.name)
+    with _serving(run.home, jwt, emails) as peer:
+        form = ("/authmgr/token", FORM, "grant_type=refresh_token&refresh_token={token}")
+        json_ = ("/_allauth/app/v1/tokens/refresh", JSON, '{"refresh_token": "{token}"}')
+        subjects = [
+            _refreshes("platform", platform, ours, emails, *form),
+            _refreshes(ALLAUTH.name, peer, jwt.login, emails, *json_),
+        ]
+        return run.compare("peers_refresh", subjects)
+
+
+def _refreshes(
+    name: str, server: Server, login: Login, emails: Sequence[str], path: str, kind: str, body: str
+) -> Subject:
+    """Return refreshes, one after the other in each connection, of sessions that each round opens."""
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\n"
+
+    def first() -> list[bytes]:
+        tokens = [login.refresh_token(_signed_in(server, login, email)[0]) for email in emails[:CONNECTIONS]]
+        contents = [body.replace("{token}", token) for token in tokens]
+        return [f"{head}Content-Length: {len(content)}\r\n\r\n{content}".encode("ascii") for content in contents]
+
+    return Subject(name, server, [], renewal=(head, body), prepare=first)
 
 
 @contextmanager
@@ -201,7 +237,7 @@ def _serving(home: Home, peer: Peer, emails: Sequence[str]) -> Iterator[Server]:
         raw.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
         raw.execute(f"CREATE DATABASE {database}")
     programs = peer.programs(home)
-    environment = {"PEER_DATABASE_URL": home.with_database(database), "NODE_ENV": "production"}
+    environment = {"PEER_DATABASE_URL": home.with_database(database), "NODE_ENV": "production", **peer.environment}
     surroundings = {**home.environment, **environment, "PYTHONPATH": str(ROOT), "PORT": "0"}
     subprocess.run(list(map(str, programs.prepare)), env=surroundings, check=True, stdout=subprocess.DEVNULL)
     with psycopg.connect(home.with_database(database)) as raw:
@@ -220,17 +256,19 @@ def _logins(name: str, server: Server, login: Login, emails: Sequence[str]) -> S
 
 def _reads(name: str, server: Server, login: Login, path: str, emails: Sequence[str]) -> Subject:
     """Return reads of sessions, which this signs in."""
-    return Subject(name, server, [_get(path, _session(server, login, email)) for email in emails])
+    return Subject(name, server, [_get(path, login.session(*_signed_in(server, login, email))) for email in emails])
 
 
-def _session(server: Server, login: Login, email: str) -> dict[str, str]:
+def _signed_in(server: Server, login: Login, email: str) -> tuple[Any, http.client.HTTPMessage]:
+    """Return the body and the headers of the response to a login."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request("POST", login.path, login.body(email), {"Content-Type": login.kind})
     response = connection.getresponse()
     body = response.read()
     if response.status != 200:
         raise WrongAnswers(f"{server.name} answered a login with {response.status}: {body[:300]!r}")
-    return login.session(json.loads(body), response.headers)
+    connection.close()
+    return json.loads(body), response.headers
 
 
 def _post(login: Login, email: str) -> bytes:
@@ -254,7 +292,7 @@ def _login_row(taken: dict[str, list[Sample]], peer: Peer) -> Row:
         ratio=by_rate,
         wanted=f"≥ {peer.login_wanted}, by CPU too",
         met=min(by_rate, by_cpu) >= peer.login_wanted,
-        beside=f"by CPU {by_cpu:.2f}x; the peer has {peer.lacks}",
+        beside=f"by CPU {by_cpu:.2f}x; the peer leaves out {LEAVES_OUT[peer.name]}",
     )
 
 
@@ -268,7 +306,21 @@ def _read_row(taken: dict[str, list[Sample]], peer: Peer) -> Row:
         ratio=by_cpu,
         wanted=f"≥ {peer.read_wanted} by CPU",
         met=by_cpu >= peer.read_wanted,
-        beside=f"by requests/s {ratio(taken, 'platform', peer.name):.2f}x; the peer has {peer.lacks}",
+        beside=f"by requests/s {ratio(taken, 'platform', peer.name):.2f}x; the peer leaves out {LEAVES_OUT[peer.name]}",
+    )
+
+
+def _refresh_row(taken: dict[str, list[Sample]]) -> Row:
+    return Row(
+        "–",
+        "refresh",
+        ours=_cost(taken["platform"]),
+        against=f"{ALLAUTH.name} with JWTs: {_cost(taken[ALLAUTH.name])}",
+        ratio=ratio(taken, "platform", ALLAUTH.name),
+        wanted="no target",
+        met=True,
+        beside=f"by CPU {1 / ratio_of_all_cpu(taken, 'platform', ALLAUTH.name):.2f}x; the peer leaves out"
+        f" {LEAVES_OUT[ALLAUTH.name]}, {REFRESH_LEAVES_OUT}",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 
 from bench import servers, world
 from bench.measures.reads import cost
@@ -18,21 +19,14 @@ WARM_UP_SECONDS = 20.0
 def measure(run: Run) -> list[Row]:
     """The same read, over all tenants in random order and over one; with a large and with the default budget."""
     tenants = world.tenants_with_users(run.sizes.tenants, run.sizes.users_of_each, run.say)
-    walk = [(tenant, user) for tenant in tenants for user in tenant.users[: run.sizes.users_of_each]]
-    random.Random(3).shuffle(walk)
-    many = [world.get(f"/uflow/user/enduser/{tenant.tenant_id}/{user}", tenant.token) for tenant, user in walk]
-    one = [
-        world.get(f"/uflow/user/enduser/{tenants[0].tenant_id}/{user}", tenants[0].token)
-        for user in tenants[0].users[: run.sizes.users_of_each]
-    ]
+    many, one = (random_reads(some, run.sizes.users_of_each) for some in (tenants, tenants[:1]))
     roomy = str(run.sizes.tenants + 20)
     with (
         servers.platform(run.home, "roomy", TENANT_CONNECTION_BUDGET=roomy) as spacious,
         servers.platform(run.home, "tight", TENANT_CONNECTION_BUDGET="20") as tight,
     ):
         everywhere = Subject("many", spacious, many)
-        run.say("every worker meets every tenant")
-        sample(run.home, everywhere, WARM_UP_SECONDS if run.seconds >= 1 else run.seconds)
+        meet_every_tenant(run, everywhere)
         taken = run.compare("tenants", [everywhere, Subject("one", spacious, one), Subject("tight", tight, many)])
     speed, cpu = ratio(taken, "many", "one"), ratio(taken, "many", "one", "server_us")
     rows = [
@@ -69,3 +63,16 @@ def measure(run: Run) -> list[Row]:
         )
     )
     return rows
+
+
+def random_reads(tenants: Sequence[world.BenchTenant], users_of_each: int) -> list[bytes]:
+    """Return reads of the users of these tenants in random order."""
+    walk = [(tenant, user) for tenant in tenants for user in tenant.users[:users_of_each]]
+    random.Random(3).shuffle(walk)
+    return [world.get(f"/uflow/user/enduser/{tenant.tenant_id}/{user}", tenant.token) for tenant, user in walk]
+
+
+def meet_every_tenant(run: Run, everywhere: Subject) -> None:
+    """Load the server until every worker has a connection to every tenant."""
+    run.say("every worker meets every tenant")
+    sample(run.home, everywhere, WARM_UP_SECONDS if run.seconds >= 1 else run.seconds)

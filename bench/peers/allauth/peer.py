@@ -1,7 +1,8 @@
 """django-allauth headless with its defaults, but for what makes it comparable: the platform's argon2id, and no rate limits.
 
 `python -m bench.peers.allauth.peer` makes the tables; granian serves `application`. Sessions are in the database (Django's
-default) and the database connection persists.
+default) and the database connection persists. With PEER_TOKENS=jwt a login returns a JWT and a refresh token instead of the
+session's key; they are signed with HS256, which is faster than its default RS256.
 """
 
 import os
@@ -11,6 +12,8 @@ from django.urls import include, path
 from psycopg.conninfo import conninfo_to_dict
 
 
+_strategies = {"session": "sessions.SessionTokenStrategy", "jwt": "jwt.strategy.JWTTokenStrategy"}
+_strategy = _strategies[os.environ.get("PEER_TOKENS", "session")]
 _parts = conninfo_to_dict(os.environ["PEER_DATABASE_URL"])
 stock.configure(
     "bench.peers.allauth.peer",
@@ -39,6 +42,8 @@ stock.configure(
     ACCOUNT_RATE_LIMITS=False,
     HEADLESS_ONLY=True,
     HEADLESS_CLIENTS=("app",),
+    HEADLESS_TOKEN_STRATEGY=f"allauth.headless.tokens.strategies.{_strategy}",
+    HEADLESS_JWT_ALGORITHM="HS256",
     DATABASES={
         "default": {
             "ENGINE": "django.db.backends.postgresql",
