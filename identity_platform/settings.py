@@ -74,7 +74,7 @@ TRUSTED_PROXY_HOPS = integer("TRUSTED_PROXY_HOPS", 0, most=10)
 
 PGBOUNCER = boolean("PGBOUNCER", False)
 # Unless it is stated, a worker opens what it needs up to the base, and keeps more only while the server has plenty
-# (`tenants.backend.leases`). Behind a pooler and in commands nobody counts that, so the base is the limit.
+# (`tenants.backend.leases`). Behind a pooler and in commands connections are not counted, so the base is the limit.
 TENANT_CONNECTION_BUDGET = integer("TENANT_CONNECTION_BUDGET", 500, least=1, most=5000)
 BASE_CONNECTION_BUDGET = integer("TENANT_CONNECTION_BUDGET", 20, least=1, most=5000)
 WEB_WORKERS = integer("WEB_WORKERS", os.cpu_count() or 1, least=1, most=256)

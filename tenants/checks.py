@@ -77,7 +77,7 @@ def budget_fits(*, databases: Sequence[str] | None = None, **_: object) -> list[
             continue
         fixed = servers.planned_connections() if name == servers.MAIN else 0
         # What all threads can use at once. More are kept open only while there is plenty.
-        wanted = fixed + workers * min(settings.TENANT_CONNECTION_BUDGET, settings.WEB_THREADS)
+        wanted = fixed + workers * min(settings.BASE_CONNECTION_BUDGET, settings.WEB_THREADS)
         kept = f"{settings.RESERVED_CONNECTIONS} more are reserved for commands (RESERVED_CONNECTIONS)"
         if fixed + workers > left:
             messages.append(

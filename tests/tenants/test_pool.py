@@ -261,7 +261,7 @@ def test_check_warns_if_threads_could_find_no_connection(settings: Any) -> None:
     # The 64 threads of 4 workers may each use a connection to a tenant's database, and there are those to the global one.
     settings.RESERVED_CONNECTIONS = most - 4 * (16 + 3) - 4 * 16
     assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.W005"]
-    settings.TENANT_CONNECTION_BUDGET = 8
+    settings.BASE_CONNECTION_BUDGET = 8
     assert budget_fits(databases=["default"]) == []
     settings.WEB_WORKERS, settings.PLATFORM_HOSTS = 1, 1
     settings.RESERVED_CONNECTIONS = most - 5

@@ -228,7 +228,7 @@ def test_process_keeps_more_than_its_base_only_while_there_is_plenty(
     for tenant in there * 2:
         assert listed(first, tenant) == (200, "")
     assert leased(small) == len(backends(small)) == int(LIMIT * PLENTY)
-    # What is left is for those that have less than their base; nobody waits for it.
+    # What is left is for those that have less than their base, without waiting for it.
     second = start(TENANT_CONNECTION_BUDGET="500", BASE_CONNECTION_BUDGET="2")
     assert {listed(second, tenant) for tenant in there} == {(200, "")}
     assert int(LIMIT * PLENTY) < leased(small) <= LIMIT
