@@ -27,7 +27,10 @@ LOCK = VENV / ".first-start.lock"  # uv itself takes .venv/.lock
 LOG = VENV / "install.log"
 INSTALLER = "requirements-uv.txt"
 # Of argon2-cffi-bindings, whose wheel is built for any x86 processor: hashing a password takes half as long.
-AVX2 = "requirements-avx2.txt"
+ARGON2 = "requirements-argon2.txt"
+ARGON2_FOLDER = VENV / "argon2"
+# Extensions of processors, as gcc and /proc/cpuinfo name them. The server decides at start which one to use.
+EXTENSIONS = ("avx2", "avx512f")
 BUILD = "requirements-build.txt"
 # What pip and uv print when no index can be reached.
 UNREACHABLE = re.compile(
@@ -79,7 +82,7 @@ def _update(locks: list[str]) -> None:
 def _outdated(locks: list[str], version: str) -> list[str]:
     """Name the lock files that changed since they were installed; all of them for another Python."""
     stamp = _stamp()
-    return [name for name in locks if stamp.get("python") != version or stamp.get(name) != _digest(name)]
+    return [name for name in (*locks, ARGON2) if stamp.get("python") != version or stamp.get(name) != _digest(name)]
 
 
 def _stamp() -> dict[str, str]:
@@ -125,26 +128,29 @@ def _install(locks: list[str], version: str) -> None:
         _run([*pip, "install", "--require-hashes", "--requirement", str(ROOT / INSTALLER)])
     uv = [str(UV), "pip", "install", "--python", str(PYTHON), "--no-progress", "--require-hashes"]
     _run([*uv, *(f"--requirement={ROOT / name}" for name in locks)], _settings_of_pip())
-    if installed.get(AVX2) != _digest(AVX2) or not (VENV / "argon2-avx2").exists():
-        _build_for_avx2(uv)
+    if installed.get(ARGON2) != _digest(ARGON2) or not ARGON2_FOLDER.exists():
+        _build_argon2(uv)
     # Last, so that an interrupted installation is done again.
-    stamp = installed | {"python": version} | {name: _digest(name) for name in (INSTALLER, AVX2, *locks)}
+    stamp = installed | {"python": version} | {name: _digest(name) for name in (INSTALLER, ARGON2, *locks)}
     STAMP.write_text(json.dumps(stamp, indent=1), encoding="utf-8")
 
 
-def _build_for_avx2(uv: list[str]) -> None:
-    """Build the second copy of the hashing library if a compiler is there. Without it the platform works, but slower."""
+def _build_argon2(uv: list[str]) -> None:
+    """Build copies of the hashing library if a compiler is there. Without them the platform works, but slower."""
     header = Path(sysconfig.get_path("include")) / "Python.h"
     if platform.machine() not in ("x86_64", "AMD64") or not shutil.which("gcc") or not header.exists():
         return
-    target = VENV / "argon2-avx2"
-    shutil.rmtree(target, ignore_errors=True)
-    _say("Building argon2-cffi-bindings for AVX2 (once, about 5 s) ...")
-    options = ["--target", str(target), "--no-deps", "--no-binary", "argon2-cffi-bindings"]
-    files = ["--build-constraints", str(ROOT / BUILD), "--requirement", str(ROOT / AVX2)]
-    variables = {**os.environ, **_settings_of_pip(), "CC": "gcc", "CFLAGS": "-O3 -mavx2"}
-    with (VENV / "argon2-avx2.log").open("w", encoding="utf-8") as log:
-        subprocess.run([*uv, *options, *files], check=False, stdout=log, stderr=log, env=variables)
+    shutil.rmtree(ARGON2_FOLDER, ignore_errors=True)
+    _say(f"Building argon2-cffi-bindings for {' and '.join(EXTENSIONS)} (once, about 5 s) ...")
+    # uv's cache would return the build with other flags.
+    source = ["--no-cache", "--no-deps", "--no-binary", "argon2-cffi-bindings"]
+    files = ["--build-constraints", str(ROOT / BUILD), "--requirement", str(ROOT / ARGON2)]
+    variables = {**os.environ, **_settings_of_pip(), "CC": "gcc"}
+    with (VENV / "argon2.log").open("w", encoding="utf-8") as log:
+        for extension in EXTENSIONS:
+            command = [*uv, *source, *files, "--target", str(ARGON2_FOLDER / extension)]
+            flags = {"CFLAGS": f"-O3 -m{extension}"}
+            subprocess.run(command, check=False, stdout=log, stderr=log, env=variables | flags)
 
 
 def _settings_of_pip() -> dict[str, str]:

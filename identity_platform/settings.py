@@ -73,7 +73,10 @@ TRUSTED_PROXY_HOPS = integer("TRUSTED_PROXY_HOPS", 0, most=10)
 # --- databases -------------------------------------------------------------------------------------------------------
 
 PGBOUNCER = boolean("PGBOUNCER", False)
-TENANT_CONNECTION_BUDGET = integer("TENANT_CONNECTION_BUDGET", 20, least=1, most=5000)
+# Unless it is stated, a worker opens what it needs up to the base, and keeps more only while the server has plenty
+# (`tenants.backend.leases`). Behind a pooler and in commands connections are not counted, so the base is the limit.
+TENANT_CONNECTION_BUDGET = integer("TENANT_CONNECTION_BUDGET", 500, least=1, most=5000)
+BASE_CONNECTION_BUDGET = integer("TENANT_CONNECTION_BUDGET", 20, least=1, most=5000)
 WEB_WORKERS = integer("WEB_WORKERS", os.cpu_count() or 1, least=1, most=256)
 # How many machines (or pods) serve requests: room for their connections to the global database is kept on its server.
 PLATFORM_HOSTS = integer("PLATFORM_HOSTS", 1, least=1, most=1000)

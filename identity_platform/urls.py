@@ -2,7 +2,8 @@
 
 from django.contrib import admin
 from django.shortcuts import redirect
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, path
+from django.utils.module_loading import import_string
 from django.views.decorators.cache import cache_control
 from django.views.generic import RedirectView
 
@@ -16,14 +17,20 @@ handler403 = "identity_platform.api.handlers.forbidden"
 handler404 = "identity_platform.api.handlers.unknown_path"
 handler500 = "identity_platform.api.handlers.fault"
 
+
+def _paths_of(module: str) -> list[URLPattern | URLResolver]:
+    paths: list[URLPattern | URLResolver] = import_string(f"{module}.urlpatterns")
+    return paths
+
+
 urlpatterns = [
     # The address that bin/serve prints, as people click it.
     path("", read_only(lambda request: redirect("docs"))),
-    # First, as few comparisons say whether a path is one of these.
-    path("", include("mfa.urls")),
-    path("", include("openid.urls")),
-    path("", include("userflow.urls")),
-    path("", include("registry.urls")),
+    # In one list: `include` below an empty path would be asked for, and fail, for each request of the apps after it.
+    *_paths_of("mfa.urls"),
+    *_paths_of("openid.urls"),
+    *_paths_of("registry.urls"),
+    *_paths_of("userflow.urls"),
     path("metrics", read_only(exposition)),
     path("schema", read_only(RedirectView.as_view(pattern_name="schema", permanent=True, query_string=True))),
     path("docs", read_only(RedirectView.as_view(pattern_name="docs", permanent=True, query_string=True))),

@@ -5,9 +5,10 @@ about a read secret is in the transaction of the read, so a secret whose event c
 also gets its secrets while its tenant's own database is being migrated, moved or unavailable.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TypedDict, Unpack
 from uuid import UUID
 
@@ -23,14 +24,23 @@ from identity_platform.audit.writer import record_for_each_on_platform, record_f
 from identity_platform.crypto import SealBroken
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from registry import errors, queries
-from registry.models import ACTIVE, EXPIRED, REVOKED, Secret, Service, ServiceCredential, open_secret, seal_secret
+from registry.models import (
+    ACTIVE,
+    CREDENTIAL,
+    EXPIRED,
+    REVOKED,
+    Secret,
+    Service,
+    ServiceCredential,
+    open_secret,
+    seal_secret,
+)
 from userflow.accounts.principals import Principal
 from userflow.sessions.assurance import Action, require_assurance
 
 log = structlog.get_logger("identity.registry")
 
 SERVICE = "service"
-CREDENTIAL = "service_credential"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,25 +155,11 @@ def read_credentials(*, tenant_id: UUID, service_id: UUID, status: str = ACTIVE)
     Each secret is one audit event. A row that does not open (altered, or moved from another service or tenant) is reported
     and audited; the others are returned. Raises ServiceNotFound, ServiceInactive (active credentials only), DataKeyLocked.
     """
-    with transaction.atomic():
-        service = _service(tenant_id, service_id)
-        if status == ACTIVE:
-            _must_be_active(service)
-        # Locked in one order, so that two reads of the same rows cannot deadlock.
-        rows = list(service.credentials.filter(_is(status)).order_by("id").select_for_update(no_key=True))
-        moment = now()
-        opened, unreadable = opened_secrets(tenant_id, rows) if status == ACTIVE else ({}, [])
-        if opened:
-            ServiceCredential.objects.filter(pk__in=opened).update(last_read_at=moment)
-            _record_each("service_credential.read", service, list(opened))
-        if unreadable:
-            _record_each("service_credential.unreadable", service, unreadable, outcome="failed")
-            log.error("service_credential_unreadable", service_id=service_id, rows=unreadable)
-    shown = [row for row in rows if row.pk not in unreadable]
-    for row in shown:
-        row.last_read_at = moment if row.pk in opened else row.last_read_at
-    shown.sort(key=lambda row: (row.created_at, row.pk), reverse=True)
-    return ReadCredentials(service, shown, opened, unreadable, moment)
+    read = partial(queries.credentials_by_status, status=status)
+    found = _read(read, tenant_id, service_id, "service_credential.read")
+    if status == ACTIVE:
+        _must_be_active(found.service)
+    return found
 
 
 def create_credential(
@@ -239,28 +235,54 @@ def reveal_credential(
 def _read_one(
     tenant_id: UUID, service_id: UUID, credential_id: UUID, action: str, **details: object
 ) -> tuple[ServiceCredential, Secret | None]:
-    """Return a credential and its secret, if it is active; audited as `action`.
+    """Return a credential and its secret, if it is active. Raises SecretBroken for a row that was altered or moved."""
+    read = partial(queries.one_credential, credential_id=credential_id)
+    found = _read(read, tenant_id, service_id, action, **details)
+    if not found.credentials:
+        raise errors.SecretBroken if found.unreadable else errors.CredentialNotFound
+    [credential] = found.credentials
+    return credential, found.secrets.get(credential_id)
 
-    Raises SecretBroken for a row that was altered or moved, after auditing the attempt.
+
+def _read(
+    read: Callable[[UUID, UUID], queries.StoredCredentials | None],
+    tenant_id: UUID,
+    service_id: UUID,
+    action: str,
+    **details: object,
+) -> ReadCredentials:
+    """Return what `read` finds, with the secrets of active credentials; each is audited as `action`.
+
+    Two statements and no lock between them: the second stores the events only for the secrets that the first one has read.
+    If one was rotated, revoked or deleted meanwhile, all are read again.
     """
-    with transaction.atomic():
-        service = _service(tenant_id, service_id)
-        credential = _credential(service_id, credential_id)
+    while True:
+        found = read(tenant_id, service_id)
+        if found is None:
+            raise errors.ServiceNotFound
+        service, rows = found
         moment = now()
-        if status_of(credential, moment) != ACTIVE:
-            return credential, None
-        _must_be_active(service)
-        opened, unreadable = opened_secrets(tenant_id, [credential])
-        if opened:
-            ServiceCredential.objects.filter(pk=credential_id).update(last_read_at=moment)
-            credential.last_read_at = moment
-            _record(action, credential, **details)
+        active = [row for row in rows if status_of(row, moment) == ACTIVE]
+        if active:
+            _must_be_active(service)
+        secrets, unreadable = opened_secrets(tenant_id, active)
+        opened = [row for row in active if row.pk in secrets]
+        stated = {"service_id": str(service_id), **details}
+        if not opened or queries.record_reads(tenant_id, opened, moment, action=action, details=stated):
+            break
+    for row in opened:
+        row.last_read_at = moment
     if unreadable:
-        # After the transaction, which the error would roll back.
-        _record_each("service_credential.unreadable", service, unreadable, outcome="failed")
+        record_for_each_on_platform(
+            "service_credential.unreadable",
+            tenant_id=tenant_id,
+            kind=CREDENTIAL,
+            ids=unreadable,
+            outcome="failed",
+            details={"service_id": str(service_id)},
+        )
         log.error("service_credential_unreadable", service_id=service_id, rows=unreadable)
-        raise errors.SecretBroken
-    return credential, opened[credential_id]
+    return ReadCredentials(service, [row for row in rows if row.pk not in unreadable], secrets, unreadable, moment)
 
 
 def status_of(credential: ServiceCredential, at: datetime) -> str:
@@ -336,15 +358,4 @@ def _record(action: str, credential: ServiceCredential, **details: object) -> No
         tenant_id=credential.tenant_id,
         target=(CREDENTIAL, credential.pk),
         details={"service_id": str(credential.service_id), **details},
-    )
-
-
-def _record_each(action: str, service: Service, ids: list[UUID], outcome: str = "success") -> None:
-    record_for_each_on_platform(
-        action,
-        tenant_id=service.tenant_id,
-        kind=CREDENTIAL,
-        ids=ids,
-        outcome=outcome,
-        details={"service_id": str(service.pk)},
     )

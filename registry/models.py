@@ -15,6 +15,8 @@ from tenants.models import Tenant
 ACTIVE, INACTIVE = "active", "inactive"
 REVOKED, EXPIRED = "revoked", "expired"
 STATUSES = (ACTIVE, INACTIVE)
+# The kind of target in audit events.
+CREDENTIAL = "service_credential"
 API_KEY = "api_key"
 LONGEST_TYPE = 255
 CREDENTIAL_TYPES = (API_KEY, "basic", "oauth2", "bearer", "custom")

@@ -1,15 +1,24 @@
-"""The hot reads of services: one statement each, with JSON made by PostgreSQL and passed through.
+"""The hot statements of the registry. Reads of services return JSON made by PostgreSQL, which is passed through.
 
 A page reads ids from an index that ends in the list's order, and only then the rows. Totals come from the counters that
 triggers keep. So a page costs the same with ten services and with a hundred thousand.
 """
 
+from collections.abc import Mapping
+from datetime import datetime
 from uuid import UUID
 
 import orjson
 from django.db import connection
 
+from identity_platform.audit.origin import current_origin
+from identity_platform.audit.writer import count_events
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
+from identity_platform.postgresql.model_columns import ModelColumns
+from identity_platform.postgresql.values import SqlValue
+from registry.models import ACTIVE, CREDENTIAL, EXPIRED, REVOKED, Service, ServiceCredential
+
+StoredCredentials = tuple[Service, list[ServiceCredential]]
 
 _RECORD = (
     "json_build_object('id', s.id, 'name', s.name, 'description', s.description, 'type', s.type, 'status', s.status,"
@@ -17,6 +26,41 @@ _RECORD = (
     f" 'created_at', {json_time('s.created_at')}, 'updated_at', {json_time('s.updated_at')}, 'metadata', s.metadata)"
 )
 _ONE = f"SELECT {_RECORD}::text FROM registry_service s WHERE s.id = %s AND s.tenant_id = %s"
+_SERVICE = ModelColumns(Service)
+_CREDENTIAL = ModelColumns(ServiceCredential)
+_STORED = f"""
+SELECT {_SERVICE.of("s")}, {_CREDENTIAL.of("c")}
+FROM registry_service s LEFT JOIN registry_servicecredential c ON c.service_id = s.id AND %s
+WHERE s.id = %%(service_id)s AND s.tenant_id = %%(tenant_id)s
+ORDER BY c.created_at DESC, c.id DESC
+"""
+_STORED_ONE = _STORED % "c.id = %(credential_id)s"
+_STORED_BY_STATUS = {
+    ACTIVE: _STORED % f"c.status = '{ACTIVE}' AND (c.expires_at IS NULL OR c.expires_at > now())",
+    REVOKED: _STORED % f"c.status = '{REVOKED}'",
+    EXPIRED: _STORED % f"c.status = '{ACTIVE}' AND c.expires_at <= now()",
+}
+# Nothing is written unless all rows are those that were opened: one was rotated, revoked or deleted meanwhile. Rows are
+# locked in one order, so that two reads of the same rows cannot deadlock.
+_RECORD_READS = f"""
+WITH opened AS (
+  SELECT c.id FROM registry_servicecredential c
+    JOIN unnest(%(ids)s::uuid[], %(secrets)s::bytea[], %(expiries)s::timestamptz[]) AS o(id, secret, expires_at)
+      ON o.id = c.id AND o.secret = c.secret AND o.expires_at IS NOT DISTINCT FROM c.expires_at
+  WHERE c.status = '{ACTIVE}'
+  ORDER BY c.id FOR NO KEY UPDATE OF c
+), read AS (
+  UPDATE registry_servicecredential c SET last_read_at = %(read_at)s FROM opened
+  WHERE c.id = opened.id AND (SELECT count(*) FROM opened) = cardinality(%(ids)s::uuid[])
+  RETURNING c.id
+), audited AS (
+  INSERT INTO audit_platformevent
+    (action, outcome, actor_kind, actor_id, target_kind, target_id, address, request_id, details, tenant_id)
+  SELECT %(action)s::text, 'success', %(actor_kind)s::text, %(actor_id)s::text, '{CREDENTIAL}', read.id::text,
+    %(address)s::text, %(request_id)s::text, %(details)s::jsonb, %(tenant_id)s::uuid FROM read
+)
+SELECT count(*) FROM read
+"""
 # From here on a page is looked up in two steps: past the end nothing is read, and behind the middle from the end.
 FAR = 1000
 
@@ -27,6 +71,62 @@ def one_service(tenant_id: UUID, service_id: UUID) -> orjson.Fragment | None:
         cursor.execute(_ONE, [service_id, tenant_id])
         row = cursor.fetchone()
     return orjson.Fragment(row[0]) if row else None
+
+
+def one_credential(tenant_id: UUID, service_id: UUID, credential_id: UUID) -> StoredCredentials | None:
+    """The service with this one of its credentials, if it has it; None without such a service in the tenant."""
+    return _stored(_STORED_ONE, {"tenant_id": tenant_id, "service_id": service_id, "credential_id": credential_id})
+
+
+def credentials_by_status(tenant_id: UUID, service_id: UUID, status: str) -> StoredCredentials | None:
+    """The service with its credentials that are active, revoked or expired, newest first; None likewise."""
+    return _stored(_STORED_BY_STATUS[status], {"tenant_id": tenant_id, "service_id": service_id})
+
+
+def _stored(statement: str, values: dict[str, SqlValue]) -> StoredCredentials | None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        rows = cursor.fetchall()
+    if not rows:
+        return None
+    width = len(_SERVICE)
+    service = _SERVICE.row("default", rows[0][:width])
+    # A service without such credentials is one row without a credential's id.
+    return service, [_CREDENTIAL.row("default", row[width:]) for row in rows if row[width] is not None]
+
+
+def record_reads(
+    tenant_id: UUID,
+    credentials: list[ServiceCredential],
+    at: datetime,
+    *,
+    action: str,
+    details: Mapping[str, object],
+) -> bool:
+    """Store the time at which these secrets are returned and an audit event for each, in one statement.
+
+    False, with nothing stored, if one of the credentials has changed since it was read.
+    """
+    origin = current_origin()
+    values: dict[str, SqlValue] = {
+        "ids": [row.pk for row in credentials],
+        "secrets": [bytes(row.secret) for row in credentials],
+        "expiries": [row.expires_at for row in credentials],
+        "read_at": at,
+        "action": action,
+        "actor_kind": origin.actor_kind,
+        "actor_id": origin.actor_id,
+        "address": origin.address,
+        "request_id": origin.request_id,
+        "details": orjson.dumps(details).decode(),
+        "tenant_id": tenant_id,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_RECORD_READS, values)
+        [stored] = cursor.fetchone()
+    if stored:
+        count_events("default", action, number=stored)
+    return bool(stored)
 
 
 def page_of_services(

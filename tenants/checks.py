@@ -76,7 +76,8 @@ def budget_fits(*, databases: Sequence[str] | None = None, **_: object) -> list[
             )
             continue
         fixed = servers.planned_connections() if name == servers.MAIN else 0
-        wanted = fixed + workers * settings.TENANT_CONNECTION_BUDGET
+        # What all threads can use at once. More are kept open only while there is plenty.
+        wanted = fixed + workers * min(settings.BASE_CONNECTION_BUDGET, settings.WEB_THREADS)
         kept = f"{settings.RESERVED_CONNECTIONS} more are reserved for commands (RESERVED_CONNECTIONS)"
         if fixed + workers > left:
             messages.append(
@@ -89,9 +90,9 @@ def budget_fits(*, databases: Sequence[str] | None = None, **_: object) -> list[
         elif wanted > left:
             messages.append(
                 Warning(
-                    f"{who} may want {wanted} connections to {name}, which allows {left}; {kept}. "
+                    f"{who} may use {wanted} connections to {name} at once, which allows {left}; {kept}. "
                     "They share what there is; a request that finds none left gets 503.",
-                    hint="Raise max_connections, lower TENANT_CONNECTION_BUDGET, or use PgBouncer.",
+                    hint="Raise max_connections, lower WEB_WORKERS or WEB_THREADS, or use PgBouncer.",
                     id="tenants.W005",
                 )
             )

@@ -74,7 +74,7 @@ def collect_figures(
     today = now().date()
     since = today - timedelta(days=SUMMED_DAYS)
     outcomes: list[Outcome] = []
-    pool = ThreadPoolExecutor(min(jobs, settings.TENANT_CONNECTION_BUDGET), thread_name_prefix="figures")
+    pool = ThreadPoolExecutor(min(jobs, settings.BASE_CONNECTION_BUDGET), thread_name_prefix="figures")
     try:
         running = [pool.submit(_collect_in_thread, row, settled, until) for row in todo]
         for done in as_completed(running):

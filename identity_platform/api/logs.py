@@ -4,6 +4,7 @@ import logging
 import os
 import re
 from contextlib import suppress
+from functools import lru_cache
 
 import orjson
 import structlog
@@ -21,9 +22,14 @@ SILENCED = ("django.db.backends", "django.request", "django.security.DisallowedH
 def hide_secrets(_: object, __: str, event: EventDict) -> EventDict:
     """Mask values whose name says that they are secret."""
     for name in event:
-        if name != "event" and SECRET_NAME.search(name):
+        if _is_secret(name):
             event[name] = "***"
     return event
+
+
+@lru_cache(maxsize=1000)
+def _is_secret(name: str) -> bool:
+    return name != "event" and SECRET_NAME.search(name) is not None
 
 
 def _drop_request(_: object, __: str, event: EventDict) -> EventDict:

@@ -8,6 +8,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -51,9 +52,14 @@ def method_of(request: HttpRequest) -> str:
 
 def count(route: str | None, method: str, status: int, seconds: float) -> None:
     """Count one response. By route, not by path: paths contain ids, so their number is unbounded."""
-    named = route or "none"
-    REQUESTS.labels(named, method, status).inc()
-    SECONDS.labels(named).observe(seconds)
+    responses, times = _of(route or "none", method, status)
+    responses.inc()
+    times.observe(seconds)
+
+
+@cache  # of few values: `count` says why
+def _of(route: str, method: str, status: int) -> tuple[Counter, Histogram]:
+    return REQUESTS.labels(route, method, status), SECONDS.labels(route)
 
 
 def add_collector(name: str, collect: Collect) -> None:

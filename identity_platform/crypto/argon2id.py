@@ -1,8 +1,8 @@
 """Compare with an argon2id hash by the fastest implementation that this machine has.
 
 The wheel of argon2-cffi-bindings is built for any x86 processor. Where a compiler was there, bin/_environment and the
-container image have built it once more for AVX2. libsodium (PyNaCl) looks at start for AVX2 and AVX-512. Their hashes are the
-same (RFC 9106). Which is the fastest depends on the processor, so it is measured, once in a process.
+container image have built it once more for AVX2 and for AVX-512. libsodium (PyNaCl) looks at start for both. Their hashes
+are the same (RFC 9106). Which is the fastest depends on the processor, so it is measured, once in a process.
 """
 
 import importlib.util
@@ -10,7 +10,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,8 +28,9 @@ _RIGHT: Final = b"correct horse"
 _WRONG: Final = b"correct horsf"
 _TIMED: Final = 3
 _LONGEST_FOR_LIBSODIUM: Final = 127
-# Where the library built for AVX2 is.
-_FOR_AVX2: Final = Path(sys.prefix) / "argon2-avx2" / "_argon2_cffi_bindings"
+# Where the library is built for extensions of the processor, in a folder each.
+_BUILDS: Final = Path(sys.prefix) / "argon2"
+_EXTENSIONS: Final = ("avx2", "avx512f")
 _PROCESSORS: Final = Path("/proc/cpuinfo")
 
 
@@ -41,30 +42,28 @@ def by_argon2_cffi(encoded: bytes, password: bytes) -> bool:
         return False
 
 
-def by_avx2_build(encoded: bytes, password: bytes) -> bool:
-    """The reference implementation built for AVX2; takes any parameters. Raises RuntimeError if `has_avx2_build` is False.
+@cache
+def by_builds() -> dict[str, Verify]:
+    """Return the reference implementation as built for each extension that this processor has; takes any parameters.
 
     Its memory comes from malloc, which keeps it for the next hash. libsodium maps and clears 19 MiB for each.
     """
-    library = _avx2_build()
-    if library is None:
-        raise RuntimeError("There is no build for AVX2.")
+    flags = _flags_of_processor()
+    found = {extension: _library(extension) for extension in _EXTENSIONS if extension in flags}
+    return {extension: partial(_by_library, library) for extension, library in found.items() if library is not None}
+
+
+def _by_library(library: Any, encoded: bytes, password: bytes) -> bool:
     return bool(library.argon2_verify(encoded, password, len(password), library.Argon2_id) == library.ARGON2_OK)
 
 
-def has_avx2_build() -> bool:
-    """Return whether there is a build for AVX2 that this processor can run."""
-    return _avx2_build() is not None
-
-
-@cache
-def _avx2_build() -> Any:
-    """Return the C library, or None. It is never loaded on an older processor, which would end the process."""
-    found = next(_FOR_AVX2.glob("_ffi*.so"), None)
-    if found is None or not _has_avx2():
+def _library(extension: str) -> Any:
+    """Return the C library, or None. Never to be loaded on a processor without the extension, which would end the process."""
+    built = next((_BUILDS / extension / "_argon2_cffi_bindings").glob("_ffi*.so"), None)
+    if built is None:
         return None
-    # Beside the wheel's own copy: the name decides only which function initializes it.
-    spec = importlib.util.spec_from_file_location("argon2_avx2._ffi", found)
+    # Beside the wheel's own copy: the last part of the name decides which function initializes it.
+    spec = importlib.util.spec_from_file_location(f"argon2_{extension}._ffi", built)
     if spec is None or spec.loader is None:
         return None
     try:
@@ -74,15 +73,16 @@ def _avx2_build() -> Any:
     return module.lib
 
 
-def _has_avx2() -> bool:
+def _flags_of_processor() -> frozenset[str]:
+    """Return the flags that all cores have; none for another architecture than x86-64."""
     if platform.machine() not in ("x86_64", "AMD64"):
-        return False
+        return frozenset()
     try:
         lines = _PROCESSORS.read_text(encoding="utf-8").splitlines()
     except OSError:
-        return False
-    flags = [line.split() for line in lines if line.startswith("flags")]
-    return bool(flags) and all("avx2" in each for each in flags)
+        return frozenset()
+    flags = [frozenset(line.split()) for line in lines if line.startswith("flags")]
+    return frozenset.intersection(*flags) if flags else frozenset()
 
 
 def by_libsodium(encoded: bytes, password: bytes) -> bool:
@@ -98,7 +98,7 @@ def by_libsodium(encoded: bytes, password: bytes) -> bool:
 @cache
 def fastest() -> Verify:
     """Return the implementation that takes the least CPU for the known answer, of those that know it. Takes 0.1 s, once."""
-    candidates = (by_libsodium, by_argon2_cffi, *([by_avx2_build] if has_avx2_build() else []))
+    candidates: tuple[Verify, ...] = (by_libsodium, by_argon2_cffi, *by_builds().values())
     found = {one: min(_seconds(one) for _ in range(_TIMED)) for one in candidates if _knows(one)}
     return min(found, key=found.__getitem__)
 

@@ -1,5 +1,6 @@
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from uuid import UUID
 
-SqlValue = bool | int | float | Decimal | str | bytes | date | UUID | list[str] | list[UUID] | None
+SqlScalar = bool | int | float | Decimal | str | bytes | date | UUID | None
+SqlValue = SqlScalar | list[str] | list[UUID] | list[bytes] | list[datetime | None]

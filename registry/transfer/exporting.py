@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
-from registry import actions
+from registry import actions, models
 from registry.models import ACTIVE, Secret, Service, ServiceCredential
 from registry.transfer.importing import CREDENTIAL, SERVICES
 
@@ -55,7 +55,7 @@ def _credentials(tenant_id: UUID, services: list[Service], *, secrets: bool) -> 
                 record_for_each_on_platform(
                     action,
                     tenant_id=tenant_id,
-                    kind=actions.CREDENTIAL,
+                    kind=models.CREDENTIAL,
                     ids=ids,
                     outcome=outcome,
                     details={"via": "export"},

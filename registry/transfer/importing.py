@@ -19,7 +19,7 @@ from identity_platform.transfer import runs, schema
 from identity_platform.transfer.report import Report, Tally
 from identity_platform.transfer.rows import CSV, Row, RowError, digest_of, rows_of
 from identity_platform.transfer.runs import SKIP, UPDATE, Batch, Options
-from registry import actions, models
+from registry import models
 from registry.models import Service, ServiceCredential, ServiceImport, seal_secret
 from registry.serializers import Secret, free_metadata
 
@@ -317,7 +317,7 @@ def _create_credentials(rows: list[Values], rules: _Rules) -> set[UUID]:
     with connection.cursor() as cursor:
         cursor.execute(_BIND, [rules.tenant_id, orjson.dumps(sealed).decode()])
         made = {pk for (pk,) in cursor.fetchall()}
-    _record("service_credential.created", actions.CREDENTIAL, made, rules)
+    _record("service_credential.created", models.CREDENTIAL, made, rules)
     return made
 
 

@@ -19,7 +19,11 @@ from tenants.target import DatabaseTarget, current_target, entered_target
 SHARED_PARAMETERS = frozenset(
     {"client_encoding", "context", "prepare_threshold", "connect_timeout", "tcp_user_timeout", "application_name"}
 )
-POOL = TenantConnectionPool(budget=settings.TENANT_CONNECTION_BUDGET, wait=settings.TENANT_CONNECTION_WAIT_SECONDS)
+POOL = TenantConnectionPool(
+    budget=settings.TENANT_CONNECTION_BUDGET,
+    base=settings.BASE_CONNECTION_BUDGET,
+    wait=settings.TENANT_CONNECTION_WAIT_SECONDS,
+)
 LEASES = Leases(POOL, settings.CONNECTION_LEASE_SECONDS)
 
 

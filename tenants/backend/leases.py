@@ -42,6 +42,8 @@ log = structlog.get_logger("identity.tenants")
 
 # How many connections are leased at once. More would leave other processes without, fewer would cost more statements.
 CHUNK: Final = 5
+# A process keeps more connections than its base budget while less than this part of a server's is leased.
+PLENTY: Final = 0.7
 # How often a process renews, and after which part of its lease without success it closes its connections: the rest is for
 # a renewal that hangs, so that they are closed before another process may lease them.
 _RENEWALS: Final = 6
@@ -58,7 +60,7 @@ _END_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The connections of one server. `refused`: a process with less than its share got none lately."""
+    """The connections of one server. `refused`: a process with less than its share and base got none lately."""
 
     server: str
     # For all that is leased, and the part of it that is for connections to the global database.
@@ -266,8 +268,10 @@ class Leases:
             use = uses([server_id], self._process)[server_id]
             # The row of this process may say more than it holds: if a response was lost, it holds less.
             room = use.room + use.own - held
-            granted = max(0, min(max(self._chunk, len(asking)), room))
-            self._write(server_id, held + granted, refused=granted == 0 and held < use.share)
+            # Beyond its base a process only saves the time to open connections again: there must be plenty.
+            spare = room if held < self._pool.base else room - math.ceil(use.limit * (1 - PLENTY))
+            granted = max(0, min(max(self._chunk, len(asking)), spare))
+            self._write(server_id, held + granted, refused=room <= 0 and held < min(use.share, self._pool.base))
         self._trusted_until = min(self._trusted_until, sent + self._trusted_for)
         if granted:
             self._pool.lend(server_id, granted)

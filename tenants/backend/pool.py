@@ -2,7 +2,8 @@
 
 The budget covers all tenants together: with thousands of databases, a pool per tenant would exceed the servers'
 max_connections. The least recently used idle connection is closed for a new one; if all are in use, a request waits for at
-most `wait` seconds. A process that serves requests opens only what it has leased of a server (`tenants.backend.leases`).
+most `wait` seconds. A process that serves requests opens only what it has leased of a server (`tenants.backend.leases`). To a
+server whose connections are not leased it opens at most `base`.
 """
 
 import os
@@ -49,10 +50,11 @@ class Lender(Protocol):
 
 
 class TenantConnectionPool:
-    """Raw connections by tenant database, at most `budget` of them open."""
+    """Raw connections by tenant database, at most `budget` of them open, `base` of them to a server without leases."""
 
-    def __init__(self, *, budget: int, wait: float) -> None:
+    def __init__(self, *, budget: int, base: int, wait: float) -> None:
         self.budget = budget
+        self.base = base
         self.wait = wait
         # None in commands, which open connections without leases.
         self.lender: Lender | None = None
@@ -124,6 +126,9 @@ class TenantConnectionPool:
                 return _LEASE
             if not self._close_idle_on(server_id, closing):
                 return _SERVER
+        while not leases and self._open_on[server_id] >= self.base:
+            if not self._close_idle_on(server_id, closing):
+                return _BUDGET
         return None if self._open < self.budget or self._make_room(closing) else _BUDGET
 
     def _wait(self, server_id: int, missing: str, deadline: float) -> None:

@@ -269,8 +269,8 @@ def test_read_secrets_query_count_is_constant(registry: Registry) -> None:
         with capture_statements() as seen:
             registry.read(service)
         counts.append(seen.counts)
-    # The caller's state, the service, its credentials, the time of reading, the audit rows.
-    assert counts == [(5, 0), (5, 0)]
+    # The caller's state, the service with its credentials, the time of reading with the audit rows.
+    assert counts == [(3, 0), (3, 0)]
 
 
 # --- permissions to read secrets ----------------------------------------------------------------------------------------------

@@ -1,8 +1,15 @@
 """Read one credential by its id; an inactive service returns no secrets."""
 
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
+import pytest
+from django.db import connection, transaction
+
+from registry.actions import delete_credential, update_credential
 from registry.models import ServiceCredential
 from tests.registry.conftest import Registry, as_client, at, credential_at, credentials_of
 from tests.registry.test_credentials import MEMBERS, audit_events, code
@@ -78,7 +85,8 @@ def test_one_credential_costs_as_much_as_the_list(registry: Registry) -> None:
         with capture_statements() as seen:
             registry.api.get(path)
         counts.append(seen.counts)
-    assert counts[0] == counts[1]
+    # The caller's state, the credentials, the time of reading with the audit rows.
+    assert counts == [(3, 0), (3, 0)]
 
 
 def test_inactive_service_returns_no_secret(registry: Registry) -> None:
@@ -104,3 +112,73 @@ def test_service_returns_secrets_again_once_active(registry: Registry) -> None:
     registry.api.put(at(service), {"status": "active"})
     assert registry.api.get(credential_at(service, credential)).json()["secret"] == "back"
     assert [row["secret"] for row in registry.read(service)["credentials"]] == ["back"]
+
+
+def revoke(tenant_id: Any, service: Any, credential: Any) -> None:
+    update_credential(
+        tenant_id=tenant_id, service_id=service["id"], credential_id=credential["id"], changes={"status": "revoked"}
+    )
+
+
+def rotate(tenant_id: Any, service: Any, credential: Any) -> None:
+    update_credential(
+        tenant_id=tenant_id, service_id=service["id"], credential_id=credential["id"], changes={"secret": "new"}
+    )
+
+
+def delete(tenant_id: Any, service: Any, credential: Any) -> None:
+    delete_credential(tenant_id=tenant_id, service_id=service["id"], credential_id=credential["id"])
+
+
+@pytest.mark.parametrize(
+    ("change", "one", "listed", "reads"),
+    [
+        (rotate, "new", ["other", "new"], 2),
+        (revoke, None, ["other"], 0),
+        (delete, "CREDENTIAL_NOT_FOUND", ["other"], 0),
+    ],
+)
+def test_secret_that_changes_while_it_is_read_is_read_again(
+    registry: Registry, change: Callable[..., None], one: Any, listed: list[str], reads: int
+) -> None:
+    service = registry.create()
+    credential, other = registry.bind(service, "old"), registry.bind(service, "other")
+    api = registry.api
+    with ThreadPoolExecutor(2) as pool:
+        with transaction.atomic():
+            change(service["tenant_id"], service, credential)
+            # Both have read the old secret once they wait for the row to record that.
+            calls = [
+                pool.submit(in_thread, api, path)
+                for path in (credential_at(service, credential), credentials_of(service))
+            ]
+            wait_for_two_at_the_row()
+        single, every = (call.result().json() for call in calls)
+    assert single.get("secret") == one or single["error"]["code"] == one
+    assert [row["secret"] for row in every["credentials"]] == listed
+    # Nothing is recorded for a secret that was not returned.
+    assert [action for action, _ in audit_events(credential)].count("service_credential.read") == reads
+    assert [action for action, _ in audit_events(other)].count("service_credential.read") == 1
+
+
+def in_thread(api: Any, path: str) -> Any:
+    try:
+        return api.get(path)
+    finally:
+        connection.close()
+
+
+def wait_for_two_at_the_row() -> None:
+    deadline = time.monotonic() + 30
+    waiting = 0
+    with connection.cursor() as cursor:
+        while waiting < 2:
+            assert time.monotonic() < deadline
+            # A transaction sees one state of the activity otherwise.
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+                " AND query LIKE '%registry_servicecredential%'"
+            )
+            [waiting] = cursor.fetchone()
+            time.sleep(0.01)

@@ -406,7 +406,7 @@ def test_query_counts(new_tenant: Callable[[], TestTenant]) -> None:
     assert count("GET", at(record)) == (2, 0)
     assert count("POST", SERVICES, new_service()) == (3, 0)
     assert count("PUT", at(record), {"type": "x"}) == (4, 0)
-    assert count("GET", f"{at(record)}/credentials") == (3, 0)
+    assert count("GET", f"{at(record)}/credentials") == (2, 0)
     assert count("DELETE", at(record)) == (6, 0)
     assert count("GET", "/exsvc/debug/auth") == (1, 0)
 

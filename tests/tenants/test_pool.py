@@ -27,7 +27,7 @@ from userflow.accounts.models import EndUser
 
 # Creating many tenants is slow on a busy machine.
 pytestmark = pytest.mark.timeout(300)
-BUDGET = settings.TENANT_CONNECTION_BUDGET
+BUDGET = settings.BASE_CONNECTION_BUDGET
 ON_THE_SERVER = "SELECT count(*) FROM pg_stat_activity WHERE starts_with(datname, %s) AND application_name = 'identity'"
 
 
@@ -244,6 +244,7 @@ def test_timeouts_apply_to_every_connection(tenant: TestTenant) -> None:
 
 
 def test_check_rejects_workers_over_max_connections(settings: Any) -> None:
+    settings.WEB_THREADS = 16
     assert budget_fits(databases=["default"]) == []
     settings.WEB_WORKERS = 200
     assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.E003"]
@@ -251,18 +252,18 @@ def test_check_rejects_workers_over_max_connections(settings: Any) -> None:
     assert budget_fits(databases=["default"]) == []
 
 
-def test_check_warns_of_a_budget_that_leases_bound(settings: Any) -> None:
+def test_check_warns_if_threads_could_find_no_connection(settings: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('max_connections')::int")
         (most,) = cursor.fetchone()
-    settings.WEB_WORKERS = settings.WEB_THREADS = 1
-    settings.TENANT_CONNECTION_BUDGET = most - 10
-    assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.W005"]
-    settings.TENANT_CONNECTION_BUDGET = most // 2
+    settings.WEB_WORKERS, settings.WEB_THREADS, settings.PLATFORM_HOSTS = 2, 16, 2
     assert budget_fits(databases=["default"]) == []
-    settings.PLATFORM_HOSTS = 2
+    # The 64 threads of 4 workers may each use a connection to a tenant's database, and there are those to the global one.
+    settings.RESERVED_CONNECTIONS = most - 4 * (16 + 3) - 4 * 16
     assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.W005"]
-    settings.PLATFORM_HOSTS = 1
+    settings.BASE_CONNECTION_BUDGET = 8
+    assert budget_fits(databases=["default"]) == []
+    settings.WEB_WORKERS, settings.PLATFORM_HOSTS = 1, 1
     settings.RESERVED_CONNECTIONS = most - 5
     assert [message.id for message in budget_fits(databases=["default"])] == ["tenants.E003"]
 

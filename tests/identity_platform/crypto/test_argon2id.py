@@ -16,7 +16,7 @@ from userflow.credentials import passwords
 
 pytestmark = pytest.mark.usefixtures("production_hashes")
 
-ALL = (argon2id.by_argon2_cffi, argon2id.by_libsodium, *([argon2id.by_avx2_build] if argon2id.has_avx2_build() else []))
+ALL = (argon2id.by_argon2_cffi, argon2id.by_libsodium, *argon2id.by_builds().values())
 
 
 def test_all_libraries_agree_on_right_wrong_and_broken() -> None:
@@ -47,21 +47,28 @@ def test_fastest_library_passes_the_known_answer() -> None:
 
 
 @pytest.mark.needs("gcc")
-def test_build_for_avx2_is_there_where_it_can_be_built_and_run() -> None:
+def test_builds_are_there_where_they_can_be_built_and_run() -> None:
     headers = Path(sysconfig.get_path("include"), "Python.h").exists()
-    assert argon2id.has_avx2_build() == (headers and "avx2" in Path("/proc/cpuinfo").read_text())
+    flags = Path("/proc/cpuinfo").read_text().split()
+    assert set(argon2id.by_builds()) == {
+        extension for extension in ("avx2", "avx512f") if headers and extension in flags
+    }
+    built = [next(argon2id._BUILDS.glob(f"{extension}/*/_ffi*.so")) for extension in argon2id.by_builds()]
+    assert len({library.read_bytes() for library in built}) == len(built)
 
 
-def test_build_for_avx2_is_not_loaded_on_an_older_processor(tmp_path: Path) -> None:
-    # In a process of its own, whose /proc/cpuinfo is that of a processor with SSE2 only.
-    (tmp_path / "cpuinfo").write_text("flags\t\t: fpu sse sse2\n")
+@pytest.mark.parametrize(("flags", "loaded"), [("fpu sse sse2", ""), ("fpu avx avx2", "avx2")])
+def test_builds_are_not_loaded_on_an_older_processor(tmp_path: Path, flags: str, loaded: str) -> None:
+    # In a process of its own, whose /proc/cpuinfo is that of an older processor.
+    (tmp_path / "cpuinfo").write_text(f"flags\t\t: {flags}\n")
     program = (
         "from pathlib import Path; from identity_platform.crypto import argon2id;"
         f" argon2id._PROCESSORS = Path({str(tmp_path / 'cpuinfo')!r});"
-        " print(argon2id.has_avx2_build(), argon2id.fastest() in (argon2id.by_libsodium, argon2id.by_argon2_cffi))"
+        " print(*argon2id.by_builds()); argon2id.fastest()"
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "True"]
+    assert done.stdout.strip() in ("", loaded)
+    assert done.stdout.strip() == loaded or not argon2id.by_builds()
 
 
 def test_login_accepts_imported_hash_of_other_parameters(tenant: TestTenant, api: Api) -> None:

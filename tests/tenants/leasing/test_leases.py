@@ -28,7 +28,7 @@ from django.db.models.functions import Now
 from identity_platform.serving import embedded
 from tenants import servers
 from tenants.backend.base import LEASES, POOL
-from tenants.backend.leases import uses
+from tenants.backend.leases import PLENTY, uses
 from tenants.capacity import main_server
 from tenants.models import ConnectionLease, DatabaseServer
 from tests.machine.conftest import within
@@ -219,6 +219,20 @@ def test_newcomer_gets_its_share_of_a_full_server(
     second = start()
     assert within(20, lambda: listed(second, there[-1]) == (200, ""))
     assert leased(small) <= LIMIT
+
+
+def test_process_keeps_more_than_its_base_only_while_there_is_plenty(
+    start: Callable[..., Server], small: DatabaseServer, there: list[TestTenant]
+) -> None:
+    first = start(TENANT_CONNECTION_BUDGET="500", BASE_CONNECTION_BUDGET="2")
+    for tenant in there * 2:
+        assert listed(first, tenant) == (200, "")
+    assert leased(small) == len(backends(small)) == int(LIMIT * PLENTY)
+    # What is left is for those that have less than their base, without waiting for it.
+    second = start(TENANT_CONNECTION_BUDGET="500", BASE_CONNECTION_BUDGET="2")
+    assert {listed(second, tenant) for tenant in there} == {(200, "")}
+    assert int(LIMIT * PLENTY) < leased(small) <= LIMIT
+    assert not ConnectionLease.objects.filter(server=small, refused_at__isnull=False).exists()
 
 
 def test_leases_of_killed_process_end_with_it(
