@@ -24,6 +24,7 @@ NAMES = (
     "backends",
     "factors",
     "openid",
+    "frame",
     "latency",
     "ratelimit",
     "tenants",
