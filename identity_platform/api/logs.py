@@ -4,6 +4,7 @@ import logging
 import os
 import re
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import lru_cache
 
 import orjson
@@ -15,6 +16,7 @@ SECRET_NAME = re.compile(
     r"password|secret|token|code|authorization|cookie|credential|otp|challenge|signature|api_?key", re.IGNORECASE
 )
 STANDARD_ERROR = 2
+_logs_requests = True
 # Their messages contain statements, parameters or paths with personal data.
 SILENCED = ("django.db.backends", "django.request", "django.security.DisallowedHost", "faker", "urllib3")
 
@@ -48,6 +50,17 @@ def _name_exception(_: object, __: str, event: EventDict) -> EventDict:
 
 def _line(event: object, **_: object) -> str:
     return orjson.dumps(event, default=str).decode()
+
+
+def log_request(fields: dict[str, object]) -> None:
+    """Write the line of a served request, unless LOG_LEVEL is above INFO.
+
+    A line as all others, but its names are fixed and none is secret: structlog's processors took 4 % of a read's CPU.
+    """
+    if _logs_requests:
+        said = {"event": "request", "level": "info", "timestamp": datetime.now(UTC)}
+        line = {**fields, **said, **structlog.contextvars.get_contextvars()}
+        write_line(orjson.dumps(line, option=orjson.OPT_UTC_Z).decode())
 
 
 def write_line(line: str) -> None:
@@ -88,7 +101,9 @@ class LineHandler(logging.Handler):
 
 def configure(options: dict[str, str]) -> None:
     """Django's LOGGING_CONFIG: structlog and the standard library's loggers write the same lines."""
+    global _logs_requests  # of the process, as all of the configuration
     level = logging.getLevelNamesMapping().get(options["level"], logging.INFO)
+    _logs_requests = level <= logging.INFO
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,

@@ -13,12 +13,10 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware import security
 
-from identity_platform.api import errors, handlers, metrics
+from identity_platform.api import errors, handlers, logs, metrics
 from identity_platform.api.client_address import client_address, is_callers_own
 from identity_platform.audit.origin import Origin, current_origin, set_origin
 from identity_platform.postgresql import statement_timeout
-
-access = structlog.get_logger("identity.access")
 
 # A request id that the caller sends is used if it cannot break a log line or a header.
 SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:=+/-]{1,128}")
@@ -73,17 +71,18 @@ class ApiMiddleware:
             method = metrics.method_of(request)
             metrics.count(route, method, response.status_code, seconds)
             origin = current_origin()
-            access.info(
-                "request",
-                method=method,
-                # The route, not the path: paths and queries contain ids and addresses of people.
-                route=route,
-                status=response.status_code,
-                ms=round(seconds * 1000, 2),
-                tenant=origin.tenant_id,
-                kind=origin.actor_kind,
-                client=origin.client_id,
-                address=origin.address,
+            logs.log_request(
+                {
+                    "method": method,
+                    # The route, not the path: paths and queries contain ids and addresses of people.
+                    "route": route,
+                    "status": response.status_code,
+                    "ms": round(seconds * 1000, 2),
+                    "tenant": origin.tenant_id,
+                    "kind": origin.actor_kind,
+                    "client": origin.client_id,
+                    "address": origin.address,
+                }
             )
             return response
         finally:
