@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, get_commands, load_command_class
 from django.http import HttpRequest
 
-from identity_platform.api.documents import openapi
+from identity_platform.api.documents import PARTS, openapi
 from tests.documentation.blocks import PAGES, ROOT, SHELL, Block, blocks
 
 BLOCKS = blocks()
@@ -110,6 +110,8 @@ def commands_in_sentences() -> list[tuple[str, list[str]]]:
 def test_calls_are_operations_of_the_api() -> None:
     paths: dict[str, Any] = json.loads(openapi(HttpRequest()).content)["paths"]
     operations = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), set(item)) for path, item in paths.items()]
+    # The document itself, and its parts.
+    operations.append((re.compile(f"/schema/(({'|'.join(PARTS)})/)?"), {"get"}))
     requests = [*requests_of("curl"), *requests_of("post")]
     unknown = [
         f"{place}: {method.upper()} {path}"
