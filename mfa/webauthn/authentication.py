@@ -171,7 +171,7 @@ def _stated(read: Callable[[Mapping[str, object]], bytes], response: Mapping[str
 def _verified(realm: Realm, found: Found, challenge: bytes, response: Mapping[str, object], caller: Caller) -> Verified:
     """Verify the response, count the use and open the session that it completes, if any. Raises CeremonyFailed."""
     attempt, passkey, consumed = found.attempt, found.passkey, found.challenge
-    user, login = attempt.user, attempt.login
+    user = attempt.user
     if passkey is None or consumed is None:
         raise CeremonyFailed("unknown credential id")
     signs_in = consumed.ceremony == SIGN_IN
@@ -193,14 +193,13 @@ def _verified(realm: Realm, found: Found, challenge: bytes, response: Mapping[st
     if signs_in and passkey.second_step_only:
         completion.record(realm, user, "factor.refused", factors.WEBAUTHN, outcome="refused", reason="second step only")
         raise PasskeyNeedsPassword
-    client_id = login.client_id if login is not None else consumed.client_id or _default_client(user)
     try:
         tokens = completion.consume_factor(
             realm=realm,
             attempt=attempt,
             kind=factors.WEBAUTHN,
             use=PasskeyUse(passkey.pk, assertion.sign_count, assertion.backed_up, rp.id),
-            grant=_grant(user, attempt, caller, client_id=client_id, signs_in=signs_in),
+            grant=_grant(user, attempt, caller, client_id=consumed.client_id, signs_in=signs_in),
             details={"factor_id": str(passkey.pk)},
         )
     except FactorUnusable as again:
@@ -222,7 +221,7 @@ def _grant(
     if not signs_in:
         return None
     try:
-        return only_step_grant(user, client_id=client_id, caller=caller)
+        return only_step_grant(user, client_id=client_id or _default_client(user), caller=caller)
     except (UnknownTenant, TenantSuspended, TenantBusy) as closed:
         # An admin of a tenant that lets no admins in. The response is the same as for a passkey that is not accepted.
         raise CeremonyFailed("tenant") from closed
