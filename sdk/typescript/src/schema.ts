@@ -3007,6 +3007,8 @@ export interface components {
              * @description Only users of this client.
              */
             client_id?: string | null;
+            /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
+            cursor?: string | null;
             /** @description Part of the address, case-insensitive. */
             email?: string | null;
             /** @description Rows per page, 1 to 100; more counts as 100. */
@@ -4286,6 +4288,11 @@ export interface components {
         EndUserForgotRequest: components["schemas"]["EndUserForgotByClientIdRequest"] | components["schemas"]["EndUserForgotByTenantIdRequest"];
         EndUserListOut: {
             limit: components["schemas"]["Limit"];
+            /**
+             * @description Send it as `cursor` for the next page; null at the end.
+             * @example AAZEMpLcVAA-n1bR2e9Ncq5Xy8B0wfqgAAAAAkq3c3bTgZ0mWq9o1Vt3dXs
+             */
+            next_cursor: string | null;
             page: components["schemas"]["Page"];
             total: components["schemas"]["Total"];
             /**
@@ -4304,6 +4311,8 @@ export interface components {
              * @description Only users of this client.
              */
             client_id?: string | null;
+            /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
+            cursor?: string | null;
             /** @description Part of the address, case-insensitive. */
             email?: string | null;
             /** @description Rows per page, 1 to 100; more counts as 100. */
@@ -11276,6 +11285,8 @@ export interface operations {
                 active?: boolean;
                 /** @description Only users of this client. */
                 client_id?: string;
+                /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
+                cursor?: string;
                 /** @description Part of the address, case-insensitive. */
                 email?: components["parameters"]["QueryEmail"];
                 /** @description Rows per page, 1 to 100; more counts as 100. */

@@ -581,6 +581,7 @@ class AdminBrief(TypedDict):
 
 
 class AdminEndUserListRequest(TypedDict):
+    cursor: NotRequired[str | None]
     tenant_id: TenantId
     client_id: NotRequired[str | None]
     email: NotRequired[str | None]
@@ -1046,6 +1047,7 @@ class EndUserChangesRequest(TypedDict):
 
 
 class EndUserListRequest(TypedDict):
+    cursor: NotRequired[str | None]
     tenant_id: TenantId
     client_id: NotRequired[str | None]
     email: NotRequired[str | None]
@@ -2185,6 +2187,7 @@ EndUserForgotRequest: TypeAlias = EndUserForgotByClientIdRequest | EndUserForgot
 
 
 class EndUserListOut(TypedDict):
+    next_cursor: str | None
     page: Page
     limit: Limit
     total: Total
