@@ -62,7 +62,7 @@ def ids(*pages: dict[str, Any]) -> list[str]:
         {"provider": "GOOGLE"},
         {"email": "1"},
         {"name": "walker 2", "active": "false"},
-        {"name": "nobody"},
+        {"name": "unknown"},
     ],
 )
 def test_cursors_visit_the_pages_of_the_list(crowd: TestTenant, filters: dict[str, str]) -> None:
@@ -169,7 +169,7 @@ def test_page_by_cursor_needs_two_statements_in_the_tenant(crowd: TestTenant) ->
 
 
 def test_search_counts_only_what_fills_a_page(crowd: TestTenant) -> None:
-    for name, limit, statements in (("walker 59", 7, 1), ("nobody", 7, 1), ("walker", 7, 2)):
+    for name, limit, statements in (("walker 59", 7, 1), ("unknown", 7, 1), ("walker", 7, 2)):
         listed(crowd, name=name)
         with capture_statements() as seen:
             listed(crowd, name=name, limit=limit)
