@@ -53,9 +53,10 @@ SPECTACULAR_SETTINGS: dict[str, object] = {
         "Lists take `page` (from 1) and `limit` (at most 100, larger values count as 100; 20 unless stated), and return "
         "`page`, `limit`, `total` and `total_pages`, those of services and clients in `pagination`. A page past the end is "
         "empty. Lists that grow without end (audit events, webhook messages, exported users) take `cursor` instead and return "
-        "`next_cursor`: send it as `cursor`; null on the last page. The list of end users takes both: pages by `page` become "
-        "slower with their distance from both ends, pages by `cursor` do not, and users who are added meanwhile do not move "
-        "them. A cursor belongs to the filters of its list (`cursor_invalid` with others), and is sent without `page`.\n\n"
+        "`next_cursor`: send it as `cursor`; null on the last page. The lists of end users and of the users of a group "
+        "or a role take both: pages by `page` become slower with their distance from both ends, pages by `cursor` do not, and "
+        "users who are added meanwhile do not move them. A cursor belongs to one list and its filters (`cursor_invalid` "
+        "elsewhere), and is sent without `page`.\n\n"
         "`null` for an optional field of a body counts as absent, unless the field states another meaning. Booleans in a query "
         "are `true`, `false`, `1` or `0`, in any case."
     ),

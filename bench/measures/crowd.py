@@ -13,8 +13,10 @@ from bench.run import Row, Run
 from tenants.context import in_tenant
 from tenants.models import Tenant
 from tenants.states import Purpose
+from userflow.accounts.models import Role
 from userflow.endusers.actions import list_end_users
 from userflow.endusers.text_indexes import Result, index_text_search
+from userflow.roles.actions import list_bindings
 
 LIMIT = 20
 MOST_MS = 20.0
@@ -38,6 +40,11 @@ FROM (
             'miller','moreau','nguyen','novak','rossi','schmidt','silva','smith','tanaka','weber','young'])
             [1 + (number / 7) %% 23] AS last) AS names
 ) AS people
+"""
+
+_BIND = """
+INSERT INTO userflow_rolebinding (user_id, role_id, created_at)
+SELECT u.id, r.id, u.created_at FROM userflow_enduser u, userflow_role r WHERE r.name = 'user' ON CONFLICT DO NOTHING
 """
 
 
@@ -71,6 +78,7 @@ def measure(run: Run) -> list[Row]:
             _slowest(f"lists of {users} by filters with counters, first and last pages", measured(by_number)),
             _slowest(f"lists of {users}: pages in the middle by number", measured(middle)),
             _slowest(f"lists of {users}: pages in the middle by cursor", measured(by_cursor, "cursor: ")),
+            _slowest(f"users of a role that {users} have", measured(_of_role(crowd, users), "role: ")),
             Row(
                 "9",
                 f"page 1 of {users}",
@@ -105,6 +113,10 @@ def _fill(tenant: world.BenchTenant, people: int) -> None:
         missing = people - cursor.fetchone()[0]
         if missing > 0:
             cursor.execute(_FILL, {"client": tenant.client_id, "password": world.password_hash(), "people": missing})
+            # As registration does, without checking that each user exists.
+            cursor.execute("SET session_replication_role = replica")
+            cursor.execute(_BIND)
+            cursor.execute("RESET session_replication_role")
             cursor.execute("VACUUM ANALYZE")
         cursor.execute("DROP INDEX IF EXISTS end_user_email_trigram, end_user_name_trigram")
         cursor.execute("RESET statement_timeout")
@@ -157,6 +169,24 @@ def _by_cursor(tenant: world.BenchTenant, people: int) -> dict[str, bytes]:
         stated = {key: str(value).lower() for key, value in filters.items()}
         requests[name] = _get(tenant, cursor=page.next_cursor, **stated)
     return requests
+
+
+def _of_role(tenant: world.BenchTenant, people: int) -> dict[str, bytes]:
+    """Return requests for the users of the role that every user has."""
+    with in_tenant(tenant.tenant_id, Purpose.READ):
+        role_id = Role.objects.get(name="user").pk
+    middle = people // LIMIT // 2
+    page = list_bindings(tenant_id=tenant.tenant_id, role_id=role_id, page=middle, limit=LIMIT)
+    pages: dict[str, dict[str, object]] = {
+        "page 1": {},
+        "last page": {"page": people // LIMIT},
+        "middle by number": {"page": middle},
+        "middle by cursor": {"cursor": page.next_cursor},
+    }
+    path = f"/authmgr/roles/{role_id}/bindings"
+    return {
+        name: world.get(f"{path}?{urlencode({'limit': LIMIT, **query})}", tenant.token) for name, query in pages.items()
+    }
 
 
 def _get(tenant: world.BenchTenant, **query: object) -> bytes:

@@ -1,6 +1,5 @@
 """The hot reads of end users: one statement each. PostgreSQL builds the JSON and the API passes it through."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,11 +7,11 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from django.core.cache.backends.locmem import LocMemCache
 from django.db import connections
 from django.db.backends.utils import CursorWrapper
 
 from identity_platform.api.pagination import offset
+from identity_platform.api.totals import total_of
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
 from tenants.backend.raw import PLANNED_EACH_TIME
 from tenants.target import current_target
@@ -45,10 +44,6 @@ _ONE = f"SELECT row_to_json(u)::text FROM (SELECT {_DETAIL}, {_ROLES}, {_GROUPS}
 # Totals of these filters need no count: triggers keep one per value (`EndUserCount`).
 _COUNTED = frozenset({"active", "client_id", "clients", "provider", "providers"})
 _TOTAL = "coalesce(sum(users), 0)::bigint FROM userflow_endusercount"
-# Totals of texts that very many users have, for some seconds in each process.
-_BROAD = 10_000
-_TOTAL_SECONDS = 10
-_TOTALS = LocMemCache("end_users_by_text", {"max_entries": 1000})
 # From this offset on, a page reads its ids from an index and from the nearer end. Nearer pages are faster in one statement.
 _FAR = 2000
 
@@ -103,7 +98,7 @@ def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -
             rows = _after(cursor, where, [*values, start], limit)
             # A page that is not full ends the list.
             known = start + len(rows) if len(rows) <= limit and (rows or not start) else None
-            return _found(rows, limit, total_of_text(cursor, filters) if known is None else known)
+            return _found(rows, limit, _total_of_text(cursor, filters) if known is None else known)
         total, text = read_page(
             cursor,
             total=Query(f"SELECT {_TOTAL}{where}", values),
@@ -127,7 +122,7 @@ def page_behind(*, filters: Mapping[str, object], created_at: datetime, user_id:
         behind = f"{where} {'AND' if where else 'WHERE'} (e.created_at, e.id) < (%s, %s)"
         rows = _after(cursor, behind, [*values, created_at, user_id, 0], limit)
         if not filters.keys() <= _COUNTED:
-            return _found(rows, limit, total_of_text(cursor, filters))
+            return _found(rows, limit, _total_of_text(cursor, filters))
         cursor.execute(f"SELECT {_TOTAL}{where}", values)
         [total] = cursor.fetchone()
     return _found(rows, limit, total)
@@ -161,21 +156,15 @@ def _found(rows: list[str], limit: int, total: int) -> Found:
     return Found(total, orjson.Fragment(_in_utc(text)), _key_of_last(text) if len(rows) > limit else None)
 
 
-def total_of_text(cursor: CursorWrapper, filters: Mapping[str, object]) -> int:
-    """Return how many users match filters by text. That of many users is counted every ten seconds only.
+def _total_of_text(cursor: CursorWrapper, filters: Mapping[str, object]) -> int:
+    """Count the users who match filters by text. That visits each of them: 0.2 s if one of twenty in a million matches."""
 
-    Counting visits each of them: 0.2 s if a fifth of a million matches.
-    """
-    target = current_target()
-    asked = hashlib.sha256(orjson.dumps([target.key, sorted(filters.items())])).hexdigest()
-    total: int | None = _TOTALS.get(asked)
-    if total is None:
+    def count() -> int:
         where, values = conditions(filters)
         cursor.execute(f"SELECT count(*) FROM userflow_enduser e{where}{PLANNED_EACH_TIME}", values)
-        [total] = cursor.fetchone()
-        if total >= _BROAD:
-            _TOTALS.set(asked, total, _TOTAL_SECONDS)
-    return total
+        return int(cursor.fetchone()[0])
+
+    return total_of(orjson.dumps([current_target().key, sorted(filters.items())]), count)
 
 
 def _rows(where: str, values: list[Any], part: Slice) -> Query:

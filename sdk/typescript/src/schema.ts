@@ -5169,6 +5169,11 @@ export interface components {
         };
         MemberListOut: {
             limit: components["schemas"]["Limit"];
+            /**
+             * @description Send it as `cursor` for the next page; null at the end.
+             * @example AAZEMpLcVAAAAAAAAAAAAAAAAAAAASagAAAAAkq3c3bTgZ0mWq9o1Vt3dXs
+             */
+            next_cursor: string | null;
             page: components["schemas"]["Page"];
             total: components["schemas"]["Total"];
             /**
@@ -7654,8 +7659,8 @@ export interface components {
         PathTenantId: string;
         /** @description Id of the user. */
         PathUserId: string;
-        /** @description `next_cursor` of the previous page. */
-        QueryCursor: number;
+        /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
+        QueryCursor: string;
         /** @description Part of the address, case-insensitive. */
         QueryEmail: string;
         /** @description Rows per page, 1 to 100; more counts as 100. */
@@ -7903,6 +7908,8 @@ export interface operations {
     listGroupMembers: {
         parameters: {
             query?: {
+                /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
+                cursor?: components["parameters"]["QueryCursor"];
                 /** @description Rows per page, 1 to 100; more counts as 100. */
                 limit?: components["parameters"]["QueryLimit"];
                 /** @description Number of the page, from 1. */
@@ -8277,6 +8284,8 @@ export interface operations {
     listRoleBindings: {
         parameters: {
             query?: {
+                /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
+                cursor?: components["parameters"]["QueryCursor"];
                 /** @description Rows per page, 1 to 100; more counts as 100. */
                 limit?: components["parameters"]["QueryLimit"];
                 /** @description Number of the page, from 1. */
@@ -9607,7 +9616,7 @@ export interface operations {
                 /** @description Id of the actor. */
                 actor?: string;
                 /** @description `next_cursor` of the previous page. */
-                cursor?: components["parameters"]["QueryCursor"];
+                cursor?: number;
                 /** @description At or after this moment. */
                 from?: string;
                 /** @description Rows per page, 1 to 100; more counts as 100. */
@@ -11286,7 +11295,7 @@ export interface operations {
                 /** @description Only users of this client. */
                 client_id?: string;
                 /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
-                cursor?: string;
+                cursor?: components["parameters"]["QueryCursor"];
                 /** @description Part of the address, case-insensitive. */
                 email?: components["parameters"]["QueryEmail"];
                 /** @description Rows per page, 1 to 100; more counts as 100. */
@@ -11490,7 +11499,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description `next_cursor` of the previous page. */
-                cursor?: components["parameters"]["QueryCursor"];
+                cursor?: number;
                 /** @description Searches the newest 10,000 messages. */
                 event?: "end_user.created" | "end_user.updated" | "end_user.activated" | "end_user.deactivated" | "end_user.erased" | "end_user.email_verified" | "end_user.password_changed" | "end_user.password_reset" | "factor.enrolled" | "factor.removed" | "factor.reset" | "group.created" | "group.updated" | "group.deleted" | "group.members_added" | "group.members_removed" | "role.created" | "role.updated" | "role.deleted" | "role.assigned" | "role.revoked" | "invitation.created" | "invitation.accepted" | "directory.sync_finished" | "import.finished" | "domain.verified" | "domain.updated" | "domain.record_lost" | "domain.withdrawn" | "domain.deleted" | "webhook.test";
                 /** @description Rows per page, 1 to 100; more counts as 100. */

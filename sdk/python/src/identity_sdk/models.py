@@ -2229,6 +2229,7 @@ class InvitationListOut(TypedDict):
 
 
 class MemberListOut(TypedDict):
+    next_cursor: str | None
     page: Page
     limit: Limit
     total: Total
