@@ -23,7 +23,7 @@ VALID = (
     "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
     " WHERE c.relname LIKE '%_trigram' AND i.indisvalid ORDER BY 1"
 )
-# PostgreSQL looks for extensions there.
+# PostgreSQL looks for extensions there (from version 18 on).
 HIDE = "ALTER DATABASE {} SET extension_control_path = '/nowhere'"
 
 
