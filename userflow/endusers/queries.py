@@ -95,7 +95,7 @@ def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -
         where, values = conditions(filters)
         start = offset(page, limit)
         if not filters.keys() <= _COUNTED:
-            rows = _after(cursor, where, [*values, start], limit)
+            rows = _after(cursor, where, [*values, start], limit, by_text=True)
             # A page that is not full ends the list.
             known = start + len(rows) if len(rows) <= limit and (rows or not start) else None
             return _found(rows, limit, _total_of_text(cursor, filters) if known is None else known)
@@ -120,8 +120,9 @@ def page_behind(*, filters: Mapping[str, object], created_at: datetime, user_id:
         filters = _with_providers(cursor, filters)
         where, values = conditions(filters)
         behind = f"{where} {'AND' if where else 'WHERE'} (e.created_at, e.id) < (%s, %s)"
-        rows = _after(cursor, behind, [*values, created_at, user_id, 0], limit)
-        if not filters.keys() <= _COUNTED:
+        by_text = not filters.keys() <= _COUNTED
+        rows = _after(cursor, behind, [*values, created_at, user_id, 0], limit, by_text=by_text)
+        if by_text:
             return _found(rows, limit, _total_of_text(cursor, filters))
         cursor.execute(f"SELECT {_TOTAL}{where}", values)
         [total] = cursor.fetchone()
@@ -138,14 +139,14 @@ def _with_providers(cursor: CursorWrapper, filters: Mapping[str, object]) -> dic
     return filters | ({"provider": found[0]} if len(found) == 1 else {"providers": found})
 
 
-def _after(cursor: CursorWrapper, where: str, values: list[Any], limit: int) -> list[str]:
+def _after(cursor: CursorWrapper, where: str, values: list[Any], limit: int, *, by_text: bool) -> list[str]:
     """Return the rows after an offset, the last of the values, each as JSON: one more than the page if another follows.
 
     Whether an index of texts or the order of the list is read depends on how many users have the text.
     """
     cursor.execute(
         f"SELECT row_to_json(u)::text FROM (SELECT {_PAGED} FROM userflow_enduser e{where} {_NEWEST}"
-        f" LIMIT {limit + 1:d} OFFSET %s) u{PLANNED_EACH_TIME}",
+        f" LIMIT {limit + 1:d} OFFSET %s) u{PLANNED_EACH_TIME if by_text else ''}",
         values,
     )
     return [row for (row,) in cursor]
