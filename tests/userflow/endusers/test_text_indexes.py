@@ -99,6 +99,23 @@ def test_server_without_extension_is_named(new_tenant: Callable[[], TestTenant])
         run_command("index_text_search", tenant=[own.slug])
 
 
+def test_missing_permission_is_named(new_tenant: Callable[[], TestTenant]) -> None:
+    own = new_tenant()
+    mapping = mapping_of(own)
+    role, database = sql.Identifier(f"limited_{mapping.name}"), sql.Identifier(mapping.name)
+    with servers.maintenance(mapping.server) as raw:
+        raw.execute(sql.SQL("CREATE ROLE {}").format(role))
+        # Every connection to the database takes this role.
+        raw.execute(sql.SQL("ALTER DATABASE {} SET role = {}").format(database, role))
+        try:
+            [outcome] = index_text_search(only=[own.slug])
+        finally:
+            raw.execute(sql.SQL("ALTER DATABASE {} RESET role").format(database))
+            raw.execute(sql.SQL("DROP ROLE {}").format(role))
+    assert outcome.result is Result.UNAVAILABLE
+    assert f"CREATE EXTENSION pg_trgm in {mapping.name}" in outcome.reason
+
+
 def test_large_tenants_are_indexed_unasked(new_tenant: Callable[[], TestTenant]) -> None:
     small, large = new_tenant(), new_tenant()
     with connection.cursor() as cursor:
