@@ -6,13 +6,13 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import TYPE_CHECKING
 
 from psycopg.conninfo import make_conninfo
 
 from identity_platform.postgresql import hosts
-from tenants import servers
+from tenants import databases, servers
 from tenants.errors import CopyFailed, ProgramMissing
 from tenants.models import DatabaseServer
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 # A publication belongs to a move that is running.
 _DUMP = ("--format=custom", "--no-owner", "--no-acl", "--no-publications", "--no-subscriptions")
+_RESTORE = ("--no-owner", "--no-acl", "--single-transaction", "--exit-on-error")
+# For text inside addresses and names (`userflow.endusers.text_indexes`).
+EXTENSION = "pg_trgm"
+_OF_TRIGRAMS = re.compile(rf" EXTENSION (- )?{EXTENSION}\b| INDEX public \w+_trigram ")
 _MAJOR = re.compile(r"\(PostgreSQL\) ([0-9]+)")
 
 
@@ -52,8 +56,36 @@ def stream_out(server: DatabaseServer, database: str, out: "SupportsWrite[bytes]
 
 
 def read_in(server: DatabaseServer, database: str, file: Path) -> None:
-    """Fill an empty database from such a file, wholly or not at all. Raises CopyFailed, ProgramMissing."""
-    _run("pg_restore", server, database, "--no-owner", "--no-acl", "--single-transaction", "--exit-on-error", str(file))
+    """Fill an empty database from such a file, wholly or not at all. Raises CopyFailed, ProgramMissing.
+
+    Indexes of trigrams are left out if the server does not have the extension that they need.
+    """
+    with databases.connection_to(server, database) as raw:
+        contents = None if has_extension(raw) else _without_trigrams(_contents(raw, file))
+    if contents is None:
+        _run("pg_restore", server, database, *_RESTORE, str(file))
+        return
+    with NamedTemporaryFile("w", suffix=".list") as chosen:
+        chosen.write(contents)
+        chosen.flush()
+        _run("pg_restore", server, database, *_RESTORE, f"--use-list={chosen.name}", str(file))
+
+
+def has_extension(raw: databases.Raw) -> bool:
+    """Return whether the server of a connection has the extension for trigrams, whether or not the database uses it."""
+    found = raw.execute("SELECT 1 FROM pg_available_extensions WHERE name = %s", [EXTENSION])
+    return found.fetchone() is not None
+
+
+def _contents(raw: databases.Raw, file: Path) -> str:
+    program = _program("pg_restore", raw.info.server_version // 10_000)
+    ended = subprocess.run([str(program), "--list", str(file)], capture_output=True, text=True)  # noqa: S603  # no shell
+    _check("pg_restore", ended.returncode, ended.stderr)
+    return ended.stdout
+
+
+def _without_trigrams(contents: str) -> str:
+    return "".join(line for line in contents.splitlines(keepends=True) if not _OF_TRIGRAMS.search(line))
 
 
 def _seen(snapshot: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from identity_platform.task_queue import PROBLEMS, TaskContext, periodic_task
 from tenants.domain_claims import tenants_with_domains
 from tenants.schema import why
 from userflow.domains.actions import check_domains
+from userflow.endusers.text_indexes import Result, index_text_search
 from userflow.user_index.actions import index_end_users
 
 log = structlog.get_logger("identity.directory")
@@ -43,6 +44,25 @@ def check_domains_of_tenants(context: TaskContext) -> None:
         except Exception as problem:
             PROBLEMS.labels("check_domains").inc()
             log.warning("domains_not_checked", tenant=str(tenant_id), cause=why(problem))
+
+
+@periodic_task("index_text_search")
+def index_large_tenants(context: TaskContext) -> None:
+    """Create the indexes for text search of tenants that have become large."""
+    try:
+        outcomes = index_text_search(until=context.should_abort)
+    except Exception as problem:
+        PROBLEMS.labels("index_text_search").inc()
+        log.warning("text_search_not_indexed", cause=why(problem))
+        return
+    if unavailable := [outcome for outcome in outcomes if outcome.result is Result.UNAVAILABLE]:
+        # Their lists are slower, which is no failure of this run.
+        log.info(
+            "text_search_not_indexed", tenants=len(unavailable), first=f"{unavailable[0].slug}: {unavailable[0].reason}"
+        )
+    if failed := [outcome for outcome in outcomes if outcome.result is Result.FAILED]:
+        PROBLEMS.labels("index_text_search").inc()
+        log.warning("text_search_not_indexed", tenants=len(failed), first=f"{failed[0].slug}: {failed[0].reason}")
 
 
 @periodic_task("index_end_users")

@@ -69,6 +69,16 @@ class ValidationFailed(ApiError):
     message = "Validation failed. See `details` for each field."
 
 
+class CursorInvalid(ApiError):
+    """400: the cursor is malformed, or belongs to another list or other filters."""
+
+    code = "cursor_invalid"
+    message = (
+        "The cursor is malformed or belongs to another list. Send `next_cursor` of the previous page with the same filters,"
+        " or start again without a cursor."
+    )
+
+
 class MalformedBody(ApiError):
     """400: the body is not JSON, or is JSON with more than one meaning."""
 

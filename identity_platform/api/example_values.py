@@ -168,6 +168,8 @@ VALUES: Final[Mapping[str, Any]] = {
     "total": 1,
     "total_pages": 1,
     "next_cursor": 4711,
+    "MemberListOut.next_cursor": "AAZEMpLcVAAAAAAAAAAAAAAAAAAAASagAAAAAkq3c3bTgZ0mWq9o1Vt3dXs",
+    "EndUserListOut.next_cursor": "AAZEMpLcVAA-n1bR2e9Ncq5Xy8B0wfqgAAAAAkq3c3bTgZ0mWq9o1Vt3dXs",
     "changed": 1,
     # Groups and roles
     "user_ids": [USER_ID],

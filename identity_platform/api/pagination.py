@@ -1,13 +1,13 @@
 """Pages of lists: how one is asked for, its rows, and the totals beside them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from django.db.models import Model, QuerySet
 from rest_framework import serializers
 
-from identity_platform.api.fields import QueryInteger
+from identity_platform.api.fields import QueryInteger, Text
 
 Row = TypeVar("Row", bound=Model)
 
@@ -24,6 +24,8 @@ class Page:
     page: int
     limit: int
     total: int
+    # Only of lists that can be continued by cursor.
+    next_cursor: str | None = None
 
     @property
     def total_pages(self) -> int:
@@ -58,6 +60,28 @@ def page_limit(default: int) -> QueryInteger:
 class PageQuery(serializers.Serializer[object]):
     page = QueryInteger(required=False, default=1, min_value=1, clamp=True)
     limit = page_limit(20)
+
+
+class CursorField(serializers.Serializer[object]):
+    # For lists by `page` that can also be continued by cursor.
+    cursor = Text(
+        required=False,
+        max_length=100,
+        help_text="`next_cursor` of the previous page, with the same filters and instead of `page`.",
+    )
+
+    def to_internal_value(self, data: object) -> dict[str, Any]:
+        """Reject a cursor together with a page."""
+        found = cast(dict[str, Any], super().to_internal_value(data))
+        if "cursor" in found and cast(Mapping[str, object], data).get("page") is not None:
+            raise serializers.ValidationError({"cursor": ["Send either `page` or `cursor`."]})
+        return found
+
+
+class NextCursorOut(serializers.Serializer[object]):
+    next_cursor = serializers.CharField(
+        allow_null=True, help_text="Send it as `cursor` for the next page; null at the end."
+    )
 
 
 class PaginationOut(serializers.Serializer[object]):

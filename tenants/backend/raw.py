@@ -1,7 +1,7 @@
 """A raw connection that tracks whether a statement may have left session state."""
 
 import re
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from psycopg import ClientCursor
 from psycopg.abc import Params
@@ -44,6 +44,8 @@ class BoundByClient(ClientCursor[TupleRow]):
         return super().execute(query, params, prepare=prepare, binary=binary)
 
 
+# The end of a statement that is planned each time, because its best plan depends on its values.
+PLANNED_EACH_TIME: Final = " /* planned each time */"
 # How often a statement runs in this process, on any connection, before it is prepared.
 REPEATED = 50
 # A limit against texts that never repeat, such as lists of values.
@@ -75,6 +77,9 @@ class BoundByServer(base.BoundByServer):
     ) -> Self:
         _track(self.connection, query)
         # A text without parameters may contain several statements, which cannot be prepared.
-        if prepare is None and params and _is_repeated(query):
-            prepare = True
+        if prepare is None and params:
+            if isinstance(query, str) and query.endswith(PLANNED_EACH_TIME):
+                prepare = False
+            elif _is_repeated(query):
+                prepare = True
         return super().execute(query, params, prepare=prepare, binary=binary)

@@ -3,9 +3,8 @@
 from collections.abc import Collection, Iterable
 from uuid import UUID
 
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 
-from identity_platform.api.pagination import Page, offset
 from identity_platform.audit.writer import record_for_each_in_tenant
 from identity_platform.postgresql.row_errors import first_or
 from userflow.accounts.models import AdminUser, EndUser, Group, GroupMembership, Role, RoleBinding
@@ -45,25 +44,6 @@ def change_members(holder: Role | Group, user_ids: Collection[UUID], *, add: boo
     if changed:
         publish(event, {f"{field}_id": holder.pk, "name": holder.name, "user_ids": changed})
     return len(changed)
-
-
-def page_of_members(members: "QuerySet[GroupMembership] | QuerySet[RoleBinding]", *, page: int, limit: int) -> Page:
-    """Return one page of `members` (rows with a `user` and a `created_at`), newest first, as the API shows them."""
-    start = offset(page, limit)
-    rows = members.order_by("-created_at", "-pk")[start : start + limit].values(
-        "user_id", "user__email", "user__name", "user__active", "created_at"
-    )
-    shown = [
-        {
-            "id": row["user_id"],
-            "email": row["user__email"],
-            "name": row["user__name"],
-            "active": row["user__active"],
-            "since": row["created_at"],
-        }
-        for row in rows
-    ]
-    return Page(shown, page, limit, members.count())
 
 
 def find_admin_user(*, user_id: UUID, within: UUID | None, lock: bool = False) -> AdminUser:

@@ -159,11 +159,13 @@ class RoleBinding(TenantModel):
     """An end user has a role."""
 
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="role_bindings")
-    role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="bindings")
+    # The index of the list begins with it.
+    role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="bindings", db_index=False)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "role"], name="role_binding_unique")]
+        indexes = [models.Index(fields=["role", "-created_at", "-id"], name="role_binding_newest_first")]
 
     def __str__(self) -> str:
         return f"{self.user_id} {self.role_id}"
@@ -189,12 +191,14 @@ class Group(TenantModel):
 class GroupMembership(TenantModel):
     """An end user belongs to a group."""
 
-    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="memberships")
+    # The index of the list begins with it.
+    group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="memberships", db_index=False)
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="group_memberships")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["group", "user"], name="group_membership_unique")]
+        indexes = [models.Index(fields=["group", "-created_at", "-id"], name="group_membership_newest_first")]
 
     def __str__(self) -> str:
         return f"{self.group_id} {self.user_id}"

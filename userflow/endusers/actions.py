@@ -10,12 +10,13 @@ from django.apps import apps
 from django.db import IntegrityError, connections
 from django.db.models import BooleanField, Case, Model, Q, When
 
+from identity_platform.api.cursors import Position, read_cursor, write_cursor
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import Unavailable
 from identity_platform.api.pagination import Page
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
-from tenants import lookup
+from tenants import keys, lookup
 from tenants.context import in_tenant, tenant_atomic
 from tenants.models import TenantDatabase
 from tenants.states import Purpose
@@ -141,15 +142,26 @@ def _may_register(by: Principal | None, provider: str, *, is_open: bool) -> bool
 
 
 def list_end_users(
-    *, tenant_id: UUID, page: int, limit: int, filters: dict[str, object], purpose: Purpose = Purpose.READ
+    *,
+    tenant_id: UUID,
+    page: int,
+    limit: int,
+    filters: dict[str, object],
+    cursor: str | None = None,
+    purpose: Purpose = Purpose.READ,
 ) -> Page:
-    """Return one page of a tenant's end users, newest first; `rows` is ready JSON.
+    """Return one page of a tenant's end users, newest first: the one that a cursor names, or else by number.
+
+    `rows` is ready JSON. A page by cursor costs the same anywhere in the list, and users who are added meanwhile do not move
+    it.
 
     Filters: `active` (bool), `client_id` (UUID), `email` and `name` (a part, case-insensitive), `provider` (exact,
     case-insensitive), `project_id` (of the users' clients). `purpose` is what the caller enters the tenant for. Raises
-    UnknownTenant, TenantSuspended, TenantBusy.
+    CursorInvalid, UnknownTenant, TenantSuspended, TenantBusy.
     """
     asked = filters
+    mark = orjson.dumps(["end users", tenant_id, sorted(asked.items())])
+    position = read_cursor(cursor, key=keys.platform_key(), asked=mark) if cursor is not None else None
     filters = dict(filters)
     project = filters.pop("project_id", None)
     if project is not None:
@@ -158,8 +170,17 @@ def list_end_users(
         )
     with in_tenant(tenant_id, purpose):
         record_list_read(asked)
-        total, rows = queries.page_of_end_users(filters=filters, page=page, limit=limit)
-    return Page(rows, page, limit, total)
+        if position is None:
+            found = queries.page_of_end_users(filters=filters, page=page, limit=limit)
+        else:
+            page = position.page
+            found = queries.page_behind(
+                filters=filters, created_at=position.created_at, user_id=position.id, limit=limit
+            )
+    following = None
+    if found.last is not None:
+        following = write_cursor(Position(*found.last, page + 1), key=keys.platform_key(), asked=mark)
+    return Page(found.rows, page, limit, found.total, following)
 
 
 def read_end_user(*, tenant_id: UUID, user_id: UUID, purpose: Purpose = Purpose.READ) -> orjson.Fragment:

@@ -1,13 +1,20 @@
 """The hot reads of end users: one statement each. PostgreSQL builds the JSON and the API passes it through."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import orjson
 from django.db import connections
 from django.db.backends.utils import CursorWrapper
 
+from identity_platform.api.pagination import offset
+from identity_platform.api.totals import total_of
 from identity_platform.postgresql.json_pages import Query, Slice, json_time, read_page
+from tenants.backend.raw import PLANNED_EACH_TIME
+from tenants.target import current_target
 
 
 def _time(column: str) -> str:
@@ -36,6 +43,7 @@ _GROUPS = (
 _ONE = f"SELECT row_to_json(u)::text FROM (SELECT {_DETAIL}, {_ROLES}, {_GROUPS} FROM userflow_enduser e WHERE e.id = %s) u"
 # Totals of these filters need no count: triggers keep one per value (`EndUserCount`).
 _COUNTED = frozenset({"active", "client_id", "clients", "provider", "providers"})
+_TOTAL = "coalesce(sum(users), 0)::bigint FROM userflow_endusercount"
 # From this offset on, a page reads its ids from an index and from the nearer end. Nearer pages are faster in one statement.
 _FAR = 2000
 
@@ -58,45 +66,109 @@ _CONDITIONS = {
 }
 
 
-def conditions(filters: Mapping[str, object]) -> tuple[str, list[object]]:
+def conditions(filters: Mapping[str, object]) -> tuple[str, list[Any]]:
     """Return WHERE clause and parameters of the filters; `clients` are client ids, `providers` full names."""
-    values: list[object] = []
+    values: list[Any] = []
     for name, value in filters.items():
         text = str(value).lower() if name == "email" else str(value)
         values.append(pattern(text) if name in ("email", "name") else value)
     return (f" WHERE {' AND '.join(_CONDITIONS[name] for name in filters)}" if filters else ""), values
 
 
-def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -> tuple[int, orjson.Fragment]:
-    """Return the total and the rows of one page, newest first, as ready JSON.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One page as ready JSON, the true total, and the last row's time and id if a page follows."""
 
-    One statement; one more for a filter by provider, and for a page far from the first.
+    total: int
+    rows: orjson.Fragment
+    last: tuple[datetime, UUID] | None
+
+
+def page_of_end_users(*, filters: Mapping[str, object], page: int, limit: int) -> Found:
+    """Return one page by its number, newest first.
+
+    One statement; one more for a filter by provider, for a page far from the first, and for the total of a text that fills
+    the page.
     """
-    filters = dict(filters)
-    wanted = filters.pop("provider", None)
     with connections["tenant"].cursor() as cursor:
-        if wanted is not None:
-            found = _providers(cursor, str(wanted))
-            filters |= {"provider": found[0]} if len(found) == 1 else {"providers": found}
+        filters = _with_providers(cursor, filters)
         where, values = conditions(filters)
-        counted = filters.keys() <= _COUNTED
-        count = (
-            f"SELECT coalesce(sum(users), 0)::bigint FROM userflow_endusercount{where}"
-            if counted
-            else f"SELECT count(*) FROM userflow_enduser{where}"
-        )
-        total, rows = read_page(
+        start = offset(page, limit)
+        if not filters.keys() <= _COUNTED:
+            rows = _after(cursor, where, [*values, start], limit, by_text=True)
+            # A page that is not full ends the list.
+            known = start + len(rows) if len(rows) <= limit and (rows or not start) else None
+            return _found(rows, limit, _total_of_text(cursor, filters) if known is None else known)
+        total, text = read_page(
             cursor,
-            total=Query(count, values),
+            total=Query(f"SELECT {_TOTAL}{where}", values),
             rows=lambda part: _far_rows(where, values, part) if part.far else _rows(where, values, part),
             page=page,
             limit=limit,
-            far=_FAR if counted else None,
+            far=_FAR,
         )
-    return total, orjson.Fragment(_in_utc(rows))
+    follows = start + limit < total and text != "[]"
+    return Found(total, orjson.Fragment(_in_utc(text)), _key_of_last(text) if follows else None)
 
 
-def _rows(where: str, values: list[object], part: Slice) -> Query:
+def page_behind(*, filters: Mapping[str, object], created_at: datetime, user_id: UUID, limit: int) -> Found:
+    """Return the page behind a row, newest first, at the same cost anywhere in the list.
+
+    Two statements: the page and the total; one more for a filter by provider.
+    """
+    with connections["tenant"].cursor() as cursor:
+        filters = _with_providers(cursor, filters)
+        where, values = conditions(filters)
+        behind = f"{where} {'AND' if where else 'WHERE'} (e.created_at, e.id) < (%s, %s)"
+        by_text = not filters.keys() <= _COUNTED
+        rows = _after(cursor, behind, [*values, created_at, user_id, 0], limit, by_text=by_text)
+        if by_text:
+            return _found(rows, limit, _total_of_text(cursor, filters))
+        cursor.execute(f"SELECT {_TOTAL}{where}", values)
+        [total] = cursor.fetchone()
+    return _found(rows, limit, total)
+
+
+def _with_providers(cursor: CursorWrapper, filters: Mapping[str, object]) -> dict[str, object]:
+    """Replace the provider by its spellings in use."""
+    filters = dict(filters)
+    wanted = filters.pop("provider", None)
+    if wanted is None:
+        return filters
+    found = _providers(cursor, str(wanted))
+    return filters | ({"provider": found[0]} if len(found) == 1 else {"providers": found})
+
+
+def _after(cursor: CursorWrapper, where: str, values: list[Any], limit: int, *, by_text: bool) -> list[str]:
+    """Return the rows after an offset, the last of the values, each as JSON: one more than the page if another follows.
+
+    Whether an index of texts or the order of the list is read depends on how many users have the text.
+    """
+    cursor.execute(
+        f"SELECT row_to_json(u)::text FROM (SELECT {_PAGED} FROM userflow_enduser e{where} {_NEWEST}"
+        f" LIMIT {limit + 1:d} OFFSET %s) u{PLANNED_EACH_TIME if by_text else ''}",
+        values,
+    )
+    return [row for (row,) in cursor]
+
+
+def _found(rows: list[str], limit: int, total: int) -> Found:
+    text = f"[{','.join(rows[:limit])}]"
+    return Found(total, orjson.Fragment(_in_utc(text)), _key_of_last(text) if len(rows) > limit else None)
+
+
+def _total_of_text(cursor: CursorWrapper, filters: Mapping[str, object]) -> int:
+    """Count the users who match filters by text. That visits each of them: 0.2 s if one of twenty in a million matches."""
+
+    def count() -> int:
+        where, values = conditions(filters)
+        cursor.execute(f"SELECT count(*) FROM userflow_enduser e{where}{PLANNED_EACH_TIME}", values)
+        return int(cursor.fetchone()[0])
+
+    return total_of(orjson.dumps([current_target().key, sorted(filters.items())]), count)
+
+
+def _rows(where: str, values: list[Any], part: Slice) -> Query:
     # The limit is part of the statement: the server would plan a statement with an unknown limit each time.
     sql = (
         f"SELECT coalesce(json_agg(u), '[]')::text FROM"
@@ -105,7 +177,7 @@ def _rows(where: str, values: list[object], part: Slice) -> Query:
     return Query(sql, [*values, part.offset])
 
 
-def _far_rows(where: str, values: list[object], part: Slice) -> Query:
+def _far_rows(where: str, values: list[Any], part: Slice) -> Query:
     """Look the ids up in an index alone and read only these rows."""
     order = _OLDEST if part.backwards else _NEWEST
     sql = (
@@ -124,6 +196,13 @@ def _providers(cursor: CursorWrapper, wanted: str) -> list[str]:
         [wanted],
     )
     return [name for (name,) in cursor]
+
+
+def _key_of_last(rows: str) -> tuple[datetime, UUID]:
+    """Return time and id of the last row. JSON escapes quotes inside values, so no value can contain the searched text."""
+    id_at = rows.rindex('{"id":"') + 7
+    at = rows.index('"created_at":"', id_at) + 14
+    return datetime.fromisoformat(rows[at : rows.index('"', at)]), UUID(rows[id_at : id_at + 36])
 
 
 def _in_utc(rows: str) -> str:

@@ -2,7 +2,14 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Boolean, Choice, EmailAddress, Identifier, Integer, QueryBoolean, Text
 from identity_platform.api.json_field import JsonObject
-from identity_platform.api.pagination import LARGEST_PAGE, PageQuery, PaginationOut, page_limit
+from identity_platform.api.pagination import (
+    LARGEST_PAGE,
+    CursorField,
+    NextCursorOut,
+    PageQuery,
+    PaginationOut,
+    page_limit,
+)
 from userflow.accounts.models import LOCAL
 from userflow.branding.texts import LANGUAGES
 from userflow.signin.proof_fields import ProofFields
@@ -16,12 +23,12 @@ class EndUserFilters(serializers.Serializer[object]):
     provider = Text(max_length=63, required=False, help_text="Exact provider, case-insensitive.")
 
 
-class EndUserListQuery(PageQuery, EndUserFilters):
+class EndUserListQuery(CursorField, PageQuery, EndUserFilters):
     limit = page_limit(10)
     active = QueryBoolean(required=False, help_text="Only active or only inactive users; both if absent.")
 
 
-class EndUserSearch(EndUserFilters):
+class EndUserSearch(CursorField, EndUserFilters):
     page = Integer(required=False, default=1, min_value=1)
     limit = Integer(required=False, default=10, min_value=1)
 
@@ -60,7 +67,7 @@ class EndUserDetailOut(EndUserOut):
     groups = serializers.ListField(child=serializers.CharField(), help_text="Names of the groups.")
 
 
-class EndUserListOut(PaginationOut):
+class EndUserListOut(NextCursorOut, PaginationOut):
     users = EndUserOut(many=True)
 
 

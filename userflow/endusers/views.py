@@ -6,7 +6,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity_platform.api.errors import NotAllowed
+from identity_platform.api.errors import CursorInvalid, NotAllowed
 from identity_platform.api.fields import fields_of
 from identity_platform.api.views import ApiViewSet, endpoint
 from tenants.errors import TenantSuspended, UnknownTenant
@@ -51,7 +51,10 @@ class EndUserListViewSet(ApiViewSet):
     permission_classes = [needs("endusers:read")]
 
     @endpoint(
-        id="listEndUsers", query=serializers.EndUserListQuery, returns={200: serializers.EndUserListOut}, errors=TENANCY
+        id="listEndUsers",
+        query=serializers.EndUserListQuery,
+        returns={200: serializers.EndUserListOut},
+        errors=[CursorInvalid, *TENANCY],
     )
     def list(self, request: Request) -> Response:
         """List end users.
@@ -60,7 +63,12 @@ class EndUserListViewSet(ApiViewSet):
         """
         return self._page(request, **self.valid_query(serializers.EndUserListQuery))
 
-    @endpoint(serializers.EndUserListIn, id="searchEndUsers", returns={200: serializers.EndUserListOut}, errors=TENANCY)
+    @endpoint(
+        serializers.EndUserListIn,
+        id="searchEndUsers",
+        returns={200: serializers.EndUserListOut},
+        errors=[CursorInvalid, *TENANCY],
+    )
     def search(self, request: Request) -> Response:
         """Search end users.
 
@@ -72,7 +80,7 @@ class EndUserListViewSet(ApiViewSet):
         serializers.AdminEndUserListIn,
         id="searchEndUsersByProject",
         returns={200: serializers.EndUserListOut},
-        errors=TENANCY,
+        errors=[CursorInvalid, *TENANCY],
     )
     def by_project(self, request: Request) -> Response:
         """Search end users by project.
@@ -81,11 +89,15 @@ class EndUserListViewSet(ApiViewSet):
         """
         return self._page(request, **self.valid(serializers.AdminEndUserListIn))
 
-    def _page(self, request: Request, *, tenant_id: UUID, page: int, limit: int, **filters: object) -> Response:
+    def _page(
+        self, request: Request, *, tenant_id: UUID, page: int, limit: int, cursor: str | None = None, **filters: object
+    ) -> Response:
         tenant_id = tenant_at(request, tenant_id)
         purpose = reading(principal_at(request))
-        found = actions.list_end_users(tenant_id=tenant_id, page=page, limit=limit, filters=filters, purpose=purpose)
-        return Response({**found.totals(), "users": found.rows})
+        found = actions.list_end_users(
+            tenant_id=tenant_id, page=page, limit=limit, filters=filters, cursor=cursor, purpose=purpose
+        )
+        return Response({**found.totals(), "users": found.rows, "next_cursor": found.next_cursor})
 
 
 class RegistrationViewSet(ApiViewSet):

@@ -10,7 +10,8 @@ from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import group_payload
-from userflow.accounts.lookups import change_members, page_of_members
+from userflow.accounts.lookups import change_members
+from userflow.accounts.members import page_of_members
 from userflow.accounts.models import Group, GroupMembership, Role
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import require_grantable, require_revocable
@@ -108,11 +109,12 @@ def delete_group(*, tenant_id: UUID, by: Principal, group_id: UUID) -> None:
         publish("group.deleted", {"group_id": group_id, "name": group.name})
 
 
-def list_members(*, tenant_id: UUID, group_id: UUID, page: int, limit: int) -> Page:
-    """Return one page of the group's members, newest first. Raises UnknownGroup."""
+def list_members(*, tenant_id: UUID, group_id: UUID, page: int, limit: int, cursor: str | None = None) -> Page:
+    """Return one page of the group's members, newest first. Raises UnknownGroup, CursorInvalid."""
     with in_tenant(tenant_id, Purpose.READ):
         _found(group_id)
-        return page_of_members(GroupMembership.objects.filter(group_id=group_id), page=page, limit=limit)
+        members = GroupMembership.objects.filter(group_id=group_id)
+        return page_of_members(members, holder=group_id, page=page, limit=limit, cursor=cursor)
 
 
 def add_members(*, tenant_id: UUID, by: Principal, group_id: UUID, user_ids: Collection[UUID]) -> int:

@@ -1,6 +1,7 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.errors import CursorInvalid
 from identity_platform.api.views import endpoint
 from userflow.errors import (
     GrantsMoreThanHeld,
@@ -11,8 +12,8 @@ from userflow.errors import (
     UnknownUsers,
 )
 from userflow.groups import actions, serializers
-from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant, TenantPageQuery
-from userflow.roles.serializers import MemberListOut, UserIdsIn
+from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant
+from userflow.roles.serializers import MemberListOut, MemberListQuery, UserIdsIn
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import principal_at
 
@@ -86,7 +87,10 @@ class GroupViewSet(InTenantViewSet):
         return Response({"message": "The group is deleted.", "id": named["group_id"]})
 
     @endpoint(
-        id="listGroupMembers", query=TenantPageQuery, returns={200: MemberListOut}, errors=[UnknownGroup, *TENANCY]
+        id="listGroupMembers",
+        query=MemberListQuery,
+        returns={200: MemberListOut},
+        errors=[UnknownGroup, CursorInvalid, *TENANCY],
     )
     def members(self, request: Request, group_id: str) -> Response:
         """List the members of a group.
@@ -94,7 +98,7 @@ class GroupViewSet(InTenantViewSet):
         Newest first.
         """
         found = actions.list_members(**self.arguments())
-        return Response({"users": found.rows, **found.totals()})
+        return Response({"users": found.rows, **found.totals(), "next_cursor": found.next_cursor})
 
     @endpoint(
         UserIdsIn,

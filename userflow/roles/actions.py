@@ -13,7 +13,8 @@ from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.event_payloads import role_payload
-from userflow.accounts.lookups import change_members, page_of_members
+from userflow.accounts.lookups import change_members
+from userflow.accounts.members import page_of_members
 from userflow.accounts.models import Role, RoleBinding
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import require_grantable, require_revocable
@@ -116,11 +117,12 @@ def delete_role(*, tenant_id: UUID, by: Principal, role_id: UUID) -> None:
         publish("role.deleted", {"role_id": role_id, "name": role.name})
 
 
-def list_bindings(*, tenant_id: UUID, role_id: UUID, page: int, limit: int) -> Page:
-    """Return one page of the users bound to the role, newest first. Raises UnknownRoleId."""
+def list_bindings(*, tenant_id: UUID, role_id: UUID, page: int, limit: int, cursor: str | None = None) -> Page:
+    """Return one page of the users bound to the role, newest first. Raises UnknownRoleId, CursorInvalid."""
     with in_tenant(tenant_id, Purpose.READ):
         _found(role_id)
-        return page_of_members(RoleBinding.objects.filter(role_id=role_id), page=page, limit=limit)
+        members = RoleBinding.objects.filter(role_id=role_id)
+        return page_of_members(members, holder=role_id, page=page, limit=limit, cursor=cursor)
 
 
 def bind_users(*, tenant_id: UUID, by: Principal, role_id: UUID, user_ids: Collection[UUID]) -> int:

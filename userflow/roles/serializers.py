@@ -3,7 +3,7 @@ import re
 from rest_framework import serializers
 
 from identity_platform.api.fields import Identifier, Items, Text, fields_of
-from identity_platform.api.pagination import PaginationOut
+from identity_platform.api.pagination import CursorField, NextCursorOut, PaginationOut
 from userflow.accounts.lookups import MOST_AT_ONCE
 from userflow.accounts.models import Role
 from userflow.named_tenant import NamedTenant, TenantPageQuery
@@ -82,7 +82,11 @@ class MemberOut(serializers.Serializer[object]):
     since = serializers.DateTimeField()
 
 
-class MemberListOut(PaginationOut):
+class MemberListQuery(CursorField, TenantPageQuery):
+    pass
+
+
+class MemberListOut(NextCursorOut, PaginationOut):
     users = MemberOut(many=True)
 
 

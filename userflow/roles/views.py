@@ -1,6 +1,7 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity_platform.api.errors import CursorInvalid
 from identity_platform.api.views import endpoint
 from userflow.errors import (
     BuiltInRole,
@@ -10,7 +11,7 @@ from userflow.errors import (
     UnknownRoleId,
     UnknownUsers,
 )
-from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant, TenantPageQuery
+from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant
 from userflow.roles import actions, serializers
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import principal_at
@@ -82,9 +83,9 @@ class RoleViewSet(InTenantViewSet):
 
     @endpoint(
         id="listRoleBindings",
-        query=TenantPageQuery,
+        query=serializers.MemberListQuery,
         returns={200: serializers.MemberListOut},
-        errors=[UnknownRoleId, *TENANCY],
+        errors=[UnknownRoleId, CursorInvalid, *TENANCY],
     )
     def bindings(self, request: Request, role_id: str) -> Response:
         """List the users of a role.
@@ -92,7 +93,7 @@ class RoleViewSet(InTenantViewSet):
         Newest first; without users who have the role from a group.
         """
         found = actions.list_bindings(**self.arguments())
-        return Response({"users": found.rows, **found.totals()})
+        return Response({"users": found.rows, **found.totals(), "next_cursor": found.next_cursor})
 
     @endpoint(
         serializers.UserIdsIn,

@@ -4449,6 +4449,11 @@ export interface components {
         };
         EndUserImportRequest: components["schemas"]["EndUserImportByRowsRequest"] | components["schemas"]["EndUserImportByContentRequest"];
         EndUserList: components["schemas"]["Pagination"] & {
+            /**
+             * @description Send it as `cursor` for the next page; null at the end.
+             * @example AAZEMpLcVAA-n1bR2e9Ncq5Xy8B0wfqgAAAAAkq3c3bTgZ0mWq9o1Vt3dXs
+             */
+            next_cursor: string | null;
             /** @description Users of the page, newest first. */
             users: components["schemas"]["EndUser"][];
         };
@@ -4480,6 +4485,8 @@ export interface components {
              * @description Only users of this client.
              */
             client_id?: string | null;
+            /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
+            cursor?: string | null;
             /** @description Part of the address, case-insensitive. */
             email?: string | null;
             /** @description Rows per page, 1 to 100; more counts as 100. */
@@ -4506,6 +4513,8 @@ export interface components {
              * @description Only users of this client.
              */
             client_id?: string | null;
+            /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
+            cursor?: string | null;
             /** @description Part of the address, case-insensitive. */
             email?: string | null;
             /** @description Rows per page, 1 to 100; more counts as 100. */
@@ -5259,6 +5268,11 @@ export interface components {
             since: string;
         };
         MemberList: components["schemas"]["Pagination"] & {
+            /**
+             * @description Send it as `cursor` for the next page; null at the end.
+             * @example AAZEMpLcVAAAAAAAAAAAAAAAAAAAASagAAAAAkq3c3bTgZ0mWq9o1Vt3dXs
+             */
+            next_cursor: string | null;
             /** @description Users of the page, newest first. */
             users: components["schemas"]["Member"][];
         };
@@ -8190,8 +8204,8 @@ export interface components {
         PathTenantId: string;
         /** @description Id of the user. */
         PathUserId: string;
-        /** @description `next_cursor` of the previous page. */
-        QueryCursor: number;
+        /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
+        QueryCursor: string;
         /** @description Part of the address, case-insensitive. */
         QueryEmail: string;
         /** @description Rows per page, 1 to 100; more counts as 100. */
@@ -8439,6 +8453,8 @@ export interface operations {
     listGroupMembers: {
         parameters: {
             query?: {
+                /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
+                cursor?: components["parameters"]["QueryCursor"];
                 /** @description Rows per page, 1 to 100; more counts as 100. */
                 limit?: components["parameters"]["QueryLimit"];
                 /** @description Number of the page, from 1. */
@@ -8813,6 +8829,8 @@ export interface operations {
     listRoleBindings: {
         parameters: {
             query?: {
+                /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
+                cursor?: components["parameters"]["QueryCursor"];
                 /** @description Rows per page, 1 to 100; more counts as 100. */
                 limit?: components["parameters"]["QueryLimit"];
                 /** @description Number of the page, from 1. */
@@ -10143,7 +10161,7 @@ export interface operations {
                 /** @description Id of the actor. */
                 actor?: string;
                 /** @description `next_cursor` of the previous page. */
-                cursor?: components["parameters"]["QueryCursor"];
+                cursor?: number;
                 /** @description At or after this moment. */
                 from?: string;
                 /** @description Rows per page, 1 to 100; more counts as 100. */
@@ -11821,6 +11839,8 @@ export interface operations {
                 active?: boolean;
                 /** @description Only users of this client. */
                 client_id?: string;
+                /** @description `next_cursor` of the previous page, with the same filters and instead of `page`. */
+                cursor?: components["parameters"]["QueryCursor"];
                 /** @description Part of the address, case-insensitive. */
                 email?: components["parameters"]["QueryEmail"];
                 /** @description Rows per page, 1 to 100; more counts as 100. */
@@ -12024,7 +12044,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description `next_cursor` of the previous page. */
-                cursor?: components["parameters"]["QueryCursor"];
+                cursor?: number;
                 /** @description Searches the newest 10,000 messages. */
                 event?: "end_user.created" | "end_user.updated" | "end_user.activated" | "end_user.deactivated" | "end_user.erased" | "end_user.email_verified" | "end_user.password_changed" | "end_user.password_reset" | "factor.enrolled" | "factor.removed" | "factor.reset" | "group.created" | "group.updated" | "group.deleted" | "group.members_added" | "group.members_removed" | "role.created" | "role.updated" | "role.deleted" | "role.assigned" | "role.revoked" | "invitation.created" | "invitation.accepted" | "directory.sync_finished" | "import.finished" | "domain.verified" | "domain.updated" | "domain.record_lost" | "domain.withdrawn" | "domain.deleted" | "webhook.test";
                 /** @description Rows per page, 1 to 100; more counts as 100. */

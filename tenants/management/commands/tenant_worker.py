@@ -19,7 +19,8 @@ class Command(terminal.OperatorCommand):
         "Run the jobs that operators start in the console, and periodic tasks: keep ready-made databases waiting on every "
         "server that accepts tenants, so that creating a tenant takes milliseconds; seal new audit events; collect the "
         "console's metrics; on request, synchronize directories and purge expired rows; look up the "
-        "records of tenants' domains; compare the index of end users with the tenants' databases. "
+        "records of tenants' domains; compare the index of end users with the tenants' databases; create the indexes "
+        "for text search of large tenants. "
         "Runs until SIGTERM or Ctrl-C; several machines can run it and share the work. "
         "Intervals are rounded to whole seconds, minutes, hours or days. "
         "Example: tenant_worker --size 20"
@@ -58,7 +59,7 @@ class Command(terminal.OperatorCommand):
             "--index-every",
             type=float,
             default=DAY,
-            help="Seconds between two runs of index_end_users; 0: never (default: a day).",
+            help="Seconds between two runs of index_end_users and of index_text_search; 0: never (default: a day).",
         )
         parser.add_argument("--once", action="store_true", help="Fill the pool once and exit.")
         metrics_server.add_argument(parser)
@@ -96,6 +97,7 @@ class Command(terminal.OperatorCommand):
                 "synchronize_directories": directories_every,
                 "check_domains": domains_every,
                 "index_end_users": index_every,
+                "index_text_search": index_every,
             },
             poll_seconds=every,
             options={"warm_pool": size},

@@ -41,6 +41,7 @@ class AdminUserBrief(TypedDict):
 
 
 class EndUserSearchByProjectRequest(TypedDict):
+    cursor: NotRequired[str | None]
     tenant_id: str
     client_id: NotRequired[str | None]
     email: NotRequired[str | None]
@@ -229,6 +230,7 @@ class ChangedEndUser(TypedDict):
 
 
 class EndUserSearchRequest(TypedDict):
+    cursor: NotRequired[str | None]
     tenant_id: str
     client_id: NotRequired[str | None]
     email: NotRequired[str | None]
@@ -1464,6 +1466,7 @@ ForgotPasswordRequest: TypeAlias = ForgotPasswordByClientIdRequest | ForgotPassw
 
 
 class EndUserList(Pagination):
+    next_cursor: str | None
     users: list[EndUser]
 
 
@@ -1501,6 +1504,7 @@ class InvitationList(Pagination):
 
 
 class MemberList(Pagination):
+    next_cursor: str | None
     users: list[Member]
 
 
