@@ -47,6 +47,8 @@ class TenantRequired(errors.ApiError):
 
 class TenantSuspended(errors.NotAllowed):
     code = "tenant_suspended"
+    # The refresh tokens of its users are valid again once it is resumed.
+    oauth_cause = code
     implied_by = "tenant"
     message = "This tenant is suspended. An operator can resume it."
 

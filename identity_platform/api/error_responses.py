@@ -101,7 +101,15 @@ BODIES: Final[Mapping[str, Schema]] = {
     "OAuthErrorBody": {
         "type": "object",
         "description": "The error of OAuth endpoints (RFC 6749 section 5.2).",
-        "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
+        "properties": {
+            "error": {"type": "string"},
+            "error_description": {"type": "string"},
+            "code": {
+                "type": "string",
+                "enum": ["tenant_suspended"],
+                "description": "Only while the tenant is suspended. Its refresh tokens are valid again once it is resumed.",
+            },
+        },
         "required": ["error", "error_description"],
     },
 }

@@ -24,6 +24,8 @@ class ApiError(Exception):
     # The operations that can all raise it, also if their contracts do not list it: "any", those with a "body", with a
     # "token", with a "policy" of assurance or in a "tenant". Not inherited.
     implied_by: ClassVar[str] = ""
+    # The `code` at OAuth endpoints, beside `error`, for what clients must tell from other causes of the same `error`.
+    oauth_cause: str = ""
     # Whether it is audited when the caller is known (tenants.rejections), also when a page shows it with another status.
     audited: ClassVar[bool] = False
 
@@ -244,7 +246,21 @@ class Unavailable(ApiError):
 
 
 class OAuthError(ApiError):
-    """400 of the token endpoints, as RFC 6749 section 5.2 defines them: `code` is one of its error codes."""
+    """400 of the token endpoints, as RFC 6749 section 5.2 defines them: `code` is one of its error codes.
+
+    `because` is the error that causes it, for callers who may learn the cause.
+    """
 
     code = "invalid_request"
     message = "The request is not a valid OAuth 2.0 request (RFC 6749 section 5.2)."
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        because: ApiError | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(because.text if because else message, headers=headers)
+        if because:
+            self.oauth_cause = because.oauth_cause

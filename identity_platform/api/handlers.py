@@ -71,7 +71,8 @@ def envelope(path: str, error: errors.ApiError) -> dict[str, object]:
         text = " ".join(each) or error.text
         # RFC 6749 section 5.2 allows only ASCII there, without double quotes and backslashes.
         plain = text.replace('"', "'").replace("\\", "/").encode("ascii", "replace").decode()
-        return {"error": name, "error_description": plain}
+        cause = {"code": error.oauth_cause} if error.oauth_cause else {}
+        return {"error": name, "error_description": plain, **cause}
     body: dict[str, object] = {"error": error.phrase, "code": error.code, "message": error.text}
     if error.details:
         body["details"] = error.details

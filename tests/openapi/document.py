@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.urls import Resolver404, resolve
 
 from identity_platform.api.documents import PARTS, openapi
+from identity_platform.api.handlers import is_oauth
 
 __all__ = ["PARTS"]
 
@@ -85,5 +86,10 @@ def undocumented_code(method: str, path: str, status: int, body: object) -> str 
         return None
     codes = documented_codes(method, "/" + _PARAMETER.sub(r"{\1}", route), status)
     problem = body.get("error")
-    shown = problem.get("code") if isinstance(problem, dict) else body.get("code", problem)
+    if isinstance(problem, dict):
+        shown = problem.get("code")
+    elif is_oauth(path):
+        shown = problem  # `code` is its cause
+    else:
+        shown = body.get("code", problem)
     return None if codes is None or shown in codes or (shown, status) in EVERYWHERE else f"{status} {shown}"

@@ -493,7 +493,13 @@ def test_refresh_token_of_another_tenant_is_rejected(app: Application, other_ten
 def test_suspended_tenant_issues_no_tokens(new_tenant: Callable[[], TestTenant], operator: Api) -> None:
     own = new_tenant()
     app = application(own, own.register())
-    code = app.code()
+    code, tokens = app.code(), app.tokens()
     operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "suspended"})
-    assert app.exchange(code).status_code in (400, 403)
+    refreshed = app.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"])
+    for response, status, error in (
+        (app.exchange(code), 403, "unauthorized_client"),
+        (refreshed, 400, "invalid_grant"),
+    ):
+        body = response.json()
+        assert (response.status_code, body["error"], body["code"]) == (status, error, "tenant_suspended")
     assert query_of(app.authorize().headers["Location"])["error"] == "access_denied"

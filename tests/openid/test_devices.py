@@ -423,8 +423,9 @@ def test_suspended_tenant_signs_no_device_in(new_tenant: Callable[[], TestTenant
     visitor.signs_in(own.register())
     waiting.approved_by(visitor)
     operator.patch(f"/uflow/admin/tenants/{own.id}", {"status": "suspended"})
-    assert waiting.polls().status_code in (400, 403)
-    assert waiting.post("device_authorization").status_code in (400, 403)
+    for response in (waiting.polls(), waiting.post("device_authorization")):
+        body = response.json()
+        assert (body["error"], body["code"]) == ("unauthorized_client", "tenant_suspended")
     assert visitor.opens("device").status_code == 200
 
 

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ from tests.mfa.webauthn.passkeys import new_authenticator
 from tests.sdk.readme import example, names_of
 from tests.userflow.mailbox import mails_to, token_in
 from tests.userflow.sessions.clients import make_client
+from tests.userflow.sessions.test_suspended_tenants import set_state
 from tests.world import PASSWORD, Api, TestTenant
 
 CALLS = 20
@@ -34,6 +36,13 @@ FORMATS: list[tuple[int, Any, str, str, dict[str, Any]]] = [
     (409, {"error": {"code": "SERVICE_EXISTS", "message": "It exists."}}, "SERVICE_EXISTS", "It exists.", {}),
     (400, {"error": "invalid_scope", "error_description": "No."}, "invalid_scope", "No.", {}),
     (400, {"error": "invalid_request"}, "invalid_request", "Bad Request", {}),
+    (
+        400,
+        {"error": "invalid_grant", "error_description": "No.", "code": "tenant_suspended"},
+        "tenant_suspended",
+        "No.",
+        {},
+    ),
     (502, ["a proxy"], "bad_gateway", "Bad Gateway", {}),
     (502, "<html>", "bad_gateway", "Bad Gateway", {}),
 ]
@@ -223,6 +232,24 @@ def test_unavailable_platform_signs_no_user_out(monkeypatch: pytest.MonkeyPatch)
     assert asked == ["/authmgr/token"]
     assert {(error.status, error.code, error.retry_after) for error in errors} == {(503, "service_unavailable", 7)}
     assert client.is_signed_in
+
+
+def test_suspended_tenant_signs_no_user_out(base: str, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant, storage = new_tenant(), MemoryStorage()
+    person = tenant.register()
+    client = IdentityClient(base, tenant_id=str(tenant.id), client_id=str(tenant.client_id), storage=storage)
+    client.sign_in(person.email, PASSWORD)
+    set_state(tenant, "suspended")
+    # With an access token that is valid, and one that has expired.
+    for expires_at, status in ((1e12, 403), (0, 400)):
+        tokens = storage.load()
+        assert tokens
+        storage.save(replace(tokens, expires_at=expires_at))
+        with pytest.raises(ApiError) as error:
+            client.call("GET", "/authmgr/profile", Profile)
+        assert (error.value.status, error.value.code) == (status, "tenant_suspended")
+    set_state(tenant, "active")
+    assert client.call("GET", "/authmgr/profile", Profile)["email"] == person.email
 
 
 def test_refresh_does_not_undo_a_sign_out() -> None:

@@ -12,6 +12,7 @@ from tests.sdk.test_python_client import CALLS, FORMATS
 from tests.sdk.workspace import Workspace
 from tests.userflow.mailbox import mails_to, token_in
 from tests.userflow.sessions.clients import make_client
+from tests.userflow.sessions.test_suspended_tenants import set_state
 from tests.world import PASSWORD, Api, TestTenant
 
 pytestmark = pytest.mark.needs("node")
@@ -75,6 +76,19 @@ def test_failed_refresh_signs_out(run: Run, tenant: TestTenant) -> None:
 def test_unavailable_platform_signs_no_user_out(run: Run) -> None:
     errors = ["ApiError 503 service_unavailable 7"]
     assert run("unavailable") == {"asked": ["/authmgr/token"], "errors": errors, "is_signed_in": True}
+
+
+def test_suspended_tenant_signs_no_user_out(run: Run, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    person, named = tenant.register(), {"tenant_id": str(tenant.id), "client_id": str(tenant.client_id)}
+
+    def change(state: str) -> str:
+        set_state(tenant, state)
+        return ""
+
+    error = {"name": "ApiError", "status": 400, "code": "tenant_suspended"}
+    result = run("suspendedTenant", person.email, change, **named)
+    assert result == {"error": error, "signedOut": 0, "email": person.email}
 
 
 def test_refresh_does_not_undo_a_sign_out(run: Run) -> None:

@@ -54,7 +54,7 @@ def refresh_session(
     Any other use of a used token, and its use after the successor was used, ends the session: one of the two holders has
     stolen it. The limits and the policy now in force apply, not those of the sign-in. Raises InvalidClient, UnauthorizedClient
     (no such grant type), TenantBusy, InvalidScope, InvalidTarget, DpopProofInvalid (the client gets bound tokens only), and
-    InvalidGrant, which says that the tenant is suspended if the token is valid.
+    InvalidGrant, whose cause says that the tenant is suspended if the token is valid.
     """
     if client is None and client_id:
         client = authenticate_client(client_id=client_id, credential=credential)
@@ -94,7 +94,7 @@ def refresh_session(
     except (InvalidToken, state.SessionInactive, UnknownTenant) as problem:
         raise InvalidGrant from problem
     except TenantSuspended as problem:
-        raise InvalidGrant(problem.text if _is_valid(presented) else None) from problem
+        raise InvalidGrant(because=problem if _is_valid(presented) else None) from problem
 
 
 def _narrowed(

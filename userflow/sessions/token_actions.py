@@ -74,7 +74,7 @@ def _suspension_told() -> Iterator[None]:
     try:
         yield
     except TenantSuspended as problem:
-        raise UnauthorizedClient(problem.text) from problem
+        raise UnauthorizedClient(because=problem) from problem
 
 
 def granted_scope(pair: TokenPair) -> str:

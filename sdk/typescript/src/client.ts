@@ -245,7 +245,7 @@ export class IdentityClient {
     try {
       said = await jsonOf(await this.#send(`${this.baseUrl}/authmgr/token`, guarded({ method: "POST", body })));
     } catch (error) {
-      // 429, 503, a network error, a client secret that was rotated: the session may still be valid.
+      // 429, 503, a network error, a rotated client secret, a suspended tenant: the session may still be valid.
       if (!(error instanceof ApiError) || error.code !== "invalid_grant") throw error;
       if (await this.#replace(tokens, undefined)) ended();
       throw new SignedOut(error.message, { cause: error });

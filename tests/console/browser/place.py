@@ -128,6 +128,12 @@ class Place:
         with urlopen(request, timeout=30) as response:
             return json.load(response)
 
+    def add_app(self, token: str, user: dict[str, str], *, path: str = "/webauthn/totp") -> tuple[str, list[str]]:
+        """Enroll an authenticator app for this user, with the code of now; return its secret and the backup codes."""
+        secret = self.call("POST", f"{path}/beginSetup", user, token=token)["secret"]
+        confirmed = {**user, "secret": secret, "code": totp(secret, time.time())}
+        return secret, self.call("POST", f"{path}/confirmSetup", confirmed, token=token)["backup_codes"]
+
     def add_rows(self, tenant: dict[str, Any]) -> dict[str, Any]:
         """Fill a tenant: users, one of them with an authenticator app, and a service with a key."""
         named = {"tenant_id": tenant["tenant_id"], "client_id": tenant["client_id"]}
@@ -140,9 +146,7 @@ class Place:
         own = self.call(
             "POST", "/uflow/auth/enduser/login", {**vera, "password": PASSWORD, "client_id": named["client_id"]}
         )
-        setup = self.call("POST", "/webauthn/totp/beginSetup", {**vera, **named}, token=own["access_token"])
-        code = {"secret": setup["secret"], "code": totp(setup["secret"], time.time())}
-        self.call("POST", "/webauthn/totp/confirmSetup", {**vera, **named, **code}, token=own["access_token"])
+        self.add_app(own["access_token"], {**vera, **named})
         service = {"name": "Card payments", "type": "payment", "base_url": "https://pay.example.com"}
         made = self.call("POST", "/exsvc/api/v1/services", service, token=token)
         key = {"name": "Live key", "type": "api_key", "secret": "sk-0815"}

@@ -56,6 +56,11 @@ def test_shared_codes_belong_to_another_class() -> None:
     assert [kind for kind in SHARED if kind.code not in own] == []
 
 
+def test_document_lists_causes_of_oauth_errors() -> None:
+    listed = document()["components"]["schemas"]["OAuthErrorBody"]["properties"]["code"]["enum"]
+    assert {kind.oauth_cause for kind in CLASSES} - {""} == set(listed)
+
+
 def test_unknown_users_and_wrong_passwords_have_one_code() -> None:
     assert WrongOrUnverified.code == "credentials_invalid"
 

@@ -73,6 +73,15 @@ const flows: Record<string, () => Promise<unknown>> = {
     return { names, refreshes: refreshes(), signedOut, is_signed_in: await client.isSignedIn() };
   },
 
+  async suspendedTenant() {
+    await client.signIn(given.email, given.password);
+    age("expired");
+    await ask("suspended");
+    const { name, status, code } = await errorFrom(profile());
+    await ask("active");
+    return { error: { name, status, code }, signedOut, email: await profile() };
+  },
+
   async unavailable() {
     const asked: string[] = [];
     const unavailable = new IdentityClient({

@@ -1,11 +1,12 @@
 """Ordinary OAuth client libraries, unchanged, over HTTP: Authlib, requests-oauthlib, and joserfc for the tokens."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import requests
+from authlib.integrations.base_client import OAuthError
 from authlib.integrations.requests_client import OAuth2Session as AuthlibSession
 from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
@@ -16,6 +17,7 @@ from oauthlib.oauth2 import BackendApplicationClient, InvalidClientError, Invali
 from requests_oauthlib import OAuth2Session
 
 from tests.userflow.sessions.clients import make_client
+from tests.userflow.sessions.test_suspended_tenants import set_state
 from tests.world import Api, TestTenant, sign_in_admin
 
 SUFFIX = "/.well-known/oauth-authorization-server"
@@ -116,6 +118,20 @@ def test_requests_oauthlib_understands_errors(metadata: dict[str, Any], tenant: 
             client_id=client["client_id"],
             client_secret=client["client_secret"],
         )
+
+
+def test_libraries_understand_a_suspended_tenant(
+    metadata: dict[str, Any], new_tenant: Callable[[], TestTenant]
+) -> None:
+    tenant = new_tenant()
+    pair = tenant.sign_in(tenant.register())
+    set_state(tenant, "suspended")
+    address, named = metadata["token_endpoint"], {"refresh_token": pair["refresh_token"]}
+    with pytest.raises(OAuthError) as told:
+        AuthlibSession(str(tenant.client_id), token_endpoint_auth_method="none").refresh_token(address, **named)
+    assert (told.value.error, "suspended" in told.value.description) == ("invalid_grant", True)
+    with pytest.raises(InvalidGrantError, match="suspended"):
+        OAuth2Session(str(tenant.client_id)).refresh_token(address, client_id=str(tenant.client_id), **named)
 
 
 def test_requests_oauthlib_refreshes_expired_token(metadata: dict[str, Any], place: str, tenant: TestTenant) -> None:

@@ -25,8 +25,11 @@ def by_refresh(token: str, **members: str) -> Any:
 
 
 def told(response: Any) -> tuple[int, str, bool]:
-    """The status, the error code, and whether the suspension is mentioned."""
-    return response.status_code, response.json().get("error", ""), "suspended" in response.content.decode()
+    """The status, the error code, and whether the suspension is told, to people and to programs."""
+    body = response.json()
+    is_told = "suspended" in body.get("error_description", "")
+    assert body.get("code") == ("tenant_suspended" if is_told else None)
+    return response.status_code, body.get("error", ""), is_told
 
 
 def test_client_credentials_of_a_suspended_tenant(

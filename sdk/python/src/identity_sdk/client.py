@@ -215,7 +215,7 @@ class IdentityClient:
             said = fields_of(self._http.post(url, data=data, follow_redirects=False))
         except ApiError as error:
             if error.code != "invalid_grant":
-                raise  # the session may still be valid: 429, 503, a client secret that was rotated
+                raise  # the session may still be valid: 429, 503, a rotated client secret, a suspended tenant
             ended.append(self._replace(tokens, None))
             raise SignedOut(error.message) from error
         fresh = _tokens_of({"refresh_token": tokens.refresh_token, **said})
