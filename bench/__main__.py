@@ -102,6 +102,7 @@ def _measure(own: home.Home, options: argparse.Namespace) -> None:
     console = Console()
     about, rows, steal = report.machine(own), list[Row](), report.Steal()
     raw: dict[str, object] = {}
+    failed = list[str]()
     runs: dict[str, report.Conditions] = {}
     with console.status("") as status:
         for name in [name for name in NAMES if not options.names or name in options.names]:
@@ -118,6 +119,11 @@ def _measure(own: home.Home, options: argparse.Namespace) -> None:
                     rows += [replace(row, measurement=name) for row in MEASURES[name](run)]
                 except NotThere as missing:
                     console.print(f"{name}: {missing}")
+                except Exception:
+                    failed.append(name)
+                    console.print_exception(max_frames=6)
+            # What was measured stays if the run is interrupted.
+            report.write(options.results, rows, about, runs, raw)
     about["load_average_after"] = report.load_average()
     about["steal_percent"] = steal.percent()
     report.show(console, rows, about)
@@ -126,6 +132,8 @@ def _measure(own: home.Home, options: argparse.Namespace) -> None:
     if options.results == RESULTS and not options.smoke:
         for path in published.publish(RESULTS):
             console.print(f"Written to {path}")
+    if failed:
+        sys.exit(f"Failed: {', '.join(failed)}")
 
 
 def _command(name: str, options: argparse.Namespace) -> str:

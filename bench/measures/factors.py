@@ -67,6 +67,7 @@ def measure(run: Run) -> list[Row]:
                 found = sample(run.home, subject, run.seconds)
                 if number >= 0:
                     taken[name].append(found)
+    _removed(tenant)
     run.raw["factors"] = {name: [asdict(one) for one in samples] for name, samples in taken.items()}
     return [
         _row(taken, "totp", "TOTP verify: server CPU", wanted=True),
@@ -108,6 +109,14 @@ def _enrolled(tenant: world.BenchTenant) -> list[Enrolled]:
         EndUserPasskey.objects.bulk_create(_passkey(person) for person in users)
         EndUser.objects.filter(pk__in=[person.id for person in users]).update(mfa_methods=["webauthn", "totp"])
     return users
+
+
+def _removed(tenant: world.BenchTenant) -> None:
+    """Remove the factors: the users sign in with a password alone in other measurements."""
+    with in_tenant(tenant.tenant_id), tenant_atomic():
+        EndUserTotpSecret.objects.all().delete()
+        EndUserPasskey.objects.all().delete()
+        EndUser.objects.exclude(mfa_methods=[]).update(mfa_methods=[])
 
 
 def _secret(person: Enrolled) -> EndUserTotpSecret:
