@@ -160,7 +160,7 @@ def _requests(own: home.Home, tenants: int, say: Say) -> Values:
         row = raw.execute("SELECT avg(pg_database_size(datname)) FROM pg_database WHERE datname ~ '^bench_'").fetchone()
         assert row is not None  # an aggregate always has a row
         disk = float(row[0]) / 2**20
-        with servers.platform(own, "curves", WEB_WORKERS="1") as server:
+        with servers.platform(own, "curves", WEB_WORKERS="1", TENANT_CONNECTION_BUDGET="20") as server:
             connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
             _read(connection, chosen[0])  # the worker's own first request
             cold = [_read(connection, tenant) for tenant in chosen[1:] or chosen]
