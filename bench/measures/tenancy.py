@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Sequence
 
@@ -17,19 +16,16 @@ WARM_UP_SECONDS = 20.0
 
 
 def measure(run: Run) -> list[Row]:
-    """The same read, over all tenants in random order and over one; with a connection to each and with the default budget."""
+    """The same read, over all tenants in random order and over one, with a connection to each."""
     tenants = world.tenants_with_users(run.sizes.tenants, run.sizes.users_of_each, run.say)
     many, one = (random_reads(some, run.sizes.users_of_each) for some in (tenants, tenants[:1]))
     roomy = str(run.sizes.tenants + 20)
-    with (
-        servers.platform(run.home, "roomy", TENANT_CONNECTION_BUDGET=roomy) as spacious,
-        servers.platform(run.home, "default") as default,
-    ):
+    with servers.platform(run.home, "roomy", TENANT_CONNECTION_BUDGET=roomy) as spacious:
         everywhere = Subject("many", spacious, many)
         meet_every_tenant(run, everywhere)
-        taken = run.compare("tenants", [everywhere, Subject("one", spacious, one), Subject("default", default, many)])
+        taken = run.compare("tenants", [everywhere, Subject("one", spacious, one)])
     speed, cpu = ratio(taken, "many", "one"), ratio(taken, "many", "one", "server_us")
-    rows = [
+    return [
         Row(
             "3",
             f"random tenant of {len(tenants)}, budget {roomy}",
@@ -50,19 +46,6 @@ def measure(run: Run) -> list[Row]:
             met=cpu <= 1.08,
         ),
     ]
-    budget = ratio(taken, "default", "one")
-    rows.append(
-        Row(
-            "–",
-            f"random tenant of {len(tenants)}, default budget of {os.cpu_count()} workers",
-            ours=cost(taken["default"]),
-            against=f"one tenant: {cost(taken['one'])}",
-            ratio=budget,
-            wanted="no target",
-            met=True,
-        )
-    )
-    return rows
 
 
 def random_reads(tenants: Sequence[world.BenchTenant], users_of_each: int) -> list[bytes]:
