@@ -72,8 +72,11 @@ def test_run_measures_both_subjects_and_writes_results(tmp_path: Path) -> None:
     [found] = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json")]
     targets = [row["target"] for row in found["rows"]]
     assert targets[:11] == ["1", "6", "6", "6", "–", "7", "7", "7", "–", "–", "–"]
-    assert targets[11:23] == ["16", "17", "18", "18", "15", "15", "15", "15", "12", "9", "9", "9"]
-    assert targets[23:29] == ["–", "–", "–", "–", "–", "14"]
+    assert targets[11:20] == ["16", "17", "18", "18", "15", "15", "15", "15", "12"]
+    # One kind of list more where the server has pg_trgm.
+    lists = targets.count("9")
+    assert lists in (7, 8)
+    assert targets[20 + lists : 26 + lists] == ["–", "–", "–", "–", "–", "14"]
     peers = {"platform", "django-allauth", "better-auth", "fastapi-users"}
     assert found["samples"]["peers_login"].keys() == peers | {"hash"}
     assert found["samples"]["peers_read"].keys() == peers | {"drf", "wsgi"}
