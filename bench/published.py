@@ -223,7 +223,7 @@ def _lines(name: str, **lines: Callable[[Samples], float]) -> Callable[[Document
 
 
 def _rates_of_tenants(samples: Document) -> Values:
-    at, lines = _lines("curves_tenants", a_connection_to_each_tenant=_rate)(samples)
+    at, lines = _lines("curves_tenants", default_budget_of_connections=_rate)(samples)
     _, tight = _lines("curves_tenants_tight", at_most_20_connections_of_a_worker=_rate)(samples)
     return at, lines | tight
 
