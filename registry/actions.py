@@ -139,7 +139,8 @@ def delete_service(*, tenant_id: UUID, service_id: UUID) -> None:
     with transaction.atomic():
         # FOR UPDATE: the creation or activation of a credential at the same moment waits, or is waited for and counted.
         service = _service(tenant_id, service_id, Service.objects.select_for_update())
-        active = service.credentials.filter(_is(ACTIVE)).count()
+        in_time = Q(expires_at=None) | Q(expires_at__gt=Now())
+        active = service.credentials.filter(in_time, status=ACTIVE).count()
         if active:
             raise errors.ServiceInUse(details={"active_credentials": active})
         service.delete()
@@ -290,15 +291,6 @@ def status_of(credential: ServiceCredential, at: datetime) -> str:
     if credential.status == ACTIVE and credential.expires_at is not None and credential.expires_at <= at:
         return EXPIRED
     return credential.status
-
-
-def _is(status: str) -> Q:
-    in_time = Q(expires_at=None) | Q(expires_at__gt=Now())
-    return {
-        ACTIVE: Q(status=ACTIVE) & in_time,
-        REVOKED: Q(status=REVOKED),
-        EXPIRED: Q(status=ACTIVE, expires_at__lte=Now()),
-    }[status]
 
 
 def _service(tenant_id: UUID, service_id: UUID, rows: QuerySet[Service] | None = None) -> Service:

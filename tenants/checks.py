@@ -58,8 +58,8 @@ def budget_fits(*, databases: Sequence[str] | None = None, **_: object) -> list[
     """Check that every worker of all hosts can open the least that it needs on each database server.
 
     That is one connection to tenants' databases, and on the main server those to the global database. Leases bound the
-    rest: a warning names servers on which the workers cannot have their whole budget. Servers behind a pooler are skipped:
-    the pooler limits their connections.
+    rest: a warning names servers on which the threads of all workers could not use one at the same time. Servers behind a
+    pooler are skipped: the pooler limits their connections.
     """
     if not databases or "default" not in databases:
         return []
