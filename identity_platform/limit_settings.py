@@ -18,6 +18,11 @@ LIMITS: dict[str, tuple[int, int]] = {
     "email_resend": (integer("LIMIT_EMAIL_RESEND_PER_HOUR", 5, least=1), 3600),
     # Of one kind to one address: "your password was changed" and its like.
     "mail": (integer("LIMIT_MAILS_PER_HOUR", 20, least=1), 3600),
+    # Requested by callers who need not be the owner of the address, over all tenants: to one address, a fifth of it kept for
+    # callers whom its user is known to be, and of one network to one address.
+    "mail_address_hour": (integer("LIMIT_MAILS_PER_ADDRESS_HOUR", 25, least=1), 3600),
+    "mail_address_day": (integer("LIMIT_MAILS_PER_ADDRESS_DAY", 100, least=1), 86400),
+    "mail_address_network": (integer("LIMIT_MAILS_PER_ADDRESS_AND_NETWORK_HOUR", 10, least=1), 3600),
     "invitation": (integer("LIMIT_INVITATIONS_PER_HOUR", 200, least=1), 3600),
     # Previews of branding in the console: each can decode an image.
     "preview": (integer("LIMIT_PREVIEWS_PER_MINUTE", 120, least=1), 60),
@@ -26,6 +31,10 @@ LIMITS: dict[str, tuple[int, int]] = {
     "registry": (integer("LIMIT_REGISTRY_PER_MINUTE", 100, least=1), 60),
     "anonymous_registry": (integer("LIMIT_ANONYMOUS_REGISTRY_PER_MINUTE", 300, least=1), 60),
 }
+
+# Registrations of one network that wait for their addresses to be verified: of one address, and in one tenant.
+PENDING_REGISTRATIONS_PER_ADDRESS = integer("PENDING_REGISTRATIONS_PER_ADDRESS", 5, least=1)
+PENDING_REGISTRATIONS_PER_NETWORK = integer("PENDING_REGISTRATIONS_PER_NETWORK", 1000, least=1)
 
 # Text messages.
 SMS_LIMITS: dict[str, tuple[int, int]] = {
@@ -36,7 +45,7 @@ SMS_LIMITS: dict[str, tuple[int, int]] = {
     # Over all tenants.
     "number_hour": (integer("LIMIT_SMS_PER_NUMBER_HOUR", 5, least=1), 3600),
     "number_day": (integer("LIMIT_SMS_PER_NUMBER_DAY", 10, least=1), 86400),
-    # A fifth of it is kept for callers with a proof (mfa/sms/sending.py).
+    # A fifth of it is kept for codes to enrolled phones, for callers with a proof (mfa/sms/sending.py).
     "tenant_day": (integer("LIMIT_SMS_PER_TENANT_DAY", 1000, least=1), 86400),
 }
 

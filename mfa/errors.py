@@ -115,8 +115,8 @@ class SmsBudgetSpent(errors.TooManyRequests):
 class SmsReserved(SmsBudgetSpent):
     code = "sms_reserved"
     message = (
-        "The last messages of the day are reserved for callers who prove who they are: send the `mfa_token` of a sign-in, "
-        "an X-Enrollment-Ticket or an access token."
+        "The last messages of the day are reserved for callers who prove who they are, for a phone that is enrolled: send "
+        "the `mfa_token` of a sign-in or an access token."
     )
 
 

@@ -24,11 +24,13 @@ from django.utils import translation
 from django.utils.translation import gettext_lazy as _
 
 from identity_platform.api import ratelimit
+from identity_platform.api.client_address import network_of
 from identity_platform.api.display_name import is_misleading
 from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import Origin, current_origin, set_origin
-from identity_platform.crypto import hash_token
+from identity_platform.crypto import hash_token, keyed_digest
+from tenants import keys
 from tenants.context import current_tenant, in_tenant
 from tenants.states import Purpose
 from tenants.target import TENANT_ALIAS
@@ -50,6 +52,11 @@ BUTTONS = {
     "invitation": _("Accept invitation"),
     "password_reset": _("Set a new password"),
 }
+# Mails that callers can request for addresses that are not theirs.
+REQUESTED = frozenset({"address_taken", "email_proof", "invitation", "password_reset"})
+# This share of the budget of an address is kept for callers whom its user is known to be.
+RESERVED_PERCENT = 20
+_BUDGETS = ("mail_address_hour", "mail_address_day")
 # Kinds of callers (userflow.accounts.principals) who act on other people.
 STAFF = ("admin", "operator")
 # Stands in a link for the language of the mail, which is known when it is sent.
@@ -134,14 +141,49 @@ def link(page: object, token: str) -> dict[str, object]:
     return {"link": f"{page}#token={token}", "token": token}
 
 
+def is_within_budget(template: str, *, to: str, reserved: bool) -> bool:
+    """Count a mail against the budgets of its address over all tenants; return whether it may be sent.
+
+    Only mails that callers can request for addresses of others count: notices of what has happened to an account do not.
+    One network gets a share only, so that others can still request a mail, and a fifth is kept for `reserved` mails: their
+    callers are known to the user who has the address. Without the cache, each process counts for itself.
+    """
+    if template not in REQUESTED:
+        return True
+    origin = current_origin()
+    address = keyed_digest(email_key(to), key=keys.platform_key(), purpose="mails of an address").hex()
+    if reserved and not any(_is_over(name, f"{address} reserved", percent=RESERVED_PERCENT) for name in _BUDGETS):
+        return True
+    network = network_of(origin.address) if origin.address and origin.actor_kind not in STAFF else ""
+    if network and _is_over("mail_address_network", f"{address} {network}"):
+        return False
+    return not any(_is_over(name, address, percent=100 - RESERVED_PERCENT) for name in _BUDGETS)
+
+
+def _is_over(name: str, key: str, *, percent: int = 100) -> bool:
+    most, seconds = settings.LIMITS[name]
+    return ratelimit.count(group=name, key=key, limit=max(1, most * percent // 100), period=seconds).limited
+
+
 def send(
-    template: str, *, to: str, facts: Mapping[str, object], tenant_id: UUID | None = None, language: str = ""
+    template: str,
+    *,
+    to: str,
+    facts: Mapping[str, object],
+    tenant_id: UUID | None = None,
+    language: str = "",
+    reserved: bool = False,
 ) -> None:
     """Send templates/email/`template`.txt to one recipient now, as text and HTML. Errors are logged, never raised.
+
+    A mail over the budgets of its address (`is_within_budget`) is not sent.
 
     A mail to an end user of the tenant `tenant_id` has its branding and a language that the user reads: `language` is the
     user's own choice. Others are in English.
     """
+    if not is_within_budget(template, to=to, reserved=reserved):
+        log.warning("mail_held_back", template=template)
+        return
     branding = _branding_of(tenant_id)
     sender, spoken = str(settings.DEFAULT_FROM_EMAIL), LANGUAGES[0]
     if tenant_id is not None:

@@ -5,6 +5,7 @@ in any other tenant.
 """
 
 import re
+from base64 import urlsafe_b64encode
 from uuid import UUID
 
 from identity_platform.crypto import new_token
@@ -20,6 +21,11 @@ class NotAToken(ValueError):
 def placed_token(tenant_id: UUID | None) -> str:
     """Return a new token for a row in the tenant's database, or in the global one without a tenant."""
     return f"{tenant_id.hex if tenant_id else _PLATFORM}.{new_token()}"
+
+
+def derived_token(tenant_id: UUID, digest: bytes) -> str:
+    """Return the token for a row in the tenant's database whose secret is this digest of 256 bits."""
+    return f"{tenant_id.hex}.{urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
 
 def is_of_tenant(token: str, tenant_id: UUID) -> bool:

@@ -262,7 +262,7 @@ def _new_code(
         ).first()
         if valid is not None and asked_from not in ("", valid.asked_from):
             return _Waiting(None, "", "", CodeSent(number.display, _remaining(valid, budget)))
-        message = sending.reserve(user=user, caller=budget, number=number)
+        message = sending.reserve(user=user, caller=budget, number=number, enrolled=purpose != ENROLLMENT)
         # The row stays, and its attempts with it: asking for a new code does not reset them.
         row, _ = SmsCode.objects.update_or_create(
             user=user,

@@ -34,7 +34,8 @@ SENT = Counter("identity_sms_messages", "Messages by outcome.", ["outcome"])
 ALARMS = Counter("identity_sms_conversion_alarm", "Countries whose codes were hardly ever used.", ["country_prefix"])
 
 TENANT_BUDGET_LOCK: Final = 7_215_006
-# This share of a tenant's daily budget is reserved for callers who hold a ticket or token of the user.
+# This share of a tenant's daily budget is reserved for codes to enrolled phones, for callers who hold a ticket or token of
+# the user. Anyone can register and get a ticket, so enrolling a phone does not use it.
 KEPT_PERCENT: Final = 20
 # A younger code may still be used, so it does not count for the conversion yet.
 _YOUNG: Final = timedelta(minutes=5)
@@ -52,12 +53,13 @@ def check_caller(*, user: EndUser, caller: str) -> None:
     _check(ratelimit.count(group="sms_address", key=network, limit=most, period=seconds))
 
 
-def reserve(*, user: EndUser, caller: str, number: codes.Number) -> SmsMessage:
+def reserve(*, user: EndUser, caller: str, number: codes.Number, enrolled: bool) -> SmsMessage:
     """Count one message before it is sent. Call it in a transaction, with the user's row locked.
 
-    Raises SmsReserved or SmsBudgetSpent (429), or SmsUnavailable (503) if the counters cannot be read.
+    `enrolled`: the number is a phone that the user has confirmed. Raises SmsReserved or SmsBudgetSpent (429), or
+    SmsUnavailable (503) if the counters cannot be read.
     """
-    _check_tenant(caller)
+    _check_tenant(reserved=enrolled and caller == attempts.SIGNED_IN)
     # Last, so that only sent messages count: failing calls must not use up the messages of a number.
     _count_number(number)
     return SmsMessage.objects.create(user=user, caller=caller, country_prefix=number.country_prefix)
@@ -98,14 +100,14 @@ def _check(usage: ratelimit.Usage) -> None:
         raise SmsBudgetSpent(retry_after=usage.retry_after)
 
 
-def _check_tenant(caller: str) -> None:
+def _check_tenant(*, reserved: bool) -> None:
     most, seconds = settings.SMS_LIMITS["tenant_day"]
     with connections["tenant"].cursor() as cursor:
         # One at a time per tenant: parallel requests would all see the last message of the budget.
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [TENANT_BUDGET_LOCK])
     today = SmsMessage.objects.filter(sent_at__gt=now() - timedelta(seconds=seconds))
     used = today.aggregate(number=Count("id"), last=Max("sent_at"))
-    free = most if caller == attempts.SIGNED_IN else most - most * KEPT_PERCENT // 100
+    free = most if reserved else most - most * KEPT_PERCENT // 100
     if used["number"] >= free:
         oldest = today.order_by("-sent_at")[free - 1 : free].values_list("sent_at", flat=True)[0]
         error = SmsBudgetSpent if used["number"] >= most else SmsReserved

@@ -1,10 +1,13 @@
 """Create an account, accept an invitation, set a new password, verify an address."""
 
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.translation import gettext_lazy as _
 
+from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
 from openid.pages import forms
 from openid.pages.journey import JourneyPage
@@ -16,8 +19,7 @@ from userflow.accounts.models import EndUser
 from userflow.credentials import email_verification
 from userflow.email.actions import Registrant, resend_email_proof, verify_email_by_code, verify_email_by_token
 from userflow.endusers.actions import register_end_user
-from userflow.endusers.taken import tell_owner
-from userflow.errors import EmailProofInvalid, EmailTaken, InvitationInvalid, RegistrationClosed
+from userflow.errors import EmailProofInvalid, InvitationInvalid, RegistrationClosed
 from userflow.invitations.acceptance import accept_invitation
 from userflow.mailed_tokens import is_of_tenant
 from userflow.passwords.actions import ask_for_end_user_reset, reset_end_user_password
@@ -56,24 +58,14 @@ class RegisterPage(NewPasswordPage):
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Register the user, and sign in."""
         given = form.cleaned_data
-        self._register(given)
+        assert self.registration_client is not None  # otherwise there is no form
+        user, _ticket = register_end_user(
+            tenant_id=self.tenant.tenant_id, client_id=self.registration_client.pk, **given
+        )
         if email_verification.is_required(self.tenant):
-            self.steps = self.steps.only_email(given["email"])
+            self.steps = replace(self.steps.only_email(given["email"]), registration=str(user.pk))
             return self.to("verify-email")
         return self.sign_in(given["email"], given["password"])
-
-    def _register(self, given: dict[str, Any]) -> None:
-        """Store the user, or tell the owner of a taken address: the next page is the same.
-
-        Raises EmailTaken where no address needs verification: there a new user is signed in at once, which tells as much.
-        """
-        assert self.registration_client is not None  # otherwise there is no form
-        try:
-            register_end_user(tenant_id=self.tenant.tenant_id, client_id=self.registration_client.pk, **given)
-        except EmailTaken:
-            if not email_verification.is_required(self.tenant):
-                raise
-            tell_owner(tenant_id=self.tenant.tenant_id, email=given["email"], password=given["password"])
 
 
 class ForgotPage(FormPage, JourneyPage):
@@ -163,7 +155,12 @@ class VerifyEmailPage(NewPasswordPage):
                     raise EmailProofInvalid
                 user = verify_email_by_token(token=given["token"], registrant=registrant)
             else:
-                user = verify_email_by_code(tenant_id=self.tenant.tenant_id, registrant=registrant, **given)
+                user = verify_email_by_code(
+                    tenant_id=self.tenant.tenant_id,
+                    registrant=registrant,
+                    user_id=self._registration_of(given["email"]),
+                    **given,
+                )
         except NotAllowed as error:
             if self.session is None:
                 return self.show(self.new_form(), error)
@@ -176,16 +173,27 @@ class VerifyEmailPage(NewPasswordPage):
         self.steps = self.steps.only_email(user.email).with_notice("email_verified")
         return self.to("signin/password")
 
+    def _registration_of(self, email: str) -> UUID | None:
+        """Return the registration that this browser waits for, if it is one of this address.
+
+        The code of another registration of the address, which a stranger may have made, does not verify it.
+        """
+        if self.steps.registration and email_key(self.steps.email) == email_key(email):
+            return UUID(self.steps.registration)
+        return None
+
     def _send_again(self, request: HttpRequest) -> HttpResponse:
         form = forms.AddressForm(request.POST)
         if not form.is_valid():
             return self.show(form)
         email = form.cleaned_data["email"]
+        registration = self._registration_of(email)
         try:
-            resend_email_proof(tenant_id=self.tenant.tenant_id, email=email)
+            resend_email_proof(tenant_id=self.tenant.tenant_id, email=email, user_id=registration)
         except ApiError as error:
             return self.show(self.new_form(), error)
-        self.steps = self.steps.only_email(email).with_notice("mail_sent")
+        steps = replace(self.steps.only_email(email), registration=str(registration or ""))
+        self.steps = steps.with_notice("mail_sent")
         return self.to("verify-email")
 
     def show(self, form: forms.PageForm, error: ApiError | None = None) -> HttpResponse:

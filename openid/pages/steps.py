@@ -27,6 +27,8 @@ class Steps:
 
     # As typed; nothing tells whether a user has it.
     email: str = ""
+    # The id of the registration that waits for its mail in this browser.
+    registration: str = ""
     # After a right password: the ticket of the second step, its methods, and the ticket that enrolls a first factor.
     mfa_token: str = ""
     methods: tuple[str, ...] = ()

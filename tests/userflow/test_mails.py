@@ -172,7 +172,7 @@ def test_notices_are_in_the_users_language(branded: TestTenant) -> None:
         mail_enrollment_pass(END_USERS, user, token="", expires_at=now())
         tell_of_ended_use(user)
         offer_undo(END_USERS, user, current_tenant(), pending=True)
-    tell_owner(tenant_id=branded.id, email=person.email, password=PASSWORD)
+        tell_owner(user, current_tenant())
     assert list(languages_of_mails().values()) == [["fr"]] * 5
 
 

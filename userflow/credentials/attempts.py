@@ -146,12 +146,17 @@ def given_back_when_busy(realm: Realm, who: object, *, factor: str, caller: str 
     try:
         yield
     except HashersBusy:
-        counters = realm.attempts._default_manager.filter(
-            subject=subject_of(realm, who), factor=factor, caller=caller, failures__gt=0
-        )
-        locked_by_this = When(Exact(Mod("failures", FREE_TRIES), 0), then=None)
-        counters.update(failures=F("failures") - 1, locked_until=Case(locked_by_this, default=F("locked_until")))
+        give_back(realm, who, factor=factor, caller=caller)
         raise
+
+
+def give_back(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:
+    """Take one counted attempt back, and a lock that it has set."""
+    counters = realm.attempts._default_manager.filter(
+        subject=subject_of(realm, who), factor=factor, caller=caller, failures__gt=0
+    )
+    locked_by_this = When(Exact(Mod("failures", FREE_TRIES), 0), then=None)
+    counters.update(failures=F("failures") - 1, locked_until=Case(locked_by_this, default=F("locked_until")))
 
 
 def clear(realm: Realm, who: object, *, factor: str, caller: str = UNKNOWN_NETWORK) -> None:

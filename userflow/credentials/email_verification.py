@@ -5,7 +5,8 @@ Registration and a change of address start a verification in their own transacti
 
 import secrets
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import F
@@ -17,14 +18,25 @@ from tenants.context import current_tenant
 from userflow import mail
 from userflow.accounts.models import Account, EndUser
 from userflow.accounts.realms import END_USERS
-from userflow.credentials.models import EmailProof
-from userflow.mailed_tokens import placed_token
+from userflow.credentials import attempts
+from userflow.credentials.models import EmailProof, MailedCode
+from userflow.mailed_tokens import derived_token
 
 LINK_LIFETIME = timedelta(hours=24)
 # Six digits can be guessed sooner than 256 bits.
 CODE_LIFETIME = timedelta(minutes=30)
-WRONG_CODES_ALLOWED = 5
+# Of one code: from callers who know the id of what is verified or share the network of its first request, and from all
+# others together, whose attempts must not use up those of the first.
+OWN_WRONG_CODES, WRONG_CODES_FROM_ELSEWHERE = 5, 20
+SEED_BYTES = 16
 REQUIRED = "required"
+
+
+class MailSecrets(NamedTuple):
+    """What a mail contains to verify its address."""
+
+    token: str
+    code: str
 
 
 def is_required(tenant: lookup.TenantContext) -> bool:
@@ -46,46 +58,100 @@ def code_digest(tenant: lookup.TenantContext, user_id: object, code: str) -> byt
     return keyed_digest(f"{user_id} {code}", key=keys.tenant_key(tenant.tenant_id), purpose="email code")
 
 
+def issue_secrets(row: MailedCode, tenant: lookup.TenantContext, *, lifetime: timedelta = LINK_LIFETIME) -> MailSecrets:
+    """Set a new link and a new code of a row that is not stored yet or is about to be saved, and return them."""
+    row.created_at = now()
+    row.expires_at = row.created_at + lifetime
+    row.seed = secrets.token_bytes(SEED_BYTES)
+    row.network = attempts.caller_network() or ""
+    row.wrong_codes = row.own_wrong_codes = 0
+    issued = _secrets_of(row, tenant)
+    row.token_digest, row.code_digest = hash_token(issued.token), code_digest(tenant, row.pk, issued.code)
+    return issued
+
+
+def repeat_secrets(row: MailedCode, tenant: lookup.TenantContext) -> MailSecrets:
+    """Return the link and the code of a stored row for another mail. Call it with the row locked.
+
+    A link that is valid stays, and so does a code: the caller may be another than the one who waits for the mail. A code is
+    replaced once it has expired, or for the first caller after too many wrong ones.
+    """
+    repeated = _secrets_of(row, tenant)
+    if hash_token(repeated.token) != bytes(row.token_digest):
+        # Issued by an earlier release, or revoked with the domain that the link led to.
+        row.seed = secrets.token_bytes(SEED_BYTES)
+    elif row.created_at > now() - CODE_LIFETIME and not (
+        row.own_wrong_codes >= OWN_WRONG_CODES and row.network == (attempts.caller_network() or "")
+    ):
+        return repeated
+    row.created_at = now()
+    row.wrong_codes = row.own_wrong_codes = 0
+    repeated = _secrets_of(row, tenant)
+    row.token_digest, row.code_digest = hash_token(repeated.token), code_digest(tenant, row.pk, repeated.code)
+    row.save(update_fields=["seed", "created_at", "wrong_codes", "own_wrong_codes", "token_digest", "code_digest"])
+    return repeated
+
+
+def _secrets_of(row: MailedCode, tenant: lookup.TenantContext) -> MailSecrets:
+    key, seed = keys.tenant_key(tenant.tenant_id), bytes(row.seed).hex()
+    link = keyed_digest(f"{row.pk} {seed}", key=key, purpose="email link")
+    digits = keyed_digest(f"{row.pk} {seed} {row.created_at.timestamp()}", key=key, purpose="email link's code")
+    code = f"{int.from_bytes(digits) % 1_000_000:06d}"
+    return MailSecrets(derived_token(tenant.tenant_id, link), code)
+
+
+def mail_facts(
+    row: MailedCode, issued: MailSecrets, tenant: lookup.TenantContext, *, changes: bool = False
+) -> dict[str, object]:
+    """Return what the mail with the link and the code says."""
+    return {
+        "issuer": tenant.effective["issuer_name"],
+        **mail.link(tenant.effective["email_verification_url"], issued.token),
+        "code": issued.code,
+        "minutes": max(1, round((row.created_at + CODE_LIFETIME - now()).total_seconds() / 60)),
+        "until": row.expires_at,
+        "changes": changes,
+        "required": is_required(tenant),
+    }
+
+
 def start_proof(
     user: EndUser,
     email: str,
     key: str,
     tenant: lookup.TenantContext,
     *,
-    until: datetime | None = None,
     keep: UUID | None = None,
+    mails: bool = True,
 ) -> None:
     """Send a link and a code to `email`; an older verification of the user ends. Call it inside the tenant's transaction.
 
-    The link is good until `until`, by default for a day. `keep` is the session that continues when the address changes.
+    `keep` is the session that continues when the address changes. Without `mails`, the row is stored all the same: a change
+    to the address of another user must look like any other change, and its link and code reach nobody.
     """
-    begun = now()
-    expires = until or begun + LINK_LIFETIME
-    token, code = placed_token(tenant.tenant_id), f"{secrets.randbelow(1_000_000):06d}"
-    proof = EmailProof(
-        user=user,
-        email=email,
-        email_key=key,
-        token_digest=hash_token(token),
-        code_digest=code_digest(tenant, user.pk, code),
-        session_id=keep,
-        created_at=begun,
-        expires_at=expires,
-    )
+    proof = EmailProof(user=user, email=email, email_key=key, session_id=keep)
+    issued = issue_secrets(proof, tenant)
     # One statement, also over an older proof.
     columns = [field.name for field in EmailProof._meta.concrete_fields if not field.primary_key]
     EmailProof.objects.bulk_create([proof], update_conflicts=True, unique_fields=["user"], update_fields=columns)
-    page = tenant.effective["email_verification_url"]
-    facts = {
-        "issuer": tenant.effective["issuer_name"],
-        **mail.link(page, token),
-        "code": code,
-        "minutes": int(CODE_LIFETIME.total_seconds() // 60),
-        "until": expires,
-        "changes": key != user.email_key,
-        "required": is_required(tenant),
-    }
-    END_USERS.tell(user, "email_proof", facts, to=email)
+    if mails:
+        _mail_proof(user, proof, issued, tenant)
+
+
+def repeat_proof(user: EndUser, proof: EmailProof, tenant: lookup.TenantContext) -> None:
+    """Mail the link and the code of a pending verification again. Call it with both rows locked, in the transaction.
+
+    A pending change of address keeps its expiry.
+    """
+    if proof.email_key == user.email_key:
+        proof.expires_at = now() + LINK_LIFETIME
+        proof.save(update_fields=["expires_at"])
+    _mail_proof(user, proof, repeat_secrets(proof, tenant), tenant)
+
+
+def _mail_proof(user: EndUser, proof: EmailProof, issued: MailSecrets, tenant: lookup.TenantContext) -> None:
+    facts = mail_facts(proof, issued, tenant, changes=proof.email_key != user.email_key)
+    END_USERS.tell(user, "email_proof", facts, to=proof.email)
 
 
 def give_up_changes(user_ids: Collection[UUID]) -> None:

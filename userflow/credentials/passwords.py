@@ -66,13 +66,13 @@ OWN = Lane.of("hash", at_once=settings.HASHES_AT_ONCE, waiting=settings.HASHES_W
 FOREIGN = Lane.of("foreign_hash", at_once=1, waiting=max(1, settings.HASHES_WAITED_FOR // 2))
 
 
-def hashed(password: str) -> str:
-    """Return the encoded hash of a new password.
+def hashed(password: str, *, salt: str | None = None) -> str:
+    """Return the encoded hash of a new password, with a random salt by default.
 
     New passwords are rarer than sign-ins and limited by address, so they wait longer before HashersBusy.
     """
     with OWN.cores.acquire(wait=settings.NEW_HASH_WAIT_SECONDS):
-        return hashers.make_password(_normal(password))
+        return hashers.make_password(_normal(password), salt=salt)
 
 
 def _normal(password: str) -> str:

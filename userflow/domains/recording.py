@@ -22,7 +22,7 @@ from tenants.models import DomainClaim
 from tenants.states import Purpose
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
-from userflow.credentials.models import EmailProof
+from userflow.credentials.models import EmailProof, PendingRegistration
 from userflow.credentials.tickets import OF_ADDRESS, REMEMBERED
 from userflow.domains.models import TenantDomain
 from userflow.events import outbox
@@ -83,7 +83,8 @@ def _revoke_links() -> None:
     be sent again. Accepted race: a mail that is written at the same moment.
     """
     END_USERS.tickets._default_manager.filter(purpose__in=OF_ADDRESS).delete()
-    EmailProof.objects.update(token_digest=_of_no_token("token_digest"))
+    for model in (EmailProof, PendingRegistration):
+        model.objects.update(token_digest=_of_no_token("token_digest"))
     EndUserInvitation.close_all(now())
 
 

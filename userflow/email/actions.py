@@ -1,10 +1,10 @@
 """Verify an e-mail address by link or code, and resend the mail."""
 
 from contextlib import suppress
-from dataclasses import dataclass
-from uuid import UUID
+from dataclasses import dataclass, replace
+from uuid import UUID, uuid4
 
-from django.db.models import F
+from django.db.models import BooleanField, Case, ExpressionWrapper, F, Q, When
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
@@ -22,10 +22,10 @@ from userflow.accounts.models import AdminUser, EndUser
 from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
-from userflow.credentials import attempts, tickets
+from userflow.credentials import attempts, pending_registrations, tickets
 from userflow.credentials import email_verification as proofs
 from userflow.credentials import unused_registrations as yielding
-from userflow.credentials.models import EmailProof
+from userflow.credentials.models import EmailProof, PendingRegistration
 from userflow.email import ownership
 from userflow.email.admin_proofs import verify_admin_email
 from userflow.errors import (
@@ -43,12 +43,14 @@ from userflow.errors import (
 from userflow.events.outbox import publish
 from userflow.mailed_tokens import NotAToken, place_of
 from userflow.sessions.assurance import Action, require_assurance
-from userflow.sessions.ending import end_sessions, require_active_session
+from userflow.sessions.ending import end_everything, end_sessions, require_active_session
 from userflow.sessions.permissions import editing_users, require
 from userflow.signin.proofs import check_password, wrong_password
 from userflow.user_index.entries import index_after_commit
 
 MAX_PENDING = 5
+# Codes that one attempt is compared with.
+MAX_COMPARED = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,56 +78,84 @@ def verify_email_by_token(*, token: str, registrant: Registrant) -> EndUser | Ad
         tenant_id = place_of(token)
         if tenant_id is None:
             return verify_admin_email(token=token)
-        with in_tenant(tenant_id, Purpose.WRITE):
-            proof = first_or(
-                EmailProof.objects.filter(token_digest=hash_token(token), expires_at__gt=now()), EmailProofInvalid
-            )
-            return _verify(proof, registrant)
+        with in_tenant(tenant_id, Purpose.WRITE) as tenant:
+            valid = {"token_digest": hash_token(token), "expires_at__gt": now()}
+            proof = EmailProof.objects.filter(**valid).first()
+            if proof is not None:
+                return _verify(proof, registrant)
+            registration = first_or(PendingRegistration.objects.filter(**valid).exclude(password=""), EmailProofInvalid)
+            return _complete(registration, registrant, tenant)
     except (NotAToken, UnknownTenant, EmailProofInvalid) as problem:
         attempts.count_wrong_secret()
         raise EmailProofInvalid from problem
 
 
-def verify_email_by_code(*, tenant_id: UUID, email: str, code: str, registrant: Registrant) -> EndUser:
-    """Verify an address with the six digits of its mail; five attempts, counted before the code is compared.
+def verify_email_by_code(
+    *, tenant_id: UUID, email: str, code: str, registrant: Registrant, user_id: UUID | None = None
+) -> EndUser:
+    """Verify an address with the six digits of its mail; the attempt is counted before the code is compared.
 
-    Unknown tenant, unknown address and wrong code get the same response. Raises what `verify_email_by_token` raises.
+    `user_id`, the id that the registration returned, allows only the code of that registration or user, and has attempts of
+    its own. Unknown tenant, unknown address and wrong code get the same response after the same steps. Raises what
+    `verify_email_by_token` raises.
     """
     _guard()
     try:
         with in_tenant(tenant_id, Purpose.WRITE) as tenant:
-            # Several users may be verifying one address; the code tells which of them is meant.
-            asked = EmailProof.objects.filter(
-                email_key=email_key(email), expires_at__gt=now(), created_at__gt=now() - proofs.CODE_LIFETIME
-            )
-            for proof in asked.order_by("-created_at")[:MAX_PENDING]:
-                if _is_code_of(proof, code, tenant):
-                    attempts.clear(END_USERS, proof.pk, factor=attempts.EMAIL_CODE)
-                    return _verify(proof, registrant)
+            rows = _count_attempt(email_key(email), user_id)
+            for row in rows:
+                if same(proofs.code_digest(tenant, row.pk, code), bytes(row.code_digest)):
+                    attempts.clear(END_USERS, _guesser(row.email_key, user_id), factor=attempts.EMAIL_CODE)
+                    if isinstance(row, EmailProof):
+                        return _verify(row, registrant)
+                    return _complete(row, registrant, tenant)
+            # Also for an unknown address, so that it costs the same.
+            target = ("end_user", rows[0].pk) if rows else None
+            record_for_tenant("email.proof_refused", target=target, outcome="refused")
             raise EmailProofInvalid
     except (UnknownTenant, EmailProofInvalid) as problem:
         attempts.count_wrong_secret()
         raise EmailProofInvalid from problem
 
 
-def _is_code_of(proof: EmailProof, code: str, tenant: lookup.TenantContext) -> bool:
-    """Count the attempt, then compare. Both counters are committed first, so parallel guesses count one by one.
+def _count_attempt(key: str, user_id: UUID | None) -> list[EmailProof | PendingRegistration]:
+    """Count an attempt at the codes of an address; return the rows whose codes may be compared.
 
-    The counter of the proof allows five attempts per mail. The counter of the user exists because every new mail brings
-    five more: a caller who requests many mails to an address must not guess through all codes.
+    Several users may be verifying one address; the code tells which of them is meant. All counters are committed first, so
+    parallel guesses count one by one. Those of the rows limit the attempts per code, from elsewhere and by the first caller
+    apart. That of the caller's network, or of the id that the caller knows, exists because every new mail brings more: a
+    caller who requests many mails to an address must not guess through all codes, nor use up the attempts of others.
     """
-    try:
-        attempts.count(END_USERS, proof.pk, factor=attempts.EMAIL_CODE)
-    except AttemptsLocked:
-        # The same response as for a wrong code: a lock would reveal that this address is being verified.
-        return False
-    counted = EmailProof.objects.filter(
-        pk=proof.pk, token_digest=proof.token_digest, wrong_codes__lt=proofs.WRONG_CODES_ALLOWED
-    ).update(wrong_codes=F("wrong_codes") + 1)
-    if counted and same(proofs.code_digest(tenant, proof.pk, code), bytes(proof.code_digest)):
-        return True
-    record_for_tenant("email.proof_refused", target=("end_user", proof.pk), outcome="refused")
-    return False
+    network = attempts.caller_network() or ""
+    is_own = Q(network=network) if user_id is None else Q(pk=user_id)
+    others = Q(wrong_codes__lt=proofs.WRONG_CODES_FROM_ELSEWHERE)
+    if user_id is not None:
+        others = Q(pk__in=[])
+    allowed = (is_own & Q(own_wrong_codes__lt=proofs.OWN_WRONG_CODES)) | (~is_own & others)
+    valid = Q(email_key=key, expires_at__gt=now(), created_at__gt=now() - proofs.CODE_LIFETIME)
+    rows: list[EmailProof | PendingRegistration] = []
+    with tenant_atomic():
+        try:
+            attempts.count(END_USERS, _guesser(key, user_id), factor=attempts.EMAIL_CODE)
+        except AttemptsLocked:
+            # The same response as for a wrong code: a lock would reveal that this address is being verified.
+            return rows
+        for model in (EmailProof, PendingRegistration):
+            waiting = model._default_manager.filter(valid, allowed).annotate(
+                is_own=ExpressionWrapper(is_own, output_field=BooleanField())
+            )
+            # The caller's own, then the oldest: later ones must not displace them.
+            found = list(waiting.select_for_update().order_by("-is_own", "created_at")[:MAX_COMPARED])
+            counted = model._default_manager.filter(pk__in=[row.pk for row in found] or [uuid4()])
+            mine = Case(When(is_own, then=1), default=0)
+            counted.update(own_wrong_codes=F("own_wrong_codes") + mine, wrong_codes=F("wrong_codes") + 1 - mine)
+            rows += found
+    return rows
+
+
+def _guesser(key: str, user_id: UUID | None) -> str:
+    """Return whose attempts at codes are counted together: those with one id, else those of a network at an address."""
+    return f"{key} {user_id or attempts.caller_network() or ''}"
 
 
 def _guard() -> None:
@@ -145,7 +175,10 @@ def _verify(proof: EmailProof, registrant: Registrant) -> EndUser:
         is_own = _is_registrant(user, registrant, compared)
         unverified, changed = user.email_verified_at is None, user.email_key != proof.email_key
         if changed:
+            _reject_strange_change(proof.email_key, is_own=is_own)
             yielding.release_addresses([proof.email_key], to="verification")
+        else:
+            yielding.end_pending([proof.email_key])
         user.email, user.email_key, user.email_verified_at = proof.email, proof.email_key, now()
         user.save(update_fields=["email", "email_key", "email_verified_at", "updated_at"])
         if changed:
@@ -160,6 +193,49 @@ def _verify(proof: EmailProof, registrant: Registrant) -> EndUser:
         if changed:
             publish("end_user.updated", person(user, changed=["email"]))
         publish("end_user.email_verified", {"user_id": user.pk, "email": user.email})
+    return user
+
+
+def _reject_strange_change(key: str, *, is_own: bool) -> None:
+    """Raise EmailTaken where the address is being registered and nothing shows that the user of the change verifies it.
+
+    The owner of the address who has registered it must not give it to the account of another by following the older mail.
+    """
+    pending = PendingRegistration.objects.filter(email_key=key, expires_at__gt=now()).exclude(password="")
+    if not is_own and (pending.exists() or EndUser.objects.filter(email_key=key).exists()):
+        raise EmailTaken(
+            "A user with this address is being registered. Sign in as the user who changes to it, and verify it again."
+        )
+
+
+def _complete(row: PendingRegistration, registrant: Registrant, tenant: lookup.TenantContext) -> EndUser:
+    """Make the user of a registration, or set its password for the unused user who has the address.
+
+    What the registrant sends must belong to the registration, as in `_verify`.
+    """
+    if registrant.current_password is not None:
+        user = pending_registrations.user_of(row)
+        check_password(END_USERS, user, registrant.current_password, tenant_id=tenant.tenant_id)
+    with unique_or(EmailTaken), tenant_atomic():
+        _is_registrant(pending_registrations.user_of(row), replace(registrant, current_password=None), None)
+        # Users first, as everywhere, then the registrations: another order could deadlock.
+        unused = yielding.giving_way(row.email_key).exclude(EndUser.YIELDS)
+        holder = unused.select_for_update(of=("self",)).first()
+        if holder is None:
+            return pending_registrations.complete(row)
+        return _take_over(holder, row)
+
+
+def _take_over(user: EndUser, row: PendingRegistration) -> EndUser:
+    """Set the password of a registration for an unused user of an admin or an import, as a reset by mail would."""
+    pending_registrations.consume(row)
+    user.password = row.password
+    user.save(update_fields=["password", "updated_at"])
+    ended = end_everything(END_USERS, user_id=user.pk, reason="password_reset")
+    ownership.verify_by_reset(END_USERS, user)
+    record_for_tenant("password.reset", target=("end_user", user.pk), details={"by": "registration"})
+    publish("end_user.password_reset", {"user_id": user.pk, "sessions_ended": ended})
+    proofs.tell_of_ended_use(user)
     return user
 
 
@@ -194,22 +270,23 @@ def _is_registrant(user: EndUser, registrant: Registrant, compared: str | None) 
 
 
 def send_email_proof(*, tenant_id: UUID, user_id: UUID, by: Principal) -> str:
-    """Send a new link and code to the address of an end user that waits for verification, at the request of an admin.
+    """Send link and code to the address of an end user that waits for verification, at the request of an admin.
 
-    A pending new address comes first, and keeps its expiry. The older link and code end. Return the address. Raises
+    A pending new address comes first, and keeps its expiry. Those that are valid are sent again. Return the address. Raises
     InsufficientScope, UnknownUser, UserDeactivated, AlreadyVerified, GrantsMoreThanHeld (a user who holds more than the
     caller), TooManyFromAddress, TenantSuspended, TenantBusy.
     """
     require(by, "endusers:write")
     with in_tenant(tenant_id) as tenant, tenant_atomic():
         user = _locked_for_admin(user_id, by)
-        pending = EmailProof.objects.filter(user=user, expires_at__gt=now()).exclude(email_key=user.email_key).first()
+        changes = EmailProof.objects.select_for_update().filter(user=user, expires_at__gt=now())
+        pending = changes.exclude(email_key=user.email_key).first()
         if pending is None and user.email_verified_at is not None:
             raise AlreadyVerified
         mail.limit("resend_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="email_resend")
-        if pending is not None:
-            key, until, keep = pending.email_key, pending.expires_at, pending.session_id
-            proofs.start_proof(user, pending.email, key, tenant, until=until, keep=keep)
+        proof = pending or EmailProof.objects.select_for_update().filter(user=user, expires_at__gt=now()).first()
+        if proof is not None:
+            proofs.repeat_proof(user, proof, tenant)
         else:
             proofs.start_proof(user, user.email, user.email_key, tenant)
         record_for_tenant("email.proof_sent", target=("end_user", user.pk), details={"changes": pending is not None})
@@ -238,6 +315,7 @@ def mark_email_verified(*, tenant_id: UUID, user_id: UUID, reason: str, by: Prin
         record_for_tenant("email.proven", target=("end_user", user.pk), details=details)
         if any(ended.values()):
             proofs.tell_of_ended_use(user)
+        yielding.end_pending([user.email_key])
         publish("end_user.email_verified", {"user_id": user.pk, "email": user.email})
     return user
 
@@ -250,16 +328,18 @@ def _locked_for_admin(user_id: UUID, by: Principal) -> EndUser:
     return user
 
 
-def resend_email_proof(*, tenant_id: UUID, email: str) -> None:
-    """Send a new link and code to an address that waits for verification; the old ones end.
+def resend_email_proof(*, tenant_id: UUID, email: str, user_id: UUID | None = None) -> None:
+    """Send the link and code of an address that waits for verification again; those that are valid stay valid.
 
-    Neither the response nor its timing reveals whether the address waits: the work runs after the response. Raises
-    TooManyFromAddress (also for an address without a user), MailBusy.
+    `user_id`, if given, is the registration or user that is meant. Neither the response nor its timing reveals whether the
+    address waits: the work runs after the response. Raises TooManyFromAddress (also for an address without a user), MailBusy.
     """
     attempts.limit_address("signin")
     key = email_key(email)
-    mail.limit("email_resend", hash_token(f"{tenant_id} {key}").hex(), "Too many mails for this address.")
-    mail.later(lambda: _send_if_waiting(tenant_id, key), to=key)
+    # Callers who know the id have a limit of their own, which others cannot use up.
+    address = hash_token(f"{tenant_id} {key} {user_id or ''}").hex()
+    mail.limit("email_resend", address, "Too many mails for this address.")
+    mail.later(lambda: _send_if_waiting(tenant_id, key, user_id), to=key)
 
 
 def remind_of_email_proof(*, tenant_id: UUID, email: str) -> None:
@@ -271,36 +351,50 @@ def remind_of_email_proof(*, tenant_id: UUID, email: str) -> None:
 
     def work() -> None:
         with suppress(TooManyFromAddress):
-            mail.limit("email_reminder", hash_token(f"{tenant_id} {key}").hex(), "", limits="email_resend")
-            _send_if_waiting(tenant_id, key)
+            # By network: others must not use up what the owner of the address may cause.
+            caller = hash_token(f"{tenant_id} {key} {attempts.caller_network()}").hex()
+            mail.limit("email_reminder", caller, "", limits="email_resend")
+            _send_if_waiting(tenant_id, key, None)
 
     with suppress(MailBusy):
         mail.later(work, to=key)
 
 
-def _send_if_waiting(tenant_id: UUID, key: str) -> None:
-    """Send new mails about an address. The request is unauthenticated, so it must not change who gets the address.
+def _send_if_waiting(tenant_id: UUID, key: str, user_id: UUID | None) -> None:
+    """Send the mails about an address again. The request is unauthenticated, so it must not change who gets the address.
 
-    If a user has the address, only this user gets a mail: other pending proofs could only fail with EmailTaken. If no user
-    has it, all users who wait for it get a mail, because the caller is unknown. A pending change keeps its expiry, and one
-    that was given up does not come back: its row is locked before it is read. A caller can only replace the link and code
-    of the previous mail, at most five times an hour (`resend_email_proof`).
+    If a user has the address for good, only this user gets a mail: other pending proofs could only fail with EmailTaken. If
+    it is being registered, the registrations come first, as they do when it is verified. Otherwise all users who wait for it
+    get a mail, because the caller is unknown. A pending change that was given up does not come back: its row is locked before
+    it is read.
     """
     # No mail for an unknown or unavailable tenant, and the same response.
     with suppress(ApiError), in_tenant(tenant_id, Purpose.WRITE) as tenant:
         with tenant_atomic():
             owner = EndUser.objects.select_for_update().filter(email_key=key).first()
-            if owner is not None:
-                pending = EmailProof.objects.filter(user=owner).values_list("email_key", flat=True).first()
-                # A pending proof of another address of this user stays as it is.
-                if pending in (key, None) and owner.active and owner.email_verified_at is None:
-                    proofs.start_proof(owner, owner.email, owner.email_key, tenant)
+            if owner is not None and user_id in (None, owner.pk):
+                _send_to_owner(owner, tenant)
+            if owner is not None and (user_id == owner.pk or not yielding.giving_way(key).exists()):
                 return
+            mailed = pending_registrations.resend(key, tenant, registration_id=user_id)
+        if owner is not None or mailed:
+            return
         wanted = EmailProof.objects.filter(email_key=key, expires_at__gt=now()).order_by("-created_at")
-        for user_id in list(wanted.values_list("pk", flat=True)[:MAX_PENDING]):
+        if user_id is not None:
+            wanted = wanted.filter(pk=user_id)
+        for changing_id in list(wanted.values_list("pk", flat=True)[:MAX_PENDING]):
             with tenant_atomic():
-                proof = wanted.select_for_update(of=("self",)).select_related("user").filter(pk=user_id).first()
+                proof = wanted.select_for_update(of=("self",)).select_related("user").filter(pk=changing_id).first()
                 if proof is not None and proof.user.active:
-                    proofs.start_proof(
-                        proof.user, proof.email, proof.email_key, tenant, until=proof.expires_at, keep=proof.session_id
-                    )
+                    proofs.repeat_proof(proof.user, proof, tenant)
+
+
+def _send_to_owner(owner: EndUser, tenant: lookup.TenantContext) -> None:
+    proof = EmailProof.objects.select_for_update().filter(user=owner).first()
+    # A pending proof of another address of this user stays as it is.
+    if not owner.active or owner.email_verified_at is not None or (proof and proof.email_key != owner.email_key):
+        return
+    if proof is not None and proof.expires_at > now():
+        proofs.repeat_proof(owner, proof, tenant)
+    else:
+        proofs.start_proof(owner, owner.email, owner.email_key, tenant)

@@ -15,6 +15,7 @@ from userflow.accounts.models import LOCAL, Account, EndUser
 from userflow.accounts.realms import END_USERS, Realm
 from userflow.credentials import tickets
 from userflow.credentials.models import AdminEmailProof, EmailProof
+from userflow.credentials.unused_registrations import end_pending
 from userflow.events.outbox import publish
 from userflow.sessions.ending import end_sessions
 
@@ -46,6 +47,7 @@ def verify_by_reset(realm: Realm, user: Account) -> None:
     proofs: type[EmailProof] | type[AdminEmailProof] = EmailProof if realm is END_USERS else AdminEmailProof
     proofs._default_manager.filter(user_id=user.pk).delete()
     if isinstance(user, EndUser):
+        end_pending([user.email_key])
         if foreign:
             publish("end_user.updated", person(user, changed=["provider"]))
         publish("end_user.email_verified", {"user_id": user.pk, "email": user.email})

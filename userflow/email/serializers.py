@@ -11,6 +11,10 @@ class VerifyIn(serializers.Serializer[object]):
     tenant_id = Identifier(required=False, help_text="With `code`: tenant of the user.")
     email = EmailAddress(required=False, help_text="With `code`: the address to verify.")
     code = Text(max_length=32, required=False, help_text="The six digits from the mail.")
+    user_id = Identifier(
+        required=False,
+        help_text="With `code`: the id that the registration returned. Only its code counts, with attempts of its own.",
+    )
     current_password = Text(
         max_length=1024,
         required=False,
@@ -44,6 +48,9 @@ class EmailVerifiedOut(EmailUndoneOut):
 class ResendIn(serializers.Serializer[object]):
     tenant_id = Identifier()
     email = EmailAddress()
+    user_id = Identifier(
+        required=False, help_text="The id that the registration returned: only its mail is sent again."
+    )
 
 
 class ResentOut(serializers.Serializer[object]):

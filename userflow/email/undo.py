@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.db import IntegrityError
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token
@@ -64,15 +64,6 @@ def _page(realm: Realm, tenant: lookup.TenantContext | None) -> str:
     if realm is END_USERS and tenant is not None:
         return f"{settings.BASE_URL}/t/{tenant.slug}/email-undo?ui_locales={mail.LANGUAGE_OF_MAIL}"
     return str(settings.EMAIL_UNDO_URL)
-
-
-def reserving(key: str) -> Q:
-    """The condition of the end users who can still take this address back.
-
-    No other user can register it until then: with a stolen account, an attacker could otherwise block the undo.
-    """
-    valid = EndUserEmailUndo.objects.filter(email_key=key, expires_at__gt=now())
-    return Q(pk__in=valid.values("user_id"))
 
 
 def undo_email_change(*, token: str) -> Account:

@@ -55,9 +55,10 @@ class EmailVerificationViewSet(ApiViewSet):
     def verify(self, request: Request) -> Response:
         """Verify an e-mail address.
 
-        With the token of the mail, or with tenant, address and code. The first verification of an address ends the
-        sessions and removes the factors from before, unless the request shows that the user sends it: by the user's
-        access token, an enrollment ticket or `current_password`.
+        With the token of the mail, or with tenant, address and code. A registration that waits for this becomes the
+        user, with the password that was sent with it; the other registrations of the address end. The first
+        verification of a user's address ends the sessions and removes the factors from before, unless the request shows
+        that the user sends it: by the user's access token, an enrollment ticket or `current_password`.
         """
         asked = self.valid(serializers.VerifyIn)
         principal = request.user if isinstance(request.user, Principal) else None
@@ -68,8 +69,8 @@ class EmailVerificationViewSet(ApiViewSet):
         if "token" in asked:
             user = actions.verify_email_by_token(token=asked["token"], registrant=registrant)
         else:
-            named = {name: asked[name] for name in ("tenant_id", "email", "code")}
-            user = actions.verify_email_by_code(**named, registrant=registrant)
+            fields = {name: asked[name] for name in ("tenant_id", "email", "code")}
+            user = actions.verify_email_by_code(**fields, user_id=asked.get("user_id"), registrant=registrant)
         body = {"message": "The address is verified.", "user_id": user.pk, "email": user.email, "verified": True}
         return Response(body)
 
@@ -105,7 +106,7 @@ class EmailProofViewSet(ApiViewSet):
     def resend(self, request: Request) -> Response:
         """Send the mail that verifies an address again.
 
-        With a new link and code. The response is the same if there is nothing to verify.
+        Link and code that are valid stay the same. The response is the same if there is nothing to verify.
         """
         actions.resend_email_proof(**self.valid(serializers.ResendIn))
         return Response(SENT)

@@ -8,7 +8,7 @@ from uuid import UUID
 import orjson
 from django.apps import apps
 from django.db import IntegrityError, connections
-from django.db.models import BooleanField, Case, Model, Q, When
+from django.db.models import Model, Q
 
 from identity_platform.api.cursors import Position, read_cursor, write_cursor
 from identity_platform.api.email_addresses import email_key
@@ -26,13 +26,14 @@ from userflow.accounts.principals import END_USER, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import END_USERS
 from userflow.accounts.session_models import EndUserSession
-from userflow.credentials import attempts, passwords, tickets
+from userflow.credentials import attempts, passwords, pending_registrations, tickets
 from userflow.credentials import email_verification as proofs
 from userflow.credentials import unused_registrations as yielding
 from userflow.credentials.models import EmailProof
 from userflow.email import undo
 from userflow.endusers import queries
 from userflow.endusers.list_reads import record_list_read
+from userflow.endusers.taken import tell_owner
 from userflow.errors import (
     EmailTaken,
     ForeignProvider,
@@ -67,10 +68,11 @@ def register_end_user(
 ) -> tuple[EndUser, str | None]:
     """Store a new end user with the default associations. Return the user and an enrollment ticket.
 
-    A mail to verify the address is always sent. There is no ticket where the tenant requires a verified address.
-    `by` is the caller, None without a token. A caller with `endusers:write` may register users where the client takes no
-    self-registration, and users of another provider than `local`. A record with this address that was registered by
-    someone else and never used is replaced; see `yielding`.
+    A mail to verify the address is always sent. Where the tenant requires a verified address, a registration waits for it by
+    itself (`pending_registrations`): the user is not stored yet, there is no ticket, and a taken address gets the same
+    response. `by` is the caller, None without a token. A caller with `endusers:write` may register users where the client
+    takes no self-registration, and users of another provider than `local`, and replaces an unused registration; see
+    `yielding`.
 
     Raises UnknownTenant, UnknownClient, RegistrationClosed, ForeignProvider, InsufficientScope, EmailTaken, WeakPassword,
     TenantSuspended, TenantBusy, TooManyFromAddress.
@@ -87,7 +89,9 @@ def register_end_user(
             raise WeakPassword(
                 "Send a password.", details={"password": ["A password is required for the provider local."]}
             )
-        replaces = _is_replaceable(key)
+        if password is not None and not entitled and proofs.is_required(tenant):
+            return _register_pending(tenant, email=email, name=name, client_id=client_id, password=password), None
+        _reject_taken(key, entitled=entitled)
         user = EndUser(
             email=email,
             email_key=key,
@@ -98,9 +102,31 @@ def register_end_user(
             self_registered=not entitled,
         )
         with unique_or(EmailTaken), tenant_atomic():
-            if replaces:
+            if entitled:
                 yielding.release_addresses([key], to="registration")
             return user, _store(user, tenant)
+
+
+def _register_pending(
+    tenant: lookup.TenantContext, *, email: str, name: str, client_id: UUID, password: str
+) -> EndUser:
+    """Store a registration that waits for its verification; a user who keeps the address is told by mail instead.
+
+    The steps are the same either way. Raises TooManyFromAddress, HashersBusy.
+    """
+    key = email_key(email)
+    pending_registrations.limit_waiting(key)
+    encoded = pending_registrations.hash_password(key, password, tenant)
+    holders = EndUser.objects.filter(Q(email_key=key) | yielding.reserving(key))
+    holders = holders.exclude(pk__in=yielding.giving_way(key).values("pk"))
+    with tenant_atomic():
+        holder = holders.first()
+        user = pending_registrations.start(
+            email=email, name=name, client_id=client_id, password=encoded, tenant=tenant, mails=holder is None
+        )
+        if holder is not None and holder.email_key == key:
+            tell_owner(holder, tenant)
+    return user
 
 
 def _store(user: EndUser, tenant: lookup.TenantContext) -> str | None:
@@ -118,17 +144,15 @@ def _store(user: EndUser, tenant: lookup.TenantContext) -> str | None:
     return ticket
 
 
-def _is_replaceable(key: str) -> bool:
-    """Return whether unused registrations have the address, which give it up. Raises EmailTaken for any other user.
+def _reject_taken(key: str, *, entitled: bool) -> None:
+    """Raise EmailTaken if a user has the address or can still take it back.
 
-    A user who can still take the address back keeps it. This is cheaper than a hash; the unique index decides races.
+    An unused registration gives it up to a caller who may register users, not to another registration. This is cheaper than
+    a hash; the unique index decides races.
     """
-    gives_up = Case(When(EndUser.YIELDS & Q(email_key=key), then=True), default=False, output_field=BooleanField())
-    holders = EndUser.objects.filter(Q(email_key=key) | undo.reserving(key)).annotate(gives_up=gives_up)
-    found = list(holders.values_list("gives_up", flat=True))
-    if not all(found) or (found and yielding.registered_from_here(key)):
+    holders = EndUser.objects.filter(Q(email_key=key) | yielding.reserving(key))
+    if (holders.exclude(EndUser.YIELDS) if entitled else holders).exists():
         raise EmailTaken
-    return bool(found)
 
 
 def _may_register(by: Principal | None, provider: str, *, is_open: bool) -> bool:
@@ -231,14 +255,14 @@ def update_end_user(
             if moves:
                 require_assurance(Action.CHANGE_EMAIL_OF_OTHERS, by)
             must_outrank(by, user)
-        _apply(user, changes, tenant, keep=by.session_id if own else None)
+        _apply(user, changes, tenant, own=own, keep=by.session_id if own else None)
     return user
 
 
 def _reject_in_vain(tenant_id: UUID, user_id: UUID, email: str) -> None:
     """Raise EmailTaken or TooManyFromAddress before a proof is used up for a change that fails; the change decides races.
 
-    Limited like registrations, which tell the same.
+    Limited like registrations, which tell the same: nothing, where the tenant requires verified addresses.
     """
     attempts.limit_address("registration")
     with in_tenant(tenant_id, Purpose.WRITE) as tenant:
@@ -246,7 +270,7 @@ def _reject_in_vain(tenant_id: UUID, user_id: UUID, email: str) -> None:
         key = email_key(email)
         if key == user.email_key:
             return
-        if _is_held(key, user, pending=_must_wait(user, tenant)):
+        if _is_held(key, user, pending=_must_wait(user, tenant)) and not proofs.is_required(tenant):
             raise EmailTaken
         proofs.limit_changes(user.pk, counts=False)
 
@@ -255,11 +279,13 @@ def _locked(user_id: UUID) -> EndUser:
     return first_or(EndUser.objects.select_for_update().filter(pk=user_id), UnknownUser)
 
 
-def _apply(user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, keep: UUID | None) -> None:
-    """Store changes of a locked user; `keep` is the session that goes on when the address changes."""
+def _apply(
+    user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, own: bool, keep: UUID | None
+) -> None:
+    """Store changes of a locked user, `own` ones or by others; `keep` is the session that goes on when the address changes."""
     asked, old_key = sorted(changes), user.email_key
     if "email" in changes:
-        _change_address(user, changes, tenant, keep=keep)
+        _change_address(user, changes, tenant, keep=keep, own=own)
     for field, value in changes.items():
         setattr(user, field, value)
     user.email_key = email_key(user.email)
@@ -276,12 +302,17 @@ def _apply(user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext,
         publish("end_user.updated", person(user, changed=changed))
 
 
-def _change_address(user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, keep: UUID | None) -> None:
+def _change_address(
+    user: EndUser, changes: dict[str, Any], tenant: lookup.TenantContext, *, own: bool, keep: UUID | None
+) -> None:
     """Apply a new address in `changes` now, or keep it pending until it is verified.
 
     It waits where the tenant requires verification, for a user who has a factor and for one whose address is verified:
     what these guard must not pass to an address that is not verified, and the owner of that address must not be left with
     an account that its former owner can take back. Only a verified address takes over an unused registration.
+
+    Users who change their own address to a taken one are told by EmailTaken, unless the tenant requires verified addresses:
+    then the change waits like any other, for a mail that its owner gets in another form, as at a registration.
     """
     wanted, key = changes["email"], email_key(changes["email"])
     if key == user.email_key:
@@ -289,12 +320,16 @@ def _change_address(user: EndUser, changes: dict[str, Any], tenant: lookup.Tenan
         proofs.give_up_changes([user.pk])
         return
     pending = _must_wait(user, tenant)
-    if _is_held(key, user, pending=pending):
+    is_held = _is_held(key, user, pending=pending)
+    if is_held and not (own and proofs.is_required(tenant)):
         raise EmailTaken
     proofs.limit_changes(user.pk)
     undo.offer_undo(END_USERS, user, tenant, pending=pending)
     if pending:
-        proofs.start_proof(user, wanted, key, tenant, keep=keep)
+        proofs.start_proof(user, wanted, key, tenant, keep=keep, mails=not is_held)
+        holder = EndUser.objects.filter(email_key=key).exclude(pk=user.pk).first() if is_held else None
+        if holder is not None:
+            tell_owner(holder, tenant)
         del changes["email"]
     else:
         EmailProof.objects.filter(user=user).delete()
@@ -307,7 +342,7 @@ def _must_wait(user: EndUser, tenant: lookup.TenantContext) -> bool:
 
 def _is_held(key: str, user: EndUser, *, pending: bool) -> bool:
     """Return whether another user has the address and does not give it up."""
-    held = Q(email_key=key) & ~EndUser.YIELDS if pending else Q(email_key=key) | undo.reserving(key)
+    held = Q(email_key=key) & ~EndUser.YIELDS if pending else Q(email_key=key) | yielding.reserving(key)
     return EndUser.objects.filter(held).exclude(pk=user.pk).exists()
 
 

@@ -125,8 +125,9 @@ class RegistrationViewSet(ApiViewSet):
         """Register an end user.
 
         Public if the client allows self-registration; otherwise, and for another provider than `local`, it needs
-        `endusers:write`. An address that was registered but never used can be registered again. A taken one returns
-        409.
+        `endusers:write`. A taken address returns 409. Where the tenant requires verified addresses, each registration
+        waits by itself until its own link or code comes back, becomes the user `user_id` then, and ends the others; a
+        taken address gets the same response, and its owner a mail.
         """
         fields = self.valid(serializers.RegisterIn)
         caller = request.user if isinstance(request.user, Principal) else None

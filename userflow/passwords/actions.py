@@ -13,7 +13,7 @@ from identity_platform.api.email_addresses import email_key
 from identity_platform.api.errors import ApiError, NotAllowed
 from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import hash_token
-from identity_platform.postgresql.row_errors import first_or
+from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.errors import TenantBusy, TenantMismatch, TenantSuspended, UnknownTenant
@@ -24,13 +24,17 @@ from userflow.accounts.models import LOCAL, Account, AdminUser, Client, EndUser
 from userflow.accounts.principals import CLIENT, Principal
 from userflow.accounts.rank import must_outrank
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
-from userflow.credentials import attempts, passwords, tickets
+from userflow.credentials import attempts, passwords, pending_registrations, tickets
 from userflow.credentials import email_verification as proofs
+from userflow.credentials.models import PendingRegistration
 from userflow.email.ownership import verify_by_reset
 from userflow.errors import (
+    EmailProofInvalid,
+    EmailTaken,
     NoPasswordHere,
     NotSignedInByTicket,
     ResetTokenInvalid,
+    TooManyFromAddress,
     UnknownUser,
     UserDeactivated,
 )
@@ -131,15 +135,17 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
     MailBusy.
     """
     key = email_key(email)
-    _limit(END_USERS, str(tenant_id or client_id), key)
+    try:
+        _limit(END_USERS, str(tenant_id or client_id), key)
+    except TooManyFromAddress:
+        # Strangers must not use up what the user needs: the network of a recent sign-in has a limit of its own.
+        network = _known_network(_tenant_of(tenant_id, client_id), key)
+        if network is None:
+            raise
+        _limit(END_USERS, f"{tenant_id or client_id} {network}", key)
 
     def work() -> None:
-        named = tenant_id
-        if client_id is not None:
-            client = Client.objects.filter(pk=client_id, active=True).first()
-            if client is None or tenant_id not in (None, client.tenant_id):
-                return
-            named = client.tenant_id
+        named = _tenant_of(tenant_id, client_id)
         if named is None:
             return
         # An unknown or unavailable tenant sends no mail, and the response stays the same.
@@ -147,8 +153,45 @@ def ask_for_end_user_reset(*, email: str, client_id: UUID | None = None, tenant_
             user = EndUser.objects.filter(RESETTABLE, email_key=key, active=True).first()
             if user is not None:
                 _send_link(END_USERS, user, tenant)
+            elif not EndUser.objects.filter(email_key=key).exists():
+                _send_link_to_pending(key, tenant)
 
     mail.later(work, to=key)
+
+
+def _tenant_of(tenant_id: UUID | None, client_id: UUID | None) -> UUID | None:
+    """Return the tenant that a request names by its id, by a client or by both; None if it names none."""
+    if client_id is None:
+        return tenant_id
+    client = Client.objects.filter(pk=client_id, active=True).first()
+    return client.tenant_id if client is not None and tenant_id in (None, client.tenant_id) else None
+
+
+def _known_network(tenant_id: UUID | None, key: str) -> str | None:
+    """Return the caller's network if the user with this address has recently signed in from it."""
+    if tenant_id is None:
+        return None
+    with suppress(ApiError), in_tenant(tenant_id, Purpose.SIGN_IN):
+        user_id = EndUser.objects.filter(email_key=key).values_list("pk", flat=True).first()
+        if user_id is not None and attempts.is_known_network(END_USERS, user_id):
+            return attempts.caller_network()
+    return None
+
+
+def _send_link_to_pending(key: str, tenant: lookup.TenantContext) -> None:
+    """Mail a link to an address that has no user but registrations that wait: following it makes the user.
+
+    So the owner of the address comes in whatever others have registered there.
+    """
+    network = f"{tenant.tenant_id} {key} {attempts.caller_network()}"
+    most, seconds = settings.LIMITS["forgot"]
+    if ratelimit.count(group="forgot", key=hash_token(network).hex(), limit=most, period=seconds).limited:
+        return
+    with END_USERS.atomic():
+        issued = pending_registrations.start_reset(key, tenant)
+    if issued is not None:
+        user, token = issued
+        _mail_link(END_USERS, user, tenant, token, reserved=False)
 
 
 def send_password_reset(*, tenant_id: UUID, user_id: UUID, by: Principal) -> EndUser:
@@ -169,7 +212,7 @@ def send_password_reset(*, tenant_id: UUID, user_id: UUID, by: Principal) -> End
             raise NoPasswordHere
         mail.limit("reset_by_admin", f"{tenant_id} {user_id}", "Too many mails for this user.", limits="forgot")
         token = _issue_link(END_USERS, user, tenant)
-    mail.later(lambda: _mail_link(END_USERS, user, tenant, token), to=user.email)
+    mail.later(lambda: _mail_link(END_USERS, user, tenant, token, reserved=True), to=user.email)
     return user
 
 
@@ -183,10 +226,11 @@ def _send_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None)
     most, seconds = settings.LIMITS["forgot"]
     # Limit by user as well: a tenant can be identified by several clients. The key contains the tenant because an import
     # may give the same id to a user of another tenant.
-    key = f"{realm.name} {tenant_id} {user.pk}"
+    known = attempts.is_known_network(realm, user.pk)
+    key = f"{realm.name} {tenant_id} {user.pk}{' known' if known else ''}"
     if ratelimit.count(group="forgot", key=key, limit=most, period=seconds).limited:
         return
-    _mail_link(realm, user, tenant, _issue_link(realm, user, tenant))
+    _mail_link(realm, user, tenant, _issue_link(realm, user, tenant), reserved=known)
 
 
 def _issue_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None) -> str:
@@ -197,7 +241,7 @@ def _issue_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None
     return f"{tenant.tenant_id.hex}.{token}" if realm is END_USERS and tenant is not None else token
 
 
-def _mail_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None, token: str) -> None:
+def _mail_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None, token: str, *, reserved: bool) -> None:
     # A tenant's own page must not receive the tokens of admin users.
     page = tenant.effective["password_reset_url"] if tenant and realm is END_USERS else settings.PASSWORD_RESET_URL
     mail.send(
@@ -212,6 +256,7 @@ def _mail_link(realm: Realm, user: Account, tenant: lookup.TenantContext | None,
         },
         tenant_id=tenant.tenant_id if realm is END_USERS and tenant else None,
         language=user.own_language,
+        reserved=reserved,
     )
 
 
@@ -238,6 +283,9 @@ def reset_end_user_password(*, token: str, password: str, tenant_id: UUID | None
         raise ResetTokenInvalid from problem
     try:
         with in_tenant(named, Purpose.WRITE) as tenant:
+            registration = pending_registrations.find_reset(token)
+            if registration is not None:
+                return _complete_registration(registration, password, tenant)
             return _reset(END_USERS, token.partition(".")[2], password, tenant)
     except (UnknownTenant, TenantMismatch) as problem:
         raise ResetTokenInvalid from problem
@@ -276,6 +324,21 @@ def _reset(realm: Realm, token: str, password: str, tenant: lookup.TenantContext
     except NotSignedInByTicket as problem:
         raise ResetTokenInvalid from problem
     return ended
+
+
+def _complete_registration(row: PendingRegistration, password: str, tenant: lookup.TenantContext) -> int:
+    """Make the user of an address that had only registrations that wait. No session can have existed."""
+    user = pending_registrations.user_of(row)
+    _check(user, password, tenant, member="password")
+    encoded = passwords.hashed(password)
+    try:
+        with unique_or(EmailTaken), END_USERS.atomic():
+            pending_registrations.complete(row, password=encoded)
+            END_USERS.record("password.reset", target=("user", user.pk), tenant_id=tenant.tenant_id)
+    except (EmailProofInvalid, EmailTaken) as problem:
+        # Used, or the address has a user since: the response of every link that is no longer valid.
+        raise ResetTokenInvalid from problem
+    return 0
 
 
 def _unlock(realm: Realm, user_id: UUID) -> None:

@@ -15,7 +15,7 @@ from userflow.accounts.admin_names import admins_named, may_enter
 from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.accounts.session_policy import AAL2, required_acr
-from userflow.credentials import attempts, email_verification, passwords, tickets
+from userflow.credentials import attempts, email_verification, passwords, pending_registrations, tickets
 from userflow.credentials.attempts import Counter
 from userflow.errors import ClientNotAuthenticated, EmailNotVerified, HashersBusy, WrongCredentials
 from userflow.sessions import issue
@@ -146,6 +146,8 @@ def _sign_in_end_user(
     with attempts.given_back_when_busy(END_USERS, who, factor=attempts.PASSWORD, caller=caller):
         right = passwords.matches(password, user.password if user else None)
         if not right or user is None or not user.active or (client is not None and not client.active):
+            if email_verification.is_required(tenant) and (client is None or client.active):
+                _reject_pending(tenant, email_key(email), password, who=who, caller=caller, hosted=client is None)
             raise _rejected(END_USERS, user, _reason(user, right=right) or "client_inactive")
         _renew_hash(END_USERS, user, password)
     if email_verification.is_unverified(user, tenant):
@@ -169,6 +171,25 @@ def _sign_in_end_user(
         user, subject, amr=PASSWORD_AMR, tenant=tenant, user_agent=user_agent, caller=caller
     )
     return SignIn(user, tenant.tenant_id, client_id, tokens, enrollment_ticket=ticket)
+
+
+def _reject_pending(
+    tenant: lookup.TenantContext, key: str, password: str, *, who: object, caller: str, hosted: bool
+) -> None:
+    """Raise EmailNotVerified if a registration of the address with this password waits for its verification.
+
+    Also where a user has the address: the password of a registration must not tell whether it was taken.
+    """
+    registration = pending_registrations.find_by_password(key, password, tenant)
+    if registration is None:
+        return
+    if hosted:
+        attempts.count_wrong_secret()
+    else:
+        # Given back, not cleared: the caller may also be guessing the password of the user who has the address.
+        attempts.give_back(END_USERS, who, factor=attempts.PASSWORD, caller=caller)
+    END_USERS.record("signin.address_not_proven", target=("user", registration.pk), outcome="refused")
+    raise EmailNotVerified
 
 
 def _reason(user: Account | None, *, right: bool) -> str:

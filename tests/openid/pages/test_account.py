@@ -1,10 +1,13 @@
 """Account pages over HTTP: changes obey the proof policy, and act on the own account only."""
 
 import re
+import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from django.utils.timezone import now
 from pytest_django.fixtures import Settings
 
 from identity_platform.audit.models import TenantEvent
@@ -120,6 +123,27 @@ def test_new_address_gets_a_mail(tenant: TestTenant) -> None:
     visitor.sends(email=new)
     assert visitor.at == "account"
     assert mails_to(new, "verify")
+
+
+def test_new_address_does_not_tell_who_has_an_account(new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    user, taken, free = tenant.register(), tenant.register(), f"free-{secrets.token_hex(5)}@example.com"
+    with in_tenant(tenant.id):
+        EndUser.objects.update(email_verified_at=now())
+    Tenant.objects.filter(pk=tenant.id).update(settings={"email_verification": "required"})
+    visitor = signed_in(tenant, user)
+    pages = []
+    for email in (taken.email, free):
+        visitor.opens("account/email")
+        visitor.sends(password=PASSWORD)
+        visitor.sends(email=email)
+        pages.append((visitor.at, visitor.page.status_code, visitor.words.replace(email, "")))
+        visitor.opens("account/data")
+        pages[-1] += (visitor.text.count(email),)
+    assert pages[0] == pages[1]
+    assert pages[0][:2] == ("account", 200)
+    assert mails_to(taken.email, "already have an account")
+    assert mails_to(free, "verify")
 
 
 def test_present_address_sends_no_mail_and_keeps_the_proof(tenant: TestTenant) -> None:

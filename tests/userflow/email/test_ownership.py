@@ -250,8 +250,9 @@ def test_registration_opens_nothing_before_verification(strict: TestTenant) -> N
         assert (response.status_code, "X-Enrollment-Ticket" in response.headers) == (201, False)
     assert api.post("/uflow/user/clients/register", body).status_code == 201
     named = {"tenant_id": str(strict.id), "email": email}
-    assert api.post("/webauthn/totp/beginSetup", named).status_code == 401
-    assert api.post("/webauthn/enduser/beginRegistration", named).status_code == 401
+    # A registration is no user before its address is verified.
+    assert api.post("/webauthn/totp/beginSetup", named).status_code == 404
+    assert api.post("/webauthn/enduser/beginRegistration", named).status_code == 404
     assert Api().post(VERIFY, {"token": token_to(email)}).status_code == 200
     assert api.post("/webauthn/totp/beginSetup", named).status_code == 401
 
