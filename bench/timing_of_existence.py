@@ -18,7 +18,7 @@ import secrets
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +52,7 @@ class Subject:
         caller.handler = self.handler
         return caller
 
-    def call(self, path: str, body: dict[str, object]) -> Callable[[], Any]:
+    def call(self, path: str, body: Mapping[str, object]) -> Callable[[], Any]:
         """Return one call of the API, ready to be timed."""
         caller, raw = self.client(), json.dumps(body)
         return lambda: caller.post(path, raw, content_type="application/json")

@@ -25,8 +25,8 @@ from userflow.mailed_tokens import derived_token
 LINK_LIFETIME = timedelta(hours=24)
 # Six digits can be guessed sooner than 256 bits.
 CODE_LIFETIME = timedelta(minutes=30)
-# Of one code: from callers who know the id of what is verified or share the network of its first request, and from all
-# others together, whose attempts must not use up those of the first.
+# Of one code: from the network of its first request, and from all others together, whose attempts must not use up those of
+# the first. Callers who know the id of what is verified have attempts of their own (`userflow.email.actions`).
 OWN_WRONG_CODES, WRONG_CODES_FROM_ELSEWHERE = 5, 20
 SEED_BYTES = 16
 REQUIRED = "required"
@@ -111,6 +111,7 @@ def mail_facts(
         "minutes": max(1, round((row.created_at + CODE_LIFETIME - now()).total_seconds() / 60)),
         "until": row.expires_at,
         "changes": changes,
+        "registers": not isinstance(row, EmailProof),
         "required": is_required(tenant),
     }
 

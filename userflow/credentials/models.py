@@ -33,7 +33,7 @@ class MailedCode(MailedLink):
     seed = models.BinaryField(db_default=b"")
     # HMAC of six digits under the tenant's data key.
     code_digest = models.BinaryField()
-    # Wrong codes of callers from elsewhere, and of those who know the id or share the network of the first request.
+    # Wrong codes of callers from elsewhere, and of those in the network of the first request.
     wrong_codes = models.PositiveSmallIntegerField(default=0)
     own_wrong_codes = models.PositiveSmallIntegerField(default=0, db_default=0)
     # Of the request that the first mail was sent for; empty if it is unknown.

@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
-from django.db.models import BooleanField, Case, ExpressionWrapper, F, Q, When
+from django.db.models import Case, F, Q, When
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
@@ -25,7 +25,7 @@ from userflow.accounts.realms import END_USERS
 from userflow.credentials import attempts, pending_registrations, tickets
 from userflow.credentials import email_verification as proofs
 from userflow.credentials import unused_registrations as yielding
-from userflow.credentials.models import EmailProof, PendingRegistration
+from userflow.credentials.models import EmailProof, MailedCode, PendingRegistration
 from userflow.email import ownership
 from userflow.email.admin_proofs import verify_admin_email
 from userflow.errors import (
@@ -108,6 +108,7 @@ def verify_email_by_code(
                     attempts.clear(END_USERS, _guesser(row.email_key, user_id), factor=attempts.EMAIL_CODE)
                     if isinstance(row, EmailProof):
                         return _verify(row, registrant)
+                    assert isinstance(row, PendingRegistration)
                     return _complete(row, registrant, tenant)
             # Also for an unknown address, so that it costs the same.
             target = ("end_user", rows[0].pk) if rows else None
@@ -118,7 +119,7 @@ def verify_email_by_code(
         raise EmailProofInvalid from problem
 
 
-def _count_attempt(key: str, user_id: UUID | None) -> list[EmailProof | PendingRegistration]:
+def _count_attempt(key: str, user_id: UUID | None) -> list[MailedCode]:
     """Count an attempt at the codes of an address; return the rows whose codes may be compared.
 
     Several users may be verifying one address; the code tells which of them is meant. All counters are committed first, so
@@ -126,14 +127,17 @@ def _count_attempt(key: str, user_id: UUID | None) -> list[EmailProof | PendingR
     apart. That of the caller's network, or of the id that the caller knows, exists because every new mail brings more: a
     caller who requests many mails to an address must not guess through all codes, nor use up the attempts of others.
     """
-    network = attempts.caller_network() or ""
-    is_own = Q(network=network) if user_id is None else Q(pk=user_id)
-    others = Q(wrong_codes__lt=proofs.WRONG_CODES_FROM_ELSEWHERE)
-    if user_id is not None:
-        others = Q(pk__in=[])
-    allowed = (is_own & Q(own_wrong_codes__lt=proofs.OWN_WRONG_CODES)) | (~is_own & others)
     valid = Q(email_key=key, expires_at__gt=now(), created_at__gt=now() - proofs.CODE_LIFETIME)
-    rows: list[EmailProof | PendingRegistration] = []
+    is_own = Q(network=attempts.caller_network() or "")
+    if user_id is None:
+        from_elsewhere = ~is_own & Q(wrong_codes__lt=proofs.WRONG_CODES_FROM_ELSEWHERE)
+        valid &= (is_own & Q(own_wrong_codes__lt=proofs.OWN_WRONG_CODES)) | from_elsewhere
+    else:
+        # Nobody else can use up the attempts of a caller who knows the id: only those with it count.
+        valid &= Q(pk=user_id)
+    one = 0 if user_id else 1
+    own_one = Case(When(is_own, then=one), default=0)
+    rows: list[MailedCode] = []
     with tenant_atomic():
         try:
             attempts.count(END_USERS, _guesser(key, user_id), factor=attempts.EMAIL_CODE)
@@ -141,15 +145,13 @@ def _count_attempt(key: str, user_id: UUID | None) -> list[EmailProof | PendingR
             # The same response as for a wrong code: a lock would reveal that this address is being verified.
             return rows
         for model in (EmailProof, PendingRegistration):
-            waiting = model._default_manager.filter(valid, allowed).annotate(
-                is_own=ExpressionWrapper(is_own, output_field=BooleanField())
-            )
             # The caller's own, then the oldest: later ones must not displace them.
-            found = list(waiting.select_for_update().order_by("-is_own", "created_at")[:MAX_COMPARED])
-            counted = model._default_manager.filter(pk__in=[row.pk for row in found] or [uuid4()])
-            mine = Case(When(is_own, then=1), default=0)
-            counted.update(own_wrong_codes=F("own_wrong_codes") + mine, wrong_codes=F("wrong_codes") + 1 - mine)
-            rows += found
+            own_first = Case(When(is_own, then=0), default=1)
+            waiting = model._default_manager.filter(valid).order_by(own_first, "created_at")
+            compared = list(waiting.select_for_update()[:MAX_COMPARED])
+            counted = model._default_manager.filter(pk__in=[row.pk for row in compared] or [uuid4()])
+            counted.update(own_wrong_codes=F("own_wrong_codes") + own_one, wrong_codes=F("wrong_codes") + one - own_one)
+            rows += compared
     return rows
 
 

@@ -326,8 +326,9 @@ def _change_address(
     proofs.limit_changes(user.pk)
     undo.offer_undo(END_USERS, user, tenant, pending=pending)
     if pending:
-        proofs.start_proof(user, wanted, key, tenant, keep=keep, mails=not is_held)
-        holder = EndUser.objects.filter(email_key=key).exclude(pk=user.pk).first() if is_held else None
+        keeping = EndUser.objects.filter(email_key=key).exclude(pk__in=yielding.giving_way(key).values("pk"))
+        holder = keeping.exclude(pk=user.pk).first() if is_held else None
+        proofs.start_proof(user, wanted, key, tenant, keep=keep, mails=holder is None)
         if holder is not None:
             tell_owner(holder, tenant)
         del changes["email"]

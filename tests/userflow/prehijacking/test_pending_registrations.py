@@ -82,7 +82,8 @@ def test_owners_proof_verifies_the_owners_password(strict: TestTenant, by: str, 
         (sent,) = proofs_to(email)[before:]
         if stranger_comes in ("after", "both"):
             strangers.append(register(strict, email.upper(), FOREIGN).json()["user_id"])
-        others = [token_in(mail) for mail in proofs_to(email) if mail is not sent]
+        mails = [*proofs_to(email), *proofs_to(email.upper())]
+        others = [token_in(mail) for mail in mails if mail is not sent]
         assert own.status_code == 201
         done = verify(token=token_in(sent)) if by == "link" else by_code(strict, email, code_in(sent))
         assert (done.status_code, done.json()["user_id"]) == (200, own.json()["user_id"])
@@ -126,8 +127,8 @@ def test_parallel_registrations_and_one_link(strict: TestTenant) -> None:
     assert {sign_in(strict, email, password).status_code for password in passwords} == {403}
     verified = verify(token=token_in(proofs_to(email)[3])).json()["user_id"]
     right = [response.json()["user_id"] for response in responses].index(verified)
-    statuses = [sign_in(strict, email, password).status_code for password in passwords]
-    assert statuses == [200 if number == right else 401 for number in range(8)]
+    assert sign_in(strict, email, passwords.pop(right)).status_code == 200
+    assert {sign_in(strict, email, password).status_code for password in passwords[:4]} == {401}
 
 
 def test_parallel_links_of_two_registrations_make_one_user(strict: TestTenant) -> None:
