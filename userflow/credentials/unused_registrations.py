@@ -34,10 +34,13 @@ def holds_address(key: str) -> bool:
 def giving_way(key: str) -> "QuerySet[EndUser]":
     """Return the users with this address who give way to a registration whose address is verified.
 
-    Unused ones, also if an admin or an import created them, unless they have been granted anything: a registration is mailed
-    to the owner of the address, but its password may be a stranger's, who must not get what an admin gave to the owner.
+    Unused registrations, and unused users without a password whom an admin or an import created and who have been granted
+    nothing: a registration is mailed to the owner of the address, but its password may be a stranger's, who must not get
+    what an admin gave to the owner.
     """
-    unused = EndUser.objects.filter(email_key=key, active=True, email_verified_at=None, last_login=None)
+    unused = EndUser.objects.filter(
+        EndUser.YIELDS | Q(active=True, email_verified_at=None, last_login=None, password=""), email_key=key
+    )
     roles = RoleBinding.objects.filter(user=OuterRef("pk")).exclude(role__name=DEFAULT_ROLE)
     return unused.exclude(Exists(roles)).exclude(Exists(GroupMembership.objects.filter(user=OuterRef("pk"))))
 

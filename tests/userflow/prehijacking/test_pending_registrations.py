@@ -74,6 +74,7 @@ def pending(tenant: TestTenant, email: str) -> int:
 def test_owners_proof_verifies_the_owners_password(strict: TestTenant, by: str, stranger_comes: str) -> None:
     for _ in range(5):
         email = new_address()
+        other_case = email.upper().replace("EXAMPLE.COM", "example.com")
         strangers = []
         if stranger_comes in ("before", "both"):
             strangers.append(register(strict, email, FOREIGN).json()["user_id"])
@@ -81,8 +82,8 @@ def test_owners_proof_verifies_the_owners_password(strict: TestTenant, by: str, 
         own = register(strict, email, OWN)
         (sent,) = proofs_to(email)[before:]
         if stranger_comes in ("after", "both"):
-            strangers.append(register(strict, email.upper(), FOREIGN).json()["user_id"])
-        mails = [*proofs_to(email), *proofs_to(email.upper())]
+            strangers.append(register(strict, other_case, FOREIGN).json()["user_id"])
+        mails = [*proofs_to(email), *proofs_to(other_case)]
         others = [token_in(mail) for mail in mails if mail is not sent]
         assert own.status_code == 201
         done = verify(token=token_in(sent)) if by == "link" else by_code(strict, email, code_in(sent))

@@ -37,10 +37,11 @@ def types(found: list[tuple[str, dict[str, Any]]]) -> list[str]:
 
 
 def test_replaced_registration_publishes_erasure(listening: Listening, heard: Heard) -> None:
-    squatter = listening.home.register()
-    owner = listening.home.register(squatter.email)
+    home, squatter = listening.home, listening.home.register()
+    body = {"tenant_id": str(home.id), "client_id": str(home.client_id), "email": squatter.email, "password": PASSWORD}
+    owner = home.api.post("/uflow/user/clients/register", body).json()["user_id"]
     found = [(event, data["user_id"]) for event, data in heard()]
-    assert found[-2:] == [("end_user.erased", str(squatter.id)), ("end_user.created", str(owner.id))]
+    assert found[-2:] == [("end_user.erased", str(squatter.id)), ("end_user.created", owner)]
 
 
 def test_user_lifecycle_publishes_events(listening: Listening, heard: Heard) -> None:
