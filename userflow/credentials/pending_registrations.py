@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Case, Count, Q, QuerySet, When
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import email_key
@@ -93,8 +93,11 @@ def resend(key: str, tenant: lookup.TenantContext, *, registration_id: UUID | No
     waiting = _waiting(key).exclude(password="")
     if registration_id is not None:
         waiting = waiting.filter(pk=registration_id)
-    own = list(waiting.filter(network=attempts.caller_network() or "").select_for_update().order_by("pk")[:MAX_RESENT])
-    rows = own or list(waiting.select_for_update().order_by("expires_at", "pk")[:MAX_RESENT])
+    own_first = Case(When(network=attempts.caller_network() or "", then=0), default=1)
+    chosen = list(waiting.order_by(own_first, "expires_at").values_list("pk", "network")[:MAX_RESENT])
+    own = [pk for pk, network in chosen if network == (attempts.caller_network() or "")]
+    # Locked in one order, as everywhere.
+    rows = list(waiting.filter(pk__in=own or [pk for pk, _ in chosen]).order_by("pk").select_for_update())
     for row in rows:
         _mail(row, proofs.repeat_secrets(row, tenant), tenant)
     return len(rows)

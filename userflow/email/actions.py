@@ -147,8 +147,10 @@ def _count_attempt(key: str, user_id: UUID | None) -> list[MailedCode]:
         for model in (EmailProof, PendingRegistration):
             # The caller's own, then the oldest: later ones must not displace them.
             own_first = Case(When(is_own, then=0), default=1)
-            waiting = model._default_manager.filter(valid).order_by(own_first, "created_at")
-            compared = list(waiting.select_for_update()[:MAX_COMPARED])
+            waiting = model._default_manager.filter(valid)
+            chosen = list(waiting.order_by(own_first, "created_at").values_list("pk", flat=True)[:MAX_COMPARED])
+            # Locked in one order, as everywhere; those that a parallel attempt has used up are left out.
+            compared = list(waiting.filter(pk__in=chosen or [uuid4()]).order_by("pk").select_for_update())
             counted = model._default_manager.filter(pk__in=[row.pk for row in compared] or [uuid4()])
             counted.update(own_wrong_codes=F("own_wrong_codes") + own_one, wrong_codes=F("wrong_codes") + one - own_one)
             rows += compared

@@ -132,21 +132,23 @@ def test_parallel_registrations_and_one_link(strict: TestTenant) -> None:
     assert {sign_in(strict, email, password).status_code for password in passwords[:4]} == {401}
 
 
-def test_parallel_links_of_two_registrations_make_one_user(strict: TestTenant) -> None:
+def test_parallel_links_and_codes_of_two_registrations_make_one_user(strict: TestTenant) -> None:
     for _ in range(4):
         email = new_address()
         register(strict, email, OWN)
         register(strict, email, FOREIGN)
-        tokens = [token_in(sent) for sent in proofs_to(email)] * 3
+        named = {"tenant_id": str(strict.id), "email": email}
+        bodies: list[dict[str, str]] = [{"token": token_in(sent)} for sent in proofs_to(email)]
+        bodies += [{**named, "code": code_in(sent)} for sent in proofs_to(email)]
 
-        def attempt(token: str) -> int:
+        def attempt(body: dict[str, str]) -> int:
             try:
-                return int(verify(token=token).status_code)
+                return int(verify(**body).status_code)
             finally:
                 connections.close_all()
 
-        with ThreadPoolExecutor(6) as pool:
-            statuses = list(pool.map(attempt, tokens))
+        with ThreadPoolExecutor(8) as pool:
+            statuses = list(pool.map(attempt, bodies * 2))
         assert (statuses.count(200), set(statuses) <= {200, 400, 409}) == (1, True)
         with in_tenant(strict.id):
             assert EndUser.objects.filter(email_key=email).count() == 1
