@@ -22,7 +22,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     # callers whom its user is known to be, and of one network to one address.
     "mail_address_hour": (integer("LIMIT_MAILS_PER_ADDRESS_HOUR", 25, least=1), 3600),
     "mail_address_day": (integer("LIMIT_MAILS_PER_ADDRESS_DAY", 100, least=1), 86400),
-    "mail_address_network": (integer("LIMIT_MAILS_PER_ADDRESS_AND_NETWORK_HOUR", 10, least=1), 3600),
+    "mail_address_network": (integer("LIMIT_MAILS_PER_ADDRESS_AND_NETWORK_HOUR", 8, least=1), 3600),
     "invitation": (integer("LIMIT_INVITATIONS_PER_HOUR", 200, least=1), 3600),
     # Previews of branding in the console: each can decode an image.
     "preview": (integer("LIMIT_PREVIEWS_PER_MINUTE", 120, least=1), 60),
