@@ -86,8 +86,8 @@ def page_of_events(
 
 def _searched(events: Events, filters: Filters, to_operator: bool) -> Events:
     """Leave out the events of operators where a search for an actor's id would confirm whose they are."""
-    by_id = filters.actor is not None or filters.person is not None
-    return events.exclude(actor_kind=OPERATOR) if by_id and not to_operator else events
+    actor_id = filters.actor or filters.person
+    return events.exclude(actor_kind=OPERATOR, actor_id=actor_id) if actor_id and not to_operator else events
 
 
 def _page(
