@@ -59,7 +59,7 @@ def sent_code(person: TestUser, **how: Any) -> dict[str, Any]:
 def new_passkey(person: TestUser, **how: Any) -> dict[str, Any]:
     begun = person.api.post("/webauthn/enduser/beginRegistration", person.name, **how)
     assert begun.status_code == 200, begun.content
-    return {"credential": new_authenticator().create(begun.json())}
+    return {"credential": new_authenticator().create(begun.json()), "current_password": PASSWORD}
 
 
 def enrol_passkey(person: TestUser, **how: Any) -> TestUser:

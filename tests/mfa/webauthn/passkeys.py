@@ -7,7 +7,7 @@ from django.conf import settings
 
 from tests.mfa.webauthn.authenticator import ES256, UP, UV, Authenticator
 from tests.userflow.sessions.aged import strong
-from tests.world import Api, TestTenant, User
+from tests.world import PASSWORD, Api, TestTenant, User
 
 ORIGIN = settings.WEBAUTHN_ORIGINS[0]
 
@@ -28,7 +28,8 @@ class Home:
         return api.post(f"{self.prefix}/beginRegistration", {"email": person.email, **self.naming})
 
     def finish_registration(self, api: Api, person: User, credential: Any) -> Any:
-        body = {"email": person.email, "credential": credential, **self.naming}
+        # The password is the proof of a token that enrolls the first factor.
+        body = {"email": person.email, "credential": credential, "current_password": PASSWORD, **self.naming}
         return api.post(f"{self.prefix}/finishRegistration", body)
 
     def begin_authentication(self, person: User | None = None, api: Api | None = None, **members: Any) -> Any:
