@@ -197,7 +197,12 @@ def test_passkey_is_renamed(tenant: TestTenant) -> None:
 def test_new_backup_codes_replace_the_old_ones(tenant: TestTenant) -> None:
     visitor, person = with_app(tenant)
     visitor.opens("account/security")
-    visitor.sends("account/backup-codes")
+    visitor.opens("account/backup-codes")
+    assert visitor.at == "step-up"
+    visitor.opens("step-up?next=backup-codes&method=backup_code")
+    visitor.sends(backup_code=person.backup_codes[0])
+    assert visitor.at == "account/backup-codes"
+    visitor.sends()
     new = re.findall(r"<code>([^<]+)</code>", visitor.text)
     assert len(new) == 10
     assert set(new).isdisjoint(person.backup_codes)

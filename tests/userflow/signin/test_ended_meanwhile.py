@@ -63,7 +63,7 @@ def new_address(thief: Api, person: TestUser) -> Callable[[], Any]:
 
 def an_authenticator(thief: Api, person: TestUser) -> Callable[[], Any]:
     secret = thief.post("/webauthn/totp/beginSetup", person.name).json()["secret"]
-    body = {**person.name, "secret": secret, "code": pyotp.TOTP(secret).now()}
+    body = {**person.name, **person.proof(), "secret": secret, "code": pyotp.TOTP(secret).now()}
     return lambda: thief.post("/webauthn/totp/confirmSetup", body)
 
 
