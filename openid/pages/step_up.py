@@ -70,11 +70,14 @@ class StepUpPage(SignedInPage, ProofPage):
         sent = form.cleaned_data[WAYS[self.kind].field]
         field = {WEBAUTHN: "response", PASSWORD: PASSWORD_FIELD}.get(self.kind, WAYS[self.kind].field)
         raised = step_up(principal=self.me, proof={field: sent}, user_agent=self.agent)
-        if self.back:
+        if self.back and not self.password_first:
             proof = proof_token_for(principal=self.me, verified=raised.verified)
             self.steps = replace(self.steps, proof=proof, proof_until=time.time() + PROOF_TOKEN_SECONDS)
         self.steps = replace(self.steps, own_phone="")
-        if self.back.partition("/")[0] == "enroll":
+        if self.password_first:
+            # The factor counts now.
+            response = self.to("step-up", next=self.back)
+        elif self.back.partition("/")[0] == "enroll":
             response = self.to(self.back, own="1")
         else:
             response = self.to(f"account/{self.back}" if self.back else "continue")

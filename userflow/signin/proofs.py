@@ -101,6 +101,8 @@ def require_older(realm: Realm, principal: Principal, since: datetime) -> None:
 
 def session_of(realm: Realm, principal: Principal) -> Session:
     """Return the caller's session as stored: its token may be older than the last step-up. Raises AccessTokenInvalid."""
+    if principal.session_id is None:
+        raise AccessTokenInvalid
     sessions = realm.sessions._default_manager.filter(pk=principal.session_id, user_id=principal.id)
     return first_or(sessions.only("auth_time", "acr"), AccessTokenInvalid)
 
