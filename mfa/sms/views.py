@@ -23,6 +23,7 @@ from userflow.errors import (
     AttemptsLocked,
     ClientNotAuthenticated,
     CodeExpired,
+    DirectSignInDisabled,
     InvalidCode,
     NotSignedInByTicket,
 )
@@ -59,6 +60,7 @@ class SmsViewSet(FactorViewSet):
             PhoneTaken,
             NotSignedInByTicket,
             ClientNotAuthenticated,
+            DirectSignInDisabled,
         ],
         assurance=ENROLLING,
     )
@@ -91,7 +93,7 @@ class SmsViewSet(FactorViewSet):
         serializers.SmsVerify,
         id="verifySmsCode",
         returns={200: serializers.SmsVerifiedOut},
-        errors=[*TENANCY, *CODE, NotSignedInByTicket, ClientNotAuthenticated],
+        errors=[*TENANCY, *CODE, NotSignedInByTicket, ClientNotAuthenticated, DirectSignInDisabled],
         token="optional",
     )
     def verify(self, request: Request) -> Response:

@@ -25,6 +25,7 @@ from userflow.errors import (
     PROOF_ERRORS,
     AttemptsLocked,
     ClientNotAuthenticated,
+    DirectSignInDisabled,
     InvalidCode,
     NotSignedInByTicket,
     TooManyFromAddress,
@@ -62,6 +63,7 @@ class TotpViewSet(FactorViewSet):
             SecretNotIssued,
             NotSignedInByTicket,
             ClientNotAuthenticated,
+            DirectSignInDisabled,
         ],
         assurance=ENROLLING,
     )
@@ -81,7 +83,7 @@ class TotpViewSet(FactorViewSet):
         serializers.TotpVerify,
         id="verifyTotp",
         returns={200: serializers.TotpVerifiedOut},
-        errors=[*TENANCY, InvalidCode, AttemptsLocked, ClientNotAuthenticated],
+        errors=[*TENANCY, InvalidCode, AttemptsLocked, ClientNotAuthenticated, DirectSignInDisabled],
         token="optional",
     )
     def verify(self, request: Request) -> Response:
@@ -96,7 +98,14 @@ class TotpViewSet(FactorViewSet):
         serializers.TotpVerifyLogin,
         id="verifyTotpLogin",
         returns={200: serializers.TotpVerifiedOut},
-        errors=[*TENANCY, InvalidCode, AttemptsLocked, NotSignedInByTicket, ClientNotAuthenticated],
+        errors=[
+            *TENANCY,
+            InvalidCode,
+            AttemptsLocked,
+            NotSignedInByTicket,
+            ClientNotAuthenticated,
+            DirectSignInDisabled,
+        ],
         token="optional",
     )
     def verify_login(self, request: Request) -> Response:

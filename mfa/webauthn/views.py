@@ -35,6 +35,7 @@ from userflow.accounts.realms import ADMINS
 from userflow.errors import (
     AttemptsLocked,
     ClientNotAuthenticated,
+    DirectSignInDisabled,
     EmailNotVerified,
     NotSignedInByTicket,
     PasskeyNotVerified,
@@ -84,7 +85,14 @@ class EndUserPasskeyViewSet(FactorViewSet):
         serializers.EndUserPasskeyIn,
         id="finishPasskeyRegistration",
         returns={200: serializers.EnrolledOut},
-        errors=[UnknownEmail, UnknownTenant, *FINISH, NotSignedInByTicket, ClientNotAuthenticated],
+        errors=[
+            UnknownEmail,
+            UnknownTenant,
+            *FINISH,
+            NotSignedInByTicket,
+            ClientNotAuthenticated,
+            DirectSignInDisabled,
+        ],
         assurance=(Action.FIRST_FACTOR, Action.ADD_FACTOR),
     )
     def finish_registration(self, request: Request) -> Response:
@@ -117,7 +125,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
         serializers.EndUserAssertionIn,
         id="finishPasskeyAuthentication",
         returns={200: serializers.VerifiedOut},
-        errors=[*VERIFY, ClientNotAuthenticated],
+        errors=[*VERIFY, ClientNotAuthenticated, DirectSignInDisabled],
         token="optional",
     )
     def finish_authentication(self, request: Request) -> Response:
@@ -174,7 +182,7 @@ class PasskeySignUpViewSet(FactorViewSet):
         serializers.SignUpIn,
         id="finishPasskeySignUp",
         returns={200: serializers.EnrolledAndSignedInOut},
-        errors=[*FINISH, ClientNotAuthenticated, NotFirstFactor],
+        errors=[*FINISH, ClientNotAuthenticated, DirectSignInDisabled, NotFirstFactor],
         assurance=Action.FIRST_FACTOR,
     )
     def finish_registration(self, request: Request) -> Response:

@@ -104,7 +104,7 @@ def test_new_backup_codes_invalidate_old_ones() -> None:
     assert (len(new), staff.backup_codes[0] in new) == (10, False)
     # The proof works once, and the new codes prove nothing in this session until another one has been used.
     assert staff.post(f"{MINE}backup-codes/").headers["Location"].startswith("/admin/reauthenticate/")
-    assert staff.post("/admin/reauthenticate/", {"backup_code": new[0]}).status_code == 200
+    assert staff.post("/admin/reauthenticate/", {"backup_code": new[0]}).status_code == 400
     assert staff.post(f"{MINE}backup-codes/").headers["Location"].startswith("/admin/reauthenticate/")
     assert staff.post("/admin/reauthenticate/", {"code": staff.code()}).status_code == 302
     assert staff.post("/admin/reauthenticate/", {"backup_code": new[0]}).status_code == 302
@@ -153,7 +153,8 @@ def test_first_factor_proves_nothing_in_the_session_that_added_it(tenant: TestTe
         codes = re.findall(r"<code>([0-9A-Z-]{19})</code>", page.content.decode())
         assert "Enter your password first" in staff.get("/admin/reauthenticate/").content.decode()
         for proof in ({"code": staff.code()}, {"backup_code": codes[0]}):
-            assert staff.post("/admin/reauthenticate/", proof).status_code == 200
+            # The page asks for the password only.
+            assert staff.post("/admin/reauthenticate/", proof).status_code == 400
         assert staff.row().sessions.get(pk=staff.browser.session["console_session"]).acr == "aal1"
         assert staff.post("/admin/reauthenticate/", {"password": staff.password}).status_code == 302
         assert staff.post("/admin/reauthenticate/", {"backup_code": codes[0]}).status_code == 302

@@ -104,10 +104,11 @@ def test_password_change_asks_for_a_proof(tenant: TestTenant) -> None:
 
 
 def test_proof_works_once(tenant: TestTenant) -> None:
-    visitor = signed_in(tenant)
-    visitor.opens("account/password")
-    visitor.sends(password=PASSWORD)
+    visitor, person = with_app(tenant)
+    visitor.opens("step-up?next=password&method=backup_code")
+    visitor.sends(backup_code=person.backup_codes[0])
     visitor.sends(password=NEW)
+    assert visitor.at == "account/security"
     visitor.opens("account/password")
     assert visitor.at == "step-up"
 
