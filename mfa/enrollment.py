@@ -6,8 +6,9 @@ address could enroll a key for its user. So every begin, confirm and finish of e
 user's row (`mfa.factors.lock_and_check`).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from django.utils.timezone import now
 
@@ -25,10 +26,15 @@ from userflow.accounts.session_policy import AAL2
 from userflow.credentials import email_verification as proofs
 from userflow.credentials import tickets
 from userflow.errors import EmailNotVerified, InsufficientAuthentication, NotSignedInByTicket
-from userflow.sessions.assurance import Action, reject_third_party, require_assurance
+from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.ending import require_active_session
+from userflow.signin.proofs import proof_missing
 
 Kind = Literal["totp", "sms", "webauthn"]
+# Kinds of which a user has one: another one replaces it.
+ONE_AT_MOST: Final = ("totp", "sms")
+# Rows of the action table about it.
+ENROLLING: Final = (Action.FIRST_FACTOR, Action.ADD_FACTOR, Action.REPLACE_FACTOR)
 ProofLevel = Literal["bearer", "ticket", "pass", "window"]
 
 
@@ -42,6 +48,8 @@ class Proof:
     ticket: Ticket | None = None
     # The user's own session, which must still be valid when the factor is confirmed.
     own: Principal | None = None
+    # The row of the action table that the request of that session has proven, see `factors.prove_enrollment`.
+    proven: Action | None = None
     # The registration answers tokens (general finishRegistration).
     signs_in: bool = False
 
@@ -58,9 +66,10 @@ def enrollment_proof(*, realm: Realm, user: Account, caller: Caller, kind: Kind,
     """Return the proof that lets the caller add a factor of this kind.
 
     A proof that is sent must be valid and never falls through to a lower level. `signs_in` is the stricter rule of the
-    general finishRegistration. Call it inside the realm (`realm.entered`) at begin and at confirm. Raises NoProof,
-    InsufficientAuthentication (401), TokenOfAnotherUser, EmailNotVerified, NotAllowed (a third-party application; 403),
-    NotFirstFactor (409); then nothing may be stored or sent.
+    general finishRegistration. Call it inside the realm (`realm.entered`) at begin and at confirm; what a session needs in
+    the request too is checked by `factors.prove_enrollment`. Raises NoProof, InsufficientAuthentication (401),
+    TokenOfAnotherUser, EmailNotVerified, NotAllowed (a third-party application; 403), NotFirstFactor (409); then nothing may
+    be stored or sent.
     """
     mode = effective(settings_of(realm, user))["enrollment_mode"]
     own = caller.principal
@@ -68,8 +77,10 @@ def enrollment_proof(*, realm: Realm, user: Account, caller: Caller, kind: Kind,
         raise TokenOfAnotherUser
     ticket = _valid_ticket(realm, user, caller.ticket) if caller.ticket is not None else None
     if own is not None:
-        proof = Proof(kind, "bearer", own=own, signs_in=signs_in)
-        _check_session(user, own)
+        # Sent beside the token, the ticket of a sign-in is the proof in the request.
+        beside = ticket if ticket is not None and ticket.purpose == tickets.ENROLLMENT else None
+        proof = Proof(kind, "bearer", ticket=beside, own=own, signs_in=signs_in)
+        _check_session(user, own, kind)
     elif ticket is not None:
         level: ProofLevel = "pass" if ticket.purpose == tickets.PASS else "ticket"
         proof = Proof(kind, level, ticket=ticket, signs_in=signs_in)
@@ -99,34 +110,41 @@ def check_again(realm: Realm, locked: Account, proof: Proof) -> None:
             require_active_session(realm, proof.own)
         except NotSignedIn as ended:
             raise NoProof from ended
-        _check_session(locked, proof.own)
-    elif proof.ticket is not None:
+        action = _check_session(locked, proof.own, proof.kind)
+        if proof.proven in (None, *ENROLLING) and proof.proven is not action:  # a factor was enrolled or removed since
+            raise proof_missing()
+    if proof.ticket is not None and (proof.own is None or proof.proven is Action.FIRST_FACTOR):
         try:
             tickets.consume_ticket_for(realm, proof.ticket, proof.kind)
         except NotSignedInByTicket as ended:
             raise NoProof from ended
         if proof.kind in locked.mfa_methods:
             raise NoProof
-    elif not _window_allows(realm, locked, signs_in=proof.signs_in):
+    elif proof.own is None and not _window_allows(realm, locked, signs_in=proof.signs_in):
         raise NoProof
     if proof.signs_in and locked.mfa_methods:
         raise NotFirstFactor
 
 
-def _check_session(user: Account, own: Principal) -> None:
-    """The user's own session: at most 15 minutes since the last proof, and with the second factor of a user who has one.
+def enrollment_action(methods: Collection[str], kind: str) -> Action:
+    """Return the row of the action table for a session that enrolls this kind of factor for a user with these methods."""
+    if not methods:
+        return Action.FIRST_FACTOR
+    return Action.REPLACE_FACTOR if kind in methods and kind in ONE_AT_MOST else Action.ADD_FACTOR
+
+
+def _check_session(user: Account, own: Principal, kind: Kind) -> Action:
+    """Require of the user's own session what the action table asks for, and return the row.
 
     The first factor may be enrolled by a session that the tenant's policy accepts for nothing else, but never by one of a
     third-party application.
     """
-    reject_third_party(own)
-    if user.mfa_methods:
-        require_assurance(Action.ADD_FACTOR, own)
-        # The first factor may be younger than what the principal says of the user.
-        if own.acr != AAL2:
-            raise InsufficientAuthentication
-    elif not own.is_fresh():
+    action = enrollment_action(user.mfa_methods, kind)
+    require_assurance(action, own)
+    # The first factor may be younger than what the principal says of the user.
+    if user.mfa_methods and own.acr != AAL2:
         raise InsufficientAuthentication
+    return action
 
 
 def _valid_ticket(realm: Realm, user: Account, token: str) -> Ticket:

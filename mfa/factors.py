@@ -5,16 +5,18 @@ A confirmation runs in one `realm.atomic()`: `locked = lock_and_check(realm, use
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 from typing import Final, Literal, TypedDict
 from uuid import UUID
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Max, Model, Q, QuerySet
 from django.utils.timezone import now
 
 from identity_platform.postgresql.row_errors import first_or
 from mfa import notices, passes
 from mfa.caller import Caller, is_this_user
-from mfa.enrollment import Kind, Proof, address_is_missing, check_again
+from mfa.enrollment import Kind, Proof, address_is_missing, check_again, enrollment_action
 from mfa.errors import LastFactor, NoProof, TokenOfAnotherUser, UnknownFactor
 from mfa.factor_models import Factor
 from mfa.webauthn.models import Passkey
@@ -26,12 +28,12 @@ from userflow.accounts.realms import END_USERS, Realm
 from userflow.accounts.session_models import Ticket
 from userflow.accounts.session_policy import AAL2
 from userflow.credentials import tickets
-from userflow.errors import UnknownUser
+from userflow.errors import NotSignedInByTicket, UnknownUser
 from userflow.events.outbox import publish
-from userflow.sessions.assurance import REQUIREMENTS, Action, reject_third_party, require_assurance
+from userflow.sessions.assurance import Action, reject_third_party, require_assurance
 from userflow.sessions.ending import end_sessions
 from userflow.sessions.issue import realm_of
-from userflow.signin.proofs import check_proof
+from userflow.signin.proofs import kind_of_proof, prove_own_change
 
 TOTP: Final = "totp"
 SMS: Final = "sms"
@@ -47,6 +49,8 @@ _ENROLLED: Final[Mapping[str, tuple[str, Q]]] = {
 }
 
 _KINDS: Final[tuple[Kind, ...]] = (WEBAUTHN, TOTP, SMS)
+# Since when a row can prove something; of the others since it was created.
+_SINCE: Final[Mapping[str, str]] = {TOTP: "confirmed_at"}
 
 # The webhook event of each change.
 _EVENTS: Final[Mapping[str, str]] = {
@@ -62,14 +66,17 @@ def lock_and_check(realm: Realm, user: Account, proof: Proof, *, login: Ticket |
     """Lock the user's row, check the proof again and consume it for its kind; return the user as stored now.
 
     `login` is the ticket of the sign-in that the factor completes; it is consumed too, before `finalize` ends the tickets of
-    a user with a first factor. Call it first in the transaction that confirms. Raises as `enrollment_proof`, and
-    NotSignedInByTicket (401) if another caller has used the login.
+    a user with a first factor. Only the first factor completes a sign-in: a further one would stand for those that the user
+    has. Call it first in the transaction that confirms. Raises as `enrollment_proof`, and NotSignedInByTicket (401) if another
+    caller has used the login, or enrolled a factor.
     """
     locked = realm.lock_user(user.pk)
     if locked is None:
         raise NoProof
     check_again(realm, locked, proof)
     if login is not None:
+        if locked.mfa_methods:
+            raise NotSignedInByTicket
         tickets.consume_ticket(realm, login)
     return locked
 
@@ -88,15 +95,14 @@ def check_own_session(action: Action, *, realm: Realm, user: Account, caller: Ca
 
 
 def own_change(action: Action, *, realm: Realm, user: Account, kind: Kind, caller: Caller) -> Proof:
-    """Check and consume the proof in the request; return the caller's right to change an own factor, for `lock_and_check`.
+    """Check and consume the proof in the request; return the caller's right to change an own factor.
 
     Call it outside a transaction, after every check that needs no proof: a code works once. Raises the errors of
     `check_own_session`, and those of `check_proof` if the action needs a proof.
     """
     own = check_own_session(action, realm=realm, user=user, caller=caller)
-    if REQUIREMENTS[action].proof:
-        check_proof(principal=own, proof=caller.proof, user_agent=caller.user_agent)
-    return Proof(kind, "bearer", own=own)
+    prove_own_change(action, principal=own, proof=caller.proof, user_agent=caller.user_agent)
+    return Proof(kind, "bearer", own=own, proven=action)
 
 
 def own_removal(*, realm: Realm, user: Account, kind: Kind, caller: Caller, factor_id: UUID | None = None) -> Proof:
@@ -161,15 +167,24 @@ def _check_not_last(own: Principal, *, remaining: list[str]) -> None:
         raise LastFactor
 
 
-def prove_replacement(*, realm: Realm, user: Account, proof: Proof, caller: Caller) -> bool:
-    """Check the proof in the request if the confirmation replaces one of the caller's own factors; return whether it does.
+def require_proof_in_request(*, user: Account, proof: Proof, caller: Caller) -> None:
+    """Raise ValidationFailed if a session enrolls a factor and the request has no proof, before anything is used up."""
+    if proof.own is not None and (proof.ticket is None or user.mfa_methods):
+        kind_of_proof(caller.proof)
 
-    Raises what `own_change` raises.
+
+def prove_enrollment(*, realm: Realm, user: Account, proof: Proof, caller: Caller) -> Proof:
+    """Check and consume the proof in the request that a session needs to enroll a factor; return what `lock_and_check` takes.
+
+    For the first factor the ticket of the sign-in, sent beside the token, stands for it. Tickets and windows need nothing
+    more. Raises what `own_change` raises.
     """
-    if proof.own is None or proof.kind not in user.mfa_methods:
-        return False
-    own_change(Action.REPLACE_FACTOR, realm=realm, user=user, kind=proof.kind, caller=caller)
-    return True
+    if proof.own is None:
+        return proof
+    action = enrollment_action(user.mfa_methods, proof.kind)
+    if proof.ticket is None or action is not Action.FIRST_FACTOR:
+        own_change(action, realm=realm, user=user, kind=proof.kind, caller=caller)
+    return replace(proof, proven=action)
 
 
 def finalize(
@@ -226,9 +241,29 @@ def _end_older_sessions_and_tickets(
         tickets.forget_devices(realm, user.pk)
 
 
-def methods_of(user: Account) -> list[str]:
-    """Return the user's enrolled methods, in the order of the login response."""
-    return [method for method, rows in _enrolled(user).items() if rows.exists()]
+def methods_of(user: Account, *, before: datetime | None = None) -> list[str]:
+    """Return the user's enrolled methods, or those that were enrolled before a time, in the order of the login response."""
+    enrolled = _enrolled(user)
+    if before is not None:
+        enrolled = {method: rows.filter(**{f"{since_field(method)}__lt": before}) for method, rows in enrolled.items()}
+    return [method for method, rows in enrolled.items() if rows.exists()]
+
+
+def since_field(method: str) -> str:
+    """Return the field of a method's rows that says since when they can prove something."""
+    return _SINCE.get(method, "created_at")
+
+
+def enrolled_since(user: Account, method: str, **which: object) -> datetime | None:
+    """Return since when the user's newest enrolled row of the method can prove something; None if there is none.
+
+    Backup codes are all made together. `which` selects one of several passkeys.
+    """
+    rows = _enrolled(user).get(method)
+    if rows is None:
+        return None
+    newest: datetime | None = rows.filter(**which).aggregate(since=Max(since_field(method)))["since"]
+    return newest
 
 
 def _enrolled(user: Account) -> dict[str, QuerySet[Model]]:

@@ -25,6 +25,7 @@ from userflow.errors import (
     ClientNotAuthenticated,
     DirectSignInDisabled,
     EmailNotVerified,
+    FactorNeeded,
     GrantsMoreThanHeld,
     InsufficientAuthentication,
     TooManyFromAddress,
@@ -44,6 +45,8 @@ ADMIN_ERRORS = [UnknownUser, OwnFactors, GrantsMoreThanHeld, InsufficientAuthent
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy, TenantMismatch, TooManyFromAddress]
 # Raised by begin, confirm and finish of every kind.
 ENROLLMENT_ERRORS = [NoProof, InsufficientAuthentication, TokenOfAnotherUser, EmailNotVerified]
+# Raised by a confirmation with an access token, which needs a proof in the request.
+ENROLLING_BY_TOKEN = [*PROOF_ERRORS, FactorNeeded]
 enrollment_endpoint = partial(endpoint, token="optional", any_level=True, headers=PROOFS)
 
 

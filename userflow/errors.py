@@ -240,14 +240,24 @@ class WrongCurrentPassword(errors.ApiError):
 
 
 class FactorNeeded(errors.ApiError):
-    """400: a step-up by password of a user who has a second factor; `details` says what to send."""
+    """400: a password as the proof of a user who has a second factor; `details` says what to send."""
 
     code = "factor_required"
     message = "A password is not enough because you have a second factor. Use that factor. See `details`."
 
-    def __init__(self, methods: Iterable[str]) -> None:
+    def __init__(self, methods: Iterable[str], *, field: str = "password") -> None:
         fields = [_PROOF_OF_METHOD[method] for method in methods if method in _PROOF_OF_METHOD]
-        super().__init__(details={"password": [f"Send one of {', '.join(fields)}."]})
+        super().__init__(details={field: [f"Send one of {', '.join(fields)}."]})
+
+
+class ProofTooNew(errors.ApiError):
+    """400: the factor, the backup codes or the password were set after the last verification of the session."""
+
+    code = "proof_too_new"
+    message = (
+        "This was set up or changed after the session was last verified, so it cannot prove the session yet. Use an older"
+        " factor or your password at /authmgr/step-up first, or sign in again."
+    )
 
 
 class ProofTokenInvalid(errors.ApiError):
@@ -385,6 +395,7 @@ PROOF_ERRORS: Final[tuple[type[errors.ApiError], ...]] = (
     WrongCurrentPassword,
     NoPasswordHere,
     ProofTokenInvalid,
+    ProofTooNew,
     AttemptsLocked,
     TooManyFromAddress,
     HashersBusy,

@@ -12,7 +12,14 @@ from django.utils.translation import ngettext
 from identity_platform.api.errors import ApiError, TooManyRequests, Unavailable
 from identity_platform.api.handlers import note_rejection
 from tenants.errors import TenantBusy, TenantSuspended
-from userflow.errors import InvalidCode, NotSignedInByTicket, PasskeyNotVerified, WrongCredentials, WrongCurrentPassword
+from userflow.errors import (
+    InvalidCode,
+    NotSignedInByTicket,
+    PasskeyNotVerified,
+    ProofTooNew,
+    WrongCredentials,
+    WrongCurrentPassword,
+)
 
 
 def in_words(error: ApiError) -> str:
@@ -36,6 +43,8 @@ def in_words(error: ApiError) -> str:
             return _("This sign-in has expired or had too many wrong codes. Sign in again with your password.")
         case InvalidCode():
             return _("The code is incorrect or was already used. Wait for the next one and try again.")
+        case ProofTooNew():
+            return _("This is newer than your sign-in and does not count yet. Use an older factor, or sign in again.")
         case PasskeyNotVerified():
             return _("The passkey was not accepted. Try again with a passkey that you enrolled here.")
         case TenantSuspended():

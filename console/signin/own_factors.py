@@ -1,11 +1,13 @@
 """The second factors of the signed-in user: passkeys, authenticator app and backup codes.
 
 A user whose policy requires a factor, and who has none, is sent here after the password. The proof for the enrollment is
-then the ticket of that sign-in; otherwise it is the recent sign-in itself (mfa.enrollment).
+then the ticket of that sign-in; otherwise it is that of the last re-authentication, which works once.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
+from typing import Final
 from urllib.parse import quote
 from uuid import UUID
 
@@ -28,14 +30,18 @@ from identity_platform.api.errors import ApiError
 from identity_platform.api.views import Arguments
 from mfa.caller import Caller
 from mfa.completion import SECOND_STEP_AMR
+from mfa.enrollment import enrollment_action
 from mfa.errors import SecretNotIssued
-from mfa.factors import TOTP, list_factors, remove_factor
+from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN, list_factors, remove_factor
 from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
 from userflow.accounts.realms import ADMINS
 from userflow.accounts.session_policy import AAL2
-from userflow.errors import InsufficientAuthentication, NotSignedInByTicket
+from userflow.errors import InsufficientAuthentication, NotSignedInByTicket, ProofTokenInvalid
 from userflow.sessions.assurance import Action
+
+# Errors that lead to another page: the proof of the session or of the sign-in no longer counts.
+_PROOF_LOST: Final = (NotSignedInByTicket, InsufficientAuthentication, ProofTokenInvalid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,11 @@ class Enroller:
     next: str
     # The sign-in that the first factor completes.
     mfa_token: str | None = None
+
+    @property
+    def methods(self) -> list[str]:
+        """Return the methods of the signed-in user, none for a user who waits for the first factor."""
+        return list(self.caller.principal.user["mfa_methods"]) if self.caller.principal is not None else []
 
     @property
     def arguments(self) -> Arguments:
@@ -74,34 +85,49 @@ def enroller_at(request: HttpRequest) -> Enroller | None:
     return Enroller(waiting.email, caller, inside=False, next=waiting.next, mfa_token=waiting.mfa_token)
 
 
-def enrollment_page(view: Page) -> Page:
-    """Decorate a page that adds a factor, for a recent sign-in or one that waits for its first factor.
+def enrollment_page(kind: str) -> Callable[[Page], Page]:
+    """Decorate a page that adds a factor of this kind, or backup codes, for a user who has just confirmed who it is, or a
+    sign-in that waits for its first factor.
 
     Errors that the page does not show itself are messages on the overview.
     """
 
-    @never_cache
-    @wraps(view)
-    def guarded(request: HttpRequest) -> HttpResponse:
-        who = enroller_at(request)
-        if who is None:
-            return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
-        if who.inside and (step_up := step_up_first(request, Action.ADD_FACTOR, back=_asked_from(request))) is not None:
-            return step_up
-        try:
-            return view(request, who)
-        except InsufficientAuthentication:
-            return to_step_up(request, back=_asked_from(request))
-        except NotSignedInByTicket as problem:
-            # The sign-in that the factor would complete has expired.
-            request.session.flush()
-            messages.error(request, errors.in_words(problem))
-            return HttpResponseRedirect(steps.with_next("admin:login", who.next))
-        except ApiError as problem:
-            messages.error(request, errors.in_words(problem))
-            return HttpResponseRedirect(reverse("admin:my_sign_in"))
+    def decorate(view: Page) -> Page:
+        @never_cache
+        @wraps(view)
+        def guarded(request: HttpRequest) -> HttpResponse:
+            return _guarded(request, view, kind)
 
-    return guarded
+        return guarded
+
+    return decorate
+
+
+def _guarded(request: HttpRequest, view: Page, kind: str) -> HttpResponse:
+    who = enroller_at(request)
+    if who is None:
+        return HttpResponseRedirect(steps.with_next("admin:login", reverse("admin:my_sign_in")))
+    if who.inside:
+        action = Action.RENEW_BACKUP_CODES if kind == BACKUP_CODE else enrollment_action(who.methods, kind)
+        if (step_up := step_up_first(request, action, back=_asked_from(request))) is not None:
+            return step_up
+        if not steps.has_proof(request):
+            return to_step_up(request, back=_asked_from(request))
+        who = replace(who, caller=replace(who.caller, proof={"proof_token": request.session.get(steps.PROOF)}))
+    try:
+        response = view(request, who)
+    except (InsufficientAuthentication, ProofTokenInvalid):
+        steps.take_proof(request)
+        return to_step_up(request, back=_asked_from(request))
+    except NotSignedInByTicket as problem:
+        # The sign-in that the factor would complete has expired.
+        request.session.flush()
+        messages.error(request, errors.in_words(problem))
+        return HttpResponseRedirect(steps.with_next("admin:login", who.next))
+    except ApiError as problem:
+        messages.error(request, errors.in_words(problem))
+        return HttpResponseRedirect(reverse("admin:my_sign_in"))
+    return response
 
 
 def _asked_from(request: HttpRequest) -> str:
@@ -110,7 +136,7 @@ def _asked_from(request: HttpRequest) -> str:
 
 
 @only_forms
-@enrollment_page
+@enrollment_page(WEBAUTHN)
 def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Enroll a passkey with a name."""
     form = forms.NewPasskeyForm(request.POST or None)
@@ -119,14 +145,15 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
         try:
             given = form.cleaned_data
             done = passkeys.finish_registration(
-                **who.arguments, response=given["credential"], name=given["name"], mfa_token=who.mfa_token
+                **who.arguments, credential=given["credential"], name=given["name"], mfa_token=who.mfa_token
             )
-        except (NotSignedInByTicket, InsufficientAuthentication):
+        except _PROOF_LOST:
             raise
         except ApiError as problem:
             error = problem
             errors.add_to(form, problem)
         else:
+            steps.take_proof(request)
             if done.tokens is not None:
                 amr = (*steps.PASSWORD_AMR, *SECOND_STEP_AMR)
                 steps.enter(request, done.user, done.tokens, amr=amr, next_path=who.next)
@@ -137,7 +164,7 @@ def add_passkey(request: HttpRequest, who: Enroller) -> HttpResponse:
 
 
 @require_POST
-@enrollment_page
+@enrollment_page(WEBAUTHN)
 def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Return the options for `navigator.credentials.create()`."""
     try:
@@ -148,11 +175,9 @@ def creation_options(request: HttpRequest, who: Enroller) -> HttpResponse:
 
 
 @only_forms
-@enrollment_page
+@enrollment_page(TOTP)
 def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Show a new secret, and enroll it with its first code."""
-    if _replaces_app(who.caller) and not steps.has_proof(request):
-        raise InsufficientAuthentication
     form = forms.NewAppForm(request.POST if "code" in request.POST else None)
     if request.method != "POST":
         # Only the button creates a secret: few may be pending, and a page view must not use one up.
@@ -164,32 +189,21 @@ def set_up_app(request: HttpRequest, who: Enroller) -> HttpResponse:
         return _same_secret(request, who, form)
     given = form.cleaned_data
     try:
-        who = _with_proof(request, who)
         done = totp.confirm_totp_setup(
             **who.arguments, secret=given["secret"], code=given["code"], mfa_token=who.mfa_token
         )
     except SecretNotIssued:
         return _too_late(request, who)
-    except (NotSignedInByTicket, InsufficientAuthentication):
+    except _PROOF_LOST:
         raise
     except ApiError as problem:
         errors.add_to(form, problem)
         return _same_secret(request, who, form, error=problem)
+    steps.take_proof(request)
     if done.tokens is not None:
         amr = (*steps.PASSWORD_AMR, *totp.AMR)
         steps.enter(request, done.user, done.tokens, amr=amr, next_path=who.next)
     return _codes_page(request, who, done.backup_codes, _("The authenticator app is enrolled."))
-
-
-def _replaces_app(caller: Caller) -> bool:
-    return caller.principal is not None and TOTP in caller.principal.user["mfa_methods"]
-
-
-def _with_proof(request: HttpRequest, who: Enroller) -> Enroller:
-    """Return the user with the proof of the last step-up, which replacing an app needs."""
-    if not _replaces_app(who.caller):
-        return who
-    return replace(who, caller=replace(who.caller, proof={"proof_token": request.session.get(steps.PROOF)}))
 
 
 def _new_secret(request: HttpRequest, who: Enroller) -> HttpResponse:
@@ -221,10 +235,11 @@ def _app_page(
 
 
 @require_POST
-@enrollment_page
+@enrollment_page(BACKUP_CODE)
 def new_backup_codes(request: HttpRequest, who: Enroller) -> HttpResponse:
     """Create ten new backup codes; the old ones become invalid."""
     codes = totp.regenerate_backup_codes(**who.arguments)
+    steps.take_proof(request)
     return _codes_page(request, who, codes, _("These codes are new. The earlier codes are invalid."))
 
 

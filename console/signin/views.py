@@ -13,8 +13,7 @@ from console.signin.errors import page
 from identity_platform.api.errors import ApiError, NotSignedIn
 from mfa.caller import Caller
 from mfa.completion import ONLY_STEP_AMR
-from mfa.factors import BACKUP_CODE, TOTP, WEBAUTHN
-from mfa.stepup.actions import options_for_step_up
+from mfa.stepup.actions import options_for_step_up, step_up_methods
 from mfa.webauthn import authentication as passkeys
 from userflow.accounts.principals import Principal
 from userflow.accounts.realms import ADMINS
@@ -124,8 +123,14 @@ def reauthenticate(request: HttpRequest) -> HttpResponse:
     """Re-authenticate by a factor, or by the password if there is none."""
     staff = staff_at(request)
     next_path = steps.local_path(request, request.POST.get("next") or request.GET.get("next"))
-    factors = [method for method in staff.user.mfa_methods if method in (WEBAUTHN, TOTP, BACKUP_CODE)]
-    asked = proofs.Asked.of(request, factors or [proofs.PASSWORD])
+    methods = [method for method in step_up_methods(principal=staff.principal) if method in proofs.FORMS]
+    if not methods:
+        # All that the user has is newer than this session.
+        sign_out(principal=staff.principal)
+        steps.leave(request)
+        messages.warning(request, _("Sign in again to confirm that it is you."))
+        return HttpResponseRedirect(steps.with_next("admin:login", next_path))
+    asked = proofs.Asked.of(request, methods)
     error: ApiError | None = None
     if request.method == "POST" and asked.is_valid():
         try:
@@ -136,7 +141,8 @@ def reauthenticate(request: HttpRequest) -> HttpResponse:
         else:
             steps.renew(request, raised)
             return HttpResponseRedirect(next_path)
-    context = {**asked.context(), "title": _("Confirm that it is you"), "next": next_path}
+    first = methods == [proofs.PASSWORD] and bool(staff.user.mfa_methods)
+    context = {**asked.context(), "title": _("Confirm that it is you"), "next": next_path, "password_first": first}
     return page(request, "console/signin/reauthenticate.html", context, error=error)
 
 

@@ -20,6 +20,7 @@ ACCESS_TOKEN: Final = "eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiIwZTlh
 REFRESH_TOKEN: Final = "rt_Zk8wQ2nV5xJc7RmB3tLp9YsD4hGf6AeU"
 MAIL_TOKEN: Final = "m1_Tq7ZcX2vBn5LkJ8hGf3dSa9Pw4"
 MFA_TOKEN: Final = "mt_Hx5Rk9Wd2Lq7Vb4Nz8Tc3Jf6"
+PROOF_TOKEN: Final = "pt_2Wd6Jh9Zq4Kx8Nf5"
 CODE: Final = "482915"
 SMS_CODE: Final = "730264"
 TOTP_SECRET: Final = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
@@ -92,7 +93,7 @@ VALUES: Final[Mapping[str, Any]] = {
     "token": MAIL_TOKEN,
     "enrollment_ticket": "et_4Gk8Zp2Xw6Qv9Rb3",
     "enrollment_pass": "ep_7Lm3Tc9Vn5Xk2Hd8",
-    "proof_token": "pt_2Wd6Jh9Zq4Kx8Nf5",
+    "proof_token": PROOF_TOKEN,
     "proof_expires_in": 300,
     "request_uri": "urn:ietf:params:oauth:request_uri:6Zk2Xv9Qm4Tb8Ln3",
     "PushedRequestOut.expires_in": 90,

@@ -30,7 +30,6 @@ from userflow.accounts.session_models import Ticket
 from userflow.credentials import attempts, tickets
 from userflow.errors import AttemptsExceeded, CodeExpired, InvalidCode
 from userflow.sessions.issue import TokenPair
-from userflow.signin.proofs import proof_missing
 
 CodePurpose = Literal["enrollment", "verification"]
 ENROLLMENT: Final[CodePurpose] = "enrollment"
@@ -110,14 +109,12 @@ def confirm_sms_setup(
         if factors.SMS in user.mfa_methods and Phone.objects.filter(number_digest=digest).exclude(user=user).exists():
             # Before the proof, which may use up a one-time code.
             raise PhoneTaken
-        verified = factors.prove_replacement(realm=END_USERS, user=user, proof=proof, caller=caller)
+        proof = factors.prove_enrollment(realm=END_USERS, user=user, proof=proof, caller=caller)
         # The unique index on the digest of the number, also when two users confirm it at once.
         with unique_or(PhoneTaken), tenant_atomic():
             locked = factors.lock_and_check(END_USERS, user, proof, login=login)
             _consume(row)
             replaced = bool(Phone.objects.filter(user_id=user.pk).delete()[0])
-            if replaced and proof.own is not None and not verified:  # enrolled since the request began
-                raise proof_missing()
             phone = Phone(user=user, number_digest=digest, last_four=number.last_four)
             phone.number_sealed = seal(
                 number.e164.encode(), data_key=END_USERS.data_key(), context=_seal_context(phone)

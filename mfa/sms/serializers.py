@@ -17,7 +17,7 @@ class SmsBegin(SmsUser, EnrollmentIn):
 
 
 class SmsConfirm(SmsBegin, ProofFields):
-    """The fields of a proof are for replacing a phone; `code` is that of the new one."""
+    """The fields of a proof are for an access token; `code` is that of the new phone."""
 
     code = SixDigits(help_text="Six digits from the message to the new phone.")
     mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)

@@ -6,11 +6,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import endpoint
+from mfa.enrollment import ENROLLING
 from mfa.errors import NoPhone, PhoneRejected, PhoneTaken, SmsBudgetSpent, SmsReserved, SmsUnavailable
 from mfa.sms import actions, serializers
-from mfa.views import ENROLLMENT_ERRORS, TENANCY, FactorViewSet, enrollment_endpoint, verified_code, with_tokens
+from mfa.views import (
+    ENROLLING_BY_TOKEN,
+    ENROLLMENT_ERRORS,
+    TENANCY,
+    FactorViewSet,
+    enrollment_endpoint,
+    verified_code,
+    with_tokens,
+)
 from userflow.errors import (
-    PROOF_ERRORS,
     AttemptsExceeded,
     AttemptsLocked,
     ClientNotAuthenticated,
@@ -19,7 +27,6 @@ from userflow.errors import (
     InvalidCode,
     NotSignedInByTicket,
 )
-from userflow.sessions.assurance import Action
 
 SENDING = [PhoneRejected, SmsBudgetSpent, SmsReserved, SmsUnavailable]
 CODE = [InvalidCode, AttemptsExceeded, CodeExpired, AttemptsLocked]
@@ -31,7 +38,7 @@ class SmsViewSet(FactorViewSet):
         id="beginSmsSetup",
         returns={200: serializers.SmsSentOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, *SENDING],
-        assurance=Action.ADD_FACTOR,
+        assurance=ENROLLING,
     )
     def begin(self, request: Request) -> Response:
         """Send a code to a phone to enroll it.
@@ -48,20 +55,20 @@ class SmsViewSet(FactorViewSet):
         errors=[
             *TENANCY,
             *ENROLLMENT_ERRORS,
-            *PROOF_ERRORS,
+            *ENROLLING_BY_TOKEN,
             PhoneRejected,
             PhoneTaken,
             NotSignedInByTicket,
             ClientNotAuthenticated,
             DirectSignInDisabled,
         ],
-        assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
+        assurance=ENROLLING,
     )
     def confirm(self, request: Request) -> Response:
         """Enroll a phone with the code that it received.
 
-        Replacing a phone needs a proof in the body. With `mfa_token` it completes the sign-in that waits for a factor
-        and returns its tokens.
+        With an access token the body needs a proof: the password for the first factor, a factor for a further one. With
+        `mfa_token` it completes the sign-in that waits for a factor and returns its tokens.
         """
         done = actions.confirm_sms_setup(**self.arguments(proof=True, but="code"))
         body = {"message": "The phone is enrolled.", "phone_display": done.phone.display, "success": True}

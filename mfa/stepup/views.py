@@ -56,8 +56,9 @@ class StepUpViewSet(ApiViewSet):
         """Verify the user of a session again.
 
         Call it after 401 `insufficient_user_authentication` or before a sensitive call. Send exactly one proof: a
-        second factor if the user has one, otherwise the password. The new access token is of the same session. The
-        proof token stands for a proof in one later request within five minutes.
+        second factor if the user has one, otherwise the password. What was enrolled or changed after the last
+        verification of the session is no proof of it yet (`proof_too_new`). The new access token is of the same session.
+        The proof token stands for a proof in one later request within five minutes.
         """
         caller = principal_at(request)
         raised = actions.step_up(

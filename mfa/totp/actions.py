@@ -37,7 +37,6 @@ from userflow.credentials import attempts
 from userflow.errors import InvalidCode
 from userflow.sessions.assurance import Action
 from userflow.sessions.issue import TokenPair
-from userflow.signin.proofs import proof_missing
 
 PENDING_FOR: Final = timedelta(minutes=10)
 PENDING_AT_ONCE: Final = 3
@@ -148,12 +147,10 @@ def confirm_totp_setup(
         if step is None:
             attempts.count_wrong_secret()
             raise InvalidCode
-        verified = factors.prove_replacement(realm=realm, user=user, proof=proof, caller=caller)
+        proof = factors.prove_enrollment(realm=realm, user=user, proof=proof, caller=caller)
         with realm.atomic():
             locked = factors.lock_and_check(realm, user, proof, login=login)
             replaced = bool(_secrets_of(realm, locked).filter(confirmed_at__isnull=False).delete()[0])
-            if replaced and proof.own is not None and not verified:  # enrolled since the request began
-                raise proof_missing()
             pending = _secrets_of(realm, locked).filter(confirmed_at=None)
             # A parallel confirmation of the same secret may have confirmed the row meanwhile.
             if not pending.filter(pk=row.pk).update(confirmed_at=now(), last_step=step):
@@ -284,7 +281,11 @@ def regenerate_backup_codes(
     with realm.entered(tenant_id):
         check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
-        proof = factors.own_change(Action.RENEW_BACKUP_CODES, realm=realm, user=user, kind=factors.TOTP, caller=caller)
+        renewal = Action.RENEW_BACKUP_CODES
+        factors.check_own_session(renewal, realm=realm, user=user, caller=caller)
+        if not factors.has_factor(user):
+            raise NotEnrolled
+        proof = factors.own_change(renewal, realm=realm, user=user, kind=factors.TOTP, caller=caller)
         with realm.atomic():
             locked = factors.lock_and_check(realm, user, proof)
             if not factors.has_factor(locked):

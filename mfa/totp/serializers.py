@@ -52,7 +52,7 @@ class TotpDisable(TotpBegin, ProofFields):
 
 
 class AdminTotpConfirm(AdminTotpSetup, ProofFields):
-    """The fields of a proof are for replacing an authenticator; `code` is that of the new one."""
+    """The fields of a proof are for an access token; `code` is that of the new authenticator."""
 
     code = SixDigits(help_text="Six digits from the new authenticator.")
     secret = Text(max_length=128, help_text="From beginSetup.")

@@ -6,9 +6,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import endpoint
+from mfa.enrollment import ENROLLING
 from mfa.errors import LastFactor, NotEnrolled, SecretNotIssued, TooManyPending, UnknownEmail
 from mfa.totp import actions, serializers
 from mfa.views import (
+    ENROLLING_BY_TOKEN,
     ENROLLMENT_ERRORS,
     NO_STORE,
     FactorViewSet,
@@ -39,7 +41,7 @@ class TotpViewSet(FactorViewSet):
         id="beginTotpSetup",
         returns={200: serializers.TotpBeginOut},
         errors=[*TENANCY, *ENROLLMENT_ERRORS, TooManyPending],
-        assurance=Action.ADD_FACTOR,
+        assurance=ENROLLING,
     )
     def begin(self, request: Request) -> Response:
         """Get a secret for an authenticator app.
@@ -57,19 +59,20 @@ class TotpViewSet(FactorViewSet):
         errors=[
             *TENANCY,
             *ENROLLMENT_ERRORS,
-            *PROOF_ERRORS,
+            *ENROLLING_BY_TOKEN,
             SecretNotIssued,
             NotSignedInByTicket,
             ClientNotAuthenticated,
             DirectSignInDisabled,
         ],
-        assurance=(Action.ADD_FACTOR, Action.REPLACE_FACTOR),
+        assurance=ENROLLING,
     )
     def confirm(self, request: Request) -> Response:
         """Enroll an authenticator app with its first code.
 
-        Returns the backup codes once. Replacing an authenticator needs a proof in the body. With `mfa_token` it
-        completes the sign-in that waits for a factor and returns its tokens.
+        Returns the backup codes once. With an access token the body needs a proof: the password for the first factor,
+        a factor for a further one. With `mfa_token` it completes the sign-in that waits for a factor and returns its
+        tokens.
         """
         done = actions.confirm_totp_setup(realm=self.realm, **self.arguments(proof=True, but="code"))
         message = "The authenticator is enrolled. Keep the backup codes: they are not shown again."
@@ -134,19 +137,20 @@ class TotpViewSet(FactorViewSet):
         return Response({"message": "The authenticator and its backup codes are removed.", "success": True})
 
     @endpoint(
-        serializers.TotpBegin,
+        serializers.TotpDisable,
         id="regenerateBackupCodes",
         returns={200: serializers.BackupCodesOut},
-        errors=[*TENANCY, *ENROLLMENT_ERRORS, *PROOF_ERRORS, NotEnrolled],
+        errors=[*TENANCY, *ENROLLMENT_ERRORS, *ENROLLING_BY_TOKEN, NotEnrolled],
         token="optional",
         assurance=Action.RENEW_BACKUP_CODES,
     )
     def regenerate(self, request: Request) -> Response:
         """Replace the backup codes.
 
-        The old codes become invalid; the new ones are shown once.
+        Needs a proof in the body by a factor: the password is not enough. The old codes become invalid; the new ones are
+        shown once.
         """
-        codes = actions.regenerate_backup_codes(realm=self.realm, **self.arguments())
+        codes = actions.regenerate_backup_codes(realm=self.realm, **self.arguments(proof=True))
         message = "The old backup codes are invalid now. Keep these: they are not shown again."
         return Response({"backup_codes": codes, "message": message, "success": True}, headers=NO_STORE)
 
@@ -166,8 +170,9 @@ class AdminTotpViewSet(TotpViewSet):
         TotpViewSet.confirm,
         "confirmAdminTotpSetup",
         "Enroll an admin user's authenticator app with its first code.\n"
-        "Returns the backup codes once. Replacing an authenticator needs a proof in the body. With `mfa_token` it "
-        "completes the sign-in that waits for a factor and returns its tokens.",
+        "Returns the backup codes once. With an access token the body needs a proof: the password for the first factor, "
+        "a factor for a further one. With `mfa_token` it completes the sign-in that waits for a factor and returns its "
+        "tokens.",
         serializers.AdminTotpConfirm,
     )
     verify_login = for_admins(
@@ -188,6 +193,8 @@ class AdminTotpViewSet(TotpViewSet):
     regenerate = for_admins(
         TotpViewSet.regenerate,
         "regenerateAdminBackupCodes",
-        "Replace the backup codes of an admin user.\nThe old codes become invalid; the new ones are shown once.",
-        serializers.AdminTotpBegin,
+        "Replace the backup codes of an admin user.\n"
+        "Needs a proof in the body by a factor: the password is not enough. The old codes become invalid; the new ones "
+        "are shown once.",
+        serializers.AdminTotpDisable,
     )

@@ -70,12 +70,12 @@ def finish_registration(
     realm: Realm,
     tenant_id: UUID | None,
     email: str,
-    response: Mapping[str, object],
+    credential: Mapping[str, object],
     caller: Caller,
     name: str = "",
     mfa_token: str | None = None,
 ) -> Enrolled:
-    """Store the passkey that the response proves; an admin user's with the name that its owner knows it by.
+    """Store the passkey that the browser's credential proves; an admin user's with the name that its owner knows it by.
 
     `mfa_token` completes the sign-in that waits for a factor. Raises UnknownEmail (404), PasskeyRejected, TooManyPasskeys
     (400), NotSignedInByTicket (401), and what `enrollment_proof` raises; then nothing is stored.
@@ -84,7 +84,9 @@ def finish_registration(
         user = require_user(realm, email, caller)
         proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN)
         login = waiting_login(realm=realm, mfa_token=mfa_token, user=user)
-        new = _verified_registration(realm, user, response)
+        factors.require_proof_in_request(user=user, proof=proof, caller=caller)
+        new = _verified_registration(realm, user, credential)
+        proof = factors.prove_enrollment(realm=realm, user=user, proof=proof, caller=caller)
         with realm.atomic():
             locked = _store(realm, user, proof, new, login, **({"name": name} if realm is ADMINS else {}))
             tokens = complete_by_enrollment(
@@ -94,7 +96,7 @@ def finish_registration(
 
 
 def finish_registration_and_sign_in(
-    *, tenant_id: UUID, email: str, response: Mapping[str, object], caller: Caller
+    *, tenant_id: UUID, email: str, credential: Mapping[str, object], caller: Caller
 ) -> Enrolled:
     """The general finishRegistration: store an end user's passkey and sign the user in with it.
 
@@ -112,9 +114,11 @@ def finish_registration_and_sign_in(
                 attempts.limit_address("unknown_user")
                 raise NoProof
             proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN, signs_in=True)
-            new = _verified_registration(realm, user, response)
+            factors.require_proof_in_request(user=user, proof=proof, caller=caller)
+            new = _verified_registration(realm, user, credential)
             if not new.user_verified:
                 raise PasskeyNotVerified("The authenticator did not verify the user: a PIN, finger or face is needed.")
+            proof = factors.prove_enrollment(realm=realm, user=user, proof=proof, caller=caller)
             with realm.atomic():
                 locked = _store(realm, user, proof, new)
                 # By a window it is one factor: neither the address nor the passkey shows that it is the user's.
@@ -126,14 +130,14 @@ def finish_registration_and_sign_in(
     return Enrolled(user, responses.base64url(new.credential_id), tokens)
 
 
-def _verified_registration(realm: Realm, user: Account, response: Mapping[str, object]) -> NewPasskey:
-    """Consume the challenge and verify the response. Raises PasskeyRejected."""
+def _verified_registration(realm: Realm, user: Account, credential: Mapping[str, object]) -> NewPasskey:
+    """Consume the challenge and verify the credential. Raises PasskeyRejected."""
     try:
-        challenge = responses.challenge_of(response)
+        challenge = responses.challenge_of(credential)
         if queries.consume_challenge(realm, challenge, ceremony=REGISTRATION, user_id=user.pk) is None:
             raise CeremonyFailed("challenge")
         return ceremony.verify_registration(
-            response=response,
+            response=credential,
             expected_challenge=challenge,
             rp=relying_party(realm),
             require_verification=False,

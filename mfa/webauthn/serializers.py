@@ -3,7 +3,7 @@ from rest_framework import serializers
 from identity_platform.api.fields import EmailAddress, Identifier, Text
 from mfa.serializers import DoneOut, EnrollmentIn
 from mfa.totp.serializers import COMPLETES, LoginTokens
-from userflow.signin.proof_fields import PublicKeyCredential
+from userflow.signin.proof_fields import ProofFields, PublicKeyCredential
 
 
 class AdminNamedIn(serializers.Serializer[object]):
@@ -14,8 +14,10 @@ class AdminRegistrationIn(AdminNamedIn, EnrollmentIn):
     """A request that enrolls a factor."""
 
 
-class AdminPasskeyIn(AdminRegistrationIn):
-    credential = PublicKeyCredential(source="response")
+class AdminPasskeyIn(AdminRegistrationIn, ProofFields):
+    """The fields of a proof are for an access token; `credential` is the new passkey, `response` the use of another one."""
+
+    credential = PublicKeyCredential(help_text="Result of navigator.credentials.create().")
     mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 
 
@@ -37,15 +39,21 @@ class EndUserRegistrationIn(EndUserNamedIn, EnrollmentIn):
     """A request that enrolls a factor."""
 
 
-class EndUserCredentialIn(EndUserRegistrationIn):
-    credential = PublicKeyCredential(source="response")
+class EndUserCredentialIn(EndUserRegistrationIn, ProofFields):
+    """The fields of a proof are for an access token; `credential` is the new passkey, `response` the use of another one."""
+
+    credential = PublicKeyCredential(help_text="Result of navigator.credentials.create().")
 
 
 class SignUpIn(EndUserCredentialIn):
+    """The fields of a proof are for an access token; `credential` is the new passkey."""
+
     client_secret = _client_secret()
 
 
 class EndUserPasskeyIn(EndUserCredentialIn):
+    """The fields of a proof are for an access token; `credential` is the new passkey, `response` the use of another one."""
+
     mfa_token = Text(max_length=256, required=False, help_text=COMPLETES)
 
 

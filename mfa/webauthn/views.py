@@ -17,7 +17,15 @@ from mfa.errors import (
     TooManyPasskeys,
     UnknownEmail,
 )
-from mfa.views import ENROLLMENT_ERRORS, NO_STORE, FactorViewSet, enrollment_endpoint, for_admins, with_tokens
+from mfa.views import (
+    ENROLLING_BY_TOKEN,
+    ENROLLMENT_ERRORS,
+    NO_STORE,
+    FactorViewSet,
+    enrollment_endpoint,
+    for_admins,
+    with_tokens,
+)
 from mfa.webauthn import authentication, registration, serializers
 from mfa.webauthn.registration import Enrolled
 from mfa.webauthn.relying_party import related_origins
@@ -38,7 +46,7 @@ from userflow.sessions.permissions import Anyone
 
 PLACE = [TenantSuspended, TenantBusy, TenantMismatch, TooManyFromAddress]
 BEGIN = [*ENROLLMENT_ERRORS, *PLACE, TooManyPasskeys, NoRelyingParty]
-FINISH = [*ENROLLMENT_ERRORS, *PLACE, PasskeyRejected, TooManyPasskeys, NoRelyingParty]
+FINISH = [*ENROLLMENT_ERRORS, *PLACE, *ENROLLING_BY_TOKEN, PasskeyRejected, TooManyPasskeys, NoRelyingParty]
 VERIFY = [
     *PLACE,
     NoRelyingParty,
@@ -63,7 +71,7 @@ class EndUserPasskeyViewSet(FactorViewSet):
         id="beginPasskeyRegistration",
         returns={200: serializers.CreationOptionsOut},
         errors=[UnknownEmail, UnknownTenant, *BEGIN],
-        assurance=Action.ADD_FACTOR,
+        assurance=(Action.FIRST_FACTOR, Action.ADD_FACTOR),
     )
     def begin_registration(self, request: Request) -> Response:
         """Get options for a new passkey.
@@ -85,15 +93,16 @@ class EndUserPasskeyViewSet(FactorViewSet):
             ClientNotAuthenticated,
             DirectSignInDisabled,
         ],
-        assurance=Action.ADD_FACTOR,
+        assurance=(Action.FIRST_FACTOR, Action.ADD_FACTOR),
     )
     def finish_registration(self, request: Request) -> Response:
         """Store a new passkey.
 
-        Needs the same proof as getting its options. With `mfa_token` it completes the sign-in that waits for a factor
+        Needs the same proof as getting its options; with an access token also one in the body: the password for the
+        first factor, a factor for a further one. With `mfa_token` it completes the sign-in that waits for a factor
         and returns its tokens.
         """
-        return enrolled(registration.finish_registration(realm=self.realm, **self.arguments()))
+        return enrolled(registration.finish_registration(realm=self.realm, **self.arguments(proof=True)))
 
     @endpoint(
         serializers.EndUserBeginIn,
@@ -146,8 +155,9 @@ class AdminPasskeyViewSet(EndUserPasskeyViewSet):
         EndUserPasskeyViewSet.finish_registration,
         "finishAdminPasskeyRegistration",
         "Store an admin user's new passkey.\n"
-        "Needs the same proof as getting its options. With `mfa_token` it completes the sign-in that waits for a "
-        "factor and returns its tokens.",
+        "Needs the same proof as getting its options; with an access token also one in the body: the password for the "
+        "first factor, a factor for a further one. With `mfa_token` it completes the sign-in that waits for a factor "
+        "and returns its tokens.",
         serializers.AdminPasskeyIn,
     )
     begin_authentication = for_admins(
@@ -172,15 +182,17 @@ class PasskeySignUpViewSet(FactorViewSet):
         serializers.SignUpIn,
         id="finishPasskeySignUp",
         returns={200: serializers.EnrolledAndSignedInOut},
-        errors=[*FINISH, PasskeyNotVerified, ClientNotAuthenticated, DirectSignInDisabled, NotFirstFactor],
-        assurance=Action.ADD_FACTOR,
+        errors=[*FINISH, ClientNotAuthenticated, DirectSignInDisabled, NotFirstFactor],
+        assurance=Action.FIRST_FACTOR,
     )
     def finish_registration(self, request: Request) -> Response:
         """Store a new passkey and sign the user in.
 
-        The passkey must be the first factor, and the authenticator must have verified the user.
+        The passkey must be the first factor, and the authenticator must have verified the user. With an access token the
+        body needs a proof, which is the password.
         """
-        return enrolled(registration.finish_registration_and_sign_in(**self.arguments(unknown_tenant=NoProof)))
+        arguments = self.arguments(proof=True, unknown_tenant=NoProof)
+        return enrolled(registration.finish_registration_and_sign_in(**arguments))
 
 
 class RelatedOriginsViewSet(ApiViewSet):

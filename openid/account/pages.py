@@ -249,16 +249,22 @@ class BackupCodesPage(AccountPage):
 
     section = "security"
 
+    back = "backup-codes"
+
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Go to the page with the button."""
-        return self.to("account/security")
+        """Ask, after a step-up."""
+        if not self.user.mfa_methods:
+            return self.to("account/security")
+        self.require_proof()
+        return self.account_page("new_codes", _("Create new backup codes?"), {})
 
     def post(self, request: HttpRequest) -> HttpResponse:
         """Create ten new codes; the old ones become invalid."""
-        caller = Caller(principal=self.me, user_agent=self.agent)
+        caller = Caller(principal=self.me, user_agent=self.agent, proof=self.require_proof())
         codes = regenerate_backup_codes(
             realm=END_USERS, tenant_id=self.tenant.tenant_id, email=self.user.email, caller=caller
         )
+        self.steps = replace(self.steps, proof="")
         return codes_page(self, codes, self.user.email)
 
 

@@ -46,7 +46,7 @@ class LogoutPage(JourneyPage):
     def get(self, request: HttpRequest) -> HttpResponse:
         """Sign out, or ask."""
         asked = self._asked(request)
-        if self.lacks_cookies and asked.hint is None:
+        if self.lacks_cookies:
             return self._go_on_with_cookies(request)
         is_own = asked.hint is not None and (self.session is None or self.session.user_id == asked.hint.user_id)
         if is_own or (self.session is None and asked.hint is None):
@@ -117,20 +117,23 @@ class LogoutPage(JourneyPage):
 
     def _leave(self, asked: LogoutRequest) -> HttpResponse:
         with in_tenant(self.tenant.tenant_id), END_USERS.atomic():
-            if asked.hint is not None:
-                self._end_hinted(asked.hint)
             held = self.held_session()
             if held is not None:
                 self._end(held)
+            if asked.hint is not None:
+                self._end_hinted(asked.hint)
         if asked.redirect:
             return self.leave_session(self.to_application(asked.redirect))
         return self.signed_out("signed_out")
 
     def _end_hinted(self, hint: Hint) -> None:
-        own = EndUserSession._default_manager.filter(pk=hint.session_id, user_id=hint.user_id)
-        session = own.select_related("parent").first()
+        """End the session of the application that the ID token is about, and no other.
+
+        ID tokens are in logs and in the hands of every application: only the browser's cookie ends the sign-in itself.
+        """
+        session = EndUserSession._default_manager.filter(pk=hint.session_id, user_id=hint.user_id).first()
         if session is not None:
-            self._end(session.parent or session)
+            self._end(session)
 
     def _end(self, session: EndUserSession) -> None:
         ended = end_sessions(END_USERS, user_id=session.user_id, session_id=session.pk, reason="signed_out")

@@ -10,24 +10,21 @@ from django.utils.translation import gettext_lazy as _
 from identity_platform.api.errors import ApiError
 from identity_platform.audit.origin import set_actor
 from mfa.caller import Caller
-from mfa.completion import SECOND_STEP_AMR
+from mfa.enrollment import enrollment_action
 from mfa.errors import NoProof, SecretNotIssued
 from mfa.factors import SMS, TOTP
-from mfa.sms.actions import AMR as SMS_AMR
 from mfa.sms.actions import begin_sms_setup, confirm_sms_setup
 from mfa.totp import actions as totp
 from mfa.webauthn import registration as passkeys
-from openid import browser
+from openid.authorization.flow import Step
 from openid.pages import forms
 from openid.pages.journey import JourneyPage
 from openid.pages.page import Context, FormPage
-from tenants.context import in_tenant
 from userflow.accounts.realms import END_USERS
 from userflow.errors import InsufficientAuthentication, NotSignedInByTicket, ProofTokenInvalid
-from userflow.sessions.assurance import Action, require_assurance
-from userflow.sessions.browser import opening_browser_session, rotate_cookie
+from userflow.sessions.assurance import require_assurance
+from userflow.sessions.browser import opening_browser_session
 from userflow.sessions.issue import BrowserSignIn
-from userflow.signin.step_up import raise_session
 
 # Errors that another page answers: the proof of the session or of the sign-in no longer counts.
 _PROOF_LOST: Final = (InsufficientAuthentication, NotSignedInByTicket, NoProof, ProofTokenInvalid)
@@ -57,6 +54,8 @@ class EnrollmentPage(JourneyPage):
         if who is None:
             return self.to("signin")
         self.who = who
+        if who.caller.principal is not None and not self._is_next():
+            return self.to("continue")
         try:
             self._check_proof()
             return super()._answer(request, **kwargs)
@@ -74,11 +73,18 @@ class EnrollmentPage(JourneyPage):
             raise error
         return super()._error_page(error)
 
+    def _is_next(self) -> bool:
+        """Return whether a signed-in user may enroll a factor here: on the account's pages, or for an application that
+        requires a second factor of a user who has none."""
+        if not self.handle:
+            return True
+        return self.next_step() is Step.STEP_UP and self.session is not None and not self.session.user.mfa_methods
+
     def _check_proof(self) -> None:
-        """Check the session before any work that would be lost. Raises InsufficientAuthentication."""
-        if self.who.caller.principal is not None:
-            require_assurance(Action.ADD_FACTOR, self.who.caller.principal)
-        if self.kind in self.replaced:
+        """Check session and proof before any work that would be lost. Raises InsufficientAuthentication."""
+        principal = self.who.caller.principal
+        if principal is not None:
+            require_assurance(enrollment_action(principal.user["mfa_methods"], self.kind), principal)
             self.who = replace(self.who, caller=replace(self.who.caller, proof=self.require_proof()))
 
     @property
@@ -124,38 +130,18 @@ class EnrollmentPage(JourneyPage):
         """Return whether a sign-in waits for the factor."""
         return self.who.mfa_token is not None
 
-    def raised_cookie(self, amr: tuple[str, ...]) -> str | None:
-        """Raise the own session by its user's first factor, which was verified just now, and return its new cookie.
-
-        Return None for any other factor. Raises AccessTokenInvalid if the session has ended meanwhile.
-        """
-        principal = self.who.caller.principal
-        if principal is None or self.session is None or self.replaced:
-            return None
-        raise_session(principal=principal, verified=amr)
-        with in_tenant(self.tenant.tenant_id):
-            return rotate_cookie(self.session)
-
-    def with_cookie(self, response: HttpResponse, cookie: str | None) -> HttpResponse:
-        """Send the new cookie of a raised session."""
-        if cookie is not None:
-            browser.set_session_cookie(response, self.tenant.tenant_id, cookie)
-        return response
-
     def _forget_proof(self) -> None:
         if self.who.caller.proof:
             self.steps = replace(self.steps, proof="")
 
-    def done(self, opened: BrowserSignIn, notice: str, amr: tuple[str, ...]) -> HttpResponse:
-        """Go on after a factor was enrolled."""
+    def done(self, opened: BrowserSignIn, notice: str) -> HttpResponse:
+        """Go on after a factor was enrolled. It raises no session: that is a step of its own, with a proof from before."""
         if opened.cookie is not None:
             return self.enter(opened)
         self._forget_proof()
-        cookie = self.raised_cookie(amr)
         if self.handle:
-            return self.with_cookie(self.to("continue"), cookie)
-        self.steps = self.steps.with_notice(notice)
-        return self.with_cookie(self.to("account/security"), cookie)
+            return self.to("continue")
+        return self.to_with(notice, "account/security")
 
 
 class ChooseFactorPage(EnrollmentPage):
@@ -206,9 +192,7 @@ class NewAppPage(EnrollmentFormPage):
             return self._new_secret(problem)
         self._forget_proof()
         response = codes_page(self, done.backup_codes, self.who.email)
-        if opened.cookie is not None:
-            return self.enter(opened, response)
-        return self.with_cookie(response, self.raised_cookie(totp.AMR))
+        return self.enter(opened, response) if opened.cookie is not None else response
 
     def _new_secret(self, error: ApiError | None = None) -> HttpResponse:
         setup = totp.begin_totp_setup(
@@ -251,7 +235,7 @@ class NewPasskeyPage(EnrollmentFormPage):
                     realm=END_USERS,
                     tenant_id=self.tenant.tenant_id,
                     email=self.who.email,
-                    response=form.cleaned_data["credential"],
+                    credential=form.cleaned_data["credential"],
                     caller=self.who.caller,
                     mfa_token=self.who.mfa_token,
                 )
@@ -259,7 +243,7 @@ class NewPasskeyPage(EnrollmentFormPage):
             raise
         except ApiError as error:
             return self.show(forms.PasskeyForm(), error)
-        return self.done(opened, "factor_added", SECOND_STEP_AMR)
+        return self.done(opened, "factor_added")
 
     def context(self) -> Context:
         return {**self.application(), "who": self.who.email}
@@ -315,7 +299,7 @@ class NewPhonePage(EnrollmentFormPage):
                 caller=who.caller,
                 mfa_token=who.mfa_token,
             )
-        return self.done(opened, "factor_added", SMS_AMR)
+        return self.done(opened, "factor_added")
 
     def context(self) -> Context:
         return {**self.application(), "number": self.number}

@@ -35,6 +35,7 @@ from userflow.errors import (
     NoPasswordHere,
     NotSignedInByTicket,
     PasskeyNotVerified,
+    ProofTooNew,
     RegistrationClosed,
     ResetTokenInvalid,
     WrongCredentials,
@@ -80,6 +81,10 @@ _TEXTS: Final[tuple[tuple[type[ApiError] | tuple[type[ApiError], ...], "StrPromi
     ((NotSignedInByTicket, NoProof), _("The sign-in took too long or had too many wrong codes. Sign in again.")),
     (InsufficientAuthentication, _("Confirm again that it is you: open the page again.")),
     ((InvalidCode, AttemptsExceeded), _("The code is incorrect or was already used. Enter the newest code.")),
+    (
+        ProofTooNew,
+        _("This is newer than your sign-in here and does not count yet. Use an older method, or sign in again."),
+    ),
     (CodeExpired, _("The code has expired. Request a new one.")),
     (
         PasskeyNeedsPassword,

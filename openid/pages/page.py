@@ -59,6 +59,7 @@ NOTICES: Final = {
     "code_sent": gettext_lazy("We have sent you a new code."),
     "mail_sent": gettext_lazy("If this address needs verification, a new mail is on its way."),
     "factor_added": gettext_lazy("Your new way to sign in is ready."),
+    "confirm_by_sign_in": gettext_lazy("Sign in again to confirm that it is you."),
 }
 
 

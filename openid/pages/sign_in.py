@@ -113,8 +113,8 @@ class SignInPage(PasskeySignIn):
     form_class = forms.EmailForm
 
     def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
-        """Show the page, unless the browser's session is enough."""
-        if self.next_step() is not Step.SIGN_IN and "another" not in request.GET:
+        """Show the page, unless the browser's session is enough. `again` is for one that cannot be verified otherwise."""
+        if self.next_step() is not Step.SIGN_IN and not {"another", "again"} & request.GET.keys():
             return self.to("continue")
         self.remember_request()
         email = "" if "another" in request.GET else self.expected_email

@@ -13,9 +13,10 @@ from mfa.caller import Caller
 from mfa.factors import WEBAUTHN
 from mfa.sms.actions import request_sms_code
 from mfa.stepup.actions import PASSWORD as PASSWORD_FIELD
-from mfa.stepup.actions import proof_token_for, step_up
+from mfa.stepup.actions import proof_token_for, step_up, step_up_methods
 from mfa.webauthn.relying_party import usable_methods
 from openid import browser
+from openid.authorization.flow import Step
 from openid.pages import forms
 from openid.pages.journey import SignedInPage
 from openid.pages.page import Context
@@ -28,33 +29,55 @@ from userflow.sessions.browser import rotate_cookie
 from userflow.signin.step_up import PROOF_TOKEN_SECONDS
 
 # Pages that lead here and back: those of the account, and those that add a factor.
-RETURNS: Final = re.compile(r"security|password|email|delete|remove/[0-9a-f-]{36}|enroll(/(app|passkey|phone))?")
+RETURNS: Final = re.compile(
+    r"security|password|email|delete|backup-codes|remove/[0-9a-f-]{36}|enroll(/(app|passkey|phone))?"
+)
 
 
 class StepUpPage(SignedInPage, ProofPage):
-    """Ask for a factor, or for the password of a user who has no factor."""
+    """Ask for a factor, or for the password of a user who has no factor. Factors that are newer than the session do not
+    count yet."""
 
     stage = STEP_UP
 
-    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
-        """Show the form of one method and links to the others. A user without a factor enrolls one first.
+    def _answer(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        """Open only when this step is next: the application requires it, or a page of the account."""
+        if self.session is not None and not self._is_next():
+            return self.to("continue")
+        return super()._answer(request, **kwargs)
 
-        Only a session that was verified lately may do that: otherwise the password is asked for before.
+    def _is_next(self) -> bool:
+        return self.next_step() is Step.STEP_UP if self.handle else bool(self.back)
+
+    def get(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        """Show the form of one method and links to the others. A user without a factor enrolls one for the application.
+
+        Where nothing counts that the user has, only a new sign-in helps.
         """
-        if not self.user.mfa_methods and self.pending is not None and self.me.is_fresh():
+        if not self.user.mfa_methods and self.pending is not None and not self.back:
             return self.to("enroll", own="1")
+        if not self.methods:
+            self.steps = self.steps.only_email(self.user.email).with_notice("confirm_by_sign_in")
+            return self.to("signin", again="1")
         return super().get(request)
+
+    def post(self, request: HttpRequest, **kwargs: object) -> HttpResponse:
+        """Check the proof, or send a text message."""
+        return super().post(request) if self.methods else self.get(request)
 
     def submit(self, form: forms.PageForm) -> HttpResponse:
         """Check the proof, raise the session and give it a new cookie."""
         sent = form.cleaned_data[WAYS[self.kind].field]
         field = {WEBAUTHN: "response", PASSWORD: PASSWORD_FIELD}.get(self.kind, WAYS[self.kind].field)
         raised = step_up(principal=self.me, proof={field: sent}, user_agent=self.agent)
-        if self.back:
+        if self.back and not self.password_first:
             proof = proof_token_for(principal=self.me, verified=raised.verified)
             self.steps = replace(self.steps, proof=proof, proof_until=time.time() + PROOF_TOKEN_SECONDS)
         self.steps = replace(self.steps, own_phone="")
-        if self.back.partition("/")[0] == "enroll":
+        if self.password_first:
+            # The factor counts now.
+            response = self.to("step-up", next=self.back)
+        elif self.back.partition("/")[0] == "enroll":
             response = self.to(self.back, own="1")
         else:
             response = self.to(f"account/{self.back}" if self.back else "continue")
@@ -67,9 +90,21 @@ class StepUpPage(SignedInPage, ProofPage):
         with in_tenant(self.tenant.tenant_id):
             return usable_methods(self.user.mfa_methods, EndUser.objects.filter(pk=self.user.pk))
 
+    @cached_property
+    def methods(self) -> list[str]:
+        """Return the methods that can raise this session."""
+        return step_up_methods(principal=self.me)
+
+    @property
+    def password_first(self) -> bool:
+        """Return whether all factors of the user are newer than the session."""
+        return PASSWORD in self.methods and bool(self.user.mfa_methods)
+
     @property
     def kinds(self) -> Sequence[str]:
-        return super().kinds if self.user.mfa_methods else [PASSWORD]
+        if PASSWORD in self.methods:
+            return [PASSWORD]
+        return [kind for kind in super().kinds if kind in self.methods] or [WEBAUTHN]
 
     def href_of(self, kind: str) -> str:
         return self.href("step-up", method=kind, next=self.back)
@@ -86,5 +121,11 @@ class StepUpPage(SignedInPage, ProofPage):
         return replace(self.steps, own_phone=sent.phone_display)
 
     def context(self) -> Context:
-        elsewhere = self.usable != list(self.user.mfa_methods)
-        return {**super().context(), "who": self.user.email, "phone": self.steps.own_phone, "elsewhere": elsewhere}
+        elsewhere = self.usable != list(self.user.mfa_methods) and not self.password_first
+        return {
+            **super().context(),
+            "who": self.user.email,
+            "phone": self.steps.own_phone,
+            "elsewhere": elsewhere,
+            "password_first": self.password_first,
+        }

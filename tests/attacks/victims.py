@@ -78,6 +78,8 @@ class Victim:
         assert begun.status_code == 200, begun.content
         secret = begun.json()["secret"]
         body = {**self.user_fields, "secret": secret, "code": pyotp.TOTP(secret).at(now())}
+        if "token" in how:
+            body["current_password"] = PASSWORD
         done = self.api.post(f"{self.totp}/confirmSetup", body, **how)
         assert done.status_code == 200, done.content
         self.backup_codes = done.json()["backup_codes"]

@@ -12,6 +12,8 @@ from django.db.models import F
 from django.test import Client
 from django.utils.timezone import now
 
+from mfa.totp.models import AdminBackupCode, AdminTotpSecret
+from mfa.webauthn.models import AdminPasskey
 from tests.mfa.people import a_step_lasts
 from tests.world import PASSWORD, Api, TestTenant, new_client, unique_ip
 from userflow.accounts.models import AdminRole, AdminUser
@@ -56,7 +58,7 @@ class Staff:
         begun = api.post("/webauthn/admin/totp/beginSetup", {"email": self.email})
         assert begun.status_code == 200, begun.content
         self.secret = begun.json()["secret"]
-        body = {"email": self.email, "secret": self.secret, "code": self.code()}
+        body = {"email": self.email, "secret": self.secret, "code": self.code(), "current_password": self.password}
         response = api.post("/webauthn/admin/totp/confirmSetup", body)
         assert response.status_code == 200, response.content
         self.backup_codes = response.json()["backup_codes"]
@@ -93,10 +95,16 @@ class Staff:
         return self
 
     def time_passes(self, minutes: float) -> None:
-        """Move the last sign-in or re-authentication into the past."""
-        AdminSession.objects.filter(pk=self.browser.session["console_session"]).update(
-            auth_time=F("auth_time") - timedelta(minutes=minutes)
+        """Move the last sign-in or re-authentication, and what it was made with, into the past."""
+        back = timedelta(minutes=minutes)
+        AdminSession.objects.filter(pk=self.browser.session["console_session"]).update(auth_time=F("auth_time") - back)
+        # What the sign-in was made with is older than it.
+        AdminUser.objects.filter(pk=self.id).update(password_changed_at=F("password_changed_at") - back)
+        AdminTotpSecret.objects.filter(user_id=self.id, confirmed_at__isnull=False).update(
+            confirmed_at=F("confirmed_at") - back
         )
+        for factors in (AdminBackupCode, AdminPasskey):
+            factors.objects.filter(user_id=self.id).update(created_at=F("created_at") - back)
 
     def just_seen(self) -> "Staff":
         """Pretend that a request was made just now: the first one in a minute stores the use of the session."""

@@ -19,8 +19,17 @@ from tests.world import Api, TestTenant
 MINE = "/admin/my-sign-in/"
 
 
+def confirm_identity(staff: Staff) -> None:
+    """Re-authenticate a user who is signed in: adding a factor needs a proof."""
+    if "console_session" in staff.browser.session:
+        proof = {"backup_code": staff.backup_codes.pop()} if staff.backup_codes else {"password": staff.password}
+        response = staff.post("/admin/reauthenticate/", proof)
+        assert response.status_code == 302, response.content.decode()
+
+
 def set_up_app(staff: Staff) -> Any:
     """Enroll an authenticator app through the pages; return the page with the backup codes."""
+    confirm_identity(staff)
     page = staff.post(f"{MINE}app/").content.decode()
     found = re.search(r'name="secret" value="([A-Z2-7]+)"', page)
     assert found is not None, page
@@ -31,6 +40,7 @@ def set_up_app(staff: Staff) -> Any:
 def add_passkey(staff: Staff, name: str = "") -> Authenticator:
     """Enroll a passkey through the pages."""
     key = new_authenticator()
+    confirm_identity(staff)
     options = staff.post(f"{MINE}passkeys/options/")
     assert options.status_code == 200, options.content
     body = {"name": name, "credential": json.dumps(key.create(options.json()))}
@@ -77,6 +87,7 @@ def test_an_app_with_backup_codes_shown_once() -> None:
 
 def test_wrong_first_code_keeps_the_secret() -> None:
     staff = new_operator().sign_in()
+    confirm_identity(staff)
     staff.secret = re.findall(r'name="secret" value="([A-Z2-7]+)"', staff.post(f"{MINE}app/").content.decode())[0]
     wrong = staff.post(f"{MINE}app/", {"secret": staff.secret, "code": wrong_code(staff.secret)})
     assert wrong.status_code == 400
@@ -86,8 +97,17 @@ def test_wrong_first_code_keeps_the_secret() -> None:
 
 def test_new_backup_codes_invalidate_old_ones() -> None:
     staff = new_operator().enrol_totp().sign_in()
+    assert staff.post(f"{MINE}backup-codes/").headers["Location"].startswith("/admin/reauthenticate/")
+    confirm_identity(staff)
     page = staff.post(f"{MINE}backup-codes/").content.decode()
-    assert staff.backup_codes[0] not in page
+    new = re.findall(r"<code>([0-9A-Z-]{19})</code>", page)
+    assert (len(new), staff.backup_codes[0] in new) == (10, False)
+    # The proof works once, and the new codes prove nothing in this session until another one has been used.
+    assert staff.post(f"{MINE}backup-codes/").headers["Location"].startswith("/admin/reauthenticate/")
+    assert staff.post("/admin/reauthenticate/", {"backup_code": new[0]}).status_code == 400
+    assert staff.post(f"{MINE}backup-codes/").headers["Location"].startswith("/admin/reauthenticate/")
+    assert staff.post("/admin/reauthenticate/", {"code": staff.code()}).status_code == 302
+    assert staff.post("/admin/reauthenticate/", {"backup_code": new[0]}).status_code == 302
     staff.post("/admin/logout/")
     staff.send_password()
     assert staff.post("/admin/second-step/", {"backup_code": staff.backup_codes[0]}).status_code == 400
@@ -124,6 +144,33 @@ def test_passkey_sign_in_requires_user_verification() -> None:
     key.flags &= ~0x04
     assert staff.post("/admin/login/", answered(staff, key, "sign_in")).status_code == 400
     assert staff.get("/admin/").status_code == 302
+
+
+def test_first_factor_proves_nothing_in_the_session_that_added_it(tenant: TestTenant) -> None:
+    for staff in (new_operator().sign_in(), new_tenant_admin(tenant).sign_in()):
+        assert staff.post(f"{MINE}app/").headers["Location"].startswith("/admin/reauthenticate/")
+        page = set_up_app(staff)
+        codes = re.findall(r"<code>([0-9A-Z-]{19})</code>", page.content.decode())
+        assert "Enter your password first" in staff.get("/admin/reauthenticate/").content.decode()
+        for proof in ({"code": staff.code()}, {"backup_code": codes[0]}):
+            # The page asks for the password only.
+            assert staff.post("/admin/reauthenticate/", proof).status_code == 400
+        assert staff.row().sessions.get(pk=staff.browser.session["console_session"]).acr == "aal1"
+        assert staff.post("/admin/reauthenticate/", {"password": staff.password}).status_code == 302
+        assert staff.post("/admin/reauthenticate/", {"backup_code": codes[0]}).status_code == 302
+        assert staff.row().sessions.get(pk=staff.browser.session["console_session"]).acr == "aal2"
+
+
+def test_new_password_is_no_proof_in_its_session() -> None:
+    staff = new_operator().sign_in()
+    new = f"{staff.password} again"
+    body = {"current_password": staff.password, "new_password": new, "repeated": new}
+    assert staff.post("/admin/password_change/", body).status_code == 302
+    assert staff.get("/admin/reauthenticate/").headers["Location"].startswith("/admin/login/")
+    assert staff.get("/admin/").status_code == 302
+    staff.password = new
+    staff.sign_in()
+    assert staff.post("/admin/reauthenticate/", {"password": new}).status_code == 302
 
 
 def test_factors_change_only_after_a_fresh_sign_in() -> None:

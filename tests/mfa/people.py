@@ -13,6 +13,7 @@ from django.conf import settings
 from django.utils.timezone import now
 
 from tenants.context import in_tenant
+from tests.userflow.sessions.aged import proof_token
 from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.models import EndUser
 
@@ -55,6 +56,13 @@ class TestUser:
         """Return a fresh access token of a user without a factor; the login is from another address."""
         return str(self.sign_in().json()["access_token"])
 
+    def second_step_token(self) -> str:
+        """Return an access token of a new sign-in with the password and a backup code, which is used up."""
+        body = {**self.name, "mfa_token": self.sign_in().json()["mfa_token"], "backup_code": self.backup_codes.pop()}
+        response = Api().post("/webauthn/totp/verifyLogin", body)
+        assert response.status_code == 200, response.content
+        return str(response.json()["access_token"])
+
     def code(self, steps: int = 0) -> str:
         """Return the code of an independent authenticator, now or some steps of 30 seconds later."""
         return pyotp.TOTP(self.secret).at(now(), counter_offset=steps)
@@ -72,7 +80,7 @@ class TestUser:
         self.spent = self.code()
         response = self.api.post(
             "/webauthn/totp/confirmSetup",
-            {**self.name, **self.proof(), "secret": self.secret, "code": self.spent},
+            {**self.name, **self.proof_of_enrollment(how), "secret": self.secret, "code": self.spent},
             **how,
         )
         assert response.status_code == 200, response.content
@@ -87,7 +95,7 @@ class TestUser:
         assert begun.status_code == 200, begun.content
         body = {
             **self.named_with_client,
-            **self.proof(),
+            **self.proof_of_enrollment(how),
             "phone_number": self.phone,
             "code": code_to(self.phone),
         }
@@ -97,15 +105,25 @@ class TestUser:
         return self
 
     def raised(self, token: str) -> str:
-        """An access token of the same session after a step-up, which uses up a backup code."""
+        """An access token of the same session after a step-up, which uses up a backup code.
+
+        Where the factor is newer than the session, the password comes first.
+        """
+        Api().post("/authmgr/step-up", {"password": PASSWORD}, token=token)
         body = {"backup_code": self.backup_codes.pop()}
         response = Api().post("/authmgr/step-up", body, token=token)
         assert response.status_code == 200, response.content
         return str(response.json()["access_token"])
 
     def proof(self) -> dict[str, str]:
-        """A proof for the body of a request, which counts where a factor is removed or replaced."""
+        """A proof for the body of a request, which counts for a first factor and where one is removed or replaced."""
         return {"current_password": PASSWORD}
+
+    def proof_of_enrollment(self, how: dict[str, Any]) -> dict[str, str]:
+        """A proof that the token of an enrollment needs: the password for the first factor, else a factor."""
+        if "token" in how and self.row().mfa_methods:
+            return {"proof_token": proof_token(how["token"])}
+        return self.proof()
 
     def row(self) -> EndUser:
         """The user as stored."""

@@ -20,6 +20,7 @@ from identity_platform.api.example_values import (
     MAIL_TOKEN,
     MFA_TOKEN,
     PHONE,
+    PROOF_TOKEN,
     REFRESH_TOKEN,
     SMS_CODE,
     TOTP_SECRET,
@@ -34,7 +35,7 @@ from tests.openid.relying_party import Application
 from tests.userflow.directory.entra import APPLICATION, DIRECTORY, SECRET, Entra
 from tests.userflow.domains.dns_server import serve
 from tests.userflow.mailbox import mails_to
-from tests.userflow.sessions.aged import strong
+from tests.userflow.sessions.aged import proof_token, strong
 from tests.world import Api, TestTenant, assert_created, sign_in_admin
 
 
@@ -216,7 +217,9 @@ def admin_users(calls: ExampleCalls) -> None:
     calls.stands_for(CODE, codes[1])
     calls.stands_for(MFA_TOKEN, sign_in_admin(email)["mfa_token"])
     caller = Api(token=calls.accept("verifyAdminTotpLogin")["access_token"])
+    calls.stands_for(PROOF_TOKEN, proof_token(str(caller.token)))
     calls.accept("regenerateAdminBackupCodes", caller)
+    calls.stands_for(PROOF_TOKEN, proof_token(str(caller.token)))
     calls.stands_for(CREATED, authenticator.create(calls.accept("beginAdminPasskeyRegistration", caller)))
     calls.accept("finishAdminPasskeyRegistration", caller)
     calls.stands_for(ASSERTED, authenticator.get(calls.accept("beginAdminPasskeyAuthentication")))

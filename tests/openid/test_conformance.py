@@ -72,6 +72,7 @@ def test_scope_phone_returns_confirmed_number(app: Application, visitor: Visitor
     assert not {"phone_number", "phone_number_verified"} & set(userinfo(app, scope="openid phone"))
     number = some_phone()
     visitor.opens("enroll/phone?own=1")
+    visitor.sends(password=PASSWORD)
     visitor.sends(phone_number=number)
     visitor.sends(phone_number=number, sms_code=code_to(number))
     known = userinfo(app, scope="openid phone")

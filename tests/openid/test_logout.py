@@ -24,7 +24,8 @@ class Browser:
     def __init__(self, tenant: TestTenant) -> None:
         self.tenant, self.api = tenant, Api()
         Client.objects.filter(pk=tenant.client_id).update(post_logout_redirect_uris=[BACK, "com.example.app:/bye"])
-        cookie, _ = sign_in(tenant, tenant.register().email)
+        self.email = tenant.register().email
+        cookie, _ = sign_in(tenant, self.email)
         self.session = session_of(tenant, cookie)
         self.api.client.cookies[cookie_name(SESSION, tenant.id)] = cookie or ""
         self.child = open_application(tenant, self.session).session
@@ -147,11 +148,39 @@ def test_cross_site_form_without_hint_goes_on_with_cookies(own: Browser) -> None
     assert own.is_signed_in()
 
 
-def test_cross_site_form_with_hint_ends_its_session(own: Browser) -> None:
-    own.api.client.cookies.clear()
-    response = own.post(id_token_hint=own.hint, post_logout_redirect_uri=BACK)
-    assert (response.status_code, response.headers["Location"]) == (303, BACK)
+def test_cross_site_form_with_hint_goes_on_with_cookies(own: Browser) -> None:
+    held = own.api.client.cookies.pop(cookie_name(SESSION, own.tenant.id))
+    sent = {"id_token_hint": own.hint, "post_logout_redirect_uri": BACK}
+    response = own.post(**sent)
+    assert (response.status_code, response.headers["Location"]) == (303, f"{own.path}?{urlencode(sent)}")
+    assert own.is_signed_in()
+    own.api.client.cookies[cookie_name(SESSION, own.tenant.id)] = held.value
+    assert own.api.get(response.headers["Location"]).headers["Location"] == BACK
     assert not own.is_signed_in()
+
+
+def test_hint_without_the_cookie_ends_its_application_only(own: Browser) -> None:
+    other = open_application(own.tenant, own.session).session
+    held = own.api.client.cookies.pop(cookie_name(SESSION, own.tenant.id))
+    response = own.logout(id_token_hint=own.hint, post_logout_redirect_uri=BACK)
+    assert (response.status_code, response.headers["Location"]) == (303, BACK)
+    with in_tenant(own.tenant.id):
+        sessions = EndUserSession.objects.filter(pk__in=[own.session.pk, own.child.pk, other.pk], ended_at=None)
+        assert {session.pk for session in sessions} == {own.session.pk, other.pk}
+    own.api.client.cookies[cookie_name(SESSION, own.tenant.id)] = held.value
+    own.logout(id_token_hint=own.hint)
+    with in_tenant(own.tenant.id):
+        assert not sessions.all().exists()
+
+
+def test_hint_of_another_browser_leaves_that_browser_signed_in(own: Browser) -> None:
+    cookie, _ = sign_in(own.tenant, own.email)
+    elsewhere = session_of(own.tenant, cookie)
+    hint = id_token(own.tenant, open_application(own.tenant, elsewhere).session)
+    own.logout(id_token_hint=hint)
+    assert not own.is_signed_in()
+    with in_tenant(own.tenant.id):
+        assert EndUserSession.objects.filter(pk=elsewhere.pk, ended_at=None).exists()
 
 
 def test_cross_site_form_is_checked_before_it_goes_on(own: Browser) -> None:

@@ -6,6 +6,8 @@ from uuid import uuid4
 import jwt
 import pytest
 
+from identity_platform.audit.models import TenantEvent
+from tenants.context import in_tenant
 from tests.mfa.webauthn.passkeys import end_users_of, new_authenticator
 from tests.openid.application_sessions import access_token, allow, browser, open_application
 from tests.openid.dpop_keys import DpopKey
@@ -134,9 +136,19 @@ def test_step_up_keeps_audiences_of_the_token(tenant: TestTenant, person: User) 
     assert response.json()["token_type"] == "Bearer"
 
 
+def test_third_party_token_steps_up_nothing(tenant: TestTenant, person: User) -> None:
+    for path in ("/authmgr/step-up", "/authmgr/step-up/options"):
+        response = Api(token=token_of(tenant, person)).post(path, {"password": person.password})
+        assert (response.status_code, response.json()["code"]) == (403, "forbidden"), response.content
+    with in_tenant(tenant.id):
+        assert not TenantEvent.objects.filter(action="session.stepped_up", actor_id=person.id).exists()
+    own = Api(token=token_of(tenant, person, first_party=True))
+    assert own.post("/authmgr/step-up", {"password": person.password}).status_code == 200
+
+
 def test_step_up_names_the_type_of_a_bound_token(tenant: TestTenant, person: User) -> None:
     key, path = DpopKey(), "/authmgr/step-up"
-    token = token_of(tenant, person, dpop_jkt=key.jkt)
+    token = token_of(tenant, person, dpop_jkt=key.jkt, first_party=True)
     response = Api().post(path, {"password": person.password}, headers=key.headers("POST", path, token))
     assert response.status_code == 200, response.content
     assert response.json()["token_type"] == "DPoP"

@@ -370,7 +370,7 @@ def _set(
     stored = realm.users._default_manager.filter(pk=user.pk)
     if present is not None:
         stored = stored.filter(password=present)
-    if not stored.update(password=encoded, updated_at=now()) and present is not None:
+    if not stored.update(password=encoded, password_changed_at=now(), updated_at=now()) and present is not None:
         raise wrong_password()
     ended = end_sessions(realm, user_id=user.pk, keep=keep, reason=reason)
     tickets.end_tickets(realm, user.pk)

@@ -19,6 +19,7 @@ from userflow.errors import InsufficientAuthentication
 class Action(StrEnum):
     """An action that needs more than a valid session."""
 
+    FIRST_FACTOR = "factor.first"
     ADD_FACTOR = "factor.add"
     RENEW_BACKUP_CODES = "factor.backup_codes"
     REMOVE_FACTOR = "factor.remove"
@@ -50,6 +51,8 @@ class Requirement:
     summary: str
     # The request itself carries a proof: `current_password`, a factor code or a `proof_token`.
     proof: bool = False
+    # That proof is by a factor: the password alone would make a second factor, or ten codes that stand for one.
+    by_factor: bool = False
     # Clients may do it with their scope: they have no second factor, and their tokens are short-lived.
     clients: bool = True
     # The caller must hold every permission of the user, client or role that the action is about.
@@ -58,8 +61,10 @@ class Requirement:
 
 REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
     {
-        Action.ADD_FACTOR: Requirement("Add a factor", clients=False),
-        Action.RENEW_BACKUP_CODES: Requirement("Create new backup codes", clients=False),
+        # The enrollment ticket of the sign-in stands for the proof.
+        Action.FIRST_FACTOR: Requirement("Enroll the first factor", proof=True, clients=False),
+        Action.ADD_FACTOR: Requirement("Add a factor", proof=True, by_factor=True, clients=False),
+        Action.RENEW_BACKUP_CODES: Requirement("Create new backup codes", proof=True, by_factor=True, clients=False),
         Action.REMOVE_FACTOR: Requirement("Remove a factor", proof=True, clients=False),
         Action.REPLACE_FACTOR: Requirement("Replace a factor", proof=True, clients=False),
         Action.CHANGE_OWN_EMAIL: Requirement("Change one's own e-mail address", proof=True, clients=False),
@@ -112,7 +117,7 @@ def require_assurance(action: Action, principal: Principal | None) -> None:
             raise NotAllowed("Only a signed-in user can do this, not an application.")
         return
     # A session below the policy may enroll the first factor, or it could never reach it.
-    first = action is Action.ADD_FACTOR and not principal.user.get("mfa_methods")
+    first = action is Action.FIRST_FACTOR and not principal.user.get("mfa_methods")
     if not (principal.is_fresh() if first else is_satisfied(principal)):
         raise InsufficientAuthentication
 

@@ -19,8 +19,8 @@ from userflow.credentials import tickets
 from userflow.errors import FactorNeeded
 from userflow.sessions import issue
 from userflow.sessions.ending import require_active_session
+from userflow.signin.proofs import is_password_only
 
-PASSWORD_ONLY: Final = frozenset({"pwd"})
 PROOF_TOKEN_SECONDS: Final = int(tickets.LIFETIME[tickets.PROOF].total_seconds())
 
 
@@ -37,15 +37,17 @@ class StepUp:
     ends: datetime = field(repr=False)
 
 
-def raise_session(*, principal: Principal, verified: tuple[str, ...]) -> StepUp:
+def raise_session(*, principal: Principal, verified: tuple[str, ...], password_first: bool = False) -> StepUp:
     """Store in the caller's session that these methods (RFC 8176) were verified now; return the raised session.
 
-    Raises AccessTokenInvalid (the session has ended since), FactorNeeded (a password alone, of a user who has a factor).
+    Call it after `check_proof`, with what that returned: nothing else raises a session. `password_first` is for a user whose
+    factors are all newer than the session. Raises AccessTokenInvalid (the session has ended since), FactorNeeded (a password
+    alone, of a user who has a factor).
     """
     session_id = principal.session_id
     assert session_id is not None  # a user signs in with a session
     with _locked(principal) as (realm, user):
-        if user.mfa_methods and PASSWORD_ONLY.issuperset(verified):
+        if user.mfa_methods and is_password_only(verified) and not password_first:
             raise FactorNeeded(user.mfa_methods)
         session = realm.sessions._default_manager.select_for_update().get(pk=session_id)
         session.amr = list(dict.fromkeys([*session.amr, *verified]))

@@ -148,10 +148,19 @@ async function askForProof(action) {
 // A proof by the user: of the second step of a login, or of step-up.
 async function proven(loginStep, stepUp) {
   if (!waiting) return signedIn(await loginStep());
-  const raised = await stepUp();
+  let raised;
+  try {
+    raised = await stepUp();
+  } catch (problem) {
+    if (problem.code !== "proof_too_new") throw problem;
+    // It was added after the sign-in: once something older has been verified, it counts.
+    const { methods } = await get("/webauthn/factors");
+    return offer([...methods, "password"], "Use something older first", problem.message);
+  }
   const action = waiting;
   waiting = null;
   keep(raised.access_token);
+  if (claimsOfSession.acr === "aal1" && (await get("/webauthn/factors")).methods.length) return askForProof(action);
   show("signed-in");
   await action(raised.proof_token);
 }
@@ -222,25 +231,32 @@ on("sign-out", "click", async () => {
   say("status", "Signed out.");
 });
 
-on("add-passkey", "click", async () => {
-  await passkeys.enroll({ tenant_id, email: person.email });
+// With a session the request that enrolls carries a proof, so that a stolen access token enrolls nothing.
+on("add-passkey", "click", () => askForProof(async (proof_token) => {
+  await passkeys.enroll({ tenant_id, email: person.email, proof_token });
   await listFactors();
   say("status", "The passkey is enrolled.");
-});
+}));
 
 let secret = null;
+// Of the step-up before a factor is added; it is good for five minutes.
+let proofOfSession = null;
 
-on("begin-totp", "click", async () => {
+on("begin-totp", "click", () => (ticket ? beginTotp() : askForProof(beginTotp)));
+
+async function beginTotp(proof_token) {
+  proofOfSession = proof_token;
   const setup = await post("/webauthn/totp/beginSetup", whom(), ticket);
   secret = setup.secret;
   part("totp-qr").src = `data:image/png;base64,${setup.qr_code}`;
   part("totp-secret").textContent = setup.manual_entry;
   part("confirm-totp").hidden = false;
   part("confirm-totp").elements.code.focus();
-});
+}
 
 on("confirm-totp", "submit", async ({ code }) => {
-  const body = { ...whom(), secret, code, ...(mfa_token ? { mfa_token } : {}) };
+  const proof = ticket ? {} : { proof_token: proofOfSession };
+  const body = { ...whom(), secret, code, ...proof, ...(mfa_token ? { mfa_token } : {}) };
   const answer = await post("/webauthn/totp/confirmSetup", body, ticket);
   secret = null;
   part("confirm-totp").hidden = true;
@@ -260,16 +276,17 @@ on("confirm-totp", "submit", async ({ code }) => {
 
 let phone_number = null;
 
-on("begin-sms", "submit", async (fields) => {
+on("begin-sms", "submit", (fields) => askForProof(async (proof_token) => {
   const sent = await post("/webauthn/sms/beginSetup", { ...whom(), phone_number: fields.phone_number });
+  proofOfSession = proof_token;
   phone_number = fields.phone_number;
   part("confirm-sms").hidden = false;
   part("confirm-sms").elements.code.focus();
   say("status", `A code is on its way to ${sent.phone_display}; it is good for ${sent.expires_in_minutes} minutes.`);
-});
+}));
 
 on("confirm-sms", "submit", async ({ code }) => {
-  await post("/webauthn/sms/confirmSetup", { ...whom(), phone_number, code });
+  await post("/webauthn/sms/confirmSetup", { ...whom(), phone_number, code, proof_token: proofOfSession });
   part("confirm-sms").hidden = true;
   await listFactors();
   say("status", "The phone is enrolled.");

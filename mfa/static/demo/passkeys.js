@@ -6,14 +6,15 @@ export const supported =
   typeof PublicKeyCredential === "function" &&
   typeof PublicKeyCredential.parseCreationOptionsFromJSON === "function";
 
-// Enroll: the caller sends a fresh access token, or `ticket`: an enrollment ticket or pass. With `mfa_token` the new passkey
-// completes the sign-in that waits for a factor, and the response contains its tokens.
-export async function enroll({ tenant_id, email, ticket, mfa_token }) {
+// Enroll: the caller sends a fresh access token and `proof_token` of a step-up, or `ticket`: an enrollment ticket or pass. With
+// `mfa_token` the new passkey completes the sign-in that waits for a factor, and the response contains its tokens.
+export async function enroll({ tenant_id, email, ticket, mfa_token, proof_token }) {
   const options = await post("/webauthn/enduser/beginRegistration", { tenant_id, email }, ticket);
   const credential = await navigator.credentials.create({
     publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options),
   });
-  const body = { tenant_id, email, credential: credential.toJSON(), ...(mfa_token ? { mfa_token } : {}) };
+  const proof = { ...(mfa_token ? { mfa_token } : {}), ...(proof_token ? { proof_token } : {}) };
+  const body = { tenant_id, email, credential: credential.toJSON(), ...proof };
   return post("/webauthn/enduser/finishRegistration", body, ticket);
 }
 

@@ -31,14 +31,25 @@ export async function stepUpWithPasskey(client: IdentityClient): Promise<string>
   return client.stepUp({ response: await signed(await client.stepUpOptions()) });
 }
 
+/** What the request itself proves when the user's session enrolls a passkey. */
+export interface SessionProof {
+  /** For the first factor. */
+  current_password?: string;
+  /** Of `stepUp`; by a factor of a user who has one. */
+  proof_token?: string;
+  code?: string;
+  backup_code?: string;
+  sms_code?: string;
+}
+
 /**
- * Enroll a passkey. The proof is the user's session, a sign-in that requires a factor first (`step`, which this completes),
- * or an enrollment ticket.
+ * Enroll a passkey. The proof is the user's session together with `session`, a sign-in that requires a factor first (`step`,
+ * which this completes), or an enrollment ticket.
  */
 export async function registerPasskey(
   client: IdentityClient,
   email: string,
-  proof: { step?: SecondStep; ticket?: string } = {},
+  proof: { session?: SessionProof; step?: SecondStep; ticket?: string } = {},
 ): Promise<void> {
   const ticket = proof.ticket ?? proof.step?.enrollmentTicket;
   const post = async <T>(path: string, fields: object): Promise<T> => {
@@ -50,7 +61,8 @@ export async function registerPasskey(
   const options = await post<PublicKeyCredentialCreationOptionsJSON>("/webauthn/enduser/beginRegistration", {});
   const credential = await startRegistration({ optionsJSON: options });
   const waiting = proof.step ? { mfa_token: proof.step.mfaToken } : {};
-  const done = await post<Partial<TokenResponse>>("/webauthn/enduser/finishRegistration", { credential, ...waiting });
+  const sent = { credential, ...waiting, ...proof.session };
+  const done = await post<Partial<TokenResponse>>("/webauthn/enduser/finishRegistration", sent);
   if (proof.step) await client.accept(done as TokenResponse);
 }
 

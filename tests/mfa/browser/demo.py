@@ -76,9 +76,15 @@ class Demo:
     def sign_in(self) -> None:
         self.form("sign-in", email=self.email, password=PASSWORD)
 
-    def set_up_app(self) -> str:
+    def confirm_identity(self) -> None:
+        """Enter the password that the page asks for before a first factor is added."""
+        self.form("second-password", password=PASSWORD)
+
+    def set_up_app(self, *, signed_in: bool = True) -> str:
         """Set an authenticator app up and confirm it; return its secret."""
         self.press("Set up an authenticator app")
+        if signed_in:
+            self.confirm_identity()
         secret = self.visible("#totp-secret").text
         picture = self.visible("#totp-qr")
         wait_on(self.browser).until(lambda _: picture.get_attribute("naturalWidth") != "0")

@@ -17,6 +17,7 @@ def test_passkey_on_demo_page(demo: Callable[[], Demo]) -> None:
     page.register()
     assert page.signed_in_by() == "password"
     page.press("Add a passkey")
+    page.confirm_identity()
     page.shows("The passkey is enrolled.")
     page.lists("Passkey")
     page.sign_out()
@@ -29,6 +30,7 @@ def test_passkey_on_demo_page(demo: Callable[[], Demo]) -> None:
     page.press("Sign in with a passkey")
     assert page.signed_in_by() == "passkey"
     page.press("Add a passkey")
+    page.press("Use the passkey")
     page.shows("This authenticator has a passkey of yours already.")
     assert page.complaints() == []
 
@@ -63,8 +65,13 @@ def test_step_up_before_another_factor(demo: Callable[[], Demo]) -> None:
     page = demo()
     page.register()
     secret = page.set_up_app()
+    backup_code, *_ = page.backup_codes()
     page.press("Add a passkey")
     assert page.visible("#second-step-heading").text == "Confirm that it is you"
+    # The app is newer than the sign-in.
+    page.form("second-backup_code", backup_code=backup_code)
+    page.visible("#second-password")
+    page.confirm_identity()
     page.form("second-totp", code=totp(secret, time.time() + 30))
     page.shows("The passkey is enrolled.")
     page.lists("Passkey", "Authenticator app", "10 backup codes left")
@@ -72,8 +79,10 @@ def test_step_up_before_another_factor(demo: Callable[[], Demo]) -> None:
 
     page.visible("[aria-label='Remove Passkey']").click()
     page.press("Use the passkey")
+    page.visible("#second-password")
+    page.form("second-backup_code", backup_code=backup_code)
     page.shows("The factor is removed.")
-    page.lists("Authenticator app", "10 backup codes left")
+    page.lists("Authenticator app", "9 backup codes left")
     assert page.complaints() == []
 
 
@@ -91,7 +100,7 @@ def test_sign_in_that_must_enroll_first(demo: Callable[[], Demo], operator: Oper
         page = demo()
         operator.register(page.email, PASSWORD)
         page.sign_in()
-        page.set_up_app()
+        page.set_up_app(signed_in=False)
         assert page.signed_in_by() == "password and authenticator app or backup code"
     assert page.complaints() == []
 
@@ -112,6 +121,7 @@ def test_phone_on_demo_page(demo: Callable[[], Demo]) -> None:
     page = demo()
     page.register()
     page.form("begin-sms", phone_number=f"+4915112{time.time_ns() % 10**6:06d}")
+    page.confirm_identity()
     page.shows("A code is on its way to ***-***-")
     page.form("confirm-sms", code="000000" if page.last_code() != "000000" else "111111")
     page.shows("Invalid verification code")

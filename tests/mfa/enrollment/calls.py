@@ -8,7 +8,6 @@ import pyotp
 
 from tests.mfa.people import TestUser, code_to, some_phone
 from tests.mfa.webauthn.passkeys import new_authenticator
-from tests.world import PASSWORD
 
 # What a call needs to have happened before, with a proof of the user's own (`headers` or `token`); gives the fields that
 # the call adds.
@@ -39,8 +38,7 @@ def issued_secret(person: TestUser, **how: Any) -> dict[str, Any]:
     begun = person.api.post("/webauthn/totp/beginSetup", person.name, **how)
     assert begun.status_code == 200, begun.content
     secret = begun.json()["secret"]
-    # The password is the proof for replacing another one.
-    return {"secret": secret, "code": pyotp.TOTP(secret).now(), "current_password": PASSWORD}
+    return {"secret": secret, "code": pyotp.TOTP(secret).now(), **person.proof_of_enrollment(how)}
 
 
 def new_phone(person: TestUser, **how: Any) -> dict[str, Any]:
@@ -53,13 +51,13 @@ def sent_code(person: TestUser, **how: Any) -> dict[str, Any]:
     begun = person.api.post("/webauthn/sms/beginSetup", body, **how)
     assert begun.status_code == 200, begun.content
     person.minutes_pass(2)
-    return {"phone_number": phone, "code": code_to(phone), "current_password": PASSWORD}
+    return {"phone_number": phone, "code": code_to(phone), **person.proof_of_enrollment(how)}
 
 
 def new_passkey(person: TestUser, **how: Any) -> dict[str, Any]:
     begun = person.api.post("/webauthn/enduser/beginRegistration", person.name, **how)
     assert begun.status_code == 200, begun.content
-    return {"credential": new_authenticator().create(begun.json())}
+    return {"credential": new_authenticator().create(begun.json()), **person.proof_of_enrollment(how)}
 
 
 def enrol_passkey(person: TestUser, **how: Any) -> TestUser:

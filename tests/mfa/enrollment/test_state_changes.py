@@ -7,7 +7,7 @@ import pyotp
 from tests.mfa.people import TestUser, new_user
 from tests.userflow.sessions.aged import strong
 from tests.userflow.sessions.test_refresh import refresh
-from tests.world import Api, TestTenant, sign_in_admin
+from tests.world import PASSWORD, Api, TestTenant, sign_in_admin
 
 VALIDATE = "/authmgr/validate"
 BEGIN = "/webauthn/totp/beginSetup"
@@ -88,7 +88,7 @@ def test_first_factor_of_an_admin_ends_other_sessions(new_tenant: Any) -> None:
     body = {"email": tenant.admin.email}
     begun = Api(token=own["access_token"]).post("/webauthn/admin/totp/beginSetup", body).json()
     code = pyotp.TOTP(begun["secret"]).now()
-    confirm = {**body, "secret": begun["secret"], "code": code}
+    confirm = {**body, "secret": begun["secret"], "code": code, "current_password": PASSWORD}
     assert Api(token=own["access_token"]).post("/webauthn/admin/totp/confirmSetup", confirm).status_code == 200
     assert (works(own["access_token"]), works(other["access_token"])) == (True, False)
     assert not works(str(tenant.api.token))

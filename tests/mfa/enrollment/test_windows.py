@@ -37,7 +37,8 @@ def signed_up(person: TestUser, api: Api | None = None, **how: Any) -> Any:
     api = api or person.api
     begun = api.post(f"{home.prefix}/beginRegistration", person.name, **how)
     assert begun.status_code == 200, begun.content
-    return api.post(FINISH, {**person.name, "credential": new_authenticator().create(begun.json())}, **how)
+    body = {**person.name, **person.proof(), "credential": new_authenticator().create(begun.json())}
+    return api.post(FINISH, body, **how)
 
 
 def alone(person: TestUser, key: Authenticator) -> Any:

@@ -36,7 +36,8 @@ class Admin:
         if begun.status_code != 200:
             return begun
         self.secret = begun.json()["secret"]
-        body = {"email": self.email, "secret": self.secret, "code": self.code()}
+        # The password is the proof of a token.
+        body = {"email": self.email, "secret": self.secret, "code": self.code(), "current_password": PASSWORD}
         return Api().post("/webauthn/admin/totp/confirmSetup", body, **how)
 
     def code(self, steps: int = 0) -> str:

@@ -14,7 +14,7 @@ from tenants.context import in_tenant
 from tenants.retention import purge
 from tests.mfa.enrollment.calls import enrol_passkey
 from tests.mfa.people import TestUser, new_user
-from tests.userflow.sessions.aged import aged, strong
+from tests.userflow.sessions.aged import aged, proof_token, strong
 from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow.mail import settle
 
@@ -157,8 +157,10 @@ def test_every_change_is_mailed_to_user(tenant: TestTenant, ann: TestUser, mailo
     body = {"tenant_id": str(tenant.id), "user_id": str(ann.id), "reason": "lost"}
     changes: list[Callable[[], Any]] = [
         lambda: ann.enrol_totp(token=first),
-        lambda: ann.enrol_phone(token=token),
-        lambda: ann.api.post("/webauthn/totp/regenerateBackupCodes", ann.name, token=token),
+        lambda: ann.enrol_phone(token=strong(first)),
+        lambda: ann.api.post(
+            "/webauthn/totp/regenerateBackupCodes", {**ann.name, "proof_token": proof_token(token)}, token=token
+        ),
         lambda: ann.enrol_totp(token=token),
         lambda: ann.api.post("/webauthn/totp/disable", {**ann.name, **ann.proof()}, token=token),
         lambda: tenant.api.post("/webauthn/factors/reset", body),

@@ -12,7 +12,7 @@ from mfa.sms.models import SmsCode
 from tenants.context import in_tenant
 from tests.mfa.people import TestUser, code_to, new_user, some_phone
 from tests.parallel import ROUNDS, run_concurrently
-from tests.userflow.sessions.aged import strong
+from tests.userflow.sessions.aged import proof_token, strong
 from tests.world import Api, TestTenant
 
 AT_ONCE = 8
@@ -44,7 +44,8 @@ def ann(tenant: TestTenant, django_db_blocker: Any) -> TestUser:
 
 
 def fresh_codes(ann: TestUser) -> list[str]:
-    response = Api(token=ann.ticket).post("/webauthn/totp/regenerateBackupCodes", ann.name)
+    body = {**ann.name, "proof_token": proof_token(ann.ticket)}
+    response = Api(token=ann.ticket).post("/webauthn/totp/regenerateBackupCodes", body)
     assert response.status_code == 200, response.content
     return list(response.json()["backup_codes"])
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pyotp
+from django.db.models import F
 from django.utils.timezone import now
 
 from tenants.context import in_tenant
@@ -73,14 +74,19 @@ class Member:
         return next(f"{number:06d}" for number in range(1000) if f"{number:06d}" not in near)
 
     def enrol(self) -> "Member":
-        """Enrol an authenticator app in this session, which goes on as it was: other sessions end."""
+        """Enrol an authenticator app in this session, which goes on with one factor: other sessions end.
+
+        The password is verified once more, so that the factor counts in the session.
+        """
         begun = self.api.post(f"{self.totp}/beginSetup", self.named)
         assert begun.status_code == 200, begun.content
         self.secret = begun.json()["secret"]
-        body = {**self.named, "secret": self.secret, "code": pyotp.TOTP(self.secret).at(now())}
+        code = pyotp.TOTP(self.secret).at(now())
+        body = {**self.named, "secret": self.secret, "code": code, "current_password": PASSWORD}
         done = self.api.post(f"{self.totp}/confirmSetup", body)
         assert done.status_code == 200, done.content
         self.backup_codes = done.json()["backup_codes"]
+        assert self.step_up(password=PASSWORD).status_code == 200
         return self
 
     def step_up(self, **proof: Any) -> Any:
@@ -97,12 +103,19 @@ class Member:
         return str(response.json()["proof_token"])
 
     def time_passes(self, minutes: float) -> None:
-        """The last proof of the session and the user's tickets are that much older; refresh for a token that says so."""
+        """The last proof of the session, what it was made with and the user's tickets are that much older; refresh for a
+        token that says so."""
         back = timedelta(minutes=minutes)
         session = self.session()
         session.auth_time -= back
         with self.entered():
             session.save(update_fields=["auth_time"])
+            user = self.row()
+            self.realm.users._default_manager.filter(pk=user.pk).update(
+                password_changed_at=user.password_changed_at - back
+            )
+            user.totp_secrets.exclude(confirmed_at=None).update(confirmed_at=F("confirmed_at") - back)
+            user.backup_codes.update(created_at=F("created_at") - back)
             for ticket in self.row().tickets.all():
                 ticket.expires_at -= back
                 ticket.save(update_fields=["expires_at"])

@@ -232,13 +232,14 @@ def test_unchanged_address_needs_no_proof(tenant: TestTenant, realm: Realm) -> N
     assert user.api.put(PROFILE, {"email": user.email}).status_code == 200
 
 
-def test_new_backup_codes_need_the_factor_but_no_proof(tenant: TestTenant, realm: Realm) -> None:
+def test_new_backup_codes_need_the_factor_and_its_proof(tenant: TestTenant, realm: Realm) -> None:
     user = member(realm, tenant).enrol()
     path = f"{user.totp}/regenerateBackupCodes"
     assert user.api.post(path, user.named).status_code == 401
     user.step_up()
-    assert user.api.post(path, user.named).status_code == 200
+    assert user.api.post(path, user.named).status_code == 400
     assert Api(token=tenant.api.token).post(path, user.named).status_code == 403
+    assert user.api.post(path, {**user.named, "code": user.code()}).status_code == 200
 
 
 def test_one_more_factor_needs_the_factor_in_the_session(tenant: TestTenant, realm: Realm) -> None:

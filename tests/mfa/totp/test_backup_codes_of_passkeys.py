@@ -1,5 +1,7 @@
 """Backup codes of users whose only factors are passkeys."""
 
+from typing import Any
+
 from tests.mfa.webauthn.authenticator import Authenticator
 from tests.mfa.webauthn.passkeys import end_users_of, user_with_passkey
 from tests.openid.pages.visitor import Visitor
@@ -17,11 +19,18 @@ def strong_api(tenant: TestTenant, person: User, authenticator: Authenticator) -
     return Api(token=done["access_token"])
 
 
+def renew(tenant: TestTenant, person: User, authenticator: Authenticator, api: Api) -> Any:
+    """Create new backup codes with the passkey as the proof in the request."""
+    response = authenticator.get(api.post("/authmgr/step-up/options").json())
+    return api.post(RENEW, {"email": person.email, "tenant_id": str(tenant.id), "response": response})
+
+
 def test_passkey_user_gets_backup_codes(tenant: TestTenant) -> None:
     person, authenticator = user_with_passkey(tenant)
     api = strong_api(tenant, person, authenticator)
     named = {"email": person.email, "tenant_id": str(tenant.id)}
-    codes = api.post(RENEW, named).json()["backup_codes"]
+    assert api.post(RENEW, named).status_code == 400
+    codes = renew(tenant, person, authenticator, api).json()["backup_codes"]
     assert len(codes) == 10
     login = tenant.sign_in(person)
     assert login["methods"] == ["webauthn", "backup_code"]
@@ -32,7 +41,7 @@ def test_passkey_user_gets_backup_codes(tenant: TestTenant) -> None:
 def test_backup_codes_go_with_last_passkey(tenant: TestTenant) -> None:
     person, authenticator = user_with_passkey(tenant)
     api = strong_api(tenant, person, authenticator)
-    assert api.post(RENEW, {"email": person.email, "tenant_id": str(tenant.id)}).status_code == 200
+    assert renew(tenant, person, authenticator, api).status_code == 200
     (factor,) = api.get("/webauthn/factors").json()["factors"]
     body = {"current_password": PASSWORD}
     assert api.delete(f"/webauthn/factors/{factor['id']}", body).status_code == 200
@@ -47,7 +56,7 @@ def test_user_without_factor_gets_no_backup_codes(tenant: TestTenant) -> None:
 
 def test_account_page_offers_backup_codes_beside_passkeys(tenant: TestTenant) -> None:
     person, authenticator = user_with_passkey(tenant)
-    codes = strong_api(tenant, person, authenticator).post(RENEW, {"email": person.email, "tenant_id": str(tenant.id)})
+    codes = renew(tenant, person, authenticator, strong_api(tenant, person, authenticator))
     visitor = Visitor(tenant)
     visitor.signs_in(person)
     visitor.opens("signin/verify?method=backup_code")

@@ -9,7 +9,6 @@ from mfa.totp.models import EndUserTotpSecret
 from tenants.context import in_tenant
 from tests.mfa.people import TestUser, new_user, old_user, wrong_code
 from tests.mfa.totp.test_engine import decoded_by_opencv, decoded_by_zxing
-from tests.userflow.sessions.aged import strong
 from tests.world import Api, TestTenant
 from userflow.accounts.models import EndUser
 
@@ -118,14 +117,13 @@ def test_secret_copied_to_another_user_is_unusable(tenant: TestTenant) -> None:
 
 
 def test_disable_and_regenerate_require_fresh_token(tenant: TestTenant) -> None:
-    ann = new_user(tenant)
-    token = ann.token()
-    ann.enrol_totp(token=token)
-    token = strong(token)
+    ann = new_user(tenant).enrol_totp()
+    token = ann.second_step_token()
     for path in ("disable", "regenerateBackupCodes"):
         for headers in ({}, {"X-Enrollment-Ticket": ann.ticket}):
             assert ann.api.post(f"/webauthn/totp/{path}", ann.name, headers=headers).status_code == 401
-    renewed = ann.api.post("/webauthn/totp/regenerateBackupCodes", ann.name, token=token)
+    proof = {"backup_code": ann.backup_codes.pop()}
+    renewed = ann.api.post("/webauthn/totp/regenerateBackupCodes", {**ann.name, **proof}, token=token)
     assert renewed.status_code == 200
     assert not set(renewed.json()["backup_codes"]) & set(ann.backup_codes)
     old = Api().post("/webauthn/totp/verify", {**ann.name, "backup_code": ann.backup_codes[0]})
@@ -145,6 +143,19 @@ def test_replacement_requires_fresh_token_and_ends_old_secret(tenant: TestTenant
     assert ann.api.post("/webauthn/totp/beginSetup", ann.name).status_code == 401
     # A session from before the factor has not proven it.
     assert ann.api.post("/webauthn/totp/beginSetup", ann.name, token=token).status_code == 401
-    ann.enrol_totp(token=strong(token))
+    ann.enrol_totp(token=ann.second_step_token())
     assert Api().post("/webauthn/totp/verify", {**ann.name, "code": old.code(1)}).status_code == 400
     assert Api().post("/webauthn/totp/verify", {**ann.name, "code": ann.code(1)}).status_code == 200
+
+
+def test_backup_codes_go_with_the_app_while_a_phone_is_left(tenant: TestTenant) -> None:
+    ann = new_user(tenant).enrol_totp().enrol_phone()
+    token = ann.second_step_token()
+    assert ann.row().mfa_methods == ["totp", "sms", "backup_code"]
+    body = {**ann.name, **ann.proof()}
+    assert ann.api.post("/webauthn/totp/disable", body, token=token).status_code == 200
+    assert (ann.row().mfa_methods, ann.sign_in().json()["methods"]) == (["sms"], ["sms"])
+    old = Api().post("/webauthn/totp/verify", {**ann.name, "backup_code": ann.backup_codes[0]})
+    assert old.status_code == 400
+    with in_tenant(tenant.id):
+        assert not EndUser.objects.get(pk=ann.id).backup_codes.exists()

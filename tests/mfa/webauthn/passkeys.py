@@ -6,8 +6,8 @@ from typing import Any
 from django.conf import settings
 
 from tests.mfa.webauthn.authenticator import ES256, UP, UV, Authenticator
-from tests.userflow.sessions.aged import strong
-from tests.world import Api, TestTenant, User
+from tests.userflow.sessions.aged import proof_token, strong
+from tests.world import PASSWORD, Api, TestTenant, User
 
 ORIGIN = settings.WEBAUTHN_ORIGINS[0]
 
@@ -27,8 +27,10 @@ class Home:
     def begin_registration(self, api: Api, person: User) -> Any:
         return api.post(f"{self.prefix}/beginRegistration", {"email": person.email, **self.naming})
 
-    def finish_registration(self, api: Api, person: User, credential: Any) -> Any:
-        body = {"email": person.email, "credential": credential, **self.naming}
+    def finish_registration(self, api: Api, person: User, credential: Any, **proof: Any) -> Any:
+        """Finish; the proof of a token is the password, which is enough for the first factor."""
+        proof = proof or {"current_password": PASSWORD}
+        body = {"email": person.email, "credential": credential, **proof, **self.naming}
         return api.post(f"{self.prefix}/finishRegistration", body)
 
     def begin_authentication(self, person: User | None = None, api: Api | None = None, **members: Any) -> Any:
@@ -40,12 +42,12 @@ class Home:
         body = {**named, "response": response, **self.naming, **members}
         return (api or Api()).post(f"{self.prefix}/finishAuthentication", body)
 
-    def enrol(self, api: Api, person: User, authenticator: Authenticator | None = None) -> Authenticator:
-        """Enrol a passkey with the proof that `api` carries."""
+    def enrol(self, api: Api, person: User, authenticator: Authenticator | None = None, **proof: Any) -> Authenticator:
+        """Enrol a passkey with the token that `api` carries, and a proof in the request."""
         authenticator = authenticator or new_authenticator()
         options = self.begin_registration(api, person)
         assert options.status_code == 200, options.content
-        response = self.finish_registration(api, person, authenticator.create(options.json()))
+        response = self.finish_registration(api, person, authenticator.create(options.json()), **proof)
         assert response.status_code == 200, response.content
         return authenticator
 
@@ -59,6 +61,11 @@ class Home:
 def stepped_up(api: Api) -> Api:
     """The same session after it has proven a second factor."""
     return Api(token=strong(str(api.token)), address=api.address)
+
+
+def by_factor(api: Api) -> dict[str, str]:
+    """The proof in the request of a user who has a factor."""
+    return {"proof_token": proof_token(str(api.token))}
 
 
 def end_users_of(tenant: TestTenant) -> Home:

@@ -5,8 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.mfa.webauthn.passkeys import ADMIN_USERS, ORIGIN, Home, end_users_of, new_authenticator, stepped_up
-from tests.world import Api, TestTenant
+from tests.mfa.webauthn.passkeys import (
+    ADMIN_USERS,
+    ORIGIN,
+    Home,
+    by_factor,
+    end_users_of,
+    new_authenticator,
+    stepped_up,
+)
+from tests.world import PASSWORD, Api, TestTenant
 
 OWN = {"webauthn_rp_id": "acme.example", "webauthn_origins": ["https://login.acme.example", "https://acme.shop"]}
 
@@ -32,11 +40,13 @@ def test_tenant_uses_own_domain(acme: TestTenant) -> None:
         options = home.begin_registration(api, person).json()
         assert options["rp"]["id"] == "acme.example"
         credential = new_authenticator().create(options, origin=origin)
-        assert home.finish_registration(api, person, credential).status_code == 200
+        proof = {"current_password": PASSWORD} if origin == OWN["webauthn_origins"][0] else by_factor(api)
+        assert home.finish_registration(api, person, credential, **proof).status_code == 200
         api = stepped_up(api)
     for origin in (ORIGIN, "https://acme.example", "https://login.acme.example.evil.example"):
         credential = new_authenticator().create(home.begin_registration(api, person).json(), origin=origin)
-        assert home.finish_registration(api, person, credential).status_code == 400
+        response = home.finish_registration(api, person, credential, **by_factor(api))
+        assert (response.status_code, response.json()["code"]) == (400, "passkey_rejected")
     assert home.options(person)["rpId"] == "acme.example"
 
 

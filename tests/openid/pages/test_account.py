@@ -107,10 +107,11 @@ def test_password_change_asks_for_a_proof(tenant: TestTenant) -> None:
 
 
 def test_proof_works_once(tenant: TestTenant) -> None:
-    visitor = signed_in(tenant)
-    visitor.opens("account/password")
-    visitor.sends(password=PASSWORD)
+    visitor, person = with_app(tenant)
+    visitor.opens("step-up?next=password&method=backup_code")
+    visitor.sends(backup_code=person.backup_codes[0])
     visitor.sends(password=NEW)
+    assert visitor.at == "account/security"
     visitor.opens("account/password")
     assert visitor.at == "step-up"
 
@@ -221,7 +222,12 @@ def test_passkey_is_renamed(tenant: TestTenant) -> None:
 def test_new_backup_codes_replace_the_old_ones(tenant: TestTenant) -> None:
     visitor, person = with_app(tenant)
     visitor.opens("account/security")
-    visitor.sends("account/backup-codes")
+    visitor.opens("account/backup-codes")
+    assert visitor.at == "step-up"
+    visitor.opens("step-up?next=backup-codes&method=backup_code")
+    visitor.sends(backup_code=person.backup_codes[0])
+    assert visitor.at == "account/backup-codes"
+    visitor.sends()
     new = re.findall(r"<code>([^<]+)</code>", visitor.text)
     assert len(new) == 10
     assert set(new).isdisjoint(person.backup_codes)

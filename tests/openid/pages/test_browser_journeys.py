@@ -203,6 +203,10 @@ def registers(person: Traveller) -> None:
 def adds_an_app(person: Traveller) -> str:
     """Add an authenticator app; return its secret."""
     person.opens(f"{person.root}/enroll?own=1")
+    person.sees("Confirm that it is you")
+    person.types("Password", PASSWORD)
+    person.clicks("Continue")
+    person.sees("Protect your account")
     person.checks("enroll")
     app = f"//button[contains(., '{person.say('Authenticator app')}')]"
     person.browser.find_element(By.XPATH, app).click()

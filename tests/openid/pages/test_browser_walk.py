@@ -79,6 +79,10 @@ def enters_the_password(person: Traveller) -> None:
 
 def adds_a_passkey(person: Traveller) -> None:
     person.opens(f"{person.root}/enroll/passkey?own=1")
+    person.sees("Confirm that it is you")
+    person.types("Password", PASSWORD)
+    person.clicks("Continue")
+    person.sees("Create a passkey")
     person.checks("enroll-passkey")
     person.clicks("Create a passkey")
     person.sees("Your new way to sign in is ready.")
@@ -100,6 +104,13 @@ def code_to(person: Traveller, phone: str) -> str:
 def adds_a_phone(person: Traveller) -> str:
     phone = some_phone()
     person.opens(f"{person.root}/enroll/phone?own=1")
+    # The passkey is newer than the session, so the password comes first.
+    person.checks("step-up-password-first")
+    person.types("Password", PASSWORD)
+    person.clicks("Continue")
+    person.sees("Use your passkey")
+    person.clicks("Use your passkey")
+    person.sees("Add your mobile number")
     person.checks("enroll-phone")
     person.types("Mobile number", phone)
     person.clicks("Continue")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from uuid import uuid4
 
+import pyotp
 import pytest
 from django.utils.timezone import now
 
@@ -214,9 +215,22 @@ def remove_factor(person: TestUser, visitor: Visitor) -> None:
     assert visitor.at == "account/security"
 
 
+def replace_app(person: TestUser, visitor: Visitor) -> None:
+    visitor.opens("step-up?method=backup_code&next=enroll")
+    visitor.sends(backup_code=person.backup_codes.pop())
+    assert visitor.at == "enroll"
+    visitor.sends("enroll/app?own=1")
+    secret = re.search(r'name="secret" value="([A-Z2-7]+)"', visitor.text)
+    assert secret
+    visitor.sends(secret=secret[1], code=pyotp.TOTP(secret[1]).at(now()))
+    assert "Save your backup codes" in visitor.words
+
+
 def replace_backup_codes(person: TestUser, visitor: Visitor) -> None:
-    visitor.opens("account/security")
-    visitor.sends("account/backup-codes")
+    visitor.opens("step-up?method=backup_code&next=backup-codes")
+    visitor.sends(backup_code=person.backup_codes.pop())
+    assert visitor.at == "account/backup-codes"
+    visitor.sends()
     assert len(re.findall(r"[0-9A-Z]{4}(?:-[0-9A-Z]{4}){3}", visitor.words)) == 10, visitor.words
 
 
@@ -282,6 +296,7 @@ def forget(person: TestUser, visitor: Visitor) -> None:
 ENDS = (
     change_password,
     remove_factor,
+    replace_app,
     replace_backup_codes,
     sign_out_everywhere_else,
     sign_out_everywhere,

@@ -122,4 +122,6 @@ def test_aal2_of_user_without_factor_enrolls_one(tenant: TestTenant) -> None:
     visitor, user = Visitor(tenant), tenant.register()
     begin(visitor, acr_values="aal2")
     enters_password(visitor, user.email)
+    assert visitor.at == "step-up"
+    visitor.sends(password=PASSWORD)
     assert visitor.at == "enroll"

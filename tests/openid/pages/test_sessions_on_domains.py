@@ -264,7 +264,7 @@ def test_domain_device_is_remembered_and_found_again(home: Home) -> None:
 
 def test_domain_step_up_rotates_cookie(home: Home) -> None:
     cookie = home.visitor.session
-    home.visitor.opens("step-up?method=password")
+    home.visitor.opens("step-up?method=password&next=security")
     home.visitor.sends(password=PASSWORD)
     assert home.visitor.session not in (None, cookie)
     assert not home.cookie_opens(cookie)

@@ -114,12 +114,15 @@ const flows: Record<string, () => Promise<unknown>> = {
     await client.signIn(given.email, given.password);
     const { email, tenant_id } = given;
     const backup_code = await ask(`enroll with ${await client.accessToken()}`);
-    const regenerate = () => client.api.POST("/webauthn/totp/regenerateBackupCodes", { body: { email, tenant_id } });
-    const { name, maxAge, acrValues } = await errorFrom(regenerate());
+    const regenerate = (proof: { proof_token?: string }) =>
+      client.api.POST("/webauthn/totp/regenerateBackupCodes", { body: { email, tenant_id, ...proof } });
+    const { name, maxAge, acrValues } = await errorFrom(regenerate({}));
+    // The factor is newer than the session: the password comes first.
+    await client.stepUp({ password: given.password });
     const proof_token = await client.stepUp({ backup_code });
     const untouched = refreshes();
-    const codes = (await regenerate()).data?.backup_codes.length;
-    const body = { new_password: "another horse 8 battery", proof_token };
+    const codes = (await regenerate({ proof_token })).data?.backup_codes.length;
+    const body = { new_password: "another horse 8 battery", current_password: given.password };
     await client.api.POST("/authmgr/profile/password", { body });
     age("rejected");
     return { error: { name, maxAge, acrValues }, untouched, codes, email: await profile() };

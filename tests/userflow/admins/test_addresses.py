@@ -160,7 +160,7 @@ def test_unverified_address_keeps_factors(tenant: TestTenant, other_tenant: Test
     begun = api.post("/webauthn/admin/totp/beginSetup", {"email": email})
     assert begun.status_code == 200
     secret = pyotp.TOTP(begun.json()["secret"])
-    sent = {"email": email, "secret": secret.secret, "code": secret.now()}
+    sent = {"email": email, "secret": secret.secret, "code": secret.now(), "current_password": PASSWORD}
     assert api.post("/webauthn/admin/totp/confirmSetup", sent).status_code == 200
     if purpose == "verify":
         ticket = sign_in_admin(username)["mfa_token"]

@@ -80,7 +80,7 @@ class Attacker:
         begun = self.api.post("/webauthn/enduser/beginRegistration", self.name, **how)
         if begun.status_code == 200:
             passkey = new_authenticator()
-            body = {**self.name, "credential": passkey.create(begun.json())}
+            body = {**self.name, "credential": passkey.create(begun.json()), "current_password": STOLEN}
             if self.api.post("/webauthn/enduser/finishRegistration", body, **how).status_code == 200:
                 self.passkeys.append(passkey)
 
@@ -88,7 +88,7 @@ class Attacker:
         begun = self.api.post("/webauthn/totp/beginSetup", self.name, **how)
         if begun.status_code == 200:
             secret = begun.json()["secret"]
-            body = {**self.name, "secret": secret, "code": pyotp.TOTP(secret).at(now())}
+            body = {**self.name, "secret": secret, "code": pyotp.TOTP(secret).at(now()), "current_password": STOLEN}
             done = self.api.post("/webauthn/totp/confirmSetup", body, **how)
             if done.status_code == 200:
                 self.totp, self.backup_codes = secret, done.json()["backup_codes"]
@@ -97,7 +97,7 @@ class Attacker:
         body = {**self.name, "client_id": str(self.tenant.client_id), "phone_number": some_phone()}
         if self.api.post("/webauthn/sms/beginSetup", body, **how).status_code == 200:
             code = code_to(body["phone_number"])
-            self.api.post("/webauthn/sms/confirmSetup", {**body, "code": code}, **how)
+            self.api.post("/webauthn/sms/confirmSetup", {**body, "code": code, "current_password": STOLEN}, **how)
 
     def second_step(self) -> None:
         """Complete the newest login, which waits for its second step; an older one keeps waiting."""

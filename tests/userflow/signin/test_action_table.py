@@ -29,6 +29,7 @@ from userflow.sessions.assurance import Action
 DECLARED = {(str(operation), row) for operation in operations_with_token() for row in operation.rows}
 # Rows of actions that only the console or an own request offers; each is tested there.
 ELSEWHERE = {
+    Action.FIRST_FACTOR,
     Action.ADD_FACTOR,
     Action.RENEW_BACKUP_CODES,
     Action.REMOVE_FACTOR,

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier
 from typing import Any
+from uuid import uuid4
 
 import pyotp
 import pytest
@@ -19,6 +20,7 @@ from django.utils.timezone import now
 from mfa.sms.models import Phone
 from tenants.context import in_tenant
 from tests.mfa.people import TestUser, code_to, new_user
+from tests.mfa.stepup.members import Member, member
 from tests.userflow.mailbox import mails_to
 from tests.world import PASSWORD, Api, TestTenant
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
@@ -63,7 +65,7 @@ def new_address(thief: Api, person: TestUser) -> Callable[[], Any]:
 
 def an_authenticator(thief: Api, person: TestUser) -> Callable[[], Any]:
     secret = thief.post("/webauthn/totp/beginSetup", person.name).json()["secret"]
-    body = {**person.name, "secret": secret, "code": pyotp.TOTP(secret).now()}
+    body = {**person.name, **person.proof(), "secret": secret, "code": pyotp.TOTP(secret).now()}
     return lambda: thief.post("/webauthn/totp/confirmSetup", body)
 
 
@@ -149,3 +151,46 @@ def test_password_change_does_not_undo_reset(tenant: TestTenant) -> None:
     body = {"client_id": str(tenant.client_id), "email": person.email}
     holds = RESET if reset.status_code == 200 else THIEFS
     assert Api().post("/uflow/auth/enduser/login", {**body, "password": holds}).status_code == 200
+
+
+@pytest.mark.parametrize("realm", [END_USERS, ADMINS], ids=lambda realm: realm.name)
+def test_password_step_up_that_meets_a_first_factor_raises_nothing(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant)
+    before = user.session()
+    # The password was right when it was compared; the factor is enrolled before the session is raised.
+    call = partial(user.api.post, "/authmgr/step-up", {"password": PASSWORD})
+    with user.entered():
+        enroll = partial(realm.users._default_manager.filter(pk=user.id).update, mfa_methods=["totp"])
+        response = answered_while(realm, user.id, call, enroll)
+    assert (response.status_code, response.json()["code"]) == (400, "factor_required")
+    assert user.session().auth_time == before.auth_time
+    with user.entered():
+        realm.users._default_manager.filter(pk=user.id).update(mfa_methods=[])
+    assert user.api.post("/authmgr/step-up", {"password": PASSWORD}).status_code == 200
+
+
+@pytest.mark.parametrize("realm", [END_USERS, ADMINS], ids=lambda realm: realm.name)
+def test_sign_in_that_meets_sign_out_everywhere_is_ended(tenant: TestTenant, realm: Realm) -> None:
+    user = member(realm, tenant)
+    if realm is ADMINS:
+        sign_in = partial(Api().post, "/uflow/admin/auth/login", {"username": user.username, "password": PASSWORD})
+    else:
+        body = {"client_id": str(tenant.client_id), "email": user.email, "password": PASSWORD}
+        sign_in = partial(Api().post, "/uflow/auth/enduser/login", body)
+    everywhere = partial(user.api.post, "/authmgr/logout", {"all": True})
+    opened: list[Any] = []
+    # The sign-in is inside its transaction when the other call comes, which waits for the user's row and then sees it.
+    with user.entered():
+        response = answered_while(realm, user.id, everywhere, lambda: opened.append(open_session_of(realm, user)))
+    assert response.status_code == 200
+    with user.entered():
+        assert not realm.sessions._default_manager.filter(pk=opened[0], ended_at=None).exists()
+    assert sign_in().status_code == 200
+
+
+def open_session_of(realm: Realm, user: Member) -> Any:
+    """Store a session of the user in the open transaction, as a sign-in does under the lock of the user's row."""
+    row = user.session()
+    row.pk, row.created_at = uuid4(), now()
+    row.save(force_insert=True)
+    return row.pk

@@ -24,7 +24,11 @@ OWN = [
     for row in operation.rows
     if Action(row) in ELSEWHERE
 ]
-WITH_PROOF = [(operation, row) for operation, row in OWN if REQUIREMENTS[row].proof]
+# The first of two calls enrolls nothing; the second one carries the proof.
+FIRST_CALLS = ("beginSetup", "beginRegistration")
+WITH_PROOF = [
+    (operation, row) for operation, row in OWN if REQUIREMENTS[row].proof and not operation.path.endswith(FIRST_CALLS)
+]
 
 
 @dataclass
