@@ -23,11 +23,11 @@ from tenants.context import in_tenant
 from tenants.errors import TenantSuspended
 from tenants.models import Tenant, WebhookTenant
 from tenants.states import Purpose
+from userflow.accounts.admin_notices import notify_of_routes
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client, Role
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY_PERMISSIONS
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import Reach, require_reach
-from userflow.admins.notices import notify_of_routes
 from userflow.clients.reach import STRONGER, require_reach_of, routed_fields
 from userflow.clients.registration import becomes_first_party, check_metadata, is_like_a_secret, needs_consent
 from userflow.clients.session_changes import apply_changes, note_change

@@ -22,9 +22,9 @@ from tenants.domain_claims import GRACE
 from tenants.errors import DomainTaken
 from tenants.models import DomainClaim
 from tenants.states import Purpose
+from userflow.accounts.admin_notices import notify_of_routes
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import EVERYTHING, require_reach
-from userflow.admins.notices import notify_of_routes
 from userflow.domains.models import TenantDomain
 from userflow.domains.recording import data_of, give_up, lock_rows, record, record_changes, record_event
 from userflow.domains.records import Answer, Found, look_up

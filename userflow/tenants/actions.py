@@ -24,11 +24,11 @@ from tenants.settings import SETTINGS, EffectiveSettings, merged
 from tenants.signals import tenant_settings_changing
 from tenants.states import State
 from tenants.webauthn_claims import claim
+from userflow.accounts.admin_notices import notify_of_routes
 from userflow.accounts.models import AdminUser, Client
 from userflow.accounts.principals import OPERATOR, Principal
 from userflow.accounts.rank import EVERYTHING, require_reach
 from userflow.admins.actions import create_admin_user
-from userflow.admins.notices import notify_of_routes
 from userflow.events import wakeups
 from userflow.sessions.assurance import Action, require_assurance
 
@@ -176,7 +176,7 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
     with unique_or(SlugTaken), transaction.atomic():
         # The lock prevents lost updates of concurrent changes.
         tenant = _found(_existing().select_for_update(of=("self",)), tenant_id)
-        before = {"name": tenant.name, "slug": tenant.slug, **tenant.settings}
+        before = {"slug": tenant.slug, **tenant.settings}
         routed = _routed(before, {**changes, **(stated or {})})
         if routed:
             require_reach(by, EVERYTHING, ROUTING)
@@ -195,9 +195,7 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
                 "tenant.updated",
                 tenant_id=tenant_id,
                 target=("tenant", tenant_id),
-                details=differences(
-                    before, {"name": tenant.name, "slug": tenant.slug, **tenant.settings}, [*changes, *(stated or {})]
-                ),
+                details=differences(before, {"slug": tenant.slug, **tenant.settings}, [*changes, *(stated or {})]),
             )
         if routed:
             notify_of_routes(tenant_id=tenant_id, by=by, what="A setting", fields=routed)

@@ -7,6 +7,7 @@ import pytest
 
 from identity_platform.audit.models import PlatformEvent
 from tests.console.people.browsing import PEOPLE, open_tenant_pages
+from tests.console.platform.test_admins import as_operator
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.world import PASSWORD, TestTenant
 from userflow.accounts.models import AdminRole
@@ -87,7 +88,7 @@ def test_built_in_and_held_roles_stay(operator: Staff, tenant: TestTenant) -> No
     assert operator.post(f"{ROLES}{built_in.pk}/edit/", {"permissions": ["endusers:read"]}).status_code == 403
     held, invited = created(operator), created(operator)
     holder(held, tenant)
-    invitation = {"side": "platform", "email": f"{invited.name}@example.com", "roles": [invited.name]}
+    invitation = {"typed": as_operator(), "email": f"{invited.name}@example.com", "roles": [invited.name]}
     assert operator.post("/admin/userflow/admininvitation/add/", invitation).status_code == 302
     granted = {"permissions": [*SUPPORT, "tenants:read"]}
     assert "Admins of tenants" in str(errors(operator.post(f"{ROLES}{held.pk}/edit/", granted)))

@@ -13,7 +13,7 @@ from userflow.accounts.models import AdminUser
 from userflow.accounts.principals import ADMIN, CLIENT, END_USER, OPERATOR, Principal
 
 MACHINE: Final = "a command on the server"
-_KINDS: Final = {OPERATOR: "operator", ADMIN: "admin", CLIENT: "application", END_USER: "user"}
+_KINDS: Final = {OPERATOR: "operator", ADMIN: "admin user", CLIENT: "application", END_USER: "user"}
 
 
 def actor_name(by: Principal | None) -> str:
