@@ -134,3 +134,16 @@ def test_changed_role_applies_to_the_next_request(operator: Staff, tenant: TestT
     operator.post(f"{ROLES}{role.pk}/edit/", {"permissions": ["services:read"]})
     statuses = [head.get(f"/admin/{path}/").status_code for path in ("userflow/client", "registry/service")]
     assert statuses == [403, 200]
+
+
+def test_page_of_a_role_shows_holders_of_the_own_tenant_only(
+    operator: Staff, tenant: TestTenant, other_tenant: TestTenant
+) -> None:
+    role = created(operator)
+    own, foreign, of_platform = (holder(role, where) for where in (tenant, other_tenant, None))
+    page = f"{ROLES}{role.pk}/change/"
+    shown = new_tenant_admin(tenant).sign_in().get(page).text
+    assert [user.username in shown for user in (own, foreign, of_platform)] == [True, False, False]
+    assert [user.email in shown for user in (own, foreign, of_platform)] == [True, False, False]
+    everyone = operator.get(page).text
+    assert all(user.username in everyone for user in (own, foreign, of_platform))
