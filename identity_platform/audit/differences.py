@@ -8,14 +8,16 @@ import orjson
 
 # A longer value, such as a set of keys or a hundred addresses, is shown by its digest: the log keeps every event for years.
 LONGEST_VALUE: Final = 4_000
+# No event has a name: of a client, a tenant, an issuer.
+NAMES: Final = frozenset({"name", "issuer_name"})
 
 
 def differences(before: Mapping[str, object], after: Mapping[str, object], names: Collection[str]) -> dict[str, object]:
-    """Return `changed`, the sorted names, and the old and new values of those that differ.
+    """Return `changed`, the sorted fields in `names`, and the old and new values of those that differ.
 
-    Call it with names of values that are neither secret nor personal data.
+    Call it with values that are neither secret nor personal data.
     """
-    differ = sorted(name for name in names if before.get(name) != after.get(name))
+    differ = sorted(name for name in names if name not in NAMES and before.get(name) != after.get(name))
     return {
         "changed": sorted(names),
         "before": {name: _shown(before.get(name)) for name in differ},
