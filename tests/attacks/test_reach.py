@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from identity_platform.audit.models import PlatformEvent
+from tenants import lookup
 from tenants.context import in_tenant
+from tenants.models import TenantDatabase
+from tenants.states import State
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.openid.sign_in_domains import set_sign_in, verified_domain
 from tests.userflow.domains.conftest import _dns_server, name_server  # noqa: F401  # fixtures
@@ -19,6 +22,7 @@ from tests.userflow.mailbox import mails_to
 from tests.userflow.sessions.clients import make_client, own_token
 from tests.world import Api, TestTenant, assert_created
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, TENANT_PERMISSIONS
+from userflow.clients.session_changes import apply_changes
 from userflow.events.catalogue import EVENTS, READ_BY_KIND
 from userflow.events.models import WebhookMessage
 
@@ -154,19 +158,25 @@ def test_machine_with_every_scope_moves_no_first_party_client(tenant: TestTenant
 _NOT_FOR_MACHINES = {"endusers:factors", "endusers:export_hashes", "endusers:history", "domains:write"}
 
 
-def test_client_with_unlimited_sessions_counts_as_first_party(tenant: TestTenant) -> None:
+def test_client_that_still_has_first_party_sessions_counts_as_one(tenant: TestTenant) -> None:
     app = make_client(tenant, scopes=[], first_party=True)
     person = tenant.register()
-    body = {"client_id": app["client_id"], "email": person.email, "password": person.password}
-    signed_in = Api().post("/uflow/auth/enduser/login", {**body, "client_secret": app["client_secret"]})
-    assert signed_in.status_code == 200, signed_in.content
+    body = {"client_id": app["client_id"], "client_secret": app["client_secret"]}
+    login = {**body, "email": person.email, "password": person.password}
+    assert Api().post("/uflow/auth/enduser/login", login).status_code == 200
     path = clients_of(tenant, app["client_id"])
-    assert tenant.api.patch(path, {"first_party": False}).status_code == 200
     weak = WEAK["machine"](tenant)
-    assert is_rejected(weak.post(f"{path}/secret", {}))
-    # Its sessions end with it; from then on it is an application like others.
-    assert tenant.api.patch(f"{path}/deactivate").status_code == 200
-    assert tenant.api.patch(f"{path}/activate").status_code == 200
+    # While the tenant is busy, its sessions go on.
+    TenantDatabase.objects.filter(pk=tenant.id).update(status=State.MIGRATING)
+    lookup.forget()
+    try:
+        assert tenant.api.patch(path, {"first_party": False}).status_code == 200
+        assert is_rejected(weak.post(f"{path}/secret", {}))
+        assert is_rejected(weak.patch(path, {"redirect_uris": [ATTACKER]}))
+    finally:
+        TenantDatabase.objects.filter(pk=tenant.id).update(status=State.ACTIVE)
+        lookup.forget()
+    apply_changes(tenant.id)
     assert weak.post(f"{path}/secret", {}).status_code == 200
 
 

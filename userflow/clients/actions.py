@@ -29,7 +29,13 @@ from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import Reach, require_reach
 from userflow.clients.reach import STRONGER, require_reach_of, routed_fields
-from userflow.clients.registration import becomes_first_party, check_metadata, is_like_a_secret, needs_consent
+from userflow.clients.registration import (
+    becomes_first_party,
+    check_metadata,
+    ends_direct_sign_in,
+    is_like_a_secret,
+    needs_consent,
+)
 from userflow.clients.session_changes import apply_changes, note_change
 from userflow.errors import DefaultClientStays, NoClientSecret, UnknownClient
 from userflow.sessions.assurance import Action, require_assurance
@@ -125,7 +131,7 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         routed = routed_fields(client, changes)
         if is_like_a_secret(client, changes) or (client.first_party and routed):
             require_assurance(Action.WRITE_CLIENT_SECRET, by)
-        withdrawn = client.first_party and changes.get("first_party") is False
+        withdrawn = client.first_party and False in (changes.get("first_party"), changes.get("direct_sign_in"))
         if withdrawn or (active is False and client.active):
             require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
         require_reach(by, Reach(frozenset(client.scopes)), STRONGER)
@@ -144,11 +150,12 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         secrets = () if has_secret(client) else _drop_secrets(client)
         client.save(update_fields=[*changes, *secrets, "updated_at"])
         unconsented = needs_consent(before, client)
-        follows = unconsented or bool(before.backchannel_logout_uri) != bool(client.backchannel_logout_uri)
+        indirect = ends_direct_sign_in(before, client)
+        follows = unconsented or indirect or bool(before.backchannel_logout_uri) != bool(client.backchannel_logout_uri)
         if follows:
-            note_change(client, ends_unconsented=unconsented)
+            note_change(client, ends_unconsented=unconsented, ends_direct=indirect)
         # The state of the client does not reject sessions without consent: a deliverer ends them if this process cannot.
-        _list_for_delivery(client, required=unconsented)
+        _list_for_delivery(client, required=unconsented or indirect)
         if changes:
             _record("client.updated", client, differences(vars(before), vars(client), changes.keys()))
         if acts_as_users and routed:

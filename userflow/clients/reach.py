@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from django.db import InterfaceError, OperationalError
+from django.db.models import Q
 from django.utils.timezone import now
 
 from identity_platform.api.errors import ApiError
@@ -70,7 +71,8 @@ def require_reach_of(client: Client, by: Principal | None, *, first_party: bool 
 
 def _acts_as_users(client: Client) -> bool:
     """Return whether the client is first-party, or holds sessions from when it was."""
-    if client.first_party or PendingClientChange.objects.filter(pk=client.pk, ends_unconsented=True).exists():
+    pending = PendingClientChange.objects.filter(Q(ends_unconsented=True) | Q(ends_direct=True), pk=client.pk)
+    if client.first_party or pending.exists():
         return True
     if client._state.adding:
         return False
