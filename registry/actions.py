@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 from uuid import UUID
 
 import orjson
@@ -20,6 +20,7 @@ from django.db.models.functions import Now
 from django.utils.timezone import now
 
 from identity_platform.api.pagination import Page
+from identity_platform.audit.differences import differences
 from identity_platform.audit.writer import record_for_each_on_platform, record_for_platform
 from identity_platform.crypto import SealBroken
 from identity_platform.postgresql.row_errors import first_or, unique_or
@@ -36,11 +37,14 @@ from registry.models import (
     seal_secret,
 )
 from userflow.accounts.principals import Principal
+from userflow.accounts.rank import Reach, require_reach
 from userflow.sessions.assurance import Action, require_assurance
 
 log = structlog.get_logger("identity.registry")
 
 SERVICE = "service"
+READ_SECRETS: Final = "services:credentials"
+STRONGER: Final = f"The service has credentials, which are sent to its base_url: changing it needs {READ_SECRETS}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +122,18 @@ def create_service(*, tenant_id: UUID, **fields: Unpack[ServiceFields]) -> Servi
     return service
 
 
-def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, object]) -> Service:
-    """Change the given fields; metadata is replaced as a whole. Raises ServiceNotFound, ServiceExists."""
+def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, object], by: Principal | None) -> Service:
+    """Change the given fields; metadata is replaced as a whole.
+
+    Back ends send the service's secrets to its `base_url`, so another one needs `services:credentials` once there are any.
+    Secrets are not sealed to the address as those of directories are: back ends read them by the service's id, and would
+    stop to work at every move. Raises ServiceNotFound, ServiceExists, GrantsMoreThanHeld.
+    """
     with unique_or(errors.ServiceExists), transaction.atomic():
         service = _locked(tenant_id, service_id)
+        before = {"base_url": service.base_url, "status": service.status}
+        if changes.get("base_url", service.base_url) != service.base_url and service.credentials.exists():
+            require_reach(by, Reach(frozenset({READ_SECRETS})), STRONGER)
         for field, value in changes.items():
             setattr(service, field, value)
         service.save(update_fields=[*changes, "updated_at"])
@@ -129,7 +141,7 @@ def update_service(*, tenant_id: UUID, service_id: UUID, changes: dict[str, obje
             "service.updated",
             tenant_id=tenant_id,
             target=(SERVICE, service_id),
-            details={"changed": sorted(changes)},
+            details=differences(before, {"base_url": service.base_url, "status": service.status}, changes.keys()),
         )
     return service
 

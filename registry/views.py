@@ -30,6 +30,7 @@ from tenants import lookup
 from tenants.errors import DataKeyLocked, TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
+from userflow.errors import GrantsMoreThanHeld
 from userflow.ids import id_or
 from userflow.named_tenant import InTenantViewSet, NamedTenant
 from userflow.sessions.authentication import presented_token
@@ -160,14 +161,15 @@ class ServiceViewSet(RegistryViewSet):
         serializers.ServiceChanges,
         id="updateService",
         returns={200: serializers.ServiceOut},
-        errors=[ServiceNotFound, ServiceExists, *TENANCY],
+        errors=[ServiceNotFound, ServiceExists, GrantsMoreThanHeld, *TENANCY],
     )
     def update(self, request: Request, service_id: str) -> Response:
         """Change a service.
 
-        Only the fields in the body change; `metadata` is replaced as a whole.
+        Only the fields in the body change; `metadata` is replaced as a whole. Another `base_url` of a service with
+        credentials needs `services:credentials` as well.
         """
-        return Response(serializers.service(actions.update_service(**self.changes())))
+        return Response(serializers.service(actions.update_service(by=principal_at(request), **self.changes())))
 
     @registry_endpoint(
         id="deleteService",

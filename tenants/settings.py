@@ -100,6 +100,13 @@ class Setting:
     bounded: bool = False
     # The default can be null.
     nullable: bool = False
+    # Text that decides neither where the users' mails lead nor where their passkeys are used. Other text counts as deciding it.
+    harmless: bool = False
+
+    @property
+    def routes(self) -> bool:
+        """Return whether it decides where tokens of the tenant's users are sent: those who change it could take them."""
+        return not (self.harmless or isinstance(self.field, Boolean | Choice | Integer))
 
 
 def _whole(least: int, most: int) -> StrictField:
@@ -117,6 +124,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         Default(lambda _own, name, _place: name or None, "the tenant's name"),
         _("Display name"),
         _("Name shown to users in mails, on the invitation page and in authenticator apps."),
+        harmless=True,
     ),
     "mfa_policy": Setting(
         Choice(("optional", "required")),
@@ -258,6 +266,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
             "profile, such as given_name or department. Users can change their own metadata, so no application can rely on "
             "such a claim for access."
         ),
+        harmless=True,
     ),
     "sms_countries": Setting(
         DistinctItems(COUNTRY, most=250),
@@ -269,6 +278,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         ),
         bounded=True,
         nullable=True,
+        harmless=True,
     ),
     "region": Setting(
         REGION,
@@ -280,6 +290,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         ),
         operators_only=True,
         nullable=True,
+        harmless=True,
     ),
 }
 

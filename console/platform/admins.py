@@ -15,8 +15,9 @@ from console.frame.access import Context, Staff, needs, staff_at
 from console.frame.confirm import CreateView, EmailEditView, RowView
 from console.frame.labels import factors, methods
 from console.frame.records import Button, Cell, Table, Text, Tone, buttons_to, mono, record_page
-from console.frame.scope import act_on, chosen_tenant
+from console.frame.scope import act_on
 from console.platform.forms import AdminForm, NewAdminForm, OwnRecordForm, RecordForm, roles_for
+from console.platform.scope_of_admins import ScopedView
 from console.signin.lost_factors import IssuePassView, ResetFactorsView
 from console.signin.proofs import ProofConfirmView, proof_in
 from console.signin.views import agent
@@ -97,19 +98,18 @@ def _sessions(user: AdminUser) -> Table:
     )
 
 
-class CreateAdmin(CreateView[AdminUser]):
+class CreateAdmin(ScopedView, CreateView[AdminUser]):
     permissions = ("admins:write",)
     page = PAGE
     list_page = LIST
     action = Action.GRANT_ROLES
-    title = _("Add admin user")
-    text = _("Operators work for the platform. A tenant admin sees only that tenant.")
+    submit = ""
+    title = _("Add an admin of %(tenant)s")
+    title_of_operator = _("Add an operator of the platform")
+    text = _("A tenant admin sees only that tenant.")
     form_class = NewAdminForm
-    call = staticmethod(partial(actions.create_admin_user, tenant_id=None))
+    call = staticmethod(actions.create_admin_user)
     done = _("The admin user is created. A second factor is enrolled at the first sign-in.")
-
-    def get_form_kwargs(self) -> Context:
-        return {**super().get_form_kwargs(), "staff": self.staff, "chosen": chosen_tenant(self.request)}
 
 
 class AdminConfirmView(RowView[AdminUser]):

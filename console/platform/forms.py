@@ -8,19 +8,19 @@ from django.utils.functional import lazy
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from rest_framework.serializers import Serializer
+from unfold.widgets import UnfoldAdminTextInputWidget
 
 from console.frame import forms as fields
 from console.frame.access import Context, Staff
 from console.frame.forms import ApiForm, FormOptions, set_choices
 from console.frame.labels import STATES
-from console.frame.records import Text
 from console.signin.forms import ProofForm
 from tenants.capacity import labels_in
 from tenants.models import Tenant
 from tenants.setting_fields import REGION
 from userflow.accounts.grant_types import LABELS, listed
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, AdminRole
-from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS
+from userflow.accounts.permissions_catalogue import OPERATOR_PERMISSIONS, TENANT_ADMIN
 from userflow.admins.serializers import AdminUserChanges, AdminUserIn
 from userflow.clients.registration import ID_TOKEN_ALGORITHMS
 from userflow.clients.serializers import ClientIn
@@ -30,41 +30,53 @@ from userflow.invitations.serializers import InvitationIn
 from userflow.sessions.client_authentication import METHODS
 from userflow.webhooks.serializers import STATUSES, WebhookEndpointChanges, WebhookEndpointIn
 
-PLATFORM = "platform"
-
 
 def roles_for(staff: Staff, tenant_id: UUID | None, held: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """Return the admin roles that the user may give on that side, and those that are `held` anyway."""
+    """Return the admin roles that fit the tenant, or the platform, and that the user may give; and those that are `held`."""
     return [
         (role.name, f"{role.name} ({len(role.permissions)})")
         for role in AdminRole.objects.order_by("name")
         if role.name in held
         or (
             set(role.permissions) <= staff.principal.permissions
-            and (tenant_id is None or not set(role.permissions) & set(OPERATOR_PERMISSIONS))
+            and (
+                role.name != TENANT_ADMIN
+                if tenant_id is None
+                else not set(role.permissions) & set(OPERATOR_PERMISSIONS)
+            )
         )
     ]
 
 
-class SidedForm(ApiForm):
-    """A form about an admin user of the platform or of one tenant."""
+class ScopedForm(ApiForm):
+    """A form about a new admin user of the tenant, or of the platform without one: then what it gives is typed."""
 
-    side = fields.Pick(label=_("Scope"))
     roles = fields.Boxes(label=_("Roles"), help_text=_("The number of permissions in brackets."))
+    typed = forms.CharField(
+        max_length=255, strip=True, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
+    )
 
-    def __init__(self, *, staff: Staff, chosen: Tenant | None, **options: Unpack[FormOptions]) -> None:
+    def __init__(self, *, staff: Staff, tenant: Tenant | None, wanted: str, **options: Unpack[FormOptions]) -> None:
         super().__init__(**options)
-        sides: list[tuple[str, Text]] = [(PLATFORM, _("The platform (operator)"))] if staff.is_operator else []
-        set_choices(self, "side", sides + ([(str(chosen.pk), chosen.name)] if chosen else []))
-        set_choices(self, "roles", roles_for(staff, staff.user.tenant_id))
+        self.tenant, self.wanted = tenant, wanted
+        set_choices(self, "roles", roles_for(staff, tenant.pk if tenant else None))
+        if tenant is None:
+            self.fields["typed"].label = _("Type %(wanted)s to confirm") % {"wanted": wanted}
+        else:
+            del self.fields["typed"]
+
+    def clean_typed(self) -> str:
+        typed = str(self.cleaned_data["typed"])
+        if typed != self.wanted:
+            raise ValidationError(_("This is not %(wanted)s.") % {"wanted": self.wanted})
+        return typed
 
     def body(self) -> Context:
-        fields = {name: value for name, value in self.cleaned_data.items() if name != "side"}
-        side = self.cleaned_data["side"]
-        return fields if side == PLATFORM else {**fields, "tenant_id": side}
+        """Return the fields of the API's body; the typed text is none."""
+        return {name: value for name, value in self.cleaned_data.items() if name != "typed"}
 
 
-class NewAdminForm(SidedForm):
+class NewAdminForm(ScopedForm):
     serializer = AdminUserIn
 
     username = fields.Line(label=_("Username"))
@@ -76,7 +88,7 @@ class NewAdminForm(SidedForm):
         strip=False,
         help_text=_("Share it separately from the username. An invitation by mail needs no password."),
     )
-    field_order = ("side", "username", "email", "first_name", "last_name", "password", "roles")
+    field_order = ("username", "email", "first_name", "last_name", "password", "roles", "typed")
 
 
 class RecordForm(ApiForm):
@@ -119,11 +131,11 @@ class OwnRecordForm(RecordForm, ProofForm):
         return {**super().clean(), **proof}
 
 
-class InvitationForm(SidedForm):
+class InvitationForm(ScopedForm):
     serializer = InvitationIn
 
     email = fields.Address(label=_("E-mail address"))
-    field_order = ("side", "email", "roles")
+    field_order = ("email", "roles", "typed")
 
     def body(self) -> Context:
         return {**super().body(), "kind": "admin"}

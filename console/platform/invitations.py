@@ -1,6 +1,5 @@
 """Invitations of admin users. The token is in the mail only."""
 
-from functools import partial
 from typing import ClassVar
 from uuid import UUID
 
@@ -11,11 +10,12 @@ from django.utils.timezone import now
 from django.utils.translation import gettext_lazy as _
 
 from console.frame import labels
-from console.frame.access import Context, needs, staff_at
-from console.frame.confirm import ConfirmView, RowView
+from console.frame.access import needs, staff_at
+from console.frame.confirm import RowView
 from console.frame.records import Cell, Tone, buttons_to, mono, record_page
-from console.frame.scope import act_on, chosen_tenant
+from console.frame.scope import act_on
 from console.platform.forms import InvitationForm
+from console.platform.scope_of_admins import ScopedView
 from identity_platform.api.views import Arguments
 from userflow.invitations import actions
 from userflow.invitations.models import ACCEPTED, CANCELLED, EXPIRED, PENDING, AdminInvitation, EndUserInvitation
@@ -56,20 +56,17 @@ def show(request: HttpRequest, invitation_id: UUID) -> HttpResponse:
     return record_page(request, row.email, facts=facts, buttons=buttons, back=reverse(LIST))
 
 
-class Invite(ConfirmView):
+class Invite(ScopedView):
     permissions = ("invitations:write", "admins:write")
     list_page = LIST
     action = Action.GRANT_ROLES
-    title = _("Invite admin user")
+    title = _("Invite an admin of %(tenant)s")
+    title_of_operator = _("Invite an operator of the platform")
     text = _("The link in the mail lets the invited admin choose a password and enroll a second factor.")
-    submit = _("Invite")
     dangerous = False
     form_class = InvitationForm
-    call = staticmethod(partial(actions.invite, tenant_id=None))
+    call = staticmethod(actions.invite)
     done = _("The invitation is sent. It is valid for seven days.")
-
-    def get_form_kwargs(self) -> Context:
-        return {**super().get_form_kwargs(), "staff": self.staff, "chosen": chosen_tenant(self.request)}
 
 
 class InvitationView(RowView[AdminInvitation | EndUserInvitation]):

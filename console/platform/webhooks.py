@@ -290,7 +290,7 @@ class Replay(EndpointConfirmView):
     dangerous = False
 
     def act(self, form: Form) -> Text:
-        number, more = actions.replay(tenant_id=self.tenant.pk, endpoint_id=self.row.pk, status=DEAD)
+        number, more = actions.replay(**self.arguments(), status=DEAD)
         report = ngettext("%(number)d message is sent again.", "%(number)d messages are sent again.", number)
         return (report + (" " + _("There are more. Replay again.") if more else "")) % {"number": number}
 
@@ -314,9 +314,7 @@ class ReplayMessage(EndpointConfirmView):
         return reverse(MESSAGE_PAGE, args=[self.row.pk, self.message.pk])
 
     def act(self, form: Form) -> Text:
-        number, _more = actions.replay(
-            tenant_id=self.tenant.pk, endpoint_id=self.row.pk, message_ids=[self.message.message_id]
-        )
+        number, _more = actions.replay(**self.arguments(), message_ids=[self.message.message_id])
         return _("The message is sent again.") if number else _("The message is waiting to be sent already.")
 
 

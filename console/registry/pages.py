@@ -249,6 +249,9 @@ class EditService(EditView[Service], ServiceConfirmView):
     call = staticmethod(actions.update_service)
     done = _("The service is saved.")
 
+    def arguments(self) -> Arguments:
+        return {**super().arguments(), "by": self.staff.principal}
+
 
 class DeleteService(DeleteView[Service], ServiceConfirmView):
     """Delete a service; the action rejects it while the service has active credentials."""

@@ -12,8 +12,9 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
 from django.utils.timezone import now
 
-from identity_platform.api.errors import NotAllowed, Unavailable, ValidationFailed
+from identity_platform.api.errors import Unavailable, ValidationFailed
 from identity_platform.api.pagination import Page, filtered, page_of
+from identity_platform.audit.differences import differences
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.crypto import hash_token, new_token
 from identity_platform.postgresql.row_errors import first_or
@@ -22,10 +23,12 @@ from tenants.context import in_tenant
 from tenants.errors import TenantSuspended
 from tenants.models import Tenant, WebhookTenant
 from tenants.states import Purpose
+from userflow.accounts.admin_notices import notify_of_routes
 from userflow.accounts.models import CONFIDENTIAL, PUBLIC, Client, Role
 from userflow.accounts.permissions_catalogue import EVERY_PERMISSION, USERS_ONLY_PERMISSIONS
 from userflow.accounts.principals import Principal
-from userflow.accounts.rank import lacking
+from userflow.accounts.rank import Reach, require_reach
+from userflow.clients.reach import STRONGER, require_reach_of, routed_fields
 from userflow.clients.registration import (
     becomes_first_party,
     check_metadata,
@@ -34,7 +37,7 @@ from userflow.clients.registration import (
     needs_consent,
 )
 from userflow.clients.session_changes import apply_changes, note_change
-from userflow.errors import DefaultClientStays, GrantsMoreThanHeld, NoClientSecret, UnknownClient
+from userflow.errors import DefaultClientStays, NoClientSecret, UnknownClient
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.sessions.client_authentication import PRIVATE_KEY_JWT
 
@@ -80,14 +83,13 @@ def create_client(
 
     `fields`: `tags`, `project_id`, `owner_id` (default: the caller), `self_registration`, `active`, and the metadata that
     `check_metadata` checks. Raises UnknownTenant, TenantSuspended, TenantBusy, ValidationFailed, GrantsMoreThanHeld,
-    InsufficientAuthentication (a confidential or first-party client, audiences, or scopes), NotAllowed (a first-party client,
-    by a caller who is no admin).
+    InsufficientAuthentication (a confidential or first-party client, audiences, or scopes). A first-party client can be created
+    by those who may decide about it (`clients.reach`).
     """
     scopes = set(scopes)
-    # Redirect URIs of a new client reach nothing that its users have not consented to.
+    # Redirect URIs of a new client that asks its users for consent reach nothing that they have not consented to.
     reach: dict[str, Any] = {name: fields[name] for name in ("audiences", "first_party") if name in fields}
-    _check_reach(Client(), reach, by)
-    if type == CONFIDENTIAL:
+    if type == CONFIDENTIAL or is_like_a_secret(Client(), reach):
         require_assurance(Action.WRITE_CLIENT_SECRET, by)
     if scopes:
         require_assurance(Action.GRANT_ROLES, by)
@@ -96,6 +98,7 @@ def create_client(
     client = Client(
         tenant_id=tenant_id, name=name, type=type, scopes=granted(scopes, tenant_id=tenant_id, by=by), **fields
     )
+    acts_as_users = require_reach_of(client, by)
     check_metadata(client)
     secret = new_token(SECRET_PREFIX) if has_secret(client) else None
     client.secret_digest = hash_token(secret) if secret else None
@@ -103,6 +106,8 @@ def create_client(
         client.save(force_insert=True)
         _list_for_delivery(client)
         _record("client.created", client, {"type": type, "scopes": client.scopes})
+        if acts_as_users:
+            _notify(client, by, routed_fields(Client(), fields))
     return client, secret
 
 
@@ -110,10 +115,11 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
     """Change the given fields, those of `create_client`. The type cannot change.
 
     A client that authenticates with a key from now on loses its secrets. One that is first-party no longer loses the sessions
-    that its users have not consented to. Raises UnknownClient, ValidationFailed,
-    GrantsMoreThanHeld (also for a client that holds more than the caller), InsufficientAuthentication (new scopes, redirect
-    URIs, audiences or origins, the device grant, another key or way to authenticate, to require PAR or DPoP no longer, to
-    make it first-party or no longer so, or to deactivate it), NotAllowed (to make it first-party, by a caller who is no admin).
+    that its users have not consented to. The tenant's admins are told of a change of what a first-party client can receive.
+    Raises UnknownClient, ValidationFailed, GrantsMoreThanHeld (a client that can act as more than the caller holds, before or
+    after the change), InsufficientAuthentication (new scopes, redirect URIs, audiences or origins, the device grant, another
+    key or way to authenticate, to require PAR or DPoP no longer, to make it first-party or no longer so, or to deactivate it;
+    all that routes tokens of a first-party client).
     """
     changes = dict(changes)
     active = changes.pop("active", None)
@@ -122,11 +128,17 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         client = _locked(tenant_id, client_id)
         if set(changes.get("scopes", ())) - set(client.scopes):
             require_assurance(Action.GRANT_ROLES, by)
-        _check_reach(client, changes, by)
+        routed = routed_fields(client, changes)
+        if is_like_a_secret(client, changes) or (client.first_party and routed):
+            require_assurance(Action.WRITE_CLIENT_SECRET, by)
         withdrawn = client.first_party and False in (changes.get("first_party"), changes.get("direct_sign_in"))
         if withdrawn or (active is False and client.active):
             require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
-        _must_outrank(by, client)
+        require_reach(by, Reach(frozenset(client.scopes)), STRONGER)
+        changes_state = active is not None and active != client.active
+        acts_as_users = bool(routed or changes_state) and require_reach_of(
+            client, by, first_party=becomes_first_party(client, changes)
+        )
         if stated_type not in (None, client.type):
             raise ValidationFailed(details={"type": ["The type of a client cannot be changed. Create a new client."]})
         if "scopes" in changes:
@@ -145,20 +157,14 @@ def update_client(*, tenant_id: UUID, client_id: UUID, by: Principal, changes: d
         # The state of the client does not reject sessions without consent: a deliverer ends them if this process cannot.
         _list_for_delivery(client, required=unconsented or indirect)
         if changes:
-            _record("client.updated", client, {"changed": sorted(changes)})
+            _record("client.updated", client, differences(vars(before), vars(client), changes.keys()))
+        if acts_as_users and routed:
+            _notify(client, by, routed)
     if follows:
         _apply_changes(tenant_id)
     if active is not None and active != client.active:
         return set_client_active(tenant_id=tenant_id, client_id=client_id, by=by, active=active)
     return client
-
-
-def _check_reach(client: Client, changes: dict[str, Any], by: Principal) -> None:
-    if becomes_first_party(client, changes) and not by.is_admin:
-        # Without consent it acts with everything that its users may do, which no scope of a client covers.
-        raise NotAllowed("Only a signed-in admin can make a client first-party.")
-    if is_like_a_secret(client, changes):
-        require_assurance(Action.WRITE_CLIENT_SECRET, by)
 
 
 def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active: bool) -> Client:
@@ -170,7 +176,7 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
     if not active:
         require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     before = find_client(tenant_id=tenant_id, client_id=client_id)
-    _must_outrank(by, before)
+    require_reach_of(before, by)
     if active and not before.active:
         lookup.find(tenant_id).check(Purpose.WRITE)
         # Sessions that are left date from before the deactivation and must not become valid again.
@@ -178,7 +184,7 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
         apply_changes(tenant_id)
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
-        _must_outrank(by, client)
+        acts_as_users = require_reach_of(client, by)
         if client.active and not active:
             client.generation += 1
         if not active:
@@ -187,6 +193,8 @@ def set_client_active(*, tenant_id: UUID, client_id: UUID, by: Principal, active
         client.active = active
         client.save(update_fields=["active", "generation", "updated_at"])
         _record("client.activated" if active else "client.deactivated", client)
+        if acts_as_users and before.active != active:
+            _notify(client, by, ["active"])
     if not active:
         # The client's state already rejects these sessions. Activating the client ends what is left.
         _apply_changes(tenant_id)
@@ -218,7 +226,7 @@ def rotate_client_secret(
     overlap = settings.CLIENT_SECRET_OVERLAP_SECONDS if overlap_seconds is None else overlap_seconds
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
-        _must_outrank(by, client)
+        acts_as_users = require_reach_of(client, by)
         if not has_secret(client):
             raise NoClientSecret
         client.previous_secret_digest = client.secret_digest if overlap else None
@@ -226,6 +234,8 @@ def rotate_client_secret(
         client.secret_digest = hash_token(secret)
         client.save(update_fields=["secret_digest", "previous_secret_digest", "previous_secret_until", "updated_at"])
         _record("client.secret_rotated", client, {"overlap_seconds": overlap})
+        if acts_as_users:
+            _notify(client, by, ["client_secret"])
     return client, secret
 
 
@@ -248,10 +258,12 @@ def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
     require_assurance(Action.END_SESSIONS_OF_OTHERS, by)
     with transaction.atomic():
         client = _locked(tenant_id, client_id)
-        _must_outrank(by, client)
+        acts_as_users = require_reach_of(client, by)
         if client.is_default:
             raise DefaultClientStays
         _record("client.deleted", client)
+        if acts_as_users:
+            _notify(client, by, ["deleted"])
         note_change(client, ends_sessions=True)
         _list_for_delivery(client)
         client.delete()
@@ -260,6 +272,12 @@ def delete_client(*, tenant_id: UUID, client_id: UUID, by: Principal) -> None:
 
 def _locked(tenant_id: UUID, client_id: UUID) -> Client:
     return first_or(Client.objects.select_for_update().filter(pk=client_id, tenant_id=tenant_id), UnknownClient)
+
+
+def _notify(client: Client, by: Principal, fields: Iterable[str]) -> None:
+    notify_of_routes(
+        tenant_id=client.tenant_id, by=by, what=f'The first-party client "{client.name}"', fields=list(fields)
+    )
 
 
 def _record(action: str, client: Client, details: dict[str, object] | None = None) -> None:
@@ -287,14 +305,5 @@ def granted(scopes: Iterable[str], *, tenant_id: UUID, by: Principal, held: Iter
         # Repeat only well-formed names: a secret sent in the wrong field must not appear in the response.
         shown = [scope for scope in wrong if PERMISSION.fullmatch(scope)] or ["one of the scopes"]
         raise ValidationFailed(details={"scopes": [f"Unknown scope: {name}." for name in shown]})
-    if lacking(by, new):
-        raise GrantsMoreThanHeld
+    require_reach(by, Reach(frozenset(new)))
     return wanted
-
-
-def _must_outrank(by: Principal, client: Client) -> None:
-    """Raise GrantsMoreThanHeld if a scope of the client is beyond the caller.
-
-    A caller who could take a stronger client's secret or send its users elsewhere would in the end hold its scopes."""
-    if lacking(by, client.scopes):
-        raise GrantsMoreThanHeld("This client holds permissions that you do not hold.")

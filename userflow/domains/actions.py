@@ -7,6 +7,7 @@ A change of the claim in the global database is committed before the tenant's tr
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from django.conf import settings
@@ -21,7 +22,9 @@ from tenants.domain_claims import GRACE
 from tenants.errors import DomainTaken
 from tenants.models import DomainClaim
 from tenants.states import Purpose
+from userflow.accounts.admin_notices import notify_of_routes
 from userflow.accounts.principals import Principal
+from userflow.accounts.rank import EVERYTHING, require_reach
 from userflow.domains.models import TenantDomain
 from userflow.domains.recording import data_of, give_up, lock_rows, record, record_changes, record_event
 from userflow.domains.records import Answer, Found, look_up
@@ -29,6 +32,10 @@ from userflow.errors import DomainExists, DomainNotVerified, NameServersBusy, To
 from userflow.events import outbox
 from userflow.sessions.assurance import Action, require_assurance
 
+ROUTING: Final = (
+    "The users type their passwords at the sign-in domain, and links of their mails lead there. Only an admin with all "
+    "permissions of the role tenant-admin, or an operator with them, can change it."
+)
 PENDING, VERIFIED, LOST, TAKEN = "pending", "verified", "record_lost", "taken"
 _semaphore = Semaphore.for_slow_requests("domain_check", NameServersBusy)
 
@@ -149,26 +156,33 @@ def update_domain(
 
     The issuer changes at the commit: access tokens of the other one are rejected from then on; refresh tokens go on and
     get tokens of the new one. Raises UnknownDomain, DomainNotClaimed, RelyingPartyTaken, ValidationFailed (passkeys could not
-    be used any more, and `disable_passkeys` does not accept that), InsufficientAuthentication.
+    be used any more, and `disable_passkeys` does not accept that), InsufficientAuthentication, GrantsMoreThanHeld.
     """
     require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
+    require_reach(by, EVERYTHING, ROUTING)
     with in_tenant(tenant_id), tenant_atomic():
         row = _locked(domain_id)
-        domain_claims.set_sign_in(tenant_id, row.domain, sign_in, disable_passkeys=disable_passkeys)
+        changed = domain_claims.set_sign_in(tenant_id, row.domain, sign_in, disable_passkeys=disable_passkeys)
         record(tenant_id)
+    if changed:
+        notify_of_routes(tenant_id=tenant_id, by=by, what="The sign-in domain", fields=[row.domain])
     return _with_claims(tenant_id, [row])[0]
 
 
 def delete_domain(*, tenant_id: UUID, domain_id: UUID, by: Principal) -> None:
     """Delete a domain; another tenant can verify it from now on. Links in mails end if it was a sign-in domain.
 
-    Raises UnknownDomain, InsufficientAuthentication.
+    Raises UnknownDomain, InsufficientAuthentication, GrantsMoreThanHeld (the sign-in domain).
     """
     require_assurance(Action.CHANGE_TENANT_SETTINGS, by)
     # The tenant's transaction is committed first: no link outlives the claim.
     with in_tenant(tenant_id), transaction.atomic(), tenant_atomic():
         record(tenant_id)
         row = _locked(domain_id)
+        claim = domain_claims.claims_of(tenant_id).get(row.domain)
+        if claim is not None and claim.sign_in:
+            require_reach(by, EVERYTHING, ROUTING)
+            notify_of_routes(tenant_id=tenant_id, by=by, what="The sign-in domain", fields=[row.domain])
         give_up(row)
         domain_claims.release(tenant_id, row.domain)
         record_event("deleted", row)

@@ -7,6 +7,7 @@ from userflow.domains import actions, serializers
 from userflow.errors import (
     DomainExists,
     DomainNotVerified,
+    GrantsMoreThanHeld,
     InsufficientAuthentication,
     NameServersBusy,
     TooManyDomains,
@@ -63,6 +64,7 @@ class DomainViewSet(InTenantViewSet):
             RelyingPartyTaken,
             RelyingPartyInUse,
             InsufficientAuthentication,
+            GrantsMoreThanHeld,
             *TENANCY,
         ],
         assurance=Action.CHANGE_TENANT_SETTINGS,
@@ -100,7 +102,7 @@ class DomainViewSet(InTenantViewSet):
         id="deleteDomain",
         query=NamedTenant,
         returns={200: serializers.DomainDeletedOut},
-        errors=[UnknownDomain, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownDomain, InsufficientAuthentication, GrantsMoreThanHeld, *TENANCY],
         assurance=Action.CHANGE_TENANT_SETTINGS,
     )
     def destroy(self, request: Request, domain_id: str) -> Response:

@@ -36,6 +36,19 @@ EVENTS: Final[dict[str, str]] = {
     "domain.deleted": "A domain was deleted.",
     "webhook.test": "A test requested by an admin, sent to one endpoint regardless of its events.",
 }
+# What a caller may read who receives the events of a kind: their payloads have the data of that kind. A kind that is not listed
+# counts as everything.
+READ_BY_KIND: Final[dict[str, str]] = {
+    "end_user": "endusers:read",
+    "factor": "endusers:read",
+    "group": "endusers:read",
+    "role": "roles:read",
+    "invitation": "invitations:read",
+    "directory": "directory:read",
+    "import": "endusers:read",
+    "domain": "domains:read",
+    "webhook": "webhooks:read",
+}
 ALL: Final = "*"
 TEST: Final = "webhook.test"
 # What an endpoint may subscribe to: an event, all events of one kind, or everything.

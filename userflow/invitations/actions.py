@@ -267,7 +267,7 @@ def _mail(row: Row, token: str, tenant: lookup.TenantContext | None) -> None:
     page = tenant.effective["invitation_url"] if tenant and row.kind == END_USER else settings.INVITATION_URL
     facts = {
         "issuer": tenant.effective["issuer_name"] if tenant else PLATFORM,
-        "kind": row.kind,
+        "kind": row.kind if tenant else OPERATOR,
         **mail.link(page, token),
         "days": LIFETIME.days,
     }

@@ -1,6 +1,8 @@
 """The action table: what a session must have verified before a sensitive action, at every entry point.
 
 The API, the console, hosted pages and step-up all call `require_assurance`, and `docs/security-model.md` shows this table.
+`userflow.accounts.rank.require_reach` decides whether the caller may decide about the object of the action; the two of them
+decide authority.
 Sources: NIST SP 800-63B-4 section 2, RFC 9470, OWASP ASVS 5.0 chapters 6 and 7.
 """
 
@@ -55,7 +57,7 @@ class Requirement:
     by_factor: bool = False
     # Clients may do it with their scope: they have no second factor, and their tokens are short-lived.
     clients: bool = True
-    # The caller must hold every permission of the user, client or role that the action is about.
+    # The caller must hold what the user, client, role, setting or connection can act as (`accounts.rank.require_reach`).
     rank: bool = False
 
 
@@ -86,12 +88,14 @@ REQUIREMENTS: Final[Mapping[Action, Requirement]] = MappingProxyType(
         Action.EXPORT_PASSWORD_HASHES: Requirement("Export password hashes", clients=False),
         Action.WRITE_CLIENT_SECRET: Requirement(
             "Create or rotate a client secret; change a client's keys, add redirect URIs, audiences, origins or the "
-            "device grant, stop requiring PAR or DPoP, make it first-party",
+            "device grant, stop requiring PAR or DPoP, make it first-party, or change what a first-party client can receive",
             rank=True,
         ),
         Action.GRANT_ROLES: Requirement("Grant roles, group memberships that carry roles, or client scopes", rank=True),
-        Action.CHANGE_TENANT_SETTINGS: Requirement("Change tenant settings and domains", clients=False),
-        Action.CHANGE_CONNECTIONS: Requirement("Change directories and webhook endpoints, and their secrets"),
+        Action.CHANGE_TENANT_SETTINGS: Requirement("Change tenant settings and domains", clients=False, rank=True),
+        Action.CHANGE_CONNECTIONS: Requirement(
+            "Change directories and webhook endpoints, and their secrets", rank=True
+        ),
         Action.CHANGE_TENANT_STATE: Requirement("Delete, suspend, resume, move or restore a tenant", clients=False),
         Action.ROTATE_KEYS: Requirement("Rotate signing or encryption keys", clients=False),
         Action.REVEAL_SECRET: Requirement("Reveal a secret in the console", clients=False),

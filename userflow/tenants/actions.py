@@ -4,7 +4,7 @@ import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 
 from identity_platform.api.errors import NotAllowed, ValidationFailed
 from identity_platform.api.pagination import Page, filtered, page_of
+from identity_platform.audit.differences import differences
 from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or, unique_or
 from tenants import lookup, provisioning
@@ -19,16 +20,22 @@ from tenants.capacity import check_region, region_of
 from tenants.errors import NotConfirmed, SlugTaken, UnknownTenant, WrongRegion
 from tenants.final_backups import Deletion
 from tenants.models import DatabaseServer, Tenant, TenantDatabase
-from tenants.settings import EffectiveSettings, merged
+from tenants.settings import SETTINGS, EffectiveSettings, merged
 from tenants.signals import tenant_settings_changing
 from tenants.states import State
 from tenants.webauthn_claims import claim
+from userflow.accounts.admin_notices import notify_of_routes
 from userflow.accounts.models import AdminUser, Client
 from userflow.accounts.principals import OPERATOR, Principal
+from userflow.accounts.rank import EVERYTHING, require_reach
 from userflow.admins.actions import create_admin_user
 from userflow.events import wakeups
 from userflow.sessions.assurance import Action, require_assurance
 
+ROUTING: Final = (
+    "These settings decide where links of the users' mails lead, or where their passkeys are used. Only an admin with all "
+    "permissions of the role tenant-admin, or an operator with them, can change them."
+)
 SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?")
 
 
@@ -49,13 +56,18 @@ def open_tenant(
     server: str | None = None,
     server_labels: Sequence[str] = (),
     admin: Mapping[str, str] | None = None,
+    by: Principal | None = None,
 ) -> NewTenant:
     """Create a tenant with its database, its default client and optionally its first admin.
 
-    `admin` holds `username`, `email`, `password`. Calling it again with the same slug finishes an interrupted creation.
-    Raises SlugTaken, NoRoom, WrongRegion, RelyingPartyTaken, ValidationFailed, AdminNameTaken, EmailTaken, WeakPassword.
+    `by` is None for a command, and for a job of the console, whose start has asked. `admin` holds `username`, `email`,
+    `password`. Calling it again with the same slug finishes an interrupted creation. Raises SlugTaken, NoRoom, WrongRegion,
+    RelyingPartyTaken, ValidationFailed, AdminNameTaken, EmailTaken, WeakPassword, GrantsMoreThanHeld (a setting that routes
+    mails, by a caller who could not change it).
     """
     _check_slug(slug)
+    if _routed({}, tenant_settings or {}):
+        require_reach(by, EVERYTHING, ROUTING)
     first_admin: list[AdminUser] = []
 
     def create_admin(tenant: Tenant) -> None:
@@ -146,8 +158,10 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
     """Change `name`, `slug`, `status` (active or suspended) and `settings` (merged; null restores a default).
 
     `reason` goes with the status suspended and is in the audit event. A tenant's own admin can change only some settings.
-    Settings and status need a recent proof. Raises UnknownTenant, SlugTaken, RelyingPartyTaken, ValidationFailed (also if
-    enrolled factors depend on a setting), WrongState, InsufficientAuthentication, NotAllowed.
+    Settings and status need a recent proof. Settings that decide where links of mails lead, and the slug, which does so too,
+    can be changed by those who hold everything in the tenant, and its admins are told. Raises UnknownTenant, SlugTaken,
+    RelyingPartyTaken, ValidationFailed (also if enrolled factors depend on a setting), WrongState, InsufficientAuthentication,
+    NotAllowed, GrantsMoreThanHeld.
     """
     changes = dict(changes)
     status, stated, reason = (changes.pop(name, None) for name in ("status", "settings", "reason"))
@@ -162,6 +176,10 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
     with unique_or(SlugTaken), transaction.atomic():
         # The lock prevents lost updates of concurrent changes.
         tenant = _found(_existing().select_for_update(of=("self",)), tenant_id)
+        before = {"slug": tenant.slug, **tenant.settings}
+        routed = _routed(before, {**changes, **(stated or {})})
+        if routed:
+            require_reach(by, EVERYTHING, ROUTING)
         for field, value in changes.items():
             setattr(tenant, field, value)
         if stated is not None:
@@ -177,13 +195,21 @@ def update_tenant(*, tenant_id: UUID, by: Principal, changes: dict[str, Any]) ->
                 "tenant.updated",
                 tenant_id=tenant_id,
                 target=("tenant", tenant_id),
-                details={"changed": sorted([*changes, *(stated or {})])},
+                details=differences(before, {"slug": tenant.slug, **tenant.settings}, [*changes, *(stated or {})]),
             )
+        if routed:
+            notify_of_routes(tenant_id=tenant_id, by=by, what="A setting", fields=routed)
     lookup.forget()
     # A reason is audited also for a tenant that is suspended already.
     if status is not None and (reason or TenantDatabase.objects.get(pk=tenant_id).status != status):
         _set_status(tenant_id, status, by=by, reason=reason or "")
     return find_tenant(tenant_id=tenant_id)
+
+
+def _routed(before: Mapping[str, object], changes: Mapping[str, object]) -> set[str]:
+    """Return the changed fields and settings that decide where tokens of the tenant's users are sent."""
+    routes = {"slug", *(name for name, setting in SETTINGS.items() if setting.routes)}
+    return {name for name in routes & changes.keys() if changes[name] != before.get(name)}
 
 
 def _set_status(tenant_id: UUID, status: str, *, by: Principal, reason: str) -> None:

@@ -23,7 +23,7 @@ from tenants.errors import (
 )
 from tenants.models import Tenant
 from userflow.accounts.principals import Principal
-from userflow.errors import InsufficientAuthentication
+from userflow.errors import GrantsMoreThanHeld, InsufficientAuthentication
 from userflow.ids import id_or, tenant_id_in_path
 from userflow.sessions.assurance import Action
 from userflow.sessions.permissions import ADMIN, OPERATOR, SignedIn, needs, principal_at, require, tenant_at
@@ -75,7 +75,7 @@ class TenantViewSet(ApiViewSet):
         serializers.TenantIn,
         id="createTenant",
         returns={201: serializers.TenantOut},
-        errors=[SlugTaken, RelyingPartyTaken, NoRoom, JobRunning],
+        errors=[SlugTaken, RelyingPartyTaken, NoRoom, JobRunning, GrantsMoreThanHeld],
     )
     def create(self, request: Request) -> Response:
         """Create a tenant.
@@ -83,7 +83,12 @@ class TenantViewSet(ApiViewSet):
         The response is sent when its database is ready, after some seconds.
         """
         asked = self.valid(serializers.TenantIn)
-        made = actions.open_tenant(name=asked["name"], slug=asked.get("slug"), tenant_settings=asked.get("settings"))
+        made = actions.open_tenant(
+            name=asked["name"],
+            slug=asked.get("slug"),
+            tenant_settings=asked.get("settings"),
+            by=principal_at(request),
+        )
         return Response(serializers.record(made.tenant, made.client_id), status=201)
 
     @endpoint(id="getTenant", returns={200: serializers.TenantOut}, errors=[UnknownTenant])
@@ -103,6 +108,7 @@ class TenantViewSet(ApiViewSet):
             WrongState,
             JobRunning,
             InsufficientAuthentication,
+            GrantsMoreThanHeld,
         ],
         assurance=(Action.CHANGE_TENANT_SETTINGS, Action.CHANGE_TENANT_STATE),
     )
@@ -166,14 +172,14 @@ class TenantSettingsViewSet(ApiViewSet):
         serializers.SettingsChanges,
         id="updateTenantSettings",
         returns={200: serializers.TenantSettingsOut},
-        errors=[*TENANCY, RelyingPartyTaken, RelyingPartyInUse, InsufficientAuthentication],
+        errors=[*TENANCY, RelyingPartyTaken, RelyingPartyInUse, InsufficientAuthentication, GrantsMoreThanHeld],
         assurance=Action.CHANGE_TENANT_SETTINGS,
     )
     def partial_update(self, request: Request, tenant_id: str) -> Response:
         """Change the settings of a tenant.
 
         For operators with `tenants:write` and the tenant's own admins with `admins:write`. Only the settings in the
-        body change.
+        body change. Those that decide where links of mails lead need all permissions of the role `tenant-admin`.
         """
         tenant, caller = writer_at(request, tenant_id)
         actions.update_tenant(tenant_id=tenant, by=caller, changes=self.valid(serializers.SettingsChanges))

@@ -9,16 +9,13 @@ from uuid import UUID
 
 import orjson
 from django.db import connections, transaction
-from django.utils.timezone import now
 
-from identity_platform.audit.origin import current_origin
 from identity_platform.audit.writer import record_for_platform
-from tenants import lookup
 from tenants.context import in_tenant, tenant_atomic
 from tenants.states import Purpose
 from tenants.target import TENANT_ALIAS
-from userflow import mail
-from userflow.accounts.models import AdminUser, Client, Group, Role
+from userflow.accounts.admin_notices import actor_name, notify_admins
+from userflow.accounts.models import Client, Group, Role
 from userflow.accounts.permissions_catalogue import EXPORT_HASHES
 from userflow.accounts.principals import ADMIN, OPERATOR, Principal
 from userflow.credentials import attempts
@@ -27,7 +24,6 @@ from userflow.sessions.permissions import reading, require
 from userflow.transfer.row_fields import END_USERS, GROUP, ROLE
 
 AT_ONCE = 1000
-_KINDS: Final = {OPERATOR: "operator", ADMIN: "admin user"}
 # What an import reads.
 COLUMNS: Final = tuple(name for name in END_USERS.fields if name != "kind")
 NO_CLIENT = UUID(int=0)
@@ -66,7 +62,12 @@ def export_end_users(*, tenant_id: UUID, hashes: bool, definitions: bool) -> Gen
             yield row
     finally:
         if hashes and number:
-            _notify_admins(tenant_id, number, who="the command export_users, run on the server")
+            notify_admins(
+                "hashes_exported",
+                tenant_id=tenant_id,
+                by="the command export_users, run on the server",
+                facts={"number": number},
+            )
 
 
 def _every_row(tenant_id: UUID, hashes: bool, definitions: bool) -> Iterator[dict[str, object]]:
@@ -113,21 +114,10 @@ def page_of_export(
             details={"hashes": hashes, "rows": len(rows)},
         )
         if hashes and rows:
-            _notify_admins(tenant_id, len(rows), who=f"the {_KINDS[by.kind]} {by.user['username']}")
+            facts = {"number": len(rows)}
+            # Exported hashes allow password guesses without any limit.
+            notify_admins("hashes_exported", tenant_id=tenant_id, by=actor_name(by), facts=facts)
     return orjson.Fragment(f"[{','.join(row for _, row in rows)}]"), rows[-1][0] if more else None
-
-
-def _notify_admins(tenant_id: UUID, number: int, *, who: str) -> None:
-    """Mail the tenant's active admins after the commit: exported hashes allow password guesses without any limit."""
-    facts = {
-        "tenant": lookup.find(tenant_id).name,
-        "who": who,
-        "moment": f"{now():%Y-%m-%d %H:%M} UTC",
-        "number": number,
-        "address": current_origin().address,
-    }
-    for email in AdminUser.objects.filter(tenant_id=tenant_id, active=True).values_list("email", flat=True):
-        mail.tell("hashes_exported", to=email, facts=facts, after="default", tenant_id=tenant_id)
 
 
 def _default_client(tenant_id: UUID) -> UUID:

@@ -1,7 +1,9 @@
 """Webhook endpoints of a tenant: create, change, delete, rotate the secret, test, list and replay messages."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Final
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -10,6 +12,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.pagination import filtered
+from identity_platform.audit.differences import differences
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.outbound import TargetRejected, check_url
 from identity_platform.postgresql.row_errors import first_or
@@ -19,9 +22,10 @@ from tenants.context import in_tenant, tenant_atomic
 from tenants.models import WebhookTenant
 from tenants.states import Purpose
 from userflow.accounts.principals import Principal
+from userflow.accounts.rank import EVERYTHING, Reach, lacking, require_reach
 from userflow.errors import EndpointOff, NameServersBusy, TooManyEndpoints, UnknownEndpoint, UnknownMessage
 from userflow.events import outbox
-from userflow.events.catalogue import TEST
+from userflow.events.catalogue import ALL, READ_BY_KIND, TEST
 from userflow.events.models import PENDING, WebhookEndpoint, WebhookMessage
 from userflow.sessions.assurance import Action, require_assurance
 from userflow.webhooks import queue, signing
@@ -34,6 +38,7 @@ AUDITED_IDS = 20
 # A search by event looks at this many of the newest messages, because no index has the event.
 SEARCHED = 10_000
 # A slow name server holds a thread.
+STRONGER: Final = "This endpoint receives data that you may not read, such as end users without endusers:read."
 _semaphore = Semaphore.for_slow_requests("webhook_check", NameServersBusy)
 _SHOWN = (
     "id",
@@ -73,9 +78,10 @@ def create_endpoint(
     """Create an endpoint; return it with its secret, which is not shown again.
 
     Raises ValidationFailed (a forbidden address), NameServersBusy, TooManyEndpoints, UnknownTenant,
-    TenantSuspended, TenantBusy, InsufficientAuthentication.
+    TenantSuspended, TenantBusy, InsufficientAuthentication, GrantsMoreThanHeld (events with data that the caller may not read).
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
+    require_reach(by, reach_of_events(events), STRONGER)
     # No tenant is entered here: a name server may be slow, and a tenant has few database connections.
     lookup.find(tenant_id).check(Purpose.WRITE)
     _check(url)
@@ -111,7 +117,8 @@ def update_endpoint(
 
     After a change of the address, or after enabling, pending messages are sent at once; a deliverer that sends to the old
     address stops after the message in flight. Raises UnknownEndpoint, ValidationFailed (a forbidden address),
-    NameServersBusy, InsufficientAuthentication.
+    NameServersBusy, InsufficientAuthentication, GrantsMoreThanHeld (an endpoint that gets data which the caller may not read,
+    before or after the change).
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
     lookup.find(tenant_id).check(Purpose.WRITE)
@@ -119,9 +126,12 @@ def update_endpoint(
         _check(url)
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)
+        _require_reach_of(endpoint, by)
+        before = _audited(endpoint)
         again = changes.get("enabled") is True and not endpoint.enabled
         for field, value in changes.items():
             setattr(endpoint, field, value)
+        require_reach(by, reach_of_events(endpoint.events), STRONGER)
         if "enabled" in changes:
             endpoint.disabled_reason = "" if endpoint.enabled else WebhookEndpoint.BY_ADMIN
         if again or "url" in changes:
@@ -132,18 +142,19 @@ def update_endpoint(
         endpoint.save(update_fields=[*changes, "disabled_reason", "failing_since", "lease", "updated_at"])
         if again or "url" in changes:
             _try_now(endpoint)
-        _record("updated", endpoint, changed=sorted(changes))
+        _record("updated", endpoint, **differences(before, _audited(endpoint), changes.keys()))
     return endpoint
 
 
 def delete_endpoint(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> None:
     """Delete an endpoint. No more messages are sent to it; a purge deletes its messages later.
 
-    Raises UnknownEndpoint, InsufficientAuthentication.
+    Raises UnknownEndpoint, InsufficientAuthentication, GrantsMoreThanHeld.
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)
+        _require_reach_of(endpoint, by)
         WebhookEndpoint.objects.filter(pk=endpoint_id).delete()
         _record("deleted", endpoint)
 
@@ -152,12 +163,13 @@ def rotate_secret(*, tenant_id: UUID, endpoint_id: UUID, by: Principal) -> tuple
     """Give the endpoint a new secret, shown only now; the old one signs beside it during the overlap.
 
     A third secret ends the oldest one at once, also for messages being sent. Raises UnknownEndpoint,
-    InsufficientAuthentication.
+    InsufficientAuthentication, GrantsMoreThanHeld.
     """
     require_assurance(Action.CHANGE_CONNECTIONS, by)
     secret = signing.new_secret()
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)
+        _require_reach_of(endpoint, by)
         endpoint.previous_secret_sealed = endpoint.secret_sealed
         endpoint.previous_secret_until = now() + timedelta(seconds=settings.WEBHOOK_SECRET_OVERLAP_SECONDS)
         endpoint.secret_sealed = signing.seal_secret(secret, tenant_id=tenant_id, endpoint_id=endpoint_id)
@@ -224,6 +236,7 @@ def replay(
     *,
     tenant_id: UUID,
     endpoint_id: UUID,
+    by: Principal | None,
     message_ids: Collection[str] | None = None,
     since: datetime | None = None,
     status: str | None = None,
@@ -232,10 +245,11 @@ def replay(
 
     They keep their `webhook-id` and are sent in their order, before newer ones; messages that wait for a retry are sent at
     once, and those that wait for their first attempt are left alone. If one call cannot take all, it takes the oldest.
-    Raises UnknownEndpoint, EndpointOff.
+    Raises UnknownEndpoint, EndpointOff, GrantsMoreThanHeld (an endpoint that gets data which the caller may not read).
     """
     with in_tenant(tenant_id), tenant_atomic():
         endpoint = _found(endpoint_id, lock=True)
+        _require_reach_of(endpoint, by)
         if not endpoint.enabled:
             raise EndpointOff
         messages = WebhookMessage.objects.filter(endpoint_id=endpoint_id)
@@ -251,6 +265,35 @@ def replay(
         named = {} if message_ids is None else {"message_ids": sorted(message_ids)[:AUDITED_IDS]}
         _record("replayed", endpoint, messages=number, **named)
     return number, more
+
+
+def reach_of_events(events: Iterable[str]) -> Reach:
+    """Return what the receiver of events, or of filters for events, can read."""
+    kinds = {event.partition(".")[0] for event in events}
+    if not kinds <= READ_BY_KIND.keys() | {ALL}:
+        return EVERYTHING
+    return Reach(frozenset(READ_BY_KIND.values() if ALL in kinds else (READ_BY_KIND[kind] for kind in kinds)))
+
+
+def _require_reach_of(endpoint: WebhookEndpoint, by: Principal | None) -> None:
+    """Raise GrantsMoreThanHeld unless the caller may read what the endpoint subscribes to, and what is stored for it.
+
+    Stored messages count also after the endpoint has left their event: a replay sends them to the present address.
+    """
+    if by is None or not lacking(by, reach_of_events([ALL]).permissions):
+        return
+    require_reach(by, reach_of_events(endpoint.events), STRONGER)
+    stored = WebhookMessage.objects.filter(endpoint_id=endpoint.pk).exclude(event=TEST)
+    require_reach(by, reach_of_events(stored.order_by().values_list("event", flat=True).distinct()), STRONGER)
+
+
+def _audited(endpoint: WebhookEndpoint) -> dict[str, object]:
+    """Return what audit events show of an endpoint. The rest of its address may hold a secret of the receiver."""
+    return {
+        "url": urlsplit(endpoint.url)._replace(path="", query="", fragment="").geturl(),
+        "events": endpoint.events,
+        "enabled": endpoint.enabled,
+    }
 
 
 def _check(url: str) -> None:

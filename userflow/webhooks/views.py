@@ -2,7 +2,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity_platform.api.views import endpoint
-from userflow.errors import EndpointOff, InsufficientAuthentication, NameServersBusy, TooManyEndpoints, UnknownEndpoint
+from userflow.errors import (
+    EndpointOff,
+    GrantsMoreThanHeld,
+    InsufficientAuthentication,
+    NameServersBusy,
+    TooManyEndpoints,
+    UnknownEndpoint,
+)
 from userflow.events.catalogue import EVENTS, FILTERS
 from userflow.named_tenant import TENANCY, InTenantViewSet, NamedTenant
 from userflow.sessions.assurance import Action
@@ -42,7 +49,7 @@ class WebhookViewSet(InTenantViewSet):
         serializers.WebhookEndpointIn,
         id="createWebhookEndpoint",
         returns={201: serializers.NewWebhookEndpointOut},
-        errors=[TooManyEndpoints, NameServersBusy, InsufficientAuthentication, *TENANCY],
+        errors=[TooManyEndpoints, NameServersBusy, InsufficientAuthentication, GrantsMoreThanHeld, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def create(self, request: Request) -> Response:
@@ -71,7 +78,7 @@ class WebhookViewSet(InTenantViewSet):
         serializers.WebhookEndpointChanges,
         id="updateWebhookEndpoint",
         returns={200: serializers.WebhookEndpointOut},
-        errors=[UnknownEndpoint, NameServersBusy, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownEndpoint, NameServersBusy, InsufficientAuthentication, GrantsMoreThanHeld, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def partial_update(self, request: Request, endpoint_id: str) -> Response:
@@ -85,7 +92,7 @@ class WebhookViewSet(InTenantViewSet):
         id="deleteWebhookEndpoint",
         query=NamedTenant,
         returns={200: serializers.WebhookEndpointDeletedOut},
-        errors=[UnknownEndpoint, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownEndpoint, InsufficientAuthentication, GrantsMoreThanHeld, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def destroy(self, request: Request, endpoint_id: str) -> Response:
@@ -101,7 +108,7 @@ class WebhookViewSet(InTenantViewSet):
         serializers.WebhookTestIn,
         id="rotateWebhookSecret",
         returns={200: serializers.NewWebhookEndpointOut},
-        errors=[UnknownEndpoint, InsufficientAuthentication, *TENANCY],
+        errors=[UnknownEndpoint, InsufficientAuthentication, GrantsMoreThanHeld, *TENANCY],
         assurance=Action.CHANGE_CONNECTIONS,
     )
     def rotate(self, request: Request, endpoint_id: str) -> Response:
@@ -146,12 +153,12 @@ class WebhookViewSet(InTenantViewSet):
         serializers.WebhookReplayIn,
         id="replayWebhookMessages",
         returns={200: serializers.WebhookReplayOut},
-        errors=[UnknownEndpoint, EndpointOff, *TENANCY],
+        errors=[UnknownEndpoint, EndpointOff, GrantsMoreThanHeld, *TENANCY],
     )
     def replay(self, request: Request, endpoint_id: str) -> Response:
         """Send messages to a webhook endpoint again.
 
         In their order, with the same `webhook-id`. To replay one message, send its id alone.
         """
-        number, more = actions.replay(**self.arguments())
+        number, more = actions.replay(by=principal_at(request), **self.arguments())
         return Response({"message": "The messages are queued.", "replayed": number, "more": more})

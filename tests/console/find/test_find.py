@@ -217,3 +217,24 @@ def test_search_reads_indexes_in_their_order(operator: Staff, tenant: TestTenant
     with plans() as by_address:
         found(operator, tenant.admin.email)
     assert [plan for plan in by_address if "indexed_end_user_address" in plan and "Seq Scan" not in plan]
+
+
+@pytest.mark.parametrize("kind", ["client", "service"])
+def test_one_permission_finds_its_kind_alone(tenant: TestTenant, other_tenant: TestTenant, kind: str) -> None:
+    mark = f"Ledger {secrets.token_hex(5)}"
+    pages = {}
+    for each in (tenant, other_tenant):
+        service = each.api.post(
+            "/exsvc/api/v1/services", {"name": mark, "type": "crm", "base_url": "https://a.example.com"}
+        )
+        client = each.api.post(f"/clientms/tenants/{each.id}/clients", {"name": mark})
+        pages[each.id] = {
+            "service": f"/admin/registry/service/{service.json()['id']}/change/",
+            "client": f"/admin/userflow/client/{client.json()['client_id']}/change/",
+        }
+    reader = new_tenant_admin(tenant, f"{kind}s:read").sign_in()
+    shown = found(reader, mark)
+    assert {page for rows in pages.values() for page in rows.values() if page in shown} == {pages[tenant.id][kind]}
+    # An operator also needs to see tenants.
+    assert pages[tenant.id][kind] not in found(new_operator(f"{kind}s:read").sign_in(), mark)
+    assert pages[tenant.id][kind] in found(new_operator(f"{kind}s:read", "tenants:read").sign_in(), mark)

@@ -7,6 +7,7 @@ import pytest
 
 from identity_platform.audit.models import PlatformEvent
 from tests.console.people.browsing import PEOPLE, open_tenant_pages
+from tests.console.platform.test_admins import as_operator
 from tests.console.staff import Staff, new_operator, new_tenant_admin
 from tests.world import PASSWORD, TestTenant
 from userflow.accounts.models import AdminRole
@@ -87,7 +88,7 @@ def test_built_in_and_held_roles_stay(operator: Staff, tenant: TestTenant) -> No
     assert operator.post(f"{ROLES}{built_in.pk}/edit/", {"permissions": ["endusers:read"]}).status_code == 403
     held, invited = created(operator), created(operator)
     holder(held, tenant)
-    invitation = {"side": "platform", "email": f"{invited.name}@example.com", "roles": [invited.name]}
+    invitation = {"typed": as_operator(), "email": f"{invited.name}@example.com", "roles": [invited.name]}
     assert operator.post("/admin/userflow/admininvitation/add/", invitation).status_code == 302
     granted = {"permissions": [*SUPPORT, "tenants:read"]}
     assert "Admins of tenants" in str(errors(operator.post(f"{ROLES}{held.pk}/edit/", granted)))
@@ -133,3 +134,16 @@ def test_changed_role_applies_to_the_next_request(operator: Staff, tenant: TestT
     operator.post(f"{ROLES}{role.pk}/edit/", {"permissions": ["services:read"]})
     statuses = [head.get(f"/admin/{path}/").status_code for path in ("userflow/client", "registry/service")]
     assert statuses == [403, 200]
+
+
+def test_page_of_a_role_shows_holders_of_the_own_tenant_only(
+    operator: Staff, tenant: TestTenant, other_tenant: TestTenant
+) -> None:
+    role = created(operator)
+    own, foreign, of_platform = (holder(role, where) for where in (tenant, other_tenant, None))
+    page = f"{ROLES}{role.pk}/change/"
+    shown = new_tenant_admin(tenant).sign_in().get(page).text
+    assert [user.username in shown for user in (own, foreign, of_platform)] == [True, False, False]
+    assert [user.email in shown for user in (own, foreign, of_platform)] == [True, False, False]
+    everyone = operator.get(page).text
+    assert all(user.username in everyone for user in (own, foreign, of_platform))

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from identity_platform.audit.models import PlatformEvent
+from tenants.models import Tenant
 from tenants.provisioning import suspend_tenant
+from tenants.states import State
 from tests.console.staff import Staff, new_auditor, new_operator, new_tenant_admin
 from tests.userflow.mailbox import mails_to
 from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
@@ -23,10 +25,16 @@ def at(user: Staff | AdminUser, page: str = "change") -> str:
     return f"{LIST}{user.id}/{page}/"
 
 
+def as_operator() -> str:
+    """Return what the form for an operator asks to type."""
+    number = Tenant.objects.exclude(database__status=State.DELETED).count()
+    return f"operator of all {number} tenants" if number != 1 else "operator of 1 tenant"
+
+
 def form(**members: Any) -> dict[str, Any]:
     name = f"new-{secrets.token_hex(5)}"
     given = {
-        "side": "platform",
+        "typed": as_operator(),
         "username": name,
         "email": f"{name}@example.com",
         "first_name": "New",
@@ -63,13 +71,61 @@ def test_created_operator_signs_in(operator: Staff) -> None:
 def test_tenant_admin_creates_admins_of_own_tenant_only(
     head: Staff, tenant: TestTenant, other_tenant: TestTenant
 ) -> None:
-    for side in ("platform", str(other_tenant.id)):
-        asked = form(side=side)
-        assert head.post(f"{LIST}add/", asked).status_code == 400
+    for path, tenant_id, status in (
+        ("add/?scope=platform", "", 403),
+        ("add/", str(other_tenant.id), 409),
+        ("add/", "", 409),
+    ):
+        asked = form(form_tenant_id=tenant_id)
+        assert head.post(f"{LIST}{path}", asked).status_code == status
         assert not AdminUser.objects.filter(username=asked["username"]).exists()
-    asked = form(side=str(tenant.id))
+    asked = form(form_tenant_id=str(tenant.id))
     assert head.post(f"{LIST}add/", asked).status_code == 302
     assert AdminUser.objects.get(username=asked["username"]).tenant_id == tenant.id
+
+
+@pytest.mark.parametrize("page", [f"{LIST}add/", f"{INVITATIONS}add/"])
+def test_open_tenant_is_the_scope_of_a_new_admin(operator: Staff, tenant: TestTenant, page: str) -> None:
+    shown = operator.choose(tenant).get(page)
+    (title,) = {shown.context["title"], shown.context["verb"]}
+    assert tenant.name in title
+    assert "typed" not in shown.context["form"].fields
+    offered = {name for name, _label in shown.context["form"].fields["roles"].choices}
+    assert ("tenant-admin" in offered, "operator" in offered) == (True, False)
+    assert 'href="?scope=platform"' in shown.text
+    # An operator is a choice of its own, which says what it gives.
+    platform = operator.get(page, scope="platform")
+    offered = {name for name, _label in platform.context["form"].fields["roles"].choices}
+    assert ("tenant-admin" in offered, "operator" in offered) == (False, True)
+    assert "operator of the platform" in platform.context["verb"]
+    assert as_operator() in platform.text
+    assert tenant.name not in platform.context["title"]
+
+
+@pytest.mark.parametrize("typed", ["", "operator", "operator of all 0 tenants"])
+def test_operator_is_not_made_without_the_typed_text(operator: Staff, tenant: TestTenant, typed: str) -> None:
+    asked = form(typed=typed, roles=["operator"])
+    for path in (f"{LIST}add/?scope=platform", f"{INVITATIONS}add/?scope=platform", f"{LIST}add/"):
+        assert operator.post(path, asked).status_code == 400
+    # A form for no tenant, or for the tenant that was open before, makes nothing else once another one is open.
+    for path in (f"{LIST}add/", f"{INVITATIONS}add/"):
+        assert operator.choose(tenant).post(path, form(roles=["operator"])).status_code == 409
+    assert not AdminUser.objects.filter(username=asked["username"]).exists()
+    assert not AdminInvitation.objects.filter(email=asked["email"]).exists()
+    invited = f"{secrets.token_hex(6)}@example.com"
+    body = {"typed": as_operator(), "email": invited, "roles": ["operator"]}
+    assert operator.post(f"{INVITATIONS}add/?scope=platform", body).status_code == 302
+    (mail,) = mails_to(invited)
+    assert "become an operator of Identity platform" in mail.body
+
+
+def test_invitation_names_the_tenant_in_its_mail(operator: Staff, tenant: TestTenant) -> None:
+    invited = f"{secrets.token_hex(6)}@example.com"
+    body = {"form_tenant_id": str(tenant.id), "email": invited, "roles": ["tenant-admin"]}
+    assert operator.choose(tenant).post(f"{INVITATIONS}add/", body).status_code == 302
+    (mail,) = mails_to(invited)
+    assert f"become an admin user of {tenant.name}" in mail.body
+    assert AdminInvitation.objects.get(email=invited).tenant_id == tenant.id
 
 
 def test_validation_errors_are_shown_at_the_field(operator: Staff) -> None:
@@ -230,7 +286,7 @@ def test_admin_page_costs_the_same_for_all_users(head: Staff, tenant: TestTenant
 def test_admin_invitation_is_resent_and_cancelled(operator: Staff, tenant: TestTenant) -> None:
     email = f"{secrets.token_hex(6)}@example.com"
     operator.choose(tenant)
-    body = {"side": str(tenant.id), "email": email, "roles": ["auditor"]}
+    body = {"form_tenant_id": str(tenant.id), "email": email, "roles": ["auditor"]}
     assert operator.post(f"{INVITATIONS}add/", body).status_code == 302
     row = AdminInvitation.objects.get(email=email)
     assert (row.tenant_id, row.roles, len(mails_to(email))) == (tenant.id, ["auditor"], 1)
@@ -248,7 +304,7 @@ def test_admin_invitation_is_resent_and_cancelled(operator: Staff, tenant: TestT
 def test_invitations_of_other_tenants_are_404(head: Staff, operator: Staff, other_tenant: TestTenant) -> None:
     email = f"{secrets.token_hex(6)}@example.com"
     operator.choose(other_tenant).post(
-        f"{INVITATIONS}add/", {"side": str(other_tenant.id), "email": email, "roles": ["auditor"]}
+        f"{INVITATIONS}add/", {"form_tenant_id": str(other_tenant.id), "email": email, "roles": ["auditor"]}
     )
     row = AdminInvitation.objects.get(email=email)
     assert email not in head.get(INVITATIONS).text

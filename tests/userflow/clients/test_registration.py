@@ -283,9 +283,13 @@ def test_metadata_of_another_tenants_client_is_404(tenant: TestTenant, other_ten
     assert tenant.api.get(path(tenant, client["id"])).json() == client
 
 
-def test_changed_metadata_is_audited_by_name(tenant: TestTenant) -> None:
+def test_changed_metadata_is_audited_with_old_and_new_values(tenant: TestTenant) -> None:
     client = create(tenant).json()
     tenant.api.patch(path(tenant, client["id"]), {"first_party": True, "allowed_origins": ["https://app.example"]})
     event = PlatformEvent.objects.get(target_id=client["id"], action="client.updated")
-    assert event.details == {"changed": ["allowed_origins", "first_party"]}
+    assert event.details == {
+        "changed": ["allowed_origins", "first_party"],
+        "before": {"allowed_origins": [], "first_party": False},
+        "after": {"allowed_origins": ["https://app.example"], "first_party": True},
+    }
     assert event.actor_id == str(tenant.admin.id)

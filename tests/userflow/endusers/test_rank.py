@@ -161,3 +161,22 @@ def test_import_changes_no_stronger_user(case: Case) -> None:
     ]
     assert tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{strong.id}").json()["metadata"] == {}
     assert tenant.api.post("/uflow/admin/enduser/import", body).json()["updated"] == 2
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_permission_held_through_a_group_protects_its_members(case: Case, call: str) -> None:
+    tenant, _strong, _plain, weak = case
+    member, former = tenant.register(), tenant.register()
+    body = {"name": secrets.token_hex(8), "permissions": ["services:credentials"]}
+    role = assert_created(tenant.api.post("/authmgr/roles", body))
+    group = assert_created(tenant.api.post("/authmgr/groups", {"name": secrets.token_hex(8), "roles": [role["name"]]}))
+    members = f"/authmgr/groups/{group['id']}/users"
+    for user in (member, former):
+        assert tenant.api.post(members, {"user_ids": [str(user.id)]}).status_code == 200
+    rejected = calls(tenant, member, weak)[call]()
+    assert rejected.status_code == 403, rejected.content
+    assert rejected.json()["code"] == "grant_exceeds_permissions"
+    # The group alone carries it: who has left it is not protected any more.
+    assert tenant.api.delete(members, {"user_ids": [str(former.id)]}).status_code == 200
+    allowed = calls(tenant, former, weak)[call]()
+    assert allowed.status_code == 200, allowed.content

@@ -61,7 +61,8 @@ def test_patch_settings_merges_and_null_restores(new_tenant: Callable[[], TestTe
     register = {"email": "w@example.com", "password": "nine chars 9", "tenant_id": str(own.id)}
     assert Api().post("/uflow/user/clients/register", {**register, "client_id": str(own.client_id)}).status_code == 201
     event = PlatformEvent.objects.filter(action="tenant.updated", target_id=own.id).latest("at")
-    assert (event.actor_id, event.details) == (str(own.admin.id), {"changed": ["password_min_length"]})
+    values = {"before": {"password_min_length": 20}, "after": {"password_min_length": None}}
+    assert (event.actor_id, event.details) == (str(own.admin.id), {"changed": ["password_min_length"], **values})
 
 
 @pytest.mark.parametrize(

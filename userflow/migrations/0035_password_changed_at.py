@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("userflow", "0033_direct_sign_in"),
+        ("userflow", "0034_pending_registrations"),
     ]
 
     operations = [
