@@ -71,7 +71,6 @@ def verify_email_by_token(*, token: str, registrant: Registrant) -> EndUser | Ad
     another user), NotSignedInByTicket, WrongCurrentPassword, NoPasswordHere, AttemptsLocked, HashersBusy. Then the proof
     stays.
     """
-    _guard()
     try:
         tenant_id = place_of(token)
         if tenant_id is None:
@@ -86,12 +85,12 @@ def verify_email_by_token(*, token: str, registrant: Registrant) -> EndUser | Ad
         raise EmailProofInvalid from problem
 
 
+@attempts.guess("signin", attempts.WRONG_SECRET)
 def verify_email_by_code(*, tenant_id: UUID, email: str, code: str, registrant: Registrant) -> EndUser:
     """Verify an address with the six digits of its mail; five attempts, counted before the code is compared.
 
     Unknown tenant, unknown address and wrong code get the same response. Raises what `verify_email_by_token` raises.
     """
-    _guard()
     try:
         with in_tenant(tenant_id, Purpose.WRITE) as tenant:
             # Several users may be verifying one address; the code tells which of them is meant.
@@ -126,11 +125,6 @@ def _is_code_of(proof: EmailProof, code: str, tenant: lookup.TenantContext) -> b
         return True
     record_for_tenant("email.proof_refused", target=("end_user", proof.pk), outcome="refused")
     return False
-
-
-def _guard() -> None:
-    attempts.limit_address("signin")
-    attempts.reject_guessing_address()
 
 
 def _verify(proof: EmailProof, registrant: Registrant) -> EndUser:
