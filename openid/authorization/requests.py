@@ -15,6 +15,7 @@ from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token, new_token
+from identity_platform.postgresql.values import SqlValue
 from openid.authorization.parameters import Parameters, Sent, is_plain, read_parameters
 from openid.clients import find_client
 from openid.errors import RequestExpired, RequestRejected
@@ -177,7 +178,7 @@ def begin_request(pending: Pending, browser: str) -> str:
 def _store(
     pending: Pending, handle: str, *, lasts: timedelta, pushed: bool = False, browser: str | None = None
 ) -> None:
-    values = {
+    values: dict[str, SqlValue] = {
         "digest": hash_token(handle),
         "client_id": pending.client.pk,
         "parameters": orjson.dumps(asdict(pending.parameters)).decode(),

@@ -58,11 +58,11 @@ class Lane:
     def of(cls, kind: str, *, at_once: int, waiting: int, wait_seconds: float) -> "Lane":
         """Return a lane that raises HashersBusy (503) when it is full, or a hash has waited too long."""
         retry_after = max(1, int(wait_seconds) // 2)
-        numbers = {kind: at_once, f"{kind}_with_waiting": waiting}
-        limits = (
-            Semaphore(name, number, lambda: HashersBusy(retry_after=retry_after)) for name, number in numbers.items()
-        )
-        return cls(*limits, wait_seconds)
+
+        def limit(name: str, number: int) -> Semaphore:
+            return Semaphore(name, number, lambda: HashersBusy(retry_after=retry_after))
+
+        return cls(limit(kind, at_once), limit(f"{kind}_with_waiting", waiting), wait_seconds)
 
     @contextmanager
     def enter(self) -> Iterator[None]:
