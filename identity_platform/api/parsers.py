@@ -155,8 +155,6 @@ def json_object(raw: bytes) -> dict[str, Any]:
         raise MalformedBody(
             f"The body is not valid JSON: {problem.msg} at line {problem.lineno}, column {problem.colno}."
         ) from None
-    except RecursionError:
-        raise MalformedBody(_TOO_DEEP) from None
     if not isinstance(found, dict):
         raise MalformedBody('The body must be a JSON object: {"name": value, ...}.')
     # Walking costs more than parsing, so only text that could contain an error is walked: with an escape of NUL or of half
@@ -187,7 +185,7 @@ def _check_size(raw: bytes) -> None:
     nested = outside.translate(_BRACKETS, _NO_BRACKETS)
     for _ in range(DEEPEST):
         nested = nested.replace(b"()", b"")
-    if b"()" in nested:
+    if b"()" in nested or nested.count(b"(") > DEEPEST:
         raise MalformedBody(_TOO_DEEP)
 
 
