@@ -8,8 +8,10 @@ LIMITS: dict[str, tuple[int, int]] = {
     "registration": (integer("LIMIT_REGISTRATION_PER_MINUTE", 120, least=1), 60),
     # Passkey ceremonies that begin. A page that offers passkeys by autofill begins one at every view.
     "ceremony": (integer("LIMIT_CEREMONIES_PER_MINUTE", 600, least=1), 60),
-    # Requests of applications that a hosted page has to answer.
+    # Requests of applications that are stored: for a hosted page, pushed, or for a device.
     "authorization": (integer("LIMIT_AUTHORIZATIONS_PER_MINUTE", 600, least=1), 60),
+    # Bodies that cannot be read, without a token.
+    "malformed": (integer("LIMIT_MALFORMED_BODIES_PER_MINUTE", 300, least=1), 60),
     "unknown_user": (integer("LIMIT_UNKNOWN_USER_PER_MINUTE", 120, least=1), 60),
     # Wrong codes of devices (RFC 8628). openid/device/codes.py says what they protect.
     "user_code": (integer("LIMIT_WRONG_USER_CODES_PER_10_MINUTES", 30, least=1), 600),

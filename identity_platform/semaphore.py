@@ -1,6 +1,7 @@
 """Bound how many slow operations run at once in a process, so that they never occupy all threads of the server."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -19,6 +20,46 @@ RUNNING = Gauge(
 REJECTED = Counter("identity_bounded_operations_rejected", "Those rejected because too many were running.", ["kind"])
 
 
+class _Queue:
+    """A semaphore that serves in order of arrival.
+
+    Those of `threading` let a thread that comes at the moment of a release overtake all that wait, until one of them has
+    waited too long.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._free = number
+        self._lock = threading.Lock()
+        self._turns: deque[threading.Lock] = deque()
+
+    def acquire(self, timeout: float) -> bool:
+        """Take a place. Return False if none is free within `timeout` seconds."""
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return True
+            if timeout <= 0:
+                return False
+            turn = threading.Lock()
+            turn.acquire()
+            self._turns.append(turn)
+        if turn.acquire(timeout=timeout):
+            return True
+        with self._lock:
+            if turn not in self._turns:
+                return True  # a place was handed over at the last moment
+            self._turns.remove(turn)
+            return False
+
+    def release(self) -> None:
+        """Hand the place to the thread that waits longest, or leave it free."""
+        with self._lock:
+            if self._turns:
+                self._turns.popleft().release()
+            else:
+                self._free += 1
+
+
 class Semaphore:
     """Let at most `number` operations run at once in this process. Raises what `full` returns when all are taken.
 
@@ -29,7 +70,7 @@ class Semaphore:
         self.number = number
         self._kind = kind
         self._running, self._rejected = RUNNING.labels(kind), REJECTED.labels(kind)
-        self._free = threading.BoundedSemaphore(number)
+        self._free = _Queue(number)
         self._full = full
 
     @classmethod

@@ -292,6 +292,11 @@ HASHES_AT_ONCE = integer("HASHES_AT_ONCE", max(1, (os.cpu_count() or 1) // WEB_W
 # How many may hash or wait for it: the other threads stay free for requests that hash nothing.
 HASHES_WAITED_FOR = integer("HASHES_WAITED_FOR", max(HASHES_AT_ONCE, WEB_THREADS // 2), least=1, most=256)
 PASSWORD_HASH_WAIT_SECONDS = 2.0
+# Hashes of other systems take up to half a second each, and after an import everyone signs in for the first time: half as
+# many run at once, and more sign-ins wait for them, longer. A quarter of the threads stays free of them.
+FOREIGN_HASHES_AT_ONCE = max(1, HASHES_AT_ONCE // 2)
+FOREIGN_HASHES_WAITED_FOR = integer("FOREIGN_HASHES_WAITED_FOR", max(1, WEB_THREADS * 3 // 4), least=1, most=256)
+FOREIGN_HASH_WAIT_SECONDS = integer("FOREIGN_HASH_WAIT_SECONDS", 8, least=1, most=30)
 NEW_HASH_WAIT_SECONDS = 10.0
 # A file of further forbidden passwords, one per line (userflow/credentials/blocklist.py).
 PASSWORD_BLOCKLIST = existing_file("PASSWORD_BLOCKLIST")

@@ -13,6 +13,7 @@ from mfa.errors import UnknownEmail
 from tenants import lookup
 from tenants.states import Purpose
 from userflow.accounts.models import Account, AdminUser
+from userflow.accounts.principals import CLIENT
 from userflow.accounts.realms import ADMINS, Realm
 from userflow.credentials import attempts
 
@@ -29,7 +30,7 @@ def find_user(
     """Return the active user with this address, or None; without an address the caller's own user.
 
     Several admin users may have the same address while none of them has verified it. The address then means the one whose
-    token or ticket the caller sends. Call `attempts.reject_listing_address` first, and `check_tenant` on the result.
+    token or ticket the caller sends. Call it in `attempts.guess`, and `check_tenant` on the result.
     """
     if email is None:
         own = id_in(realm, caller.principal) if caller is not None else None
@@ -56,14 +57,28 @@ def _own_of(found: list[AdminUser], caller: Caller | None, mfa_token: str | None
     return [user for user in found if user.pk == own] or [user for user in found if user.pk in held]
 
 
+@attempts.guess(attempts.UNKNOWN_USER)
 def require_user(realm: Realm, email: str, caller: Caller | None = None) -> Account:
     """Return the active user with this address. Raises UnknownEmail (404), TooManyFromAddress (429), TenantSuspended."""
-    attempts.reject_listing_address()
     user = find_user(realm, email, caller)
     if user is None:
         raise_unknown_email()
     check_tenant(user)
     return user
+
+
+def is_exempt(realm: Realm, caller: Caller, email: str | None, *, mfa_token: str | None = None) -> bool:
+    """Return whether a guess at a factor counts for its user alone (`attempts.guess`).
+
+    So it does with the ticket of a login, which is checked before the guess is compared, and for the user whose access token
+    the caller has.
+    """
+    if mfa_token is not None:
+        return True
+    own = caller.principal
+    if own is None or own.kind == CLIENT or own.is_admin != (realm is ADMINS):
+        return False
+    return email is None or email_key(email) == email_key(str(own.user["email"]))
 
 
 def check_tenant(user: Account) -> None:
@@ -74,7 +89,7 @@ def check_tenant(user: Account) -> None:
 
 def raise_unknown_email() -> NoReturn:
     """Count the unknown address; raise UnknownEmail (404), or TooManyFromAddress (429) against listing users."""
-    attempts.limit_address("unknown_user")
+    attempts.count_unknown_user()
     raise UnknownEmail
 
 

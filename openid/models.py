@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from django.db import models
+from django.utils.timezone import now
 
 from tenants.models import TenantModel
 from userflow.accounts.models import EndUser
@@ -32,6 +33,12 @@ class ShortLived(TenantModel):
     def expired(cls, moment: datetime) -> models.Q:
         """Expired so long ago that nothing asks for it any more."""
         return models.Q(expires_at__lt=moment - cls.KEPT)
+
+    @classmethod
+    def delete_expired(cls, most: int) -> None:
+        """Delete up to `most` expired rows."""
+        oldest = cls._default_manager.filter(cls.expired(now())).order_by("expires_at")
+        cls._default_manager.filter(pk__in=oldest.values("pk")[:most]).delete()
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:
@@ -110,6 +117,7 @@ class DeviceCode(ShortLived):
     user_agent = models.CharField(max_length=255, blank=True, default="")
     # Seconds between two polls; polling too fast raises it.
     interval = models.PositiveSmallIntegerField()
+    # Unused: the time of the last poll is in Valkey, so that a poll writes no row.
     last_polled_at = models.DateTimeField(null=True)
 
     class Meta:

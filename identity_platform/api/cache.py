@@ -59,31 +59,37 @@ class RateLimitCache(BaseCache):
         window, self._window = self._window, None
         if window is None or window[0] != key or delta != 1:
             raise ValueError("Counting begins with add().")
-        return self.count(*window)[0]
+        return self.count(window)[0]
 
     def get(self, key: str, default: object = None, version: int | None = None) -> object:
-        return self.totals(key)[0] or default
+        return self.total(key) or default
 
-    def count(self, key: str, seconds: int, *others: str) -> list[int]:
-        """Count one use of `key` in its window; return its total, then the totals of the other keys."""
-        name, names = self.make_key(key), [self.make_key(other) for other in others]
+    def count(self, *windows: tuple[str, int], by: int = 1) -> list[int]:
+        """Count one use of each key, or take one back (`by` -1), in one round trip; return the totals.
+
+        Each key comes with the seconds that its counter is kept.
+        """
+        names = [(self.make_key(key), seconds) for key, seconds in windows]
         # SET NX and INCR are atomic each, so every caller gets a total of its own.
         with self._client.pipeline(transaction=False) as pipe:
-            pipe.set(name, 0, ex=seconds, nx=True)
-            pipe.incr(name)
-            for other in names:
-                pipe.get(other)
+            for name, seconds in names:
+                pipe.set(name, 0, ex=seconds, nx=True)
+                pipe.incrby(name, by)
             daily_counters.append_to(pipe)
             replies = self._ask(pipe.execute)
         if replies is None:
-            return [self._count_locally(name, seconds), *self._local_totals(names)]
-        return [int(reply or 0) for reply in replies[1 : 2 + len(names)]]
+            return [self._count_locally(name, seconds, by) for name, seconds in names]
+        return [int(reply or 0) for reply in replies[1 : 2 * len(names) : 2]]
 
-    def totals(self, *keys: str) -> list[int]:
-        """The totals of several keys in one round trip."""
-        names = [self.make_key(key) for key in keys]
-        replies = self._ask(lambda: self._client.mget(names))
-        return self._local_totals(names) if replies is None else [int(reply or 0) for reply in replies]
+    def total(self, key: str) -> int:
+        """Return the total of a key without counting."""
+        name = self.make_key(key)
+        replies = self._ask(lambda: self._client.mget([name]))
+        if replies is not None:
+            return int(replies[0] or 0)
+        FALLBACKS.inc()
+        total: int = self._local.get(name, 0)
+        return total
 
     def _ask(self, send: Callable[[], Replies]) -> Replies | None:
         """Return the server's replies, or None while it cannot be asked."""
@@ -106,17 +112,13 @@ class RateLimitCache(BaseCache):
             log.info("valkey_available")
         return replies
 
-    def _count_locally(self, name: str, seconds: int) -> int:
+    def _count_locally(self, name: str, seconds: int, by: int) -> int:
         FALLBACKS.inc()
         self._local.add(name, 0, seconds)
         try:
-            return self._local.incr(name)
+            return self._local.incr(name, by)
         except ValueError:  # the window ended in between
-            return 1
-
-    def _local_totals(self, names: list[str]) -> list[int]:
-        FALLBACKS.inc(len(names))
-        return [self._local.get(name, 0) for name in names]
+            return by
 
 
 def degraded() -> bool:

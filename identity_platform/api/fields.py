@@ -6,6 +6,7 @@ of a value, and a way around checks that know only the first.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import uuid
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from identity_platform.api.email_addresses import LONGEST_ADDRESS, AddressInvali
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
+LONGEST_IP_ADDRESS = 45
 SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
 
 # C0 and C1 controls, DEL, the separators that Unicode calls line breaks, and surrogates, which PostgreSQL cannot store.
@@ -245,6 +247,29 @@ class Identifier(StrictField, serializers.UUIDField):
 
     def openapi(self) -> dict[str, object]:
         return {"type": "string", "format": "uuid"}
+
+
+class IpAddress(Text):
+    """An IPv4 or IPv6 address, without port and zone, in its shortest form."""
+
+    default_error_messages = {"invalid": "Send an IPv4 or IPv6 address such as 192.0.2.1 or 2001:db8::1."}
+
+    def to_internal_value(self, data: object) -> str:
+        if not isinstance(data, str) or "%" in data or len(data) > LONGEST_IP_ADDRESS:
+            self.fail("invalid")
+        try:
+            address = ipaddress.ip_address(data)
+        except ValueError:
+            self.fail("invalid")
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        return str(mapped or address)
+
+    def openapi(self) -> dict[str, object]:
+        return {
+            "type": "string",
+            "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}],
+            "maxLength": LONGEST_IP_ADDRESS,
+        }
 
 
 class EmailAddress(Text):

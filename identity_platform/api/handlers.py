@@ -23,7 +23,7 @@ from psycopg.errors import ReadOnlySqlTransaction
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
-from identity_platform.api import errors
+from identity_platform.api import errors, malformed_bodies
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
@@ -147,6 +147,7 @@ def api_error_response(problem: Exception, context: ErrorContext) -> Response:
     note_rejection(request._request, error)
     if isinstance(problem, drf.UnsupportedMediaType):
         error = errors.UnsupportedMediaType.expecting(context["view"].parser_classes[0].media_type)
+    error = malformed_bodies.counted(error)
     return Response(envelope(request.path, error), status=error.status, headers=_headers(error, request))
 
 

@@ -26,6 +26,8 @@ class Usage:
     reset_at: int
     limited: bool
     retry_after: int
+    # Its name in the cache, for `take_back`.
+    counter: str = ""
 
 
 def count(*, group: str, key: str, limit: int, period: int) -> Usage:
@@ -37,22 +39,33 @@ def count(*, group: str, key: str, limit: int, period: int) -> Usage:
 
 
 def peek(*, group: str, key: str, limit: int, period: int) -> Usage:
-    """Read without counting. `limited` means that the next use would be over the limit."""
+    """Read without counting. `limited` means that the next use would be over the limit.
+
+    Only for what rejects nothing by itself: of callers at once who read and then count, any number gets through.
+    """
     return _ask_library(Limit(group, key, limit, period), increment=False)
 
 
-def count_and_peek(counted: Limit, peeked: Limit) -> tuple[Usage, Usage]:
-    """`count` the first and `peek` at the second limit, in one round trip."""
-    (key, ends), (other, other_ends) = _window(counted), _window(peeked)
-    total, seen = ratelimit_cache().count(key, counted.period + core.EXPIRATION_FUDGE, other)
-    return _usage(counted, total, ends, limited=total > counted.limit), _peeked(peeked, seen, other_ends)
+def count_all(*limits: Limit) -> list[Usage]:
+    """`count` one use of each limit, in one round trip."""
+    windows = [_window(limit) for limit in limits]
+    totals = ratelimit_cache().count(
+        *((key, limit.period + core.EXPIRATION_FUDGE) for limit, (key, _) in zip(limits, windows, strict=True))
+    )
+    return [
+        _usage(limit, total, ends, limited=total > limit.limit, counter=key)
+        for limit, (key, ends), total in zip(limits, windows, totals, strict=True)
+    ]
 
 
-def peek_both(one: Limit, other: Limit) -> tuple[Usage, Usage]:
-    """`peek` at two limits in one round trip."""
-    (key, ends), (other_key, other_ends) = _window(one), _window(other)
-    total, other_total = ratelimit_cache().totals(key, other_key)
-    return _peeked(one, total, ends), _peeked(other, other_total, other_ends)
+def take_back(*usages: Usage) -> None:
+    """Take back uses that `count_all` has counted, in one round trip: they were none of those that the limits are for."""
+    if usages:
+        now = int(time.time())
+        # A counter that has expired meanwhile comes back for its former time only.
+        ratelimit_cache().count(
+            *((usage.counter, max(1, usage.reset_at - now) + core.EXPIRATION_FUDGE) for usage in usages), by=-1
+        )
 
 
 def _ask_library(limit: Limit, *, increment: bool) -> Usage:
@@ -64,7 +77,7 @@ def _ask_library(limit: Limit, *, increment: bool) -> Usage:
         increment=increment,
     )
     total, ends = found["count"], int(time.time()) + found["time_left"]
-    return _usage(limit, total, ends, limited=total > limit.limit) if increment else _peeked(limit, total, ends)
+    return _usage(limit, total, ends, limited=total > limit.limit if increment else total >= limit.limit)
 
 
 def _window(limit: Limit) -> tuple[str, int]:
@@ -73,11 +86,8 @@ def _window(limit: Limit) -> tuple[str, int]:
     return core._make_cache_key(limit.group, ends, (limit.limit, limit.period), limit.key, core.ALL), ends
 
 
-def _peeked(limit: Limit, total: int, ends: int) -> Usage:
-    return _usage(limit, total, ends, limited=total >= limit.limit)
-
-
-def _usage(limit: Limit, total: int, ends: int, *, limited: bool) -> Usage:
+def _usage(limit: Limit, total: int, ends: int, *, limited: bool, counter: str = "") -> Usage:
     now = int(time.time())
     wait = max(1, ends - now)
-    return Usage(limit.limit, total, max(0, limit.limit - total), now + wait, limited, wait if limited else 0)
+    remaining = max(0, limit.limit - total)
+    return Usage(limit.limit, total, remaining, now + wait, limited, wait if limited else 0, counter)

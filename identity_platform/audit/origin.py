@@ -20,6 +20,8 @@ class Origin:
     actor_tenant_id: UUID | None = None
     # False where `address` may be that of a proxy: many callers would share it.
     address_is_own: bool = True
+    # The application that has named the address of its user, where `address` is not that of the connection.
+    address_named_by: UUID | None = None
     # For mails that the call causes: the language of the page that the caller reads, and what the caller's client prefers.
     language: str = ""
     accept_language: str = ""
@@ -59,6 +61,14 @@ def set_tenant(tenant_id: UUID, client_id: UUID | None = None) -> None:
     known = _origin.get()
     if known.tenant_id is None or (known.client_id is None and client_id is not None):
         _origin.set(replace(known, tenant_id=known.tenant_id or tenant_id, client_id=known.client_id or client_id))
+
+
+def set_end_user_address(address: str, *, client_id: UUID) -> None:
+    """Set the address of the end user that a client calls for: its own says nothing about the user.
+
+    Call it only for a confidential client that has authenticated.
+    """
+    _origin.set(replace(_origin.get(), address=address, address_is_own=True, address_named_by=client_id))
 
 
 def set_language(language: str, *, asked_for: bool) -> None:

@@ -21,7 +21,7 @@ from mfa.notices import issuer_of
 from mfa.queries import Attempt, FactorUnusable
 from mfa.sms import codes, sending
 from mfa.sms.models import Phone, SmsCode, SmsMessage
-from mfa.users import check_client
+from mfa.users import check_client, is_exempt
 from tenants.context import current_tenant, in_tenant, tenant_atomic
 from tenants.states import Purpose
 from userflow.accounts.models import EndUser
@@ -73,9 +73,8 @@ def begin_sms_setup(
     `enrollment_proof` raises (NoProof also for an unknown user), PhoneRejected (400), SmsBudgetSpent (429),
     SmsUnavailable (503).
     """
-    with in_tenant(tenant_id):
+    with attempts.guess(attempts.UNKNOWN_USER), in_tenant(tenant_id):
         check_client(client_id, tenant_id)
-        attempts.reject_listing_address()
         user, proof = _user_and_proof(email, caller)
         number = codes.mobile_number(phone_number, countries=_countries())
         waiting = _new_code(user, number, purpose=ENROLLMENT, budget=_budget_of(proof))
@@ -97,8 +96,10 @@ def confirm_sms_setup(
     Raises what `enrollment_proof` raises, PhoneRejected, InvalidCode, AttemptsExceeded, PhoneTaken (400), CodeExpired,
     NotSignedInByTicket (401), AttemptsLocked, TooManyFromAddress (429).
     """
-    attempts.reject_guessing_or_listing_address()
-    with in_tenant(tenant_id):
+    # Beside a ticket or token a wrong code is only counted, and a right one passes.
+    proven = caller.ticket is not None or caller.principal is not None
+    limits = (attempts.UNKNOWN_USER,) if proven else (attempts.WRONG_SECRET, attempts.UNKNOWN_USER)
+    with attempts.guess(*limits), in_tenant(tenant_id):
         check_client(client_id, tenant_id)
         user, proof = _user_and_proof(email, caller)
         login = waiting_login(realm=END_USERS, mfa_token=mfa_token, user=user)
@@ -138,7 +139,7 @@ def _user_and_proof(email: str, caller: Caller) -> tuple[EndUser, Proof]:
     user = _find_user(email)
     if user is None:
         # The specification has no 404 here: the response does not tell who exists.
-        attempts.limit_address("unknown_user")
+        attempts.count_unknown_user()
         raise NoProof
     return user, enrollment_proof(realm=END_USERS, user=user, caller=caller, kind=factors.SMS)
 
@@ -156,14 +157,14 @@ def request_sms_code(
     `mfa_token`, the ticket of a login that waits, makes the caller a known one. Raises NoPhone (400, also for an unknown
     user), SmsBudgetSpent (429), SmsUnavailable (503), NotSignedInByTicket (401).
     """
-    with in_tenant(tenant_id, Purpose.SIGN_IN):
+    exempt = is_exempt(END_USERS, caller, email, mfa_token=mfa_token)
+    with attempts.guess(attempts.UNKNOWN_USER, exempt=exempt), in_tenant(tenant_id, Purpose.SIGN_IN):
         check_client(client_id, tenant_id)
-        attempts.reject_listing_address()
         user = _find_user(email)
         login = waiting_login(realm=END_USERS, mfa_token=mfa_token, user=user)
         phone = _phone_of(email)
         if user is None or phone is None:
-            attempts.limit_address("unknown_user")
+            attempts.count_unknown_user()
             raise NoPhone
         e164 = _unsealed(phone)
         # Checked again: the tenant may have removed the country from its list since.
@@ -183,8 +184,11 @@ def verify_sms_code(
     also for an unknown user or no code), AttemptsExceeded (400), CodeExpired (401), NotSignedInByTicket (401),
     AttemptsLocked, TooManyFromAddress (429).
     """
-    attempts.reject_guessing_or_listing_address()
-    with in_tenant(tenant_id, Purpose.SIGN_IN):
+    exempt = is_exempt(END_USERS, caller, email, mfa_token=mfa_token)
+    with (
+        attempts.guess(attempts.WRONG_SECRET, attempts.UNKNOWN_USER, exempt=exempt),
+        in_tenant(tenant_id, Purpose.SIGN_IN),
+    ):
         check_client(client_id, tenant_id)
         user = _find_user(email)
         login = waiting_login(realm=END_USERS, mfa_token=mfa_token, user=user)
@@ -229,7 +233,7 @@ def _phone_of(email: str) -> Phone | None:
 
 def _reject_unknown(user: EndUser | None, email: str, budget: str) -> NoReturn:
     """Take the steps of a wrong code, so that neither text nor time nor lock tells who exists or has a phone."""
-    attempts.limit_address("unknown_user")
+    attempts.count_unknown_user()
     attempts.count(END_USERS, user.pk if user else email_key(email), factor=factors.SMS, caller=budget)
     _record_rejection(user)
     raise InvalidCode

@@ -29,7 +29,7 @@ from mfa.totp.models import (
     EndUserTotpSecret,
     TotpSecret,
 )
-from mfa.users import check_client, check_tenant, raise_unknown_email, require_user
+from mfa.users import check_client, check_tenant, is_exempt, raise_unknown_email, require_user
 from tenants.states import Purpose
 from userflow.accounts.models import Account
 from userflow.accounts.realms import END_USERS, Realm
@@ -136,7 +136,6 @@ def confirm_totp_setup(
     the secret can compute the code. Raises UnknownEmail (404), SecretNotIssued, InvalidCode (400), NotSignedInByTicket
     (401), TooManyFromAddress (429), and what `enrollment_proof` raises.
     """
-    attempts.reject_guessing_address()
     with realm.entered(tenant_id):
         check_client(client_id, tenant_id)
         user = require_user(realm, email, caller)
@@ -192,8 +191,11 @@ def verify_totp(
     The attempt is counted before the comparison. Raises UnknownEmail (404), InvalidCode (400; also if nothing is enrolled),
     AttemptsLocked, TooManyFromAddress (429), NotSignedInByTicket (401).
     """
-    attempts.reject_guessing_or_listing_address()
-    with realm.entered(tenant_id, Purpose.SIGN_IN):
+    exempt = is_exempt(realm, caller, email, mfa_token=mfa_token)
+    with (
+        attempts.guess(attempts.WRONG_SECRET, attempts.UNKNOWN_USER, exempt=exempt),
+        realm.entered(tenant_id, Purpose.SIGN_IN),
+    ):
         check_client(client_id, tenant_id)
         method = factors.TOTP if code is not None else factors.BACKUP_CODE
         # Unwrapped before the attempt is counted: a locked data key must not use up the user's attempts.

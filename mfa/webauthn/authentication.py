@@ -81,9 +81,7 @@ def finish_authentication(
     NotSignedInByTicket (401), ValidationFailed (400; no user is named), AttemptsLocked, TooManyFromAddress (429).
     """
     if email is None:
-        attempts.limit_guessing_address("signin")
-    else:
-        attempts.reject_guessing_or_listing_address()
+        attempts.limit_address("signin")
     try:
         with realm.entered(tenant_id, Purpose.SIGN_IN):
             if email is not None:
@@ -102,7 +100,6 @@ def verify_own_passkey(
 
     Raises PasskeyNotVerified (401), AttemptsLocked, TooManyFromAddress (429).
     """
-    attempts.reject_guessing_address()
     with realm.entered(tenant_id, Purpose.SIGN_IN):
         return _finish_named(realm, None, response, caller, None)
 
@@ -135,7 +132,7 @@ def _finish_named(
             raise CeremonyFailed("challenge")
         return _verified(realm, found, challenge, response, caller)
     except CeremonyFailed as problem:
-        raise _rejected(realm, user, problem) from problem
+        raise _rejected(realm, user, problem, own=email is None) from problem
 
 
 def _finish_unnamed(realm: Realm, response: Mapping[str, object], caller: Caller) -> Verified:
@@ -227,10 +224,14 @@ def _grant(
         raise CeremonyFailed("tenant") from closed
 
 
-def _rejected(realm: Realm, user: Account | None, problem: CeremonyFailed) -> PasskeyNotVerified:
-    """Count and audit a rejection, outside any transaction: both must survive it."""
+def _rejected(realm: Realm, user: Account | None, problem: CeremonyFailed, *, own: bool = False) -> PasskeyNotVerified:
+    """Count and audit a rejection, outside any transaction: both must survive it.
+
+    A right response always passes: its signature is no guess. A rejection counts as one of an unknown user also if the user
+    exists, because nothing must tell the two apart, but not of the caller's `own` passkey.
+    """
     attempts.count_wrong_secret()
-    if user is None:
-        attempts.limit_address("unknown_user")
+    if not own:
+        attempts.count_unknown_user()
     completion.record(realm, user, "factor.refused", factors.WEBAUTHN, outcome="refused", reason=problem.reason)
     return PasskeyNotVerified()

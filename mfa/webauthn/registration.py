@@ -107,11 +107,10 @@ def finish_registration_and_sign_in(
     """
     realm = END_USERS
     try:
-        with realm.entered(tenant_id, Purpose.SIGN_IN):
-            attempts.reject_listing_address()
+        with attempts.guess(attempts.UNKNOWN_USER), realm.entered(tenant_id, Purpose.SIGN_IN):
             user = find_user(realm, email)
             if user is None:
-                attempts.limit_address("unknown_user")
+                attempts.count_unknown_user()
                 raise NoProof
             proof = enrollment_proof(realm=realm, user=user, caller=caller, kind=factors.WEBAUTHN, signs_in=True)
             factors.require_proof_in_request(user=user, proof=proof, caller=caller)

@@ -11,6 +11,7 @@ from openid.authorization.requests import PUSHED_SECONDS, push_request
 from openid.client_authentication import CLIENT_ERRORS, ClientEndpoint, authenticate_at
 from openid.errors import PushedRequestRejected, RequestRejected
 from tenants.errors import TenantSuspended
+from userflow.credentials import attempts
 from userflow.oauth_errors import DpopNonceRequired, DpopProofInvalid
 from userflow.sessions.dpop import check_proof
 from userflow.sessions.serializers import ClientProof
@@ -69,6 +70,7 @@ class PushedRequestViewSet(ClientEndpoint):
         RFC 9126. The `request_uri` is valid for 90 seconds and used once.
         """
         client, _ = authenticate_at(self, PushedRequestIn)
+        attempts.limit_client("authorization", client_id=client.id, confidential=client.confidential)
         # Also parameters that the serializer does not know: `request` is an error.
         body: dict[str, str | list[str]] = dict(request.data)
         sent = Sent(

@@ -15,6 +15,7 @@ from django.db import connections
 from django.utils.timezone import now
 
 from identity_platform.crypto import hash_token, new_token
+from identity_platform.postgresql.values import SqlValue
 from openid.authorization.parameters import Parameters, Sent, is_plain, read_parameters
 from openid.clients import find_client
 from openid.errors import RequestExpired, RequestRejected
@@ -38,6 +39,17 @@ DEVICE_DECIDED: Final = ("approved", "denied")
 # Registration, a mailed code and a password reset fit into it.
 REQUEST_LASTS: Final = timedelta(hours=1)
 
+# How many expired requests go with each new one: more than one, so that the table shrinks after a burst.
+PURGED_AT_ONCE: Final = 10
+_STORE = """
+WITH expired AS (
+  DELETE FROM openid_authorizationrequest WHERE digest IN (
+    SELECT digest FROM openid_authorizationrequest WHERE expires_at < now()
+    ORDER BY expires_at LIMIT %(purged)s FOR UPDATE SKIP LOCKED)
+)
+INSERT INTO openid_authorizationrequest (digest, client_id, parameters, pushed, browser_digest, created_at, expires_at)
+VALUES (%(digest)s, %(client_id)s, %(parameters)s::jsonb, %(pushed)s, %(browser_digest)s, now(), %(expires_at)s)
+"""
 _CONSUME_PUSHED = (
     "DELETE FROM openid_authorizationrequest WHERE digest = %s AND client_id = %s AND pushed AND expires_at > now()"
     " RETURNING parameters::text"
@@ -166,15 +178,18 @@ def begin_request(pending: Pending, browser: str) -> str:
 def _store(
     pending: Pending, handle: str, *, lasts: timedelta, pushed: bool = False, browser: str | None = None
 ) -> None:
-    with in_tenant(pending.tenant.tenant_id):
-        AuthorizationRequest.objects.create(
-            digest=hash_token(handle),
-            client_id=pending.client.pk,
-            parameters=asdict(pending.parameters),
-            pushed=pushed,
-            browser_digest=cookie_digest(browser) if browser is not None else None,
-            expires_at=now() + lasts,
-        )
+    values: dict[str, SqlValue] = {
+        "digest": hash_token(handle),
+        "client_id": pending.client.pk,
+        "parameters": orjson.dumps(asdict(pending.parameters)).decode(),
+        "pushed": pushed,
+        "browser_digest": cookie_digest(browser) if browser is not None else None,
+        "expires_at": now() + lasts,
+        "purged": PURGED_AT_ONCE,
+    }
+    # One statement: anyone can store requests, so the expired ones must not wait for the daily purge.
+    with in_tenant(pending.tenant.tenant_id), connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_STORE, values)
 
 
 def _pushed(tenant: TenantContext, client: Client, handle: str) -> Pending:

@@ -31,12 +31,15 @@ INTERVAL_SECONDS: Final = 5
 # Without vowels, so that no code is a word, and without letters and digits that look alike (RFC 8628 section 6.1).
 ALPHABET: Final = "BCDFGHJKLMNPQRSTVWXZ"
 USER_CODE_LETTERS: Final = 8
+# How many expired codes go with each new one.
+PURGED_AT_ONCE: Final = 10
 
 
 def new_device_code(
     *, client_id: UUID, scopes: tuple[str, ...], audiences: tuple[str, ...], user_agent: str
 ) -> tuple[str, str]:
     """Store a device that waits for its user; return its device code and its user code, neither of which is stored."""
+    DeviceCode.delete_expired(PURGED_AT_ONCE)
     device_code, created = new_token(), False
     while not created:
         user_code = "".join(secrets.choice(ALPHABET) for _ in range(USER_CODE_LETTERS))

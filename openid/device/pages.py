@@ -66,17 +66,17 @@ class DevicePage(FormPage, JourneyPage):
 
     def _request_of(self, user_code: str) -> str:
         """Return the handle of a new request of this browser. Raises UserCodeUnknown, TooManyFromAddress."""
-        limits = self._limits()
-        for limit in limits:
-            usage = ratelimit.peek(group=limit.group, key=limit.key, limit=limit.limit, period=limit.period)
+        # Counted before the code is looked up, and taken back if there is one.
+        usages = ratelimit.count_all(*self._limits())
+        for usage in usages:
             if usage.limited:
+                ratelimit.take_back(*usages)
                 raise TooManyFromAddress(retry_after=usage.retry_after)
         found = find_waiting(user_code)
         client = find_client(self.tenant, found.client_id) if found else None
         if found is None or client is None:
-            for limit in limits:
-                ratelimit.count(group=limit.group, key=limit.key, limit=limit.limit, period=limit.period)
             raise UserCodeUnknown
+        ratelimit.take_back(*usages)
         return begin_request(
             Pending(self.tenant, client, _parameters(found, user_code, client, self.tenant), now()), self.browser
         )

@@ -60,7 +60,7 @@ class DeviceAuthorizationViewSet(ClientEndpoint):
         client, sent = authenticate_at(self, DeviceAuthorizationIn)
         tenant = client.tenant
         client.check_grant_type(DEVICE_CODE)
-        attempts.limit_address("authorization")
+        attempts.limit_client("authorization", client_id=client.id, confidential=client.confidential)
         try:
             scopes = granted_scopes(sent.get("scope"), client.scopes)
             audiences = granted_audiences(sent.get("resource", []), client.audiences)

@@ -1,10 +1,11 @@
 """Devices that poll for their tokens (RFC 8628 sections 3.4 and 3.5)."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Final
-from uuid import UUID
 
+import redis
+from django.core.cache import cache
+from django.db.models import QuerySet
 from django.utils.timezone import now
 
 from identity_platform.api.errors import OAuthError
@@ -24,7 +25,7 @@ from userflow.sessions.client_authentication import KnownClient
 SLOWER_BY: Final = 5
 SLOWEST: Final = 60
 # Polls on time come early by this much when the one before was delayed on its way.
-ROOM: Final = timedelta(seconds=1)
+ROOM_SECONDS: Final = 1
 
 
 def exchange_device_code(
@@ -46,7 +47,7 @@ def exchange_device_code(
                 except InvalidGrant as problem:
                     raise AccessDenied from problem
                 return token_response(granted, opened, tenant=tenant, client=client)
-        raise _poll(bytes(hash_token(device_code)), client.id)
+        raise _poll(own)
 
 
 def _granted(row: DeviceCode, tenant: TenantContext) -> Granted:
@@ -63,20 +64,33 @@ def _granted(row: DeviceCode, tenant: TenantContext) -> Granted:
     )
 
 
-def _poll(digest: bytes, client_id: UUID) -> OAuthError:
-    """Note a poll that gets no tokens and return its error."""
-    with tenant_atomic():
-        row = DeviceCode.objects.select_for_update().filter(digest=digest, client_id=client_id).first()
-        moment = now()
-        if row is None or row.status == DeviceCode.Status.USED:
-            return InvalidGrant("The device code is unknown, used, or of another client.")
-        if row.status == DeviceCode.Status.DENIED:
-            return AccessDenied()
-        if row.expires_at <= moment:
-            return DeviceCodeExpired()
-        error: OAuthError = AuthorizationPending()
-        if row.last_polled_at and moment - row.last_polled_at + ROOM < timedelta(seconds=row.interval):
-            error, row.interval = SlowDown(), min(row.interval + SLOWER_BY, SLOWEST)
-        row.last_polled_at = moment
-        row.save(update_fields=["interval", "last_polled_at"])
-        return error
+def _poll(own: QuerySet[DeviceCode]) -> OAuthError:
+    """Return the error of a poll that gets no tokens. Only one that comes too early writes: it raises the interval."""
+    row = own.first()
+    if row is None or row.status == DeviceCode.Status.USED:
+        return InvalidGrant("The device code is unknown, used, or of another client.")
+    if row.status == DeviceCode.Status.DENIED:
+        return AccessDenied()
+    if row.expires_at <= now():
+        return DeviceCodeExpired()
+    interval = min(row.interval + SLOWER_BY, SLOWEST)
+    if _is_early(row.digest, row.interval, next_interval=interval):
+        if interval > row.interval:
+            own.filter(interval=row.interval).update(interval=interval)
+        return SlowDown()
+    return AuthorizationPending()
+
+
+def _is_early(digest: bytes | memoryview, interval: int, *, next_interval: int) -> bool:
+    """Return whether the device has polled within its interval, and note this poll; False while Valkey is away.
+
+    After an early poll the next one is due after `next_interval`.
+    """
+    name = f"device_poll:{bytes(digest).hex()}"
+    try:
+        if cache.add(name, 1, timeout=interval - ROOM_SECONDS):
+            return False
+        cache.set(name, 1, timeout=next_interval - ROOM_SECONDS)
+    except (redis.RedisError, OSError):
+        return False  # the interval only saves work
+    return True

@@ -6,8 +6,10 @@ from typing import Any
 
 import jwt
 import pytest
+from django.core.cache import cache
 from django.utils.timezone import now
 
+from identity_platform.api import valkey
 from openid.device.codes import ALPHABET
 from openid.models import AuthorizationRequest, Consent, DeviceCode
 from tenants.context import in_tenant
@@ -143,10 +145,26 @@ def test_device_waits_for_the_user(device: Device, visitor: Visitor) -> None:
 
 def test_fast_polling_raises_the_interval(device: Device) -> None:
     assert [device.error for _ in range(3)] == ["authorization_pending", "slow_down", "slow_down"]
-    change(device, last_polled_at=now() - timedelta(seconds=13))
-    assert device.error == "slow_down"
-    change(device, last_polled_at=now() - timedelta(seconds=20))
+    with in_tenant(device.tenant.id):
+        row = DeviceCode.objects.get(client_id=device.client["client_id"])
+    assert row.interval == 15
+    # The next poll is due after the interval, less a second for its way.
+    name = f"device_poll:{bytes(row.digest).hex()}"
+    assert 10 < int(valkey.client().ttl(cache.make_key(name))) <= 14
+    cache.delete(name)
     assert device.error == "authorization_pending"
+
+
+def test_poll_on_time_writes_no_row(device: Device) -> None:
+    with capture_statements() as seen:
+        assert device.error == "authorization_pending"
+    assert not [sql for sql in seen.tenant if sql.startswith(("INSERT", "DELETE"))]
+    with in_tenant(device.tenant.id):
+        before = DeviceCode.objects.values().get(client_id=device.client["client_id"])
+    cache.delete(f"device_poll:{bytes(before['digest']).hex()}")
+    assert device.error == "authorization_pending"
+    with in_tenant(device.tenant.id):
+        assert DeviceCode.objects.values().get(client_id=device.client["client_id"]) == before
 
 
 def test_denied_device_is_told(device: Device, visitor: Visitor) -> None:

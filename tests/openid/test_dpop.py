@@ -1,13 +1,19 @@
 """Tokens that are bound to a key: only with a fresh proof by that key, for that request, once (RFC 9449)."""
 
+import hashlib
+import secrets
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
 
 import jwt
 import pytest
+from django.conf import settings
+from django.core.cache import cache
 from django.test.utils import override_settings
 
+from identity_platform.api import valkey
 from tests.mfa.webauthn.passkeys import end_users_of, user_with_passkey
 from tests.openid.application_sessions import access_token, allow, browser, open_application
 from tests.openid.dpop_keys import DpopKey, new_private_key
@@ -138,6 +144,28 @@ def test_replayed_proof_is_rejected(tenant: TestTenant) -> None:
     key = DpopKey()
     headers = key.headers("GET", VALIDATE, bound_token(tenant, key))
     assert [read(headers).status_code for _ in range(3)] == [200, 401, 401]
+
+
+@pytest.mark.parametrize("ahead", [0, 58])
+def test_proof_is_remembered_as_long_as_it_is_valid(tenant: TestTenant, ahead: int) -> None:
+    key, jti, dated = DpopKey(), secrets.token_urlsafe(16), int(time.time()) + ahead
+    assert read(key.headers("GET", VALIDATE, bound_token(tenant, key), jti=jti, iat=dated)).status_code == 200
+    digest = hashlib.sha256(f"{key.jkt} {jti}".encode()).hexdigest()
+    remembered_for = int(valkey.client().ttl(cache.make_key(f"once:dpop:{digest}")))
+    # `iat` may be a minute past.
+    assert time.time() + remembered_for >= dated + 60
+
+
+def test_proof_is_rejected_without_valkey(tenant: TestTenant) -> None:
+    key = DpopKey()
+    headers = key.headers("GET", VALIDATE, bound_token(tenant, key))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        away = {**settings.CACHES["default"], "LOCATION": [f"redis://127.0.0.1:{closed.getsockname()[1]}/0"]}
+        with override_settings(CACHES={**settings.CACHES, "default": away}):
+            assert [read(headers).status_code for _ in range(2)] == [503, 503]
+    # It was not used up.
+    assert [read(headers).status_code for _ in range(2)] == [200, 401]
 
 
 def test_of_concurrent_uses_of_a_proof_one_passes(tenant: TestTenant) -> None:

@@ -1,11 +1,13 @@
 """Pushed authorization requests (RFC 9126): single use, one client, and clients that have to push."""
 
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 from django.test.utils import override_settings
 from django.utils.timezone import now
+from pytest_django.fixtures import Settings
 
 from openid.models import AuthorizationRequest
 from tenants.context import in_tenant
@@ -161,3 +163,58 @@ def test_push_stores_the_handle_as_a_hash(app: Application) -> None:
     assert len(handle) >= 43
     with in_tenant(app.tenant.id):
         assert handle not in str(list(AuthorizationRequest.objects.values()))
+
+
+@pytest.mark.parametrize("is_pushed", [True, False], ids=["pushed", "begun in a browser"])
+def test_request_does_not_redirect_to_an_address_the_client_has_lost(tenant: TestTenant, is_pushed: bool) -> None:
+    app = Application(tenant, register_application(tenant, first_party=True))
+    if is_pushed:
+        app.sign_in(tenant.register())
+        request_uri, kept = pushed(app), pushed(app)
+    else:
+        page = app.authorize()
+        assert page.status_code == 303
+    path = f"/clientms/tenants/{tenant.id}/clients/{app.client['id']}"
+    assert tenant.api.patch(path, {"redirect_uris": ["https://other.example/cb"]}).status_code == 200
+    lost = bring(app, request_uri) if is_pushed else app.browser.get(page.headers["Location"])
+    assert (lost.status_code, "Location" in lost.headers) == (400, False)
+    assert tenant.api.patch(path, {"redirect_uris": app.client["redirect_uris"]}).status_code == 200
+    if is_pushed:
+        assert "code" in query_of(bring(app, kept).headers["Location"])
+    else:
+        assert app.browser.get(page.headers["Location"]).status_code == 200
+
+
+def test_pushed_requests_are_limited_by_client_or_address(tenant: TestTenant, settings: Settings) -> None:
+    settings.LIMITS = {**settings.LIMITS, "authorization": (3, 60)}
+    public = Application(tenant, register_application(tenant))
+    server = Application(tenant, register_application(tenant, type="confidential"))
+    api = Api()
+
+    def push_from(caller: Api, app: Application) -> Any:
+        raw = urlencode(app.parameters(), doseq=True).encode()
+        headers = basic(app.client) if app is server else None
+        return caller.post(f"{app.issuer}/par", raw=raw, content_type=FORM, headers=headers)
+
+    responses = [push_from(api, public) for _ in range(4)]
+    assert [response.status_code for response in responses] == [201, 201, 201, 429]
+    assert responses[-1].json()["error"] == "temporarily_unavailable"
+    assert 1 <= int(responses[-1].headers["Retry-After"]) <= 60
+    # Anyone knows the id of a public client, so it has no limit of its own; a confidential client has one.
+    assert push_from(Api(), public).status_code == 201
+    assert [push_from(api, server).status_code for _ in range(2)] == [201, 201]
+    assert [push_from(Api(), server).status_code for _ in range(2)] == [201, 429]
+
+
+def test_expired_requests_go_with_new_ones(app: Application) -> None:
+    for _ in range(3):
+        pushed(app)
+    own = {"client_id": app.client["client_id"]}
+    with in_tenant(app.tenant.id):
+        # Those of other tests too: ten of all go with each new request, the oldest first.
+        AuthorizationRequest.objects.filter(expires_at__lt=now()).delete()
+        AuthorizationRequest.objects.filter(**own).update(expires_at=now() - timedelta(seconds=1))
+    valid = pushed(app)
+    with in_tenant(app.tenant.id):
+        assert AuthorizationRequest.objects.filter(**own).count() == 1
+    assert "code" in query_of(bring(app, valid).headers["Location"])

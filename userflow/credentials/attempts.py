@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Final, NoReturn
 from uuid import UUID
@@ -20,7 +21,7 @@ from identity_platform.audit.origin import current_origin
 from identity_platform.crypto import keyed_digest
 from userflow.accounts.realms import Realm
 from userflow.accounts.session_models import Attempts
-from userflow.errors import AttemptsLocked, HashersBusy, TooManyFromAddress
+from userflow.errors import AttemptsLocked, HashersBusy, NotSignedInByTicket, TooManyFromAddress
 
 FREE_TRIES = 5
 FIRST_LOCK = timedelta(seconds=60)
@@ -181,42 +182,115 @@ def is_locked(counter: Attempts) -> bool:
     return counter.locked_until is not None and counter.locked_until > now()
 
 
+# Limits of an address (settings.LIMITS) that count failures only. A use of one is counted before the comparison and taken
+# back afterwards unless it failed: of many guesses at once, no more than the limit are compared.
+WRONG_SECRET, UNKNOWN_USER = "wrong_secret", "unknown_user"
+_FAILURES: Final = (WRONG_SECRET, UNKNOWN_USER)
+
+
+@dataclass(slots=True)
+class _Guess:
+    """The counted uses of the current guess by limit, and the limits whose use was a failure.
+
+    `exempt`: the request has a strong secret beside what could be guessed, so a failure does not count for its address.
+    """
+
+    exempt: bool = False
+    usages: dict[str, ratelimit.Usage] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+
+
+_current_guess: ContextVar[_Guess | None] = ContextVar("current_guess", default=None)
+
+
 def limit_address(name: str) -> None:
     """Count one request of the caller's address against settings.LIMITS[name]. Raises TooManyFromAddress (429) over it."""
     _reject(ratelimit.count(**asdict(_limit(name))))
 
 
-def limit_guessing_address(name: str) -> None:
-    """`limit_address` and `reject_guessing_address` in one round trip to Valkey."""
-    _reject(*ratelimit.count_and_peek(_limit(name), _limit("wrong_secret")))
+@contextmanager
+def guess(*names: str, exempt: bool = False) -> Iterator[None]:
+    """Limit guesses of the caller's address at what a person can type: a password, a code, the address of a user.
 
+    Every use of settings.LIMITS[name] is counted at once, with one round trip to Valkey, before anything is compared. That
+    of WRONG_SECRET and UNKNOWN_USER is taken back at the end unless `count_wrong_secret` or `count_unknown_user` was called
+    in between. Raises TooManyFromAddress (429) over a limit.
 
-def reject_guessing_or_listing_address() -> None:
-    """`reject_guessing_address` and `reject_listing_address` in one round trip to Valkey."""
-    _reject(*ratelimit.peek_both(_limit("wrong_secret"), _limit("unknown_user")))
-
-
-def reject_listing_address() -> None:
-    """Raise TooManyFromAddress (429) when the caller's address has named too many users who do not exist.
-
-    Call it before looking the user up: a limit that applied only to unknown names would tell who exists.
+    The weakest secret of a request decides: with `exempt` it has a strong one beside the guess, such as the ticket of a
+    login or a client's secret. The guess then counts against its user alone, and for the address only a strong secret
+    that is wrong (NotSignedInByTicket): many users and applications may share it.
     """
-    _reject(ratelimit.peek(**asdict(_limit("unknown_user"))))
-
-
-def reject_guessing_address() -> None:
-    """Raise TooManyFromAddress (429) when the caller's address has recently sent too many wrong secrets."""
-    _reject(ratelimit.peek(**asdict(_limit("wrong_secret"))))
+    outer = _current_guess.get()
+    current = _Guess(exempt=exempt or (outer is not None and outer.exempt))
+    if not current.exempt:
+        current.usages = dict(zip(names, ratelimit.count_all(*map(_limit, names)), strict=True))
+        if any(usage.limited for usage in current.usages.values()):
+            _take_back(current)
+            _reject(*current.usages.values())
+    token = _current_guess.set(current)
+    try:
+        yield
+    except NotSignedInByTicket:
+        if exempt:
+            limit_address(WRONG_SECRET)
+        raise
+    finally:
+        _current_guess.reset(token)
+        _take_back(current)
 
 
 def count_wrong_secret() -> None:
-    """Count one wrong secret of the caller's address."""
-    ratelimit.count(**asdict(_limit("wrong_secret")))
+    """Count a secret of the caller's address that is wrong.
+
+    Of a strong one, with no guess open, call it after the comparison: a right one always passes and is not counted.
+    Raises TooManyFromAddress (429) over the limit.
+    """
+    _count_failure(WRONG_SECRET)
+
+
+def count_unknown_user() -> None:
+    """Count a user who does not exist, named by the caller's address. Raises TooManyFromAddress (429) over the limit."""
+    current = _current_guess.get()
+    if current is not None and current.exempt:
+        # With a ticket that is of no user: the limit of wrong ones is that of those who exist too.
+        limit_address(WRONG_SECRET)
+        limit_address(UNKNOWN_USER)
+        return
+    _count_failure(UNKNOWN_USER)
+
+
+def _count_failure(name: str) -> None:
+    current = _current_guess.get()
+    if current is None or not (current.exempt or name in current.usages):
+        limit_address(name)
+    elif not current.exempt:
+        current.failed.add(name)
+
+
+def _take_back(current: _Guess) -> None:
+    """Take back the counted uses that were no failures."""
+    kept = {*current.failed, *(current.usages.keys() - set(_FAILURES))}
+    ratelimit.take_back(*(usage for name, usage in current.usages.items() if name not in kept))
+
+
+def limit_client(name: str, *, client_id: UUID, confidential: bool) -> None:
+    """Count one request of a client that has authenticated against settings.LIMITS[name]. Raises TooManyFromAddress (429).
+
+    One with a secret or key counts for itself, wherever it runs. The id of a public client is known to all, so others
+    could use up its limit: it counts for the caller's address.
+    """
+    limit = _limit(name)
+    _reject(ratelimit.count(**asdict(replace(limit, key=f"client {client_id}") if confidential else limit)))
 
 
 def _limit(name: str) -> ratelimit.Limit:
-    """Return settings.LIMITS[name] for the network of the caller."""
-    return ratelimit.Limit(name, caller_network() or "local", *settings.LIMITS[name])
+    """Return settings.LIMITS[name] for the network of the caller.
+
+    An address that a client has named counts for this client alone: it could name those of other people.
+    """
+    by = current_origin().address_named_by
+    network = caller_network() or "local"
+    return ratelimit.Limit(name, f"{by} {network}" if by else network, *settings.LIMITS[name])
 
 
 def _reject(*usages: ratelimit.Usage) -> None:

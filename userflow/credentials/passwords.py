@@ -2,6 +2,8 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -46,24 +48,45 @@ _CURRENT_FORM = re.compile(re.escape(_CURRENT) + r"[A-Za-z0-9+/]{30}\$[A-Za-z0-9
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Limits for hashes of one kind in this worker: how many run at once, and how many run or wait."""
+    """Limits for hashes of one kind in this worker: how many run at once, how many run or wait, and how long."""
 
     cores: Semaphore
     waiting: Semaphore
+    wait_seconds: float
 
     @classmethod
-    def of(cls, kind: str, *, at_once: int, waiting: int) -> "Lane":
-        """Return a lane that raises HashersBusy (503) when it is full."""
-        numbers = {kind: at_once, f"{kind}_with_waiting": waiting}
-        return cls(*(Semaphore(name, number, lambda: HashersBusy(retry_after=1)) for name, number in numbers.items()))
+    def of(cls, kind: str, *, at_once: int, waiting: int, wait_seconds: float) -> "Lane":
+        """Return a lane that raises HashersBusy (503) when it is full, or a hash has waited too long."""
+        retry_after = max(1, int(wait_seconds) // 2)
+
+        def limit(name: str, number: int) -> Semaphore:
+            return Semaphore(name, number, lambda: HashersBusy(retry_after=retry_after))
+
+        return cls(limit(kind, at_once), limit(f"{kind}_with_waiting", waiting), wait_seconds)
+
+    @contextmanager
+    def enter(self) -> Iterator[None]:
+        """Wait in order of arrival for a place to hash. Raises HashersBusy."""
+        with self.waiting.acquire(), self.cores.acquire(wait=self.wait_seconds):
+            yield
 
 
 # A hash takes a core for some 15 ms and 19 MiB. More at once than this worker's share of cores make all of them slower and
 # starve the requests that hash nothing.
-OWN = Lane.of("hash", at_once=settings.HASHES_AT_ONCE, waiting=settings.HASHES_WAITED_FOR)
-# A hash that a tenant imported costs up to half a second. These run one at a time in a lane of their own, so that they take
-# no place from the platform's own hashes.
-FOREIGN = Lane.of("foreign_hash", at_once=1, waiting=max(1, settings.HASHES_WAITED_FOR // 2))
+OWN = Lane.of(
+    "hash",
+    at_once=settings.HASHES_AT_ONCE,
+    waiting=settings.HASHES_WAITED_FOR,
+    wait_seconds=settings.PASSWORD_HASH_WAIT_SECONDS,
+)
+# A hash that a tenant imported costs up to half a second. These have a lane of their own, so that they take no place from
+# the platform's own hashes.
+FOREIGN = Lane.of(
+    "foreign_hash",
+    at_once=settings.FOREIGN_HASHES_AT_ONCE,
+    waiting=settings.FOREIGN_HASHES_WAITED_FOR,
+    wait_seconds=settings.FOREIGN_HASH_WAIT_SECONDS,
+)
 
 
 def hashed(password: str, *, salt: str | None = None) -> str:
@@ -96,7 +119,7 @@ def matches(password: str, encoded: str | None) -> bool:
     # A longer password cannot have been set. It is hashed all the same, so that the time tells nothing.
     tried = password[:LONGEST]
     lane = FOREIGN if usable and encoded and _is_dear(encoded) else OWN
-    with lane.waiting.acquire(), lane.cores.acquire(wait=settings.PASSWORD_HASH_WAIT_SECONDS):
+    with lane.enter():
         if usable and encoded and is_foreign(encoded):
             hasher = foreign_hashes.identify(encoded)
             right = hasher is not None and hasher.verify(tried, encoded)

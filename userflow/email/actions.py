@@ -73,7 +73,6 @@ def verify_email_by_token(*, token: str, registrant: Registrant) -> EndUser | Ad
     another user), NotSignedInByTicket, WrongCurrentPassword, NoPasswordHere, AttemptsLocked, HashersBusy. Then the proof
     stays.
     """
-    _guard()
     try:
         tenant_id = place_of(token)
         if tenant_id is None:
@@ -90,6 +89,7 @@ def verify_email_by_token(*, token: str, registrant: Registrant) -> EndUser | Ad
         raise EmailProofInvalid from problem
 
 
+@attempts.guess("signin", attempts.WRONG_SECRET)
 def verify_email_by_code(
     *, tenant_id: UUID, email: str, code: str, registrant: Registrant, user_id: UUID | None = None
 ) -> EndUser:
@@ -99,7 +99,6 @@ def verify_email_by_code(
     its own. Unknown tenant, unknown address and wrong code get the same response after the same steps. Raises what
     `verify_email_by_token` raises.
     """
-    _guard()
     try:
         with in_tenant(tenant_id, Purpose.WRITE) as tenant:
             rows = _count_attempt(email_key(email), user_id)
@@ -160,11 +159,6 @@ def _count_attempt(key: str, user_id: UUID | None) -> list[MailedCode]:
 def _guesser(key: str, user_id: UUID | None) -> str:
     """Return whose attempts at codes are counted together: those with one id, else those of a network at an address."""
     return f"{key} {user_id or attempts.caller_network() or ''}"
-
-
-def _guard() -> None:
-    attempts.limit_address("signin")
-    attempts.reject_guessing_address()
 
 
 def _verify(proof: EmailProof, registrant: Registrant) -> EndUser:

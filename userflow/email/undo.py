@@ -74,8 +74,6 @@ def undo_email_change(*, token: str) -> Account:
     up. Raises EmailUndoInvalid (unknown, used, expired), EmailTaken or AdminNameTaken (another user has verified the
     address since), TenantSuspended, TenantBusy, TooManyFromAddress.
     """
-    attempts.limit_address("signin")
-    attempts.reject_guessing_address()
     try:
         tenant_id = place_of(token)
         if tenant_id is None:

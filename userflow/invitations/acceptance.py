@@ -47,8 +47,6 @@ def accept_invitation(*, token: str, password: str, username: str | None = None,
     expired), WeakPassword (the token stays valid), AdminNameTaken, EmailTaken, TenantSuspended, TenantBusy,
     TooManyFromAddress, HashersBusy.
     """
-    attempts.limit_address("registration")
-    attempts.reject_guessing_address()
     try:
         tenant_id = place_of(token)
         if tenant_id is None:

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db.models import BooleanField, ExpressionWrapper
 
 from identity_platform.api.email_addresses import email_key
-from identity_platform.audit.origin import set_actor
+from identity_platform.audit.origin import set_actor, set_end_user_address
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.states import Purpose
@@ -49,13 +49,13 @@ class SignIn(Generic[User]):
         return self.mfa_token is not None and self.enrollment_ticket is not None
 
 
+@attempts.guess("signin", attempts.WRONG_SECRET)
 def sign_in_admin(*, username: str, password: str, user_agent: str = "") -> SignIn[AdminUser]:
     """Sign an admin user in by username or e-mail address and password.
 
     Raises WrongCredentials, AttemptsLocked, TooManyFromAddress, HashersBusy. An unknown user, a wrong password, an inactive
     user and a tenant that admits no admins all give WrongCredentials: a difference would tell that the password is right.
     """
-    attempts.limit_guessing_address("signin")
     enters = ExpressionWrapper(may_enter(), output_field=BooleanField())
     user = admins_named(username).annotate(enters=enters).first()
     who = user.pk if user else username.lower()
@@ -97,19 +97,38 @@ def sign_in_end_user(
     password: str,
     tenant_id: UUID | None = None,
     client_secret: str | None = None,
+    ip_address: str | None = None,
     user_agent: str = "",
 ) -> SignIn[EndUser]:
     """Sign an end user in through a client of the tenant. A confidential client authenticates with its secret.
 
+    The address of the connection is then that of its server. `ip_address`, the end user's as the client saw it, takes its
+    place; without it only the attempts at the user are limited. From other callers it has no effect.
+
     Raises WrongCredentials (unknown user, wrong password, inactive user and inactive client alike), EmailNotVerified,
     ClientNotAuthenticated, DirectSignInDisabled, AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy.
     """
-    attempts.limit_guessing_address("signin")
     client = find_client(client_id)
     if client is not None and not client.accepts(client_secret):
         reject_sign_in(client.tenant.tenant_id, client_id)
     if client is not None:
         client.check_direct_sign_in()
+    by_server = client is not None and client.confidential
+    if by_server and ip_address is not None:
+        set_end_user_address(ip_address, client_id=client_id)
+    with attempts.guess("signin", attempts.WRONG_SECRET, exempt=by_server and ip_address is None):
+        return _sign_in_through(client, client_id, tenant_id, email=email, password=password, user_agent=user_agent)
+
+
+def _sign_in_through(
+    client: StoredClient | None,
+    client_id: UUID,
+    tenant_id: UUID | None,
+    *,
+    email: str,
+    password: str,
+    user_agent: str,
+) -> SignIn[EndUser]:
     if client is not None and client.dpop_bound:
         raise ClientNotAuthenticated(ClientNotAuthenticated.BOUND_ONLY)
     if client is None or (tenant_id is not None and tenant_id != client.tenant.tenant_id):
@@ -121,6 +140,7 @@ def sign_in_end_user(
         return _sign_in_end_user(tenant, client_id, client, email=email, password=password, user_agent=user_agent)
 
 
+@attempts.guess("signin", attempts.WRONG_SECRET)
 def sign_in_browser(*, tenant_id: UUID, email: str, password: str, user_agent: str = "") -> SignIn[EndUser]:
     """Sign an end user in at the tenant's hosted pages. Call it in `sessions.browser.opening_browser_session`.
 
@@ -129,7 +149,6 @@ def sign_in_browser(*, tenant_id: UUID, email: str, password: str, user_agent: s
     """
     if issue.browser_sign_in.get() is None:
         raise RuntimeError("Call this in opening_browser_session.")
-    attempts.limit_guessing_address("signin")
     with in_tenant(tenant_id, Purpose.SIGN_IN) as tenant:
         return _sign_in_end_user(tenant, None, None, email=email, password=password, user_agent=user_agent)
 

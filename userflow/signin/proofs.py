@@ -120,13 +120,12 @@ def proof_missing() -> ValidationFailed:
 def check_password(realm: Realm, user: Account, password: str, *, tenant_id: UUID | None) -> None:
     """Check the password of a user who has shown another proof; the attempt is counted before the comparison.
 
-    Call it in the realm. Raises WrongCurrentPassword, AttemptsLocked, TooManyFromAddress, HashersBusy.
+    It counts for the user alone: with the other proof the caller can guess no other password. Call it in the realm. Raises
+    WrongCurrentPassword, AttemptsLocked, HashersBusy.
     """
-    attempts.reject_guessing_address()
     with attempts.counted(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.SIGNED_IN):
         right = passwords.matches(password, user.password)
     if not right:
-        attempts.count_wrong_secret()
         realm.record("password.refused", target=("user", user.pk), outcome="refused", tenant_id=tenant_id)
         raise wrong_password()
     attempts.clear(realm, user.pk, factor=attempts.PASSWORD, caller=attempts.SIGNED_IN)
@@ -139,7 +138,6 @@ def wrong_password() -> WrongCurrentPassword:
 
 def _use_proof_token(principal: Principal, token: str) -> tuple[str, ...]:
     realm = realm_of(principal.kind)
-    attempts.reject_guessing_address()
     with realm.entered(principal.tenant_id):
         try:
             return tickets.consume_proof_token(realm, token, user_id=principal.id, session_id=principal.session_id)

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from rest_framework import serializers
 
-from identity_platform.api.fields import Boolean, EmailAddress, Identifier, Text, fields_of
+from identity_platform.api.fields import Boolean, EmailAddress, Identifier, IpAddress, Text, fields_of
 from identity_platform.api.one_of import Fixed, OneOf
 from identity_platform.api.pagination import PageQuery, PaginationOut
 from userflow.accounts.session_models import Session
@@ -23,6 +23,10 @@ class EndUserLoginIn(serializers.Serializer[object]):
     email = EmailAddress()
     password = Text(max_length=1024, help_text="The user's password.")
     tenant_id = Identifier(required=False, help_text="If sent, must be the client's tenant.")
+    ip_address = IpAddress(
+        required=False,
+        help_text="IP address of the end user, from the server of a confidential client; from others without effect.",
+    )
 
 
 class SignedInOut(serializers.Serializer[object]):

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import time
 from typing import Any
 
 import pytest
@@ -74,6 +75,39 @@ def test_json_parser_reads_32_levels_and_rejects_33() -> None:
         read(b'{"a":' + b"[" * 32 + b"]" * 32 + b"}")
 
 
+LARGE = {
+    "lists": b'{"a":[' + b"[]," * 340_000 + b"[]]}",
+    "objects": b'{"a":[' + b"{}," * 340_000 + b"{}]}",
+    "nested": b'{"a":[' + (b"[" * 30 + b"]" * 30 + b",") * 17_000 + b"1]}",
+    "numbers": b'{"a":[' + b"1," * 500_000 + b"1]}",
+    "names": b"{" + b",".join(b'"%x":1' % number for number in range(90_000)) + b"}",
+    "texts": b'{"a":[' + b'"",' * 340_000 + b'""]}',
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_json_parser_rejects_large_bodies_before_parsing(kind: str) -> None:
+    began = time.process_time()
+    for _ in range(10):
+        with pytest.raises(MalformedBody, match="more than 10,000 values"):
+            read(LARGE[kind])
+    # A hundredth of a second each; parsing takes up to 0.7 s.
+    assert time.process_time() - began < 0.1 * 5
+
+
+@pytest.mark.parametrize("text", ["[" * 500_000, '{[,\\"' * 100_000, "\\\\" * 200_000, '\\"' * 250_000, ",x" * 400_000])
+def test_json_parser_does_not_count_what_is_in_strings(text: str) -> None:
+    body = ('{"a": "' + text + '", "b": [' + "[]," * 40 + "[]]}").encode()
+    assert read(body) == json.loads(body)
+
+
+def test_json_parser_reads_10000_values_and_rejects_10001() -> None:
+    most = b'{"a": [' + b"1," * 9_998 + b"1]}"
+    assert len(read(most)["a"]) == 9_999
+    with pytest.raises(MalformedBody, match="more than 10,000 values"):
+        read(most[:-2] + b",1]}")
+
+
 def test_json_parser_does_not_count_siblings_as_depth() -> None:
     assert read(b'{"a": [' + b"{}," * 500 + b'[{"b": []}]]}')["a"][-1] == [{"b": []}]
 
@@ -125,8 +159,10 @@ def test_json_parser_does_not_count_siblings_as_depth() -> None:
         (b'{"a": "\xed\xa0\x80"}', "not valid UTF-8"),
         (b'{"a": "\xc0\x80"}', "not valid UTF-8"),
         ('{"a": 1}'.encode("utf-16"), "not valid UTF-8"),
-        (b'{"a":' * 100_000, "nested more than 32 levels deep"),
-        (b"[" * 500_000, "nested more than 32 levels deep"),
+        (b'{"a":' * 5_000, "nested more than 32 levels deep"),
+        (b"[" * 5_000, "nested more than 32 levels deep"),
+        (b'{"a":' * 100_000, "more than 10,000 values"),
+        (b"[" * 500_000, "more than 10,000 values"),
     ],
     ids=lambda value: repr(value[:32]) if isinstance(value, bytes) else "",
 )

@@ -2,7 +2,7 @@
 
 import contextlib
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import pytest
 from django.test import RequestFactory
@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 from rest_framework.request import Request
 
 from identity_platform.api.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
-from identity_platform.api.parsers import QueryInvalid, StrictFormParser, query_parameters
+from identity_platform.api.parsers import Ambiguous, QueryInvalid, StrictFormParser, form_pairs, query_parameters
 from identity_platform.api.renderers import OnlyJson
 
 FORM = "application/x-www-form-urlencoded"
@@ -128,3 +128,17 @@ def test_form_parser_returns_text_or_error_for_any_bytes(raw: bytes) -> None:
         read = query(raw.decode("latin-1"))
         assert not any("\0" in name + value for name, value in read.items())
         assert query(urlencode(read)) == read
+
+
+@given(st.binary(max_size=40), st.booleans())
+def test_percent_signs_are_decoded_as_the_standard_library_does(value: bytes, all_encoded: bool) -> None:
+    sent = "".join(f"%{byte:02x}" for byte in value) if all_encoded else quote_plus(value, safe="=/~")
+    try:
+        expected = value.decode()
+    except UnicodeDecodeError:
+        expected = "\0"
+    if "\0" in expected:
+        with pytest.raises(Ambiguous):
+            list(form_pairs(f"a={sent}".encode()))
+    else:
+        assert list(form_pairs(f"a={sent}".encode())) == [("a", expected)]

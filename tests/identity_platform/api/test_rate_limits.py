@@ -8,7 +8,7 @@ from pytest_django.fixtures import Settings
 
 from identity_platform.api.cache import degraded
 from identity_platform.api.client_address import client_address, network_of
-from identity_platform.api.ratelimit import Limit, Usage, count, count_and_peek, peek
+from identity_platform.api.ratelimit import Limit, Usage, count, count_all, peek, take_back
 from identity_platform.api.valkey import client, is_connected
 from tests.identity_platform.api.private_valkey import Valkey
 from tests.world import seconds_left_in_window
@@ -76,23 +76,35 @@ def test_peek_counts_nothing() -> None:
     assert peeked().retry_after > 0
 
 
-def test_count_with_peek_takes_one_round_trip(limits: Valkey) -> None:
-    guesses = Limit("wrong_secret", "192.0.2.1", 1, 3600)
+def test_counting_two_limits_takes_one_round_trip(limits: Valkey) -> None:
+    def both() -> list[Usage]:
+        return count_all(Limit("signin", "192.0.2.1", 2, 3600), Limit("wrong_secret", "192.0.2.1", 1, 3600))
 
-    def both() -> tuple[Usage, Usage]:
-        return count_and_peek(Limit("signin", "192.0.2.1", 2, 3600), guesses)
-
-    assert [usage.count for usage in both()] == [1, 0]
-    count(group="wrong_secret", key="192.0.2.1", limit=1, period=3600)
-    count(group="wrong_secret", key="192.0.2.1", limit=1, period=3600)
+    assert [usage.count for usage in both()] == [1, 1]
     reads = client().info("stats")["total_reads_processed"]
     signin, guessed = both()
-    assert (signin.count, guessed.count, guessed.limited) == (2, 2, True)
+    assert (signin.count, signin.limited, guessed.count, guessed.limited) == (2, False, 2, True)
     # Reading the statistics is one of the two.
     assert client().info("stats")["total_reads_processed"] - reads == 2
-    assert peek(group="wrong_secret", key="192.0.2.1", limit=1, period=3600).count == 2
     limits.kill()
-    assert [usage.count for usage in both()] == [1, 0]
+    assert [usage.count for usage in both()] == [1, 1]
+
+
+def test_taken_back_use_does_not_count(limits: Valkey) -> None:
+    def guess() -> Usage:
+        return count_all(Limit("wrong_secret", "192.0.2.1", 2, 3600))[0]
+
+    guess(), take_back(guess(), guess())
+    assert (guess().limited, guess().limited) == (False, True)
+    used = guess()
+    limits.client().flushall()
+    # The counter of a window that has ended does not come back for ever.
+    take_back(used)
+    assert all(limits.client().ttl(name) > 0 for name in limits.client().keys("*"))
+    limits.kill()
+    assert [guess().count, guess().count] == [1, 2]
+    take_back(guess())
+    assert guess().count == 3
 
 
 @pytest.mark.usefixtures("limits")

@@ -45,7 +45,7 @@ def works(call: Callable[[], object]) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_counting_goes_on_with_the_promoted_replica(sentinels: Sentinels, url: str, number: signal.Signals) -> None:
     cache, key = RateLimitCache([url], {}), f"uses-{number.name}"
-    assert within(10, lambda: cache.count(key, 60)[0] > 0 and not cache.degraded)
+    assert within(10, lambda: cache.count((key, 60))[0] > 0 and not cache.degraded)
     assert within(10, lambda: works(lambda: caches["default"].set(key, "before", 60)))
     lost = sentinels.fail_over(number)
     # Until the process has noticed, it counts by itself.

@@ -1,5 +1,6 @@
 """Clients that authenticate with a key (private_key_jwt, RFC 7523), and the way that each client has registered."""
 
+import hashlib
 import json
 import socket
 import threading
@@ -16,12 +17,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from django.conf import settings
 from django.test import override_settings
 
+from identity_platform.api import valkey
 from identity_platform.audit.models import PlatformEvent
 from tests.parallel import run_concurrently
 from tests.userflow.clients.keys import PrivateKey, assertion, key_set, new_key, public_jwk
 from tests.userflow.clients.test_clients import path
 from tests.userflow.sessions.clients import basic, form, make_client, own_token
 from tests.world import Api, TestTenant
+from userflow.sessions.client_assertions import LEEWAY, LONGEST_SECONDS
 
 PATH = "/authmgr/token"
 TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -190,6 +193,14 @@ def test_assertion_is_rejected_without_valkey(tenant: TestTenant, key: PrivateKe
         closed.bind(("127.0.0.1", 0))
         with override_settings(REDIS_URL=f"redis://127.0.0.1:{closed.getsockname()[1]}/0"):
             assert post(assertion(key, client["id"], issuer(tenant))).status_code == 503
+
+
+def test_assertion_is_remembered_as_long_as_it_is_valid(tenant: TestTenant, key: PrivateKey) -> None:
+    client, jti = key_client(tenant, public_jwk(key)), uuid4().hex
+    expires = int(time.time()) + LONGEST_SECONDS + LEEWAY - 2
+    assert post(assertion(key, client["id"], issuer(tenant), jti=jti, exp=expires)).status_code == 200
+    name = f"assertion:{client['id']}:{hashlib.sha256(jti.encode()).hexdigest()}"
+    assert time.time() + int(valkey.client().ttl(name)) >= expires + LEEWAY
 
 
 def test_assertion_of_another_tenants_client_is_rejected(

@@ -5,6 +5,7 @@ import hashlib
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 
 import argon2
 import bcrypt
@@ -13,6 +14,7 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher, ScryptPasswordHash
 from django.db import connections
 
 from tenants.context import in_tenant
+from tests.parallel import run_concurrently
 from tests.world import PASSWORD, Api, TestTenant, User
 from userflow.accounts.models import AdminUser, EndUser
 from userflow.credentials import foreign_hashes, passwords
@@ -252,3 +254,24 @@ def test_busy_hasher_does_not_count_an_attempt(tenant: TestTenant, name: str) ->
     # The four compared attempts still count: the fifth locks.
     assert Api().post("/uflow/auth/enduser/login", wrong).status_code == 401
     assert Api().post("/uflow/auth/enduser/login", login).status_code == 429
+
+
+@pytest.mark.parametrize("kind", ["bcrypt", "pbkdf2", "scrypt"])
+def test_burst_of_first_sign_ins_is_served(tenant: TestTenant, kind: str) -> None:
+    salt = "saltsaltsaltsaltsaltsa"
+    encoded = {
+        "bcrypt": lambda: bcrypt.hashpw(SECRET.encode(), bcrypt.gensalt(9)).decode(),
+        "pbkdf2": lambda: PBKDF2PasswordHasher().encode(SECRET, salt, 100_000),
+        "scrypt": lambda: ScryptPasswordHasher().encode(SECRET, salt, n=2**14),
+    }[kind]()
+    people, own = [tenant.register() for _ in range(passwords.FOREIGN.waiting.number)], tenant.register()
+    with in_tenant(tenant.id):
+        EndUser.objects.filter(pk__in=[person.id for person in people]).update(password=encoded)
+
+    def sign_in(person: User, password: str = SECRET) -> int:
+        body = {"client_id": str(tenant.client_id), "email": person.email, "password": password}
+        return int(Api().post("/uflow/auth/enduser/login", body).status_code)
+
+    # With one of the platform's own hashes, which does not wait for them.
+    calls = [partial(sign_in, person) for person in people]
+    assert run_concurrently([*calls, partial(sign_in, own, PASSWORD)]) == [200] * (len(people) + 1)

@@ -294,6 +294,35 @@ def test_failure_of_old_url_does_not_count_for_new(
     assert listening.read()["enabled"]
 
 
+@pytest.mark.parametrize("change", ["url", "secret"])
+def test_change_lets_no_second_deliverer_send_beside_the_first(
+    listening: Listening, consumer: Consumer, other_consumer: Consumer, deliverers: Deliverers, change: str
+) -> None:
+    under_way, may_answer, at_once = threading.Event(), threading.Event(), list[str]()
+
+    def respond(event: dict[str, Any]) -> tuple[int, dict[str, str]]:
+        at_once.append(event["data"]["name"])
+        under_way.set()
+        may_answer.wait(2)
+        return 204, {}
+
+    consumer.respond = other_consumer.respond = respond
+    publish_named(listening.home, "a", "b")
+    deliverers()
+    assert under_way.wait(60)
+    if change == "url":
+        assert listening.home.api.patch(listening.path, {"url": other_consumer.url}).status_code == 200
+    else:
+        assert listening.home.api.post(f"{listening.path}/secret").status_code == 200
+    # The change revokes the lease and does not free it.
+    deliver()
+    seen = len(at_once) if not consumer.seen else 1  # on a slow machine the exchange may have ended
+    may_answer.set()
+    assert seen == 1
+    assert within(60, lambda: {message["status"] for message in listening.messages()} == {"delivered"})
+    assert list(dict.fromkeys(firsts(consumer) + firsts(other_consumer))) == ["a", "b"]
+
+
 def test_rotated_secret_applies_during_a_turn(listening: Listening, consumer: Consumer, deliverers: Deliverers) -> None:
     consumer.slowness = 0.05
     publish_named(listening.home, *range(40))
