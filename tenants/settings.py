@@ -47,6 +47,8 @@ class EffectiveSettings(TypedDict):
     password_reset_url: str
     email_verification_url: str
     invitation_url: str
+    app_metadata_claims: list[str]
+    external_id_claim: bool
     metadata_claims: list[str]
     sms_countries: list[str] | None
     region: str | None
@@ -249,14 +251,30 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _("Invitation page"),
         _("Page of the tenant's application where end users accept an invitation. The token follows the #."),
     ),
+    "app_metadata_claims": Setting(
+        DistinctItems(CLAIM_NAME, most=20),
+        _fixed([]),
+        _("Claims from app metadata"),
+        _(
+            "Keys of end users' app_metadata that ID tokens and userinfo return as claims of the same name with the scope "
+            "profile, such as department or plan. Users cannot write app_metadata, so applications can rely on these claims."
+        ),
+    ),
+    "external_id_claim": Setting(
+        Boolean(),
+        _fixed(False),
+        _("External id as a claim"),
+        _(
+            "Whether ID tokens and userinfo return a user's external id as the claim external_id with the scope profile."
+        ),
+    ),
     "metadata_claims": Setting(
         DistinctItems(CLAIM_NAME, most=20),
         _fixed([]),
-        _("Claims from metadata"),
+        _("Claims from users' own metadata"),
         _(
-            "Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope "
-            "profile, such as given_name or department. Users can change their own metadata, so no application can rely on "
-            "such a claim for access."
+            "Keys of end users' metadata that become claims in the same way. Warning: users write their metadata themselves, "
+            "so a user chooses the value of such a claim. Applications must not rely on it; use app_metadata_claims instead."
         ),
     ),
     "sms_countries": Setting(
@@ -332,9 +350,16 @@ def merged(
     if after.get("mfa_policy") == "required" and after.get("enrollment_mode") == "bearer":
         # A user without a factor gets no access token, and so could never enroll a first factor.
         problems["settings.enrollment_mode"] = ["Where a factor is required, choose window or ticket."]
+    if twice := sorted(_names(after, "app_metadata_claims") & _names(after, "metadata_claims")):
+        # A claim that applications rely on must not come from what a user writes.
+        problems["settings.metadata_claims"] = [f"In app_metadata_claims too: {', '.join(twice)}. Name each key once."]
     if problems:
         raise ValidationFailed(details=problems)
     return after
+
+
+def _names(own: Mapping[str, object], setting: str) -> set[str]:
+    return set(cast(list[str], own.get(setting) or ()))
 
 
 def _beyond(name: str, value: object, before: Mapping[str, object]) -> str:
