@@ -6,7 +6,7 @@ from typing import Final, cast
 from mfa.sms.actions import confirmed_number
 from tenants.context import current_tenant
 from tenants.lookup import TenantContext
-from tenants.reserved_claims import DESCRIPTIVE_CLAIMS, RESERVED_CLAIMS
+from tenants.reserved_claims import is_issued
 from userflow.accounts.models import EndUser
 from userflow.sessions.queries import Rights
 
@@ -41,7 +41,7 @@ def mapped_claims(tenant: TenantContext) -> dict[str, str]:
         name: field
         for field in (METADATA, APP_METADATA)
         for name in cast(Collection[str], own.get(f"{field}_claims") or ())
-        if name not in RESERVED_CLAIMS or name in DESCRIPTIVE_CLAIMS
+        if is_issued(name)
     }
     return mapped | ({EXTERNAL_ID: EXTERNAL_ID} if own.get("external_id_claim") else {})
 

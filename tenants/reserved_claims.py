@@ -6,9 +6,7 @@ The one list of them. `tests/openid/test_reserved_claims.py` compares it with wh
 from typing import Final
 
 # What the platform says about users and tokens, beyond what is registered.
-_OURS: Final = (
-    "typ kind tenant_id permissions external_id s_hash mfa_methods generation username user_id token_type active"
-)
+_OURS: Final = "typ kind tenant_id permissions external_id s_hash mfa_methods gen username user_id token_type active"
 # JSON Web Token Claims registry of IANA, as of June 2026. It has the claims of RFC 7519, 8693, 9068 and 9396, and those of
 # OpenID Connect Core, Federation and Identity Assurance.
 _REGISTERED: Final = """
@@ -33,9 +31,14 @@ upn oid tid unique_name hasgroups wids scp appid appidacr azpacr idtyp idp uti v
 gty org_id org_name
 """
 RESERVED_CLAIMS: Final = frozenset((_OURS + " " + _REGISTERED + _OF_OTHER_PROVIDERS).split())
-# Those that describe a person and decide nothing. Settings that were stored while tenants could map them still apply.
+# Those that describe a person and decide nothing.
 _DESCRIPTIVE: Final = """
 given_name family_name middle_name nickname profile picture website gender birthdate zoneinfo address place_of_birth
 nationalities birth_family_name birth_given_name birth_middle_name salutation title also_known_as location
 """
 DESCRIPTIVE_CLAIMS: Final = frozenset(_DESCRIPTIVE.split())
+
+
+def is_issued(name: str) -> bool:
+    """Return whether a name in a stored setting becomes a claim: not if it has been reserved since and decides anything."""
+    return name not in RESERVED_CLAIMS or name in DESCRIPTIVE_CLAIMS

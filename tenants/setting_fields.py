@@ -73,9 +73,12 @@ REGION: Final = Pattern(
     r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "Send the name of a region: a-z, 0-9 and dashes.", max_length=63
 )
 COUNTRY: Final = Pattern(r"[A-Z]{2}", "Send a list of ISO 3166 two-letter codes.", max_length=2)
-CLAIM_NAME: Final = ClaimName(
-    _CLAIM, "Send a list of at most 20 names of claims: letters, digits and _ . : / -.", max_length=100
-)
+
+
+def claim_names() -> StrictField:
+    """Return a field for the keys of a user's metadata that become claims of the same names."""
+    says = "Send a list of at most 20 names of claims: letters, digits and _ . : / -."
+    return DistinctItems(ClaimName(_CLAIM, says, max_length=100), most=20)
 
 
 def page_address() -> StrictField:

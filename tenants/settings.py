@@ -17,7 +17,7 @@ from identity_platform.api.display_name import DisplayName
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.fields import Boolean, Choice, Integer, StrictField, Text
 from tenants.addresses import Place, origin_of
-from tenants.setting_fields import CLAIM_NAME, COUNTRY, HOSTNAME, ORIGIN, REGION, DistinctItems, page_address
+from tenants.setting_fields import COUNTRY, HOSTNAME, ORIGIN, REGION, DistinctItems, claim_names, page_address
 
 # NIST SP 800-63B section 5.1.1.2.
 SHORTEST_PASSWORD: Final = 8
@@ -252,7 +252,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _("Page of the tenant's application where end users accept an invitation. The token follows the #."),
     ),
     "app_metadata_claims": Setting(
-        DistinctItems(CLAIM_NAME, most=20),
+        claim_names(),
         _fixed([]),
         _("Claims from app metadata"),
         _(
@@ -269,7 +269,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         ),
     ),
     "metadata_claims": Setting(
-        DistinctItems(CLAIM_NAME, most=20),
+        claim_names(),
         _fixed([]),
         _("Claims from users' own metadata"),
         _(
