@@ -1,12 +1,13 @@
 """Claims about users, by scope and by name (OpenID Connect Core sections 5.1, 5.4 and 5.5)."""
 
 from collections.abc import Collection, Mapping
-from typing import Final, cast
+from typing import Final
 
 from mfa.sms.actions import confirmed_number
 from tenants.context import current_tenant
 from tenants.lookup import TenantContext
 from tenants.reserved_claims import is_issued
+from tenants.settings import names_in
 from userflow.accounts.models import EndUser
 from userflow.sessions.queries import Rights
 
@@ -35,12 +36,11 @@ def mapped_claims(tenant: TenantContext) -> dict[str, str]:
     A key of both fields is read from `app_metadata`, which no user can write. Stored names that are reserved by now are left
     out: the tenant's applications could take what a user writes for what the platform says.
     """
-    # Not by `effective`, which computes all settings.
     own = tenant.settings
     mapped = {
         name: field
         for field in (METADATA, APP_METADATA)
-        for name in cast(Collection[str], own.get(f"{field}_claims") or ())
+        for name in names_in(own, f"{field}_claims")
         if is_issued(name)
     }
     return mapped | ({EXTERNAL_ID: EXTERNAL_ID} if own.get("external_id_claim") else {})

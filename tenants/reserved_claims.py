@@ -1,4 +1,4 @@
-"""Names of claims that no tenant can map: what they mean is fixed, so an application trusts them whatever their source.
+"""Names of claims that no tenant can map: what they mean is fixed, so applications trust them.
 
 The one list of them. `tests/openid/test_reserved_claims.py` compares it with what the platform's own tokens carry.
 """

@@ -350,7 +350,7 @@ def merged(
     if after.get("mfa_policy") == "required" and after.get("enrollment_mode") == "bearer":
         # A user without a factor gets no access token, and so could never enroll a first factor.
         problems["settings.enrollment_mode"] = ["Where a factor is required, choose window or ticket."]
-    if twice := sorted(_names(after, "app_metadata_claims") & _names(after, "metadata_claims")):
+    if twice := sorted({*names_in(after, "app_metadata_claims")} & {*names_in(after, "metadata_claims")}):
         # A claim that applications rely on must not come from what a user writes.
         problems["settings.metadata_claims"] = [f"In app_metadata_claims too: {', '.join(twice)}. Name each key once."]
     if problems:
@@ -358,8 +358,9 @@ def merged(
     return after
 
 
-def _names(own: Mapping[str, object], setting: str) -> set[str]:
-    return set(cast(list[str], own.get(setting) or ()))
+def names_in(own: Mapping[str, object], setting: str) -> list[str]:
+    """Return the entries of a list that a tenant has set, without computing the other settings."""
+    return cast(list[str], own.get(setting) or [])
 
 
 def _beyond(name: str, value: object, before: Mapping[str, object]) -> str:

@@ -25,7 +25,7 @@ from tenants import lookup
 from tenants.errors import RelyingPartyTaken
 from tenants.models import DatabaseServer, Tenant
 from tenants.reserved_claims import is_issued
-from tenants.settings import SETTINGS
+from tenants.settings import SETTINGS, names_in
 from userflow.sessions.assurance import Action
 from userflow.tenants.actions import resume_tenant, suspend_tenant, update_tenant
 
@@ -77,9 +77,9 @@ class Settings(EditView[Tenant], OneTenantView):
     def _warnings(self) -> list[str]:
         """Return what the settings risk: claims that users write, and stored names that are no claims any more."""
         own = self.row.settings
-        of_users = [name for name in own.get("metadata_claims") or () if is_issued(name)]
-        stored = (*(own.get("metadata_claims") or ()), *(own.get("app_metadata_claims") or ()))
-        ignored = [name for name in stored if not is_issued(name)]
+        by_users, by_others = names_in(own, "metadata_claims"), names_in(own, "app_metadata_claims")
+        of_users = [name for name in by_users if is_issued(name)]
+        ignored = [name for name in (*by_users, *by_others) if not is_issued(name)]
         found = []
         if of_users:
             says = _("Users write these claims about themselves, so applications must not rely on them: %(names)s.")

@@ -19,7 +19,7 @@ from tests.world import PASSWORD, Api, TestTenant, User, build_tenant
 
 REGISTER, PROFILE = "/uflow/user/clients/register", "/authmgr/profile"
 SETTINGS = "/uflow/admin/tenants/{}/settings"
-# A key of app_metadata, a key that the tenant maps and nobody has, and ids of the former provider.
+# A key of app_metadata, a mapped key that no user has, and ids of the former provider.
 FORGED = {"auth0_id": "auth0|victim", "plan": "enterprise", "level": 9, "external_id": "auth0|victim"}
 BODY = {"metadata": FORGED | {"app_metadata": FORGED}, "app_metadata": FORGED, "external_id": "auth0|victim"}
 SCOPE = "openid profile email phone groups roles offline_access"
