@@ -1,15 +1,19 @@
 """Claims about users, by scope and by name (OpenID Connect Core sections 5.1, 5.4 and 5.5)."""
 
 from collections.abc import Collection, Mapping
-from typing import Final, cast
+from typing import Final
 
 from mfa.sms.actions import confirmed_number
 from tenants.context import current_tenant
 from tenants.lookup import TenantContext
+from tenants.reserved_claims import is_issued
+from tenants.settings import names_in
 from userflow.accounts.models import EndUser
 from userflow.sessions.queries import Rights
 
 PROFILE: Final = "profile"
+# Fields of a user that a tenant can map to claims. Users write the first.
+METADATA, APP_METADATA, EXTERNAL_ID = "metadata", "app_metadata", "external_id"
 # The scopes, and the claims that each stands for. `groups` and `roles` are this platform's own.
 CLAIMS_OF_SCOPES: Final[Mapping[str, tuple[str, ...]]] = {
     PROFILE: ("name", "locale", "updated_at"),
@@ -22,27 +26,37 @@ CLAIMS: Final = tuple(name for names in CLAIMS_OF_SCOPES.values() for name in na
 
 
 def scope_of_claim(name: str) -> str:
-    """Return the scope that covers a claim; those from metadata belong to the profile."""
+    """Return the scope that covers a claim; those that a tenant maps belong to the profile."""
     return next((scope for scope, names in CLAIMS_OF_SCOPES.items() if name in names), PROFILE)
 
 
-def metadata_claims(tenant: TenantContext) -> tuple[str, ...]:
-    """Return the keys of users' metadata that are claims by the tenant's setting."""
-    # Not by `effective`, which computes all settings.
-    return tuple(cast(Collection[str], tenant.settings.get("metadata_claims") or ()))
+def mapped_claims(tenant: TenantContext) -> dict[str, str]:
+    """Return the claims that the tenant's settings add, each with the field of the user that has its value.
 
-
-def metadata_claims_of(scopes: Collection[str], tenant: TenantContext) -> tuple[str, ...]:
-    """Return the keys of users' metadata that these scopes stand for at present.
-
-    A request keeps them by name: what the user was shown does not grow with the setting.
+    A key of both fields is read from `app_metadata`, which no user can write. Stored names that are reserved by now are left
+    out: the tenant's applications could take what a user writes for what the platform says.
     """
-    return metadata_claims(tenant) if PROFILE in scopes else ()
+    own = tenant.settings
+    mapped = {
+        name: field
+        for field in (METADATA, APP_METADATA)
+        for name in names_in(own, f"{field}_claims")
+        if is_issued(name)
+    }
+    return mapped | ({EXTERNAL_ID: EXTERNAL_ID} if own.get("external_id_claim") else {})
+
+
+def mapped_claims_of(scopes: Collection[str], tenant: TenantContext) -> tuple[str, ...]:
+    """Return the mapped claims that these scopes stand for at present.
+
+    A request keeps them by name: what the user was shown does not grow with the settings.
+    """
+    return tuple(mapped_claims(tenant)) if PROFILE in scopes else ()
 
 
 def claims_of(tenant: TenantContext) -> tuple[str, ...]:
-    """Return the names of all claims about users of this tenant, with those of its setting `metadata_claims`."""
-    return (*CLAIMS, *metadata_claims(tenant))
+    """Return the names of all claims about users of this tenant, with those that its settings map."""
+    return (*CLAIMS, *mapped_claims(tenant))
 
 
 def claims_about(
@@ -50,13 +64,14 @@ def claims_about(
 ) -> dict[str, object]:
     """Return the claims of these scopes, and those requested by name. Claims without a value are left out.
 
-    Those from metadata are returned by name only. Call it inside the tenant. Only the phone costs a statement.
+    Mapped ones are returned by name only. Call it inside the tenant. Only the phone costs a statement.
     """
     wanted = {name for scope in scopes for name in CLAIMS_OF_SCOPES.get(scope, ())}
-    wanted.update(name for name in claims_of(current_tenant()) if name in names)
+    mapped = mapped_claims(current_tenant())
+    wanted.update(name for name in (*CLAIMS, *mapped) if name in names)
     phone = confirmed_number(user.pk) if wanted & set(CLAIMS_OF_SCOPES["phone"]) else None
     values: dict[str, object] = {
-        **user.metadata,
+        **{name: _mapped_value(user, name, field) for name, field in mapped.items()},
         "name": user.name or None,
         "locale": user.language or None,
         "updated_at": int(user.updated_at.timestamp()),
@@ -68,3 +83,9 @@ def claims_about(
         "roles": list(rights.roles),
     }
     return {name: value for name, value in values.items() if name in wanted and value is not None}
+
+
+def _mapped_value(user: EndUser, name: str, field: str) -> object:
+    if field == EXTERNAL_ID:
+        return user.external_id
+    return (user.app_metadata if field == APP_METADATA else user.metadata).get(name)

@@ -131,7 +131,7 @@ class Consent(TenantModel):
     client_id = models.UUIDField()
     scopes: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list)
     audiences: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
-    # Keys of the user's metadata, which the tenant's setting `metadata_claims` turns into claims.
+    # Claims that the tenant's settings map (`openid.claims.mapped_claims`), by name.
     claims: "models.JSONField[list[str], list[str]]" = models.JSONField(default=list, db_default=[])
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

@@ -7,18 +7,13 @@ from rest_framework import serializers
 
 from identity_platform.api.fields import Items, StrictField, Text
 from identity_platform.environment import ANDROID_APP
+from tenants.reserved_claims import RESERVED_CLAIMS
 
 _HOSTNAME = r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 # A page of the tenant's own application. The platform appends the token after a `#`.
 _PAGE = r"(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?(\?[A-Za-z0-9._~=&-]*)?"
 _ORIGIN = rf"https://[a-z0-9.-]+(:[0-9]{{1,5}})?|http://localhost(:[0-9]{{1,5}})?|{ANDROID_APP}"
-# What the platform itself says about a user or a token, and names of protocols. All other claims are free.
-_OWN_CLAIMS: Final = (
-    "iss|sub|aud|exp|nbf|iat|jti|typ|kind|sid|azp|nonce|at_hash|c_hash|s_hash|auth_time|acr|amr|cnf|act|"
-    "may_act|scope|client_id|tenant_id|permissions|roles|groups|name|locale|updated_at|email|email_verified|"
-    "phone_number|phone_number_verified|events|_claim_names|_claim_sources"
-)
-_CLAIM = rf"(?!({_OWN_CLAIMS})$)[A-Za-z_][A-Za-z0-9_.:/-]*"
+_CLAIM = r"[A-Za-z_][A-Za-z0-9_.:/-]*"
 
 
 class Pattern(Text):
@@ -37,6 +32,22 @@ class Pattern(Text):
     def openapi(self) -> dict[str, object]:
         found: dict[str, object] = {"type": "string", "pattern": f"^(?:{self.pattern})$"}
         return found | ({"format": self.form} if self.form else {})
+
+
+class ClaimName(Pattern):
+    """The name of a claim that is not reserved (`tenants.reserved_claims`)."""
+
+    default_error_messages = {"reserved": "{name} is registered or set by the platform. Choose another name."}
+
+    def to_internal_value(self, data: object) -> str:
+        name = super().to_internal_value(data)
+        if name in RESERVED_CLAIMS:
+            self.fail("reserved", name=name)
+        return name
+
+    def openapi(self) -> dict[str, object]:
+        reserved = "|".join(sorted(RESERVED_CLAIMS))
+        return {"type": "string", "pattern": f"^(?!(?:{reserved})$){self.pattern}$"}
 
 
 class DistinctItems(Items):
@@ -62,11 +73,12 @@ REGION: Final = Pattern(
     r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "Send the name of a region: a-z, 0-9 and dashes.", max_length=63
 )
 COUNTRY: Final = Pattern(r"[A-Z]{2}", "Send a list of ISO 3166 two-letter codes.", max_length=2)
-CLAIM_NAME: Final = Pattern(
-    _CLAIM,
-    "Send a list of at most 20 names of claims: letters, digits and _ . : / -, and none that the platform itself sets.",
-    max_length=100,
-)
+
+
+def claim_names() -> StrictField:
+    """Return a field for the keys of a user's metadata that become claims of the same names."""
+    says = "Send a list of at most 20 names of claims: letters, digits and _ . : / -."
+    return DistinctItems(ClaimName(_CLAIM, says, max_length=100), most=20)
 
 
 def page_address() -> StrictField:

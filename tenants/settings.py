@@ -17,7 +17,7 @@ from identity_platform.api.display_name import DisplayName
 from identity_platform.api.errors import ValidationFailed
 from identity_platform.api.fields import Boolean, Choice, Integer, StrictField, Text
 from tenants.addresses import Place, origin_of
-from tenants.setting_fields import CLAIM_NAME, COUNTRY, HOSTNAME, ORIGIN, REGION, DistinctItems, page_address
+from tenants.setting_fields import COUNTRY, HOSTNAME, ORIGIN, REGION, DistinctItems, claim_names, page_address
 
 # NIST SP 800-63B section 5.1.1.2.
 SHORTEST_PASSWORD: Final = 8
@@ -47,6 +47,8 @@ class EffectiveSettings(TypedDict):
     password_reset_url: str
     email_verification_url: str
     invitation_url: str
+    app_metadata_claims: list[str]
+    external_id_claim: bool
     metadata_claims: list[str]
     sms_countries: list[str] | None
     region: str | None
@@ -257,14 +259,30 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _("Invitation page"),
         _("Page of the tenant's application where end users accept an invitation. The token follows the #."),
     ),
-    "metadata_claims": Setting(
-        DistinctItems(CLAIM_NAME, most=20),
+    "app_metadata_claims": Setting(
+        claim_names(),
         _fixed([]),
-        _("Claims from metadata"),
+        _("Claims from app metadata"),
         _(
-            "Keys of end users' metadata that ID tokens and userinfo return as claims of the same name with the scope "
-            "profile, such as given_name or department. Users can change their own metadata, so no application can rely on "
-            "such a claim for access."
+            "Keys of end users' app_metadata that ID tokens and userinfo return as claims of the same name with the scope "
+            "profile, such as department or plan. Users cannot write app_metadata, so applications can rely on these claims."
+        ),
+    ),
+    "external_id_claim": Setting(
+        Boolean(),
+        _fixed(False),
+        _("External id as a claim"),
+        _(
+            "Whether ID tokens and userinfo return a user's external id as the claim external_id with the scope profile."
+        ),
+    ),
+    "metadata_claims": Setting(
+        claim_names(),
+        _fixed([]),
+        _("Claims from users' own metadata"),
+        _(
+            "Keys of end users' metadata that become claims in the same way. Warning: users write their metadata themselves, "
+            "so a user chooses the value of such a claim. Applications must not rely on it; use app_metadata_claims instead."
         ),
         harmless=True,
     ),
@@ -343,9 +361,17 @@ def merged(
     if after.get("mfa_policy") == "required" and after.get("enrollment_mode") == "bearer":
         # A user without a factor gets no access token, and so could never enroll a first factor.
         problems["settings.enrollment_mode"] = ["Where a factor is required, choose window or ticket."]
+    if twice := sorted({*names_in(after, "app_metadata_claims")} & {*names_in(after, "metadata_claims")}):
+        # A claim that applications rely on must not come from what a user writes.
+        problems["settings.metadata_claims"] = [f"In app_metadata_claims too: {', '.join(twice)}. Name each key once."]
     if problems:
         raise ValidationFailed(details=problems)
     return after
+
+
+def names_in(own: Mapping[str, object], setting: str) -> list[str]:
+    """Return the entries of a list that a tenant has set, without computing the other settings."""
+    return cast(list[str], own.get(setting) or [])
 
 
 def _beyond(name: str, value: object, before: Mapping[str, object]) -> str:

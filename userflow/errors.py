@@ -114,6 +114,11 @@ class EmailTaken(errors.Conflict):
     message = "A user with this e-mail address already exists. Sign in as that user or use another address."
 
 
+class ExternalIdTaken(errors.Conflict):
+    code = "external_id_taken"
+    message = "Another user of this tenant has this external id. Send another one, or change that user first."
+
+
 class UnknownUser(errors.NotFound):
     code = "user_not_found"
     message = "No user with this id exists in this tenant. Check `user_id`."

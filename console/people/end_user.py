@@ -80,6 +80,7 @@ def _record(user: EndUser, *, tenant: Tenant, staff: Staff, purpose: Purpose) ->
         "events": None if events is None else timeline(events, user=user, tenant=tenant, staff=staff),
         "language": dict(named_languages()).get(user.language, ""),
         "metadata": json.dumps(user.metadata, indent=2, ensure_ascii=False),
+        "app_metadata": json.dumps(user.app_metadata, indent=2, ensure_ascii=False),
     }
 
 

@@ -9,9 +9,9 @@ from console.frame import forms as fields
 from console.frame.access import Context
 from console.frame.forms import ApiForm, FormOptions, set_choices
 from console.frame.records import Text
-from userflow.accounts.models import Client, Role
+from userflow.accounts.models import LONGEST_EXTERNAL_ID, Client, Role
 from userflow.branding.texts import named_languages
-from userflow.endusers.serializers import EndUserChanges, RegisterIn
+from userflow.endusers.serializers import EndUserChangesByAdmins, RegisterIn
 from userflow.groups.serializers import GroupIn
 from userflow.invitations.serializers import InvitationIn
 from userflow.roles.serializers import RoleIn
@@ -42,7 +42,7 @@ def role_names() -> list[tuple[str, str]]:
 
 
 class EndUserForm(ApiForm):
-    serializer = EndUserChanges
+    serializer = EndUserChangesByAdmins
     name = fields.Line(label=_("Name"), max_length=255, required=False)
     email = fields.Address(label=_("E-mail address"), max_length=254)
     language = fields.Pick(
@@ -53,12 +53,29 @@ class EndUserForm(ApiForm):
     metadata = fields.JsonObject(
         label=_("Metadata"),
         required=False,
-        help_text=_("A JSON object for your applications. It is replaced as a whole."),
+        help_text=_(
+            "A JSON object that the user can change too: nothing that applications rely on. It is replaced as a whole."
+        ),
         widget=UnfoldAdminTextareaWidget(_CODE),
+    )
+    app_metadata = fields.JsonObject(
+        label=_("App metadata"),
+        required=False,
+        help_text=_(
+            "A JSON object that the user can read but not change, such as plan or department. It is replaced as a whole."
+        ),
+        widget=UnfoldAdminTextareaWidget(_CODE),
+    )
+    external_id = fields.Line(
+        label=_("External id"),
+        max_length=LONGEST_EXTERNAL_ID,
+        required=False,
+        help_text=_("The id of the user in another system. No two users of the tenant have the same."),
     )
 
     def body(self) -> Context:
-        return {**self.cleaned_data, "language": self.cleaned_data["language"] or None}
+        emptied = {name: self.cleaned_data[name] or None for name in ("language", "external_id")}
+        return self.cleaned_data | emptied
 
 
 class RegisterForm(ClientChoice):
@@ -71,7 +88,13 @@ class RegisterForm(ClientChoice):
         strip=False,
         help_text=_("Share it securely, or send an invitation instead, so that the user chooses a password."),
     )
-    field_order = ("email", "name", "client_id", "password")
+    external_id = fields.Line(
+        label=_("External id"),
+        max_length=LONGEST_EXTERNAL_ID,
+        required=False,
+        help_text=_("The id of the user in another system. No two users of the tenant have the same."),
+    )
+    field_order = ("email", "name", "client_id", "password", "external_id")
 
     def body(self) -> Context:
         return {**super().body(), "tenant_id": str(self.tenant_id)}

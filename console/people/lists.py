@@ -54,11 +54,14 @@ def tag(text: str | Promise, kind: str) -> SafeString:
 
 
 def matching(users: QuerySet[EndUser], words: str) -> QuerySet[EndUser]:
-    """Return the users whose address or name contains the words; in a large table those whose address begins with them."""
-    key = words.lower()
+    """Return the users whose address or name contains the words; in a large table those whose address begins with them.
+
+    In either case also the user with this external id.
+    """
+    key, same_id = words.lower(), Q(external_id=words)
     if "@" in key or is_large():
-        return users.filter(email_key__startswith=key)
-    return users.filter(Q(email_key__contains=key) | Q(name__icontains=words))
+        return users.filter(Q(email_key__startswith=key) | same_id)
+    return users.filter(Q(email_key__contains=key) | Q(name__icontains=words) | same_id)
 
 
 def found(users: QuerySet[EndUser], words: str) -> list[UUID]:
@@ -152,7 +155,7 @@ class EndUserAdmin(TenantModelAdmin):
     list_filter = (EndUserActiveFilter, ProviderFilter, ClientFilter, FactorFilter)
     list_disable_select_all = True
     search_fields = ("email",)
-    search_help_text = _("E-mail address or name")
+    search_help_text = _("E-mail address, name or external id")
     empty_title = _("No end users")
     empty_text = _("No user matches the search, or no user has registered yet. Register a user or send an invitation.")
 

@@ -56,8 +56,9 @@ class ConnectionForm(ApiForm):
         label=_("Attributes"),
         required=False,
         help_text=_(
-            "Which attributes become the address, the name and the metadata of a user, such as "
-            '{"email": "mail", "name": "displayName", "metadata": {"department": "department"}}.'
+            "Which attributes become the address, the name, the metadata and the app metadata of a user, such as "
+            '{"email": "mail", "name": "displayName", "app_metadata": {"department": "department"}}. Users can change their '
+            "metadata themselves, but not their app metadata."
         ),
     )
     groups = fields.JsonObject(

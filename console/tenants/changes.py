@@ -24,7 +24,8 @@ from identity_platform.api.views import Arguments
 from tenants import lookup
 from tenants.errors import RelyingPartyTaken
 from tenants.models import DatabaseServer, Tenant
-from tenants.settings import SETTINGS
+from tenants.reserved_claims import is_issued
+from tenants.settings import SETTINGS, names_in
 from userflow.sessions.assurance import Action
 from userflow.tenants.actions import resume_tenant, suspend_tenant, update_tenant
 
@@ -71,7 +72,22 @@ class Settings(EditView[Tenant], OneTenantView):
         return {**super().get_form_kwargs(), "by_operator": by_operator, "defaults": self.known.defaults}
 
     def get_context_data(self, **kwargs: object) -> Context:
-        return {**super().get_context_data(**kwargs), "in_effect": self._in_effect()}
+        return {**super().get_context_data(**kwargs), "in_effect": self._in_effect(), "warnings": self._warnings()}
+
+    def _warnings(self) -> list[str]:
+        """Return what the settings risk: claims that users write, and stored names that are no claims any more."""
+        own = self.row.settings
+        by_users, by_others = names_in(own, "metadata_claims"), names_in(own, "app_metadata_claims")
+        of_users = [name for name in by_users if is_issued(name)]
+        ignored = [name for name in (*by_users, *by_others) if not is_issued(name)]
+        found = []
+        if of_users:
+            says = _("Users write these claims about themselves, so applications must not rely on them: %(names)s.")
+            found.append(says % {"names": ", ".join(of_users)})
+        if ignored:
+            says = _("These names are reserved, so they are no claims any more: %(names)s.")
+            found.append(says % {"names": ", ".join(ignored)})
+        return found
 
     def _in_effect(self) -> Table:
         effective, usual = cast(Context, self.known.effective), self.known.defaults

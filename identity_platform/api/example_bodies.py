@@ -46,7 +46,7 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "registerEndUser": {"password": PASSWORD, "name": "Ada Moreno"},
     "searchEndUsers": {"email": "@example.com", "active": True, "page": 1, "limit": 20},
     "searchEndUsersByProject": {"project_id": "invoicing"},
-    "updateEndUser": {"name": "Ada M. Moreno", "metadata": {"department": "Sales"}},
+    "updateEndUser": {"name": "Ada M. Moreno", "app_metadata": {"department": "Sales"}, "external_id": "crm-48213"},
     "setEndUserStatus": {"active": True},
     "setEndUserActive": {"active": True},
     "importEndUsers": {"rows": [{"email": "noah.keller@example.com", "name": "Noah Keller"}], "on_conflict": "skip"},

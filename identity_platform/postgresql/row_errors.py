@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import psycopg
 from django.db import IntegrityError
 from django.db.models import QuerySet
 
@@ -21,9 +22,14 @@ def first_or(rows: "QuerySet[Any, Row]", error: type[ApiError]) -> Row:
 
 
 @contextmanager
-def unique_or(error: type[ApiError]) -> Iterator[None]:
-    """Raise this error if the block violates a constraint: the database decides between parallel calls."""
+def unique_or(error: type[ApiError], **of_constraints: type[ApiError]) -> Iterator[None]:
+    """Raise this error if the block violates a constraint: the database decides between parallel calls.
+
+    `of_constraints` are the errors of certain constraints, by their names.
+    """
     try:
         yield
     except IntegrityError as clash:
-        raise error from clash
+        cause = clash.__cause__
+        name = cause.diag.constraint_name if isinstance(cause, psycopg.Error) else None
+        raise of_constraints.get(name or "", error) from clash

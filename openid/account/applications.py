@@ -33,7 +33,7 @@ class Connected:
     name: str
     scopes: list[str] = field(default_factory=list)
     audiences: list[str] = field(default_factory=list)
-    # Keys of the user's metadata.
+    # Mapped claims, by name.
     claims: list[str] = field(default_factory=list)
     consented: bool = False
     since: datetime | None = None

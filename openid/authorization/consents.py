@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef
 
 from identity_platform.audit.writer import record_for_tenant
-from openid.authorization.parameters import OFFLINE_ACCESS, metadata_to_consent, scopes_to_consent
+from openid.authorization.parameters import OFFLINE_ACCESS, mapped_to_consent, scopes_to_consent
 from openid.models import AuthorizationCode, Consent
 from tenants.context import current_tenant, tenant_atomic
 from userflow.accounts.realms import END_USERS
@@ -29,7 +29,7 @@ def grant_consent(
     audiences: Collection[str] = (),
     claims: Collection[str] = (),
 ) -> None:
-    """Store that the user consents to these scopes, audiences and claims from metadata, beside those consented to before."""
+    """Store that the user consents to these scopes, audiences and mapped claims, beside those consented to before."""
     with tenant_atomic():
         Consent.objects.get_or_create(user_id=user_id, client_id=client_id)
         # Two requests of one application at the same moment: neither loses a scope.
@@ -68,7 +68,7 @@ def _end_without_consent(client_id: UUID, opened: Sequence[tuple[Any, ...]]) -> 
             consent is not None
             and scopes_to_consent(scopes, claims) <= set(consent.scopes)
             and named <= set(consent.audiences)
-            and metadata_to_consent(claims) <= set(consent.claims)
+            and mapped_to_consent(claims) <= set(consent.claims)
         )
         if not covered or (offline and OFFLINE_ACCESS not in scopes):
             ended.append(pk)

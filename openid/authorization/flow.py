@@ -82,7 +82,7 @@ def _needs_consent(pending: Pending, session: EndUserSession) -> bool:
         client_id=pending.client.pk,
         scopes=asked_for.consent_scopes,
         audiences=asked_for.audiences,
-        claims=asked_for.metadata_claims,
+        claims=asked_for.mapped_claims,
     )
 
 
@@ -114,7 +114,7 @@ def record_consent(pending: Pending, session: EndUserSession) -> Pending:
             client_id=pending.client.pk,
             scopes=pending.parameters.consent_scopes,
             audiences=pending.parameters.audiences,
-            claims=pending.parameters.metadata_claims,
+            claims=pending.parameters.mapped_claims,
         )
     return replace(pending, consented_at=moment)
 

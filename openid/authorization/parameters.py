@@ -13,7 +13,7 @@ from django.conf import settings
 
 from identity_platform.api.errors import MalformedBody
 from identity_platform.api.parsers import Ambiguous, form_pairs, json_object
-from openid.claims import CLAIMS, CLAIMS_OF_SCOPES, claims_of, metadata_claims_of, scope_of_claim
+from openid.claims import CLAIMS, CLAIMS_OF_SCOPES, claims_of, mapped_claims_of, scope_of_claim
 from openid.errors import RequestRejected
 from tenants.lookup import TenantContext
 from userflow.accounts.models import Client
@@ -129,9 +129,9 @@ class Parameters:
         return scopes_to_consent(self.scopes, (*self.id_token_claims, *self.userinfo_claims))
 
     @property
-    def metadata_claims(self) -> frozenset[str]:
-        """The claims from metadata that the user has to consent to."""
-        return metadata_to_consent((*self.id_token_claims, *self.userinfo_claims))
+    def mapped_claims(self) -> frozenset[str]:
+        """The mapped claims that the user has to consent to."""
+        return mapped_to_consent((*self.id_token_claims, *self.userinfo_claims))
 
 
 def scopes_to_consent(scopes: Iterable[str], claims: Iterable[str]) -> frozenset[str]:
@@ -139,8 +139,8 @@ def scopes_to_consent(scopes: Iterable[str], claims: Iterable[str]) -> frozenset
     return frozenset((*scopes, *(scope_of_claim(claim) for claim in claims)))
 
 
-def metadata_to_consent(claims: Iterable[str]) -> frozenset[str]:
-    """Return those of these claims that come from metadata and need consent by name."""
+def mapped_to_consent(claims: Iterable[str]) -> frozenset[str]:
+    """Return those of these claims that the tenant maps, which need consent by name."""
     return frozenset(claims).difference(CLAIMS)
 
 
@@ -159,7 +159,7 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
     claims = _Claims.read(sent.get("claims"), tenant)
     acr = _acr((sent.get("acr_values") or "").split(" "))
     scopes = granted_scopes(sent.get("scope"), client.scopes)
-    metadata = metadata_claims_of(scopes, tenant)
+    mapped = mapped_claims_of(scopes, tenant)
     hint = _hint(sent.get("id_token_hint"), tenant=tenant, client=client)
     return Parameters(
         redirect_uri=redirect_uri,
@@ -174,8 +174,8 @@ def read_parameters(sent: Sent, *, tenant: TenantContext, client: Client, redire
         acr=max(acr, claims.acr),
         login_hint=sent.get("login_hint") or "",
         ui_locales=tuple((sent.get("ui_locales") or "").split()),
-        id_token_claims=tuple(dict.fromkeys((*claims.id_token, *metadata))),
-        userinfo_claims=tuple(dict.fromkeys((*claims.userinfo, *metadata))),
+        id_token_claims=tuple(dict.fromkeys((*claims.id_token, *mapped))),
+        userinfo_claims=tuple(dict.fromkeys((*claims.userinfo, *mapped))),
         subject=_subject(hint, claims.subject),
     )
 

@@ -97,7 +97,7 @@ def covers(
     claims: Collection[str] = (),
     lock: bool = False,
 ) -> bool:
-    """Return whether the user has consented to all of these scopes, audiences and claims from metadata for the client.
+    """Return whether the user has consented to all of these scopes, audiences and mapped claims for the client.
 
     With `lock` the consent cannot be withdrawn before the end of the transaction.
     """

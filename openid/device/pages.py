@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 from identity_platform.api import ratelimit
 from openid.authorization.parameters import CONSENT, Parameters
 from openid.authorization.requests import DEVICE_DECIDED, Pending, begin_request
-from openid.claims import metadata_claims_of
+from openid.claims import mapped_claims_of
 from openid.clients import find_client
 from openid.device.codes import find_waiting, in_groups, sealed
 from openid.errors import UserCodeUnknown
@@ -95,14 +95,14 @@ def _parameters(found: DeviceCode, user_code: str, client: Client, tenant: Tenan
     device = bytes(found.digest).hex()
     # The client may have been narrowed since the device began.
     scopes = scopes_still_allowed(found.scopes, client.scopes)
-    metadata = metadata_claims_of(scopes, tenant)
+    mapped = mapped_claims_of(scopes, tenant)
     return Parameters(
         redirect_uri="",
         code_challenge="",
         scopes=scopes,
         audiences=audiences_still_allowed(found.audiences, client.audiences, tenant),
-        id_token_claims=metadata,
-        userinfo_claims=metadata,
+        id_token_claims=mapped,
+        userinfo_claims=mapped,
         # Also for first-party applications: only the user can compare the code.
         prompts=(CONSENT,),
         max_age=client.default_max_age,

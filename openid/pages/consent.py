@@ -40,7 +40,7 @@ _PAGES: Final = {
 
 
 def in_words(granted: Collection[str], metadata: Collection[str]) -> list[str]:
-    """Return these scopes, audiences and claims from metadata in words, without those that have none."""
+    """Return these scopes, audiences and mapped claims in words, without those that have none."""
     words = [str(text) for name, text in IN_WORDS.items() if name in granted]
     if metadata:
         # The keys that the tenant has chosen, by the names that its applications know.
@@ -118,7 +118,7 @@ class ConsentPage(RequestPage):
         context = {
             **self.application(),
             "user": self.user,
-            "grants": in_words(asked, parameters.metadata_claims),
+            "grants": in_words(asked, parameters.mapped_claims),
             "further": sorted(asked.difference(IN_WORDS)),
         }
         title = _("Allow %(application)s to use your account?") % {"application": self.asked.client.name}

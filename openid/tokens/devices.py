@@ -10,7 +10,7 @@ from django.utils.timezone import now
 
 from identity_platform.api.errors import OAuthError
 from identity_platform.crypto import hash_token
-from openid.claims import metadata_claims_of
+from openid.claims import mapped_claims_of
 from openid.errors import AccessDenied, AuthorizationPending, DeviceCodeExpired, SlowDown
 from openid.models import DeviceCode
 from openid.tokens.issuing import Granted, open_application, token_response
@@ -53,13 +53,13 @@ def exchange_device_code(
 def _granted(row: DeviceCode, tenant: TenantContext) -> Granted:
     assert row.session is not None  # approval sets it, and the row goes with it
     # Of a setting that has grown since the approval, the consent does not cover all.
-    metadata = metadata_claims_of(row.scopes, tenant)
+    mapped = mapped_claims_of(row.scopes, tenant)
     return Granted(
         session=row.session,
         scopes=tuple(row.scopes),
         audiences=tuple(row.audiences),
-        id_token_claims=metadata,
-        userinfo_claims=metadata,
+        id_token_claims=mapped,
+        userinfo_claims=mapped,
         device=Device(row.address, row.user_agent),
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from identity_platform.audit.origin import set_actor
-from openid.authorization.parameters import OFFLINE_ACCESS, OPENID, metadata_to_consent, scopes_to_consent
+from openid.authorization.parameters import OFFLINE_ACCESS, OPENID, mapped_to_consent, scopes_to_consent
 from openid.authorization.queries import covers
 from openid.claims import claims_about
 from tenants.context import current_tenant
@@ -118,6 +118,6 @@ def _is_consented(granted: Granted, client: KnownClient) -> bool:
         client_id=client.id,
         scopes=scopes_to_consent(granted.scopes, by_name),
         audiences=granted.audiences,
-        claims=metadata_to_consent(by_name),
+        claims=mapped_to_consent(by_name),
         lock=True,
     )

@@ -53,7 +53,7 @@ def claims_of_token(request: HttpRequest, *, scheme: str, token: str) -> dict[st
 
 
 def _names(session: EndUserSession, scopes: Collection[str]) -> list[str]:
-    """Return the claims that the session returns by name: those from metadata not to a token that is without the profile."""
+    """Return the claims that the session returns by name: mapped ones not to a token that is without the profile."""
     if PROFILE in session.scopes and PROFILE not in scopes:
         return [name for name in session.userinfo_claims if name in CLAIMS]
     return session.userinfo_claims

@@ -11,7 +11,7 @@ from django.db.migrations import operations
 from django.db.migrations.migration import Migration
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ProjectState
-from django.db.models import Field, ManyToManyField
+from django.db.models import Field, ManyToManyField, UniqueConstraint
 from django.db.models.fields import NOT_PROVIDED
 
 # These change no column that exists, and reject no row.
@@ -49,7 +49,7 @@ def breaks(migration: Migration, before: ProjectState, new_tables: set[str]) -> 
     """Yield what the release before cannot live with. `before` is the state before the migration.
 
     `new_tables` has the names of models (`app_label.model`, lower case) that the release before does not know; those that the
-    migration creates are added to it.
+    migration creates are added to it, and new columns that can be null (`app_label.model.column`).
     """
     state = before.clone()
     for operation in migration.operations:
@@ -76,6 +76,13 @@ def _breaks(operation: Operation, app: str, state: ProjectState, new_tables: set
             field = operation.field
             if not (field.null or field.db_default is not NOT_PROVIDED or isinstance(field, ManyToManyField)):
                 yield f"{model}.{operation.name} is required and has no db_default"
+            if field.null:
+                new_tables.add(f"{app}.{model}.{operation.name}")
+        case operations.AddConstraint(constraint=UniqueConstraint(nulls_distinct=None) as unique) if any(
+            f"{app}.{model}.{name}" in new_tables for name in unique.fields
+        ):
+            # The release before leaves the new column empty in the rows that it writes.
+            return
         case operations.AlterField():
             old = state.models[app, model].fields[operation.name]
             yield from (f"{model}.{operation.name} {what}" for what in _narrowed(old, operation.field))

@@ -114,6 +114,16 @@ def test_additions_are_allowed(operation: Operation) -> None:
     assert list(breaks(migration, state(), set())) == []
 
 
+def test_new_column_may_be_unique() -> None:
+    migration = migrations.Migration("0002", "shop")
+    unique = migrations.AddConstraint("item", models.UniqueConstraint(fields=["code"], name="one_code"))
+    migration.operations = [migrations.AddField("item", "code", models.IntegerField(null=True)), unique]
+    assert list(breaks(migration, state(), set())) == []
+    required = migrations.AddField("item", "code", models.IntegerField(default=1, db_default=1))
+    migration.operations = [required, unique]
+    assert list(breaks(migration, state(), set())) == ["Create constraint one_code on model item"]
+
+
 def test_new_table_may_change_before_its_release() -> None:
     migration = migrations.Migration("0002", "shop")
     fields: list[tuple[str, models.Field[object, object]]] = [

@@ -62,6 +62,8 @@ UNCHECKED = {
     "userflow.DirectoryConfig.client_id": SAME,
     "userflow.DirectoryConfig.running": EXPIRES,
     "userflow.DirectoryLink.external_id": NO_ID,
+    "userflow.EndUser.external_id": NO_ID,
+    "userflow.EndUserInvitation.external_id": NO_ID,
     "userflow.EmailProof.session_id": SAME,
     "userflow.EndUserAttempts.subject": EXPIRES,
     "userflow.EndUserCount.client_id": COUNTER,

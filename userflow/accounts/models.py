@@ -69,6 +69,7 @@ class Account(models.Model):
 
 # The provider of users whose password is on this platform.
 LOCAL = "local"
+LONGEST_EXTERNAL_ID = 255
 
 
 class EndUser(Account, TenantModel):
@@ -78,7 +79,14 @@ class EndUser(Account, TenantModel):
     name = models.CharField(max_length=255, blank=True, default="")
     provider = models.CharField(max_length=63, default=LOCAL)
     client_id = models.UUIDField(null=True)
+    # Users write it themselves, so it proves nothing about them.
     metadata: "models.JSONField[Mapping[str, object], dict[str, object]]" = models.JSONField(default=dict)
+    # Written for users, never by them: what applications rely on.
+    app_metadata: "models.JSONField[Mapping[str, object], dict[str, object]]" = models.JSONField(
+        default=dict, db_default={}
+    )
+    # The id of the user in another system, such as the one before.
+    external_id = models.CharField(max_length=LONGEST_EXTERNAL_ID, null=True)
     # Registered without the permission `endusers:write`: the address need not be the registrant's own.
     self_registered = models.BooleanField(default=False, db_default=False)
     # Of hosted pages and mails (`userflow.branding.texts.LANGUAGES`); empty while the user has chosen none.
@@ -90,6 +98,13 @@ class EndUser(Account, TenantModel):
     YIELDS: ClassVar[models.Q] = models.Q(self_registered=True, active=True, email_verified_at=None, last_login=None)
 
     class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["external_id"],
+                condition=models.Q(external_id__isnull=False),
+                name="end_user_external_id_unique",
+            )
+        ]
         indexes = [
             models.Index(fields=["-created_at", "-id"], name="end_user_newest_first"),
             models.Index(fields=["active", "-created_at", "-id"], name="end_user_active"),

@@ -3,18 +3,21 @@
 import re
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypedDict
+from typing import Final, NotRequired, Protocol, TypedDict
 
 from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
 from identity_platform.api.fields import NOT_IN_A_LINE
 
 
 class AttributeMapping(TypedDict):
-    """Directory attributes for a user's address, name and metadata keys."""
+    """Directory attributes for a user's address, name and keys of both metadata."""
 
     email: str
     name: str
+    # The user can overwrite these until the next run.
     metadata: dict[str, str]
+    # Missing in configurations that were stored before it existed.
+    app_metadata: NotRequired[dict[str, str]]
 
 
 LONGEST_NAME: Final = 255
@@ -47,7 +50,12 @@ SECRET_ATTRIBUTES: Final = frozenset(
         "msDS-KeyCredentialLink",
     ]
 )
-DEFAULT_MAPPING: Final[AttributeMapping] = {"email": "mail", "name": "displayName", "metadata": {}}
+DEFAULT_MAPPING: Final[AttributeMapping] = {
+    "email": "mail",
+    "name": "displayName",
+    "metadata": {},
+    "app_metadata": {},
+}
 _SEPARATORS = re.compile(r"([,=+])")
 LONGEST_GROUP: Final = 1000
 
@@ -101,6 +109,7 @@ class Entry:
     email_key: str
     name: str
     metadata: dict[str, str]
+    app_metadata: dict[str, str]
     enabled: bool
     removed: bool
     problem: str
@@ -119,32 +128,37 @@ def to_entry(found: Found, mapping: AttributeMapping) -> Entry:
                 address_key = email_key(address)
             except AddressInvalid:
                 problem = BAD_EMAIL
-    metadata = {
-        key: text
-        for key, attribute in mapping["metadata"].items()
-        if (text := _line(found.attributes.get(attribute.lower(), ""), LONGEST_VALUE))
-    }
     return Entry(
         external_id=found.external_id,
         email=address,
         email_key=address_key,
         name=_line(found.attributes.get(mapping["name"].lower(), ""), LONGEST_NAME),
-        metadata=metadata,
+        metadata=_values(found, mapping["metadata"]),
+        app_metadata=_values(found, mapping.get("app_metadata", {})),
         enabled=found.enabled and not found.removed,
         removed=found.removed,
         problem=problem,
     )
 
 
-def with_metadata(present: Mapping[str, object], entry: Entry, mapping: AttributeMapping) -> dict[str, object]:
+def _values(found: Found, attributes: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of the attributes by the keys that they are mapped to, without empty ones."""
+    texts = {key: _line(found.attributes.get(name.lower(), ""), LONGEST_VALUE) for key, name in attributes.items()}
+    return {key: text for key, text in texts.items() if text}
+
+
+def with_mapped(
+    present: Mapping[str, object], values: Mapping[str, str], attributes: Mapping[str, str]
+) -> dict[str, object]:
     """Return a user's metadata with the mapped keys replaced by the directory's values; other keys stay."""
-    kept = {key: value for key, value in present.items() if key not in mapping["metadata"]}
-    return {**kept, **entry.metadata}
+    return {**{key: value for key, value in present.items() if key not in attributes}, **values}
 
 
 def attributes_read(mapping: AttributeMapping) -> list[str]:
     """Return the directory attributes that the mapping needs."""
-    return sorted({mapping["email"], mapping["name"], *mapping["metadata"].values()})
+    return sorted(
+        {mapping["email"], mapping["name"], *mapping["metadata"].values(), *mapping.get("app_metadata", {}).values()}
+    )
 
 
 def is_readable(attribute: str) -> bool:

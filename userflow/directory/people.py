@@ -36,12 +36,14 @@ _PERSON: Final = (
     "user__name",
     "user__active",
     "user__metadata",
+    "user__app_metadata",
 )
 _UPDATE: Final = (
     "UPDATE userflow_enduser u SET email = n.email, email_key = n.email_key, name = n.name, metadata = n.metadata,"
+    " app_metadata = n.app_metadata,"
     " email_verified_at = CASE WHEN u.email_key = n.email_key THEN u.email_verified_at ELSE %s END, updated_at = %s"
-    " FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::jsonb[])"
-    " AS n(id, email, email_key, name, metadata) WHERE u.id = n.id"
+    " FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::jsonb[], %s::jsonb[])"
+    " AS n(id, email, email_key, name, metadata, app_metadata) WHERE u.id = n.id"
 )
 # A group may have a million members: one array each, where the ORM passes every id as a parameter.
 _JOIN: Final = (
@@ -109,6 +111,7 @@ def create(entries: Sequence[Entry], config: DirectoryConfig, *, client_id: UUID
             provider=config.kind,
             client_id=client_id,
             metadata=entry.metadata,
+            app_metadata=entry.app_metadata,
             # The directory vouches for the address.
             email_verified_at=moment,
         )
@@ -138,6 +141,7 @@ def update(changes: Sequence[Change], config: DirectoryConfig) -> None:
         [change.email_key for change in changes],
         [change.name for change in changes],
         [orjson.dumps(change.metadata).decode() for change in changes],
+        [orjson.dumps(change.app_metadata).decode() for change in changes],
     ]
     moved = [change.person.user_id for change in changes if change.moves]
     if moved:
@@ -238,6 +242,7 @@ def _about(person: Person, config: DirectoryConfig) -> dict[str, object]:
         "active": person.active,
         "provider": config.kind,
         "metadata": person.metadata,
+        "app_metadata": person.app_metadata,
         "directory_id": config.pk,
     }
 

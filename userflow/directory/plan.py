@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from userflow.directory.objects import TAKEN, AttributeMapping, Entry, with_metadata
+from userflow.directory.objects import TAKEN, AttributeMapping, Entry, with_mapped
 
 OFF: Final = "disabled"
+# Fields that a run changes, as events name them.
+_PUBLISHED: Final = ("app_metadata", "email", "metadata", "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Person:
     name: str
     active: bool
     metadata: dict[str, object]
+    app_metadata: dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Change:
     email_key: str
     name: str
     metadata: dict[str, object]
+    app_metadata: dict[str, object]
 
     @property
     def moves(self) -> bool:
@@ -43,9 +47,8 @@ class Change:
 
     def event_data(self) -> dict[str, object]:
         """Return the new values, with the names of the changed fields."""
-        present = {"email": self.person.email, "name": self.person.name, "metadata": self.person.metadata}
-        after = {"email": self.email, "name": self.name, "metadata": self.metadata}
-        return {**after, "changed": sorted(field for field in after if after[field] != present[field])}
+        after = {name: getattr(self, name) for name in _PUBLISHED}
+        return {**after, "changed": [name for name in _PUBLISHED if after[name] != getattr(self.person, name)]}
 
 
 @dataclass(slots=True)
@@ -183,6 +186,8 @@ def _decide_about_change(
         else:
             plan.waiting.append(entry)
             return
-    change = Change(person, email, key, entry.name, with_metadata(person.metadata, entry, mapping))
-    if (change.email, change.name, change.metadata) != (person.email, person.name, person.metadata):
+    metadata = with_mapped(person.metadata, entry.metadata, mapping["metadata"])
+    app_metadata = with_mapped(person.app_metadata, entry.app_metadata, mapping.get("app_metadata", {}))
+    change = Change(person, email, key, entry.name, metadata, app_metadata)
+    if change.event_data()["changed"]:
         plan.changed.append(change)

@@ -20,7 +20,7 @@ from identity_platform.api.pagination import PaginationOut
 from userflow.directory.actions import Shown
 from userflow.directory.ldap import LDAPS, PLAIN, STARTTLS
 from userflow.directory.models import KINDS, STATES, TRIGGERS, DirectoryRun
-from userflow.directory.objects import METADATA_KEY, MOST_ATTRIBUTES, is_readable
+from userflow.directory.objects import DEFAULT_MAPPING, METADATA_KEY, MOST_ATTRIBUTES, is_readable
 from userflow.directory.synchronising import Ran, Tried
 from userflow.named_tenant import NamedTenant
 
@@ -131,7 +131,7 @@ class Table(StrictField):
 
 
 class MappingIn(NullIsAbsent, serializers.Serializer[object]):
-    """Directory attributes for a user's address, name and metadata."""
+    """Directory attributes for a user's address, name and both metadata."""
 
     email = Attribute(required=False, help_text="The attribute with the address (default mail).")
     name = Attribute(required=False, help_text="The attribute with the name (default displayName).")
@@ -139,7 +139,13 @@ class MappingIn(NullIsAbsent, serializers.Serializer[object]):
         key=Matching(METADATA_KEY, "Send letters, digits, '.', '_' and '-'."),
         value=Attribute(),
         most=MOST_ATTRIBUTES,
-        help_text="Maps keys of the user's metadata to directory attributes.",
+        help_text="Maps keys of the user's metadata to directory attributes. Users can overwrite it: see `app_metadata`.",
+    )
+    app_metadata = Table(
+        key=Matching(METADATA_KEY, "Send letters, digits, '.', '_' and '-'."),
+        value=Attribute(),
+        most=MOST_ATTRIBUTES,
+        help_text="Maps keys of the user's app metadata, which users cannot write, to directory attributes.",
     )
 
 
@@ -204,13 +210,13 @@ class SyncIn(NamedTenant):
 
 
 class ProblemOut(serializers.Serializer[object]):
-    external_id = serializers.CharField(allow_blank=True)
+    external_id = serializers.CharField(allow_blank=True, help_text="Id in the directory; empty if unknown.")
     code = serializers.CharField(help_text="Stable name of the problem, for programs.")
     message = serializers.CharField(help_text="What is wrong, for people to read.")
 
 
 class PreviewOut(serializers.Serializer[object]):
-    external_id = serializers.CharField()
+    external_id = serializers.CharField(help_text="Id in the directory.")
     action = serializers.CharField(help_text="create, update, activate, deactivate or skip.")
     email = serializers.CharField(
         required=False, allow_blank=True, help_text="E-mail address; only in the response of the run itself."
@@ -250,6 +256,9 @@ class AttributeMappingOut(serializers.Serializer[object]):
     name = serializers.CharField(help_text="Attribute with the name.")
     metadata = serializers.DictField(
         child=serializers.CharField(), help_text="Keys of the user's metadata with their attributes."
+    )
+    app_metadata = serializers.DictField(
+        child=serializers.CharField(), help_text="Keys of the user's app metadata with their attributes."
     )
 
 
@@ -299,11 +308,12 @@ class DirectoryDeletedOut(serializers.Serializer[object]):
 
 
 class SampleOut(serializers.Serializer[object]):
-    external_id = serializers.CharField(allow_blank=True)
+    external_id = serializers.CharField(allow_blank=True, help_text="Id in the directory; empty if unknown.")
     email = serializers.CharField(allow_blank=True)
     name = serializers.CharField(allow_blank=True)
     active = serializers.BooleanField(help_text="Whether the user is enabled in the directory.")
     metadata = serializers.DictField(child=serializers.CharField())
+    app_metadata = serializers.DictField(child=serializers.CharField())
     problem = serializers.CharField(allow_blank=True)
 
 
@@ -316,7 +326,8 @@ class TriedOut(serializers.Serializer[object]):
 def directory(shown: Shown) -> dict[str, object]:
     """Return the response fields of a configuration; the secret is not among them."""
     last = shown.last_run and fields_of(LastRunOut, shown.last_run)
-    return {**fields_of(ConfigOut, shown.config, last_run=last), **shown.config.target}
+    mapping = DEFAULT_MAPPING | shown.config.mapping
+    return {**fields_of(ConfigOut, shown.config, last_run=last, mapping=mapping), **shown.config.target}
 
 
 def run(row: DirectoryRun) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import orjson
@@ -12,7 +12,7 @@ from django.db.models import Model, Q
 
 from identity_platform.api.cursors import Position, read_cursor, write_cursor
 from identity_platform.api.email_addresses import email_key
-from identity_platform.api.errors import Unavailable
+from identity_platform.api.errors import ApiError, Unavailable
 from identity_platform.api.pagination import Page
 from identity_platform.audit.writer import record_for_tenant
 from identity_platform.postgresql.row_errors import first_or, unique_or
@@ -36,6 +36,7 @@ from userflow.endusers.list_reads import record_list_read
 from userflow.endusers.taken import tell_owner
 from userflow.errors import (
     EmailTaken,
+    ExternalIdTaken,
     ForeignProvider,
     LastActiveUser,
     RegistrationClosed,
@@ -52,6 +53,9 @@ from userflow.signals import end_user_activity_set, end_user_erasing
 from userflow.signin.proofs import proof_missing, prove_own_change
 from userflow.user_index.entries import index_after_commit, unindex_after_commit
 
+# What applications rely on: users read it and never write it.
+NOT_BY_USERS: Final = frozenset({"app_metadata", "external_id"})
+EXTERNAL_ID_TAKEN: Final[dict[str, type[ApiError]]] = {"end_user_external_id_unique": ExternalIdTaken}
 ERASE_LOCK = 7_215_004
 ERASE_ATTEMPTS = 3
 
@@ -65,6 +69,9 @@ def register_end_user(
     password: str | None = None,
     name: str = "",
     provider: str = LOCAL,
+    metadata: dict[str, object] | None = None,
+    app_metadata: dict[str, object] | None = None,
+    external_id: str | None = None,
 ) -> tuple[EndUser, str | None]:
     """Store a new end user with the default associations. Return the user and an enrollment ticket.
 
@@ -72,10 +79,10 @@ def register_end_user(
     itself (`pending_registrations`): the user is not stored yet, there is no ticket, and a taken address gets the same
     response. `by` is the caller, None without a token. A caller with `endusers:write` may register users where the client
     takes no self-registration, and users of another provider than `local`, and replaces an unused registration; see
-    `yielding`.
+    `yielding`. Metadata and external id of other callers are ignored.
 
-    Raises UnknownTenant, UnknownClient, RegistrationClosed, ForeignProvider, InsufficientScope, EmailTaken, WeakPassword,
-    TenantSuspended, TenantBusy, TooManyFromAddress.
+    Raises UnknownTenant, UnknownClient, RegistrationClosed, ForeignProvider, InsufficientScope, EmailTaken,
+    ExternalIdTaken, WeakPassword, TenantSuspended, TenantBusy, TooManyFromAddress.
     """
     attempts.limit_address("registration")
     key = email_key(email)
@@ -101,7 +108,9 @@ def register_end_user(
             password=passwords.hashed(password) if password is not None else "",
             self_registered=not entitled,
         )
-        with unique_or(EmailTaken), tenant_atomic():
+        if entitled:
+            user.metadata, user.app_metadata, user.external_id = metadata or {}, app_metadata or {}, external_id
+        with unique_or(EmailTaken, **EXTERNAL_ID_TAKEN), tenant_atomic():
             if entitled:
                 yielding.release_addresses([key], to="registration")
             return user, _store(user, tenant)
@@ -180,8 +189,8 @@ def list_end_users(
     it.
 
     Filters: `active` (bool), `client_id` (UUID), `email` and `name` (a part, case-insensitive), `provider` (exact,
-    case-insensitive), `project_id` (of the users' clients). `purpose` is what the caller enters the tenant for. Raises
-    CursorInvalid, UnknownTenant, TenantSuspended, TenantBusy.
+    case-insensitive), `external_id` (exact), `project_id` (of the users' clients). `purpose` is what the caller enters the
+    tenant for. Raises CursorInvalid, UnknownTenant, TenantSuspended, TenantBusy.
     """
     asked = filters
     mark = orjson.dumps(["end users", tenant_id, sorted(asked.items())])
@@ -225,26 +234,32 @@ def update_end_user(
     proof: Mapping[str, object] | None = None,
     user_agent: str = "",
 ) -> EndUser:
-    """Change `name`, `email`, `language` ("" for none), `metadata` (replaced as a whole), if given.
+    """Change `name`, `email`, `language` ("" for none), `metadata`, `app_metadata` (both replaced as a whole) and
+    `external_id` (None for none), if given.
 
-    `proof` is for the caller's own address.
+    The last two of the caller's own record are ignored (`NOT_BY_USERS`). `proof` is for the caller's own address.
 
     A new address may apply only once it is verified (see `_change_address`); the returned user then still has the old
-    one. The old address gets a link that undoes the change. Raises UnknownUser, EmailTaken, TooManyFromAddress
-    (too many new addresses), GrantsMoreThanHeld (another user, who holds more than the caller), InsufficientAuthentication
-    (an address), and the errors of `check_proof` (the caller's own address).
+    one. The old address gets a link that undoes the change. Raises UnknownUser, EmailTaken, ExternalIdTaken,
+    TooManyFromAddress (too many new addresses), GrantsMoreThanHeld (another user, who holds more than the caller),
+    InsufficientAuthentication (an address), and the errors of `check_proof` (the caller's own address).
     """
     changes = dict(changes)
     # Compare the kind too: an import may give an end user the id of an admin.
     own = by.kind == END_USER and by.id == user_id
     if own:
         reject_third_party(by)
+        changes = {field: value for field, value in changes.items() if field not in NOT_BY_USERS}
     proven = own and changes.get("email", by.user["email"]) != by.user["email"]
     if proven:
         require_assurance(Action.CHANGE_OWN_EMAIL, by)
         _reject_in_vain(tenant_id, user_id, changes["email"])
         prove_own_change(Action.CHANGE_OWN_EMAIL, principal=by, proof=proof, user_agent=user_agent)
-    with in_tenant(tenant_id, editing_users(by)) as tenant, unique_or(EmailTaken), tenant_atomic():
+    with (
+        in_tenant(tenant_id, editing_users(by)) as tenant,
+        unique_or(EmailTaken, **EXTERNAL_ID_TAKEN),
+        tenant_atomic(),
+    ):
         user = _locked(user_id)
         moves = changes.get("email", user.email) != user.email
         if own and moves:
@@ -298,7 +313,7 @@ def _apply(
         end_sessions(END_USERS, user_id=user.pk, keep=keep, reason="email_changed")
     record_for_tenant("end_user.updated", target=("end_user", user.pk), details={"changed": asked})
     # An address that waits for verification has changed nothing yet.
-    if changed := sorted(changes.keys() & {"name", "email", "language", "metadata"}):
+    if changed := sorted(changes.keys() & {"name", "email", "language", "metadata", *NOT_BY_USERS}):
         publish("end_user.updated", person(user, changed=changed))
 
 

@@ -22,7 +22,10 @@ def _time(column: str) -> str:
 
 
 _LISTED = f"id, email, name, active, provider, client_id, {_time('created_at')}, {_time('last_login')}"
-_DETAIL = f"{_LISTED}, {_time('updated_at')}, nullif(language, '') AS language, metadata, mfa_methods"
+_DETAIL = (
+    f"{_LISTED}, {_time('updated_at')}, nullif(language, '') AS language, external_id, metadata, app_metadata,"
+    " mfa_methods"
+)
 # Formatting times takes PostgreSQL longer than the rest of a page, so a page keeps its own format (see `_in_utc`).
 _PAGED = "id, email, name, active, provider, client_id, created_at, last_login"
 # `e.` names the column; without it the formatted text of the same name would be sorted, for every row of the table.
@@ -63,6 +66,7 @@ _CONDITIONS = {
     "clients": "client_id = ANY(%s)",
     "provider": "provider = %s",
     "providers": "provider = ANY(%s)",
+    "external_id": "external_id = %s",
 }
 
 

@@ -10,7 +10,7 @@ from identity_platform.api.pagination import (
     PaginationOut,
     page_limit,
 )
-from userflow.accounts.models import LOCAL
+from userflow.accounts.models import LOCAL, LONGEST_EXTERNAL_ID
 from userflow.branding.texts import LANGUAGES
 from userflow.signin.proof_fields import ProofFields
 
@@ -21,6 +21,9 @@ class EndUserFilters(serializers.Serializer[object]):
     email = Text(max_length=254, required=False, help_text="Part of the address, case-insensitive.")
     name = Text(max_length=255, required=False, help_text="Part of the name, case-insensitive.")
     provider = Text(max_length=63, required=False, help_text="Exact provider, case-insensitive.")
+    external_id = Text(
+        max_length=LONGEST_EXTERNAL_ID, required=False, help_text="Exact external id, case-sensitive: at most one user."
+    )
 
 
 class EndUserListQuery(CursorField, PageQuery, EndUserFilters):
@@ -59,7 +62,9 @@ class EndUserOut(serializers.Serializer[object]):
 class EndUserDetailOut(EndUserOut):
     updated_at = serializers.DateTimeField()
     language = serializers.ChoiceField(LANGUAGES, allow_null=True)
-    metadata = serializers.DictField()
+    external_id = serializers.CharField(allow_null=True, help_text="Id of the user in another system, set by admins.")
+    metadata = serializers.DictField(help_text="JSON object that the user can write too.")
+    app_metadata = serializers.DictField(help_text="JSON object that admins write and the user can only read.")
     mfa_methods = serializers.ListField(child=serializers.CharField())
     roles = serializers.ListField(
         child=serializers.CharField(), help_text="Names of the roles, including those from groups."
@@ -84,6 +89,12 @@ class RegisterIn(serializers.Serializer[object]):
         help_text="Where the user is from. Another provider than `local` needs `endusers:write`.",
     )
 
+    metadata = JsonObject(required=False, help_text="Needs `endusers:write`; ignored from others.")
+    app_metadata = JsonObject(required=False, help_text="Needs `endusers:write`; ignored from others.")
+    external_id = Text(
+        max_length=LONGEST_EXTERNAL_ID, required=False, help_text="Needs `endusers:write`; ignored from others."
+    )
+
     def validate_provider(self, value: str) -> str:
         """Normalize the name: whether a password is needed and can be reset depends on it."""
         return LOCAL if value.lower() == LOCAL else value
@@ -98,6 +109,8 @@ class RegisterOut(serializers.Serializer[object]):
 
 
 class EndUserChanges(ProofFields):
+    """What users can change of their own record."""
+
     name = Text(max_length=255, required=False, allow_blank=True)
     email = EmailAddress(
         required=False, help_text="New address; it can apply only once it is verified. One's own needs a proof."
@@ -113,6 +126,19 @@ class EndUserChanges(ProofFields):
     def validate_language(self, value: str | None) -> str:
         """Return the value as it is stored."""
         return value or ""
+
+
+class EndUserChangesByAdmins(EndUserChanges):
+    app_metadata = JsonObject(
+        required=False,
+        help_text="JSON object that the user can read but not write; replaced as a whole. Ignored from the user.",
+    )
+    external_id = Text(
+        max_length=LONGEST_EXTERNAL_ID,
+        required=False,
+        allow_null=True,
+        help_text="Id in another system, unique in the tenant; null removes it. Ignored from the user.",
+    )
 
 
 class EndUserChangedOut(serializers.Serializer[object]):

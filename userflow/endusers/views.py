@@ -15,6 +15,7 @@ from userflow.endusers import actions, serializers
 from userflow.errors import (
     PROOF_ERRORS,
     EmailTaken,
+    ExternalIdTaken,
     ForeignProvider,
     GrantsMoreThanHeld,
     HashersBusy,
@@ -111,6 +112,7 @@ class RegistrationViewSet(ApiViewSet):
             UnknownTenant,
             UnknownClient,
             EmailTaken,
+            ExternalIdTaken,
             WeakPassword,
             RegistrationClosed,
             ForeignProvider,
@@ -125,9 +127,10 @@ class RegistrationViewSet(ApiViewSet):
         """Register an end user.
 
         Public if the client allows self-registration; otherwise, and for another provider than `local`, it needs
-        `endusers:write`. A taken address returns 409. Where the tenant requires verified addresses, each registration
-        waits by itself until its own link or code comes back, becomes the user `user_id` then, and ends the others; a
-        taken address gets the same response, and its owner a mail.
+        `endusers:write`. `metadata`, `app_metadata` and `external_id` are stored for callers with `endusers:write` only. A
+        taken address returns 409. Where the tenant requires verified addresses, each registration waits by itself until its
+        own link or code comes back, becomes the user `user_id` then, and ends the others; a taken address gets the same
+        response, and its owner a mail.
         """
         fields = self.valid(serializers.RegisterIn)
         caller = request.user if isinstance(request.user, Principal) else None
@@ -159,24 +162,26 @@ class EndUserViewSet(ApiViewSet):
         return Response(actions.read_end_user(tenant_id=tenant, user_id=user, purpose=reading(principal_at(request))))
 
     @endpoint(
-        serializers.EndUserChanges,
+        serializers.EndUserChangesByAdmins,
         id="updateEndUser",
         returns={200: serializers.EndUserChangedOut},
-        errors=[UnknownUser, EmailTaken, GrantsMoreThanHeld, *PROOF_ERRORS, *TENANCY],
+        errors=[UnknownUser, EmailTaken, ExternalIdTaken, GrantsMoreThanHeld, *PROOF_ERRORS, *TENANCY],
         assurance=(Action.CHANGE_EMAIL_OF_OTHERS, Action.CHANGE_OWN_EMAIL),
     )
     def update(self, request: Request, tenant_id: str, user_id: str) -> Response:
         """Change an end user.
 
-        Only the fields in the body change; `metadata` is replaced as a whole. Needs `endusers:write`; end users can
-        change their own record. One's own new `email` needs a proof; the old address gets a link that undoes the
-        change.
+        Only the fields in the body change; `metadata` and `app_metadata` are replaced as a whole. Needs
+        `endusers:write`; end users can change their own record, without `app_metadata` and `external_id`. One's own new
+        `email` needs a proof; the old address gets a link that undoes the change.
         """
         tenant, user = self._named(request, tenant_id, user_id, "endusers:write")
-        asked = self.valid(serializers.EndUserChanges)
+        by = principal_at(request)
+        fields = serializers.EndUserChanges if by.kind == END_USER else serializers.EndUserChangesByAdmins
+        asked = self.valid(fields)
         changes = without_proof(asked)
         changed = actions.update_end_user(
-            tenant_id=tenant, user_id=user, by=principal_at(request), changes=changes, **proof_of(request, asked)
+            tenant_id=tenant, user_id=user, by=by, changes=changes, **proof_of(request, asked)
         )
         message = "The profile is updated."
         if changes.get("email", changed.email) != changed.email:

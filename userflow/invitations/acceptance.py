@@ -105,12 +105,17 @@ def _accept_as_end_user(tenant: lookup.TenantContext, token: str, password: str,
         name=name,
         provider=LOCAL,
         client_id=invitation.client_id,
+        app_metadata=invitation.app_metadata,
+        external_id=invitation.external_id,
         password=passwords.hashed(password),
         # The token came by mail to this very address.
         email_verified_at=now(),
     )
-    with unique_or(EmailTaken), END_USERS.atomic():
+    # The invited user cannot choose another external id.
+    with unique_or(EmailTaken, end_user_external_id_unique=InvitationInvalid), END_USERS.atomic():
         _consume(invitation)
+        if invitation.writes_for_applications and not inviter_now(invitation).may("endusers:write"):
+            raise InvitationInvalid
         yielding.release_addresses([invitation.email_key], to="invitation")
         user.save(force_insert=True)
         index_after_commit({user.pk: user.email_key})

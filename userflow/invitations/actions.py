@@ -3,7 +3,7 @@
 The token exists only in the mail. It names the database of its invitation, so accepting needs one look-up.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -24,14 +24,21 @@ from tenants.context import in_tenant
 from tenants.errors import TenantRequired
 from tenants.states import Purpose
 from userflow import mail
-from userflow.accounts.models import Client, Role
+from userflow.accounts.models import Client, EndUser, Role
 from userflow.accounts.permissions_catalogue import OPERATOR, TENANT_ADMIN
 from userflow.accounts.principals import Principal
 from userflow.accounts.rank import require_grantable
 from userflow.accounts.realms import ADMINS, END_USERS, Realm
 from userflow.admins.actions import grantable_roles, hold_roles, reject_reserved_address
 from userflow.credentials import unused_registrations as yielding
-from userflow.errors import AlreadyInvited, EmailTaken, InvitationClosed, UnknownClient, UnknownInvitation
+from userflow.errors import (
+    AlreadyInvited,
+    EmailTaken,
+    ExternalIdTaken,
+    InvitationClosed,
+    UnknownClient,
+    UnknownInvitation,
+)
 from userflow.events.outbox import publish
 from userflow.invitations.models import ADMIN, END_USER, EXPIRED, PENDING, AdminInvitation, EndUserInvitation
 from userflow.invitations.queries import (
@@ -47,6 +54,7 @@ from userflow.invitations.queries import (
 from userflow.mailed_tokens import placed_token
 from userflow.roles.actions import roles_named
 from userflow.sessions.assurance import Action, require_assurance
+from userflow.sessions.permissions import require
 
 LIFETIME = timedelta(days=7)
 PLATFORM = "Identity platform"
@@ -60,13 +68,18 @@ def invite(
     kind: str,
     roles: Sequence[str] | None = None,
     client_id: UUID | None = None,
+    app_metadata: dict[str, object] | None = None,
+    external_id: str | None = None,
 ) -> Shown:
     """Invite an admin user (of a tenant, or an operator without `tenant_id`) or an end user.
 
+    `app_metadata` and `external_id` are for an end user and need `endusers:write`.
+
     The mail is sent once the invitation is stored. An address has one open invitation of a kind in a tenant; a new one
     replaces an expired one. Raises EmailTaken (a user has the address, active or not), AlreadyInvited, UnknownRole,
-    GrantsMoreThanHeld, NotAllowed (an admin, without `admins:write`), UnknownClient, TenantRequired, UnknownTenant,
-    TenantSuspended, TenantBusy, TooManyFromAddress (too many invitations), InsufficientAuthentication (an admin, or roles).
+    ExternalIdTaken, InsufficientScope, GrantsMoreThanHeld, NotAllowed (an admin, without `admins:write`), UnknownClient,
+    TenantRequired, UnknownTenant, TenantSuspended, TenantBusy, TooManyFromAddress (too many invitations),
+    InsufficientAuthentication (an admin, or roles).
     """
     if kind == ADMIN or roles:
         require_assurance(Action.GRANT_ROLES, by)
@@ -75,7 +88,8 @@ def invite(
         return _invite_admin(by, tenant_id, email, roles)
     if tenant_id is None:
         raise TenantRequired
-    return _invite_end_user(by, tenant_id, email, roles or (), client_id)
+    given = {"app_metadata": app_metadata or {}, "external_id": external_id}
+    return _invite_end_user(by, tenant_id, email, roles or (), client_id, given)
 
 
 def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequence[str] | None) -> Shown:
@@ -93,13 +107,21 @@ def _invite_admin(by: Principal, tenant_id: UUID | None, email: str, roles: Sequ
     return shown(row, tenant_id, row.roles)
 
 
-def _invite_end_user(by: Principal, tenant_id: UUID, email: str, roles: Sequence[str], client_id: UUID | None) -> Shown:
+def _invite_end_user(
+    by: Principal,
+    tenant_id: UUID,
+    email: str,
+    roles: Sequence[str],
+    client_id: UUID | None,
+    given: Mapping[str, object],
+) -> Shown:
     wanted = Q(is_default=True) if client_id is None else Q(pk=client_id, active=True)
     client = first_or(Client.objects.filter(wanted, tenant_id=tenant_id), UnknownClient)
     with in_tenant(tenant_id) as tenant:
         _reject_taken(END_USERS, email_key(email))
         token = placed_token(tenant_id)
-        row = EndUserInvitation(**_common(by, email, token), client_id=client.pk)
+        row = EndUserInvitation(**_common(by, email, token), client_id=client.pk, **given)
+        _check_given(by, row)
         with END_USERS.atomic():
             granted = roles_named(roles)
             require_grantable(by, {permission for role in granted for permission in role.permissions})
@@ -225,8 +247,17 @@ def _require_grantable_roles(by: Principal, row: Row) -> None:
     if isinstance(row, AdminInvitation):
         grantable_roles(row.roles, row.tenant_id, by)
         return
+    _check_given(by, row)
     roles = Role.objects.filter(pk__in=row.roles).values_list("permissions", flat=True)
     require_grantable(by, {permission for permissions in roles for permission in permissions})
+
+
+def _check_given(by: Principal, row: EndUserInvitation) -> None:
+    """Raise InsufficientScope or ExternalIdTaken if the caller may not give the user what the invitation says."""
+    if row.writes_for_applications:
+        require(by, "endusers:write")
+    if row.external_id is not None and EndUser.objects.filter(external_id=row.external_id).exists():
+        raise ExternalIdTaken
 
 
 def _reject_closed(row: Row) -> None:

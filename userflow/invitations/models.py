@@ -7,6 +7,7 @@ from typing import ClassVar
 from django.db import models
 
 from tenants.models import Tenant, TenantModel
+from userflow.accounts.models import LONGEST_EXTERNAL_ID
 
 # How long after its expiry an invitation is still listed.
 KEPT = timedelta(days=90)
@@ -83,6 +84,11 @@ class EndUserInvitation(Invitation, TenantModel):
     kind: ClassVar[str] = END_USER
 
     client_id = models.UUIDField()
+    # Of the future user; written by inviters with `endusers:write` only.
+    app_metadata: "models.JSONField[dict[str, object], dict[str, object]]" = models.JSONField(
+        default=dict, db_default={}
+    )
+    external_id = models.CharField(max_length=LONGEST_EXTERNAL_ID, null=True)
 
     class Meta:
         indexes = [
@@ -98,6 +104,11 @@ class EndUserInvitation(Invitation, TenantModel):
                 fields=["email_key"], condition=Invitation.OPEN, name="end_user_invitation_open_unique"
             )
         ]
+
+    @property
+    def writes_for_applications(self) -> bool:
+        """Whether it gives the user what applications rely on, which needs the permission `endusers:write`."""
+        return bool(self.app_metadata) or self.external_id is not None
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:

@@ -1,7 +1,9 @@
 from rest_framework import serializers
 
 from identity_platform.api.fields import Choice, EmailAddress, Identifier, Items, QueryChoice, Text, fields_of
+from identity_platform.api.json_field import JsonObject
 from identity_platform.api.pagination import PaginationOut
+from userflow.accounts.models import LONGEST_EXTERNAL_ID
 from userflow.invitations.models import ACCEPTED, ADMIN, CANCELLED, END_USER, EXPIRED, PENDING
 from userflow.invitations.queries import Shown
 from userflow.named_tenant import TenantPageQuery
@@ -18,6 +20,8 @@ def record(shown: Shown) -> dict[str, object]:
         roles=shown.roles,
         tenant_id=shown.tenant_id,
         client_id=getattr(row, "client_id", None),
+        external_id=getattr(row, "external_id", None),
+        app_metadata=getattr(row, "app_metadata", {}),
         status=shown.status,
         invited_by=row.invited_by_id,
     )
@@ -30,6 +34,8 @@ class InvitationOut(serializers.Serializer[object]):
     roles = serializers.ListField(child=serializers.CharField())
     tenant_id = serializers.UUIDField(allow_null=True, help_text="Tenant of the future user; null for an operator.")
     client_id = serializers.UUIDField(allow_null=True, help_text="Client of a future end user; null for admin users.")
+    external_id = serializers.CharField(allow_null=True, help_text="External id of a future end user.")
+    app_metadata = serializers.DictField(help_text="App metadata of a future end user; empty for admin users.")
     status = serializers.CharField(help_text="pending, accepted, cancelled or expired")
     invited_by = serializers.UUIDField()
     created_at = serializers.DateTimeField()
@@ -62,6 +68,10 @@ class InvitationIn(serializers.Serializer[object]):
         required=False, help_text="For operators: the user's tenant. Without it an operator is invited."
     )
     client_id = Identifier(required=False, help_text="For end users. Default: the default client.")
+    app_metadata = JsonObject(required=False, help_text="For end users. Needs `endusers:write`.")
+    external_id = Text(
+        max_length=LONGEST_EXTERNAL_ID, required=False, help_text="For end users. Needs `endusers:write`."
+    )
 
     def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         """Reject an empty list of roles: it must not become the default role, which has the most permissions."""

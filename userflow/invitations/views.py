@@ -10,6 +10,7 @@ from userflow.errors import (
     AdminNameTaken,
     AlreadyInvited,
     EmailTaken,
+    ExternalIdTaken,
     GrantsMoreThanHeld,
     HashersBusy,
     InsufficientAuthentication,
@@ -32,6 +33,7 @@ from userflow.signin.views import NO_STORE, TICKET_MEANS, ticket_header
 TENANCY = [UnknownTenant, TenantSuspended, TenantBusy]
 INVITING = [
     EmailTaken,
+    ExternalIdTaken,
     AdminNameTaken,
     UnknownRole,
     GrantsMoreThanHeld,

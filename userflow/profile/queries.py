@@ -7,8 +7,8 @@ from django.db import connections
 
 _COLUMNS = ("id", "email", "name", "active", "provider", "client_id", "created_at", "updated_at", "last_login")
 _PROFILE = (
-    f"SELECT {', '.join('u.' + column for column in _COLUMNS)}, nullif(u.language, ''), u.metadata::text"
-    " FROM userflow_enduser u WHERE u.id = %s"
+    f"SELECT {', '.join('u.' + column for column in _COLUMNS)}, nullif(u.language, ''), u.external_id, u.metadata::text,"
+    " u.app_metadata::text FROM userflow_enduser u WHERE u.id = %s"
 )
 
 
@@ -19,5 +19,11 @@ def end_user_profile(user_id: UUID) -> dict[str, object] | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    *record, language, metadata = row
-    return {**dict(zip(_COLUMNS, record, strict=True)), "language": language, "metadata": orjson.Fragment(metadata)}
+    *record, language, external_id, metadata, app_metadata = row
+    return {
+        **dict(zip(_COLUMNS, record, strict=True)),
+        "language": language,
+        "external_id": external_id,
+        "metadata": orjson.Fragment(metadata),
+        "app_metadata": orjson.Fragment(app_metadata),
+    }

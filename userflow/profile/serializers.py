@@ -32,7 +32,13 @@ class ProfileOut(serializers.Serializer[object]):
     language = serializers.ChoiceField(
         LANGUAGES, required=False, allow_null=True, help_text="End users only; null: that of the browser or the tenant."
     )
+    external_id = serializers.CharField(
+        required=False, allow_null=True, help_text="End users only: id in another system, set by admins."
+    )
     metadata = serializers.DictField(required=False, help_text="End users only: JSON object.")
+    app_metadata = serializers.DictField(
+        required=False, help_text="End users only: JSON object that admins write and the user can only read."
+    )
     username = serializers.CharField(required=False, help_text="Admin users only: name to sign in with.")
     first_name = serializers.CharField(required=False, help_text="Admin users only: first name.")
     last_name = serializers.CharField(required=False, help_text="Admin users only: last name.")

@@ -34,8 +34,8 @@ class ProfileViewSet(ApiViewSet):
         """Change the caller's own profile.
 
         Only the fields in the body change. End users have `name`, `language` and `metadata`; admin users have
-        `username`, `first_name` and `last_name`. A new `email` needs a proof; the old address gets a link that undoes
-        the change.
+        `username`, `first_name` and `last_name`. `app_metadata` and `external_id` are ignored: admins write them. A new
+        `email` needs a proof; the old address gets a link that undoes the change.
         """
         caller = principal_at(request)
         own = caller.kind == END_USER

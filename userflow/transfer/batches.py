@@ -24,6 +24,7 @@ from userflow.transfer.staging import Staged
 from userflow.user_index.entries import index_after_commit
 
 TAKEN = "A user with this address exists, or an earlier row has it."
+EXTERNAL_ID_TAKEN = "Another user has this external id, or an earlier row has it."
 STRONGER = "The user with this address holds permissions that you do not hold."
 
 
@@ -39,6 +40,8 @@ class Rules:
     by: Principal | None = None
     # The addresses that a dry run would have created so far, as hashes.
     planned: set[int] | None = None
+    # The address of each external id that a dry run would have stored so far, both as hashes.
+    planned_external_ids: dict[int, int] = field(default_factory=dict)
     clients: dict[UUID, bool] = field(default_factory=dict)
 
     @cached_property
@@ -143,11 +146,15 @@ def _write(
         return {}, {}
     dry_run = rules.options.dry_run
     staging.stage(people)
+    people = _with_free_external_ids(people, rules, batch)
     made = staging.insert(moment, dry_run=dry_run)
     if rules.planned is not None:
         hashes = {person.line: hash(person.email_key) for person in people}
         made = {line: user for line, user in made.items() if hashes[line] not in rules.planned}
         rules.planned |= {hashes[line] for line in made}
+    if any(person.external_id is not None and person.line not in made for person in people):
+        # Another writer may have taken one since.
+        people = _with_free_external_ids(people, rules, batch)
     clashing = [person.line for person in people if person.line not in made]
     changed: dict[int, UUID] = {}
     if rules.options.on_conflict == UPDATE:
@@ -164,6 +171,24 @@ def _write(
         batch.tally.add(Tally(created=len(made)))
         batch.fail([RowError(line, "email", TAKEN) for line in clashing])
     return made, changed
+
+
+def _with_free_external_ids(people: list[Staged], rules: Rules, batch: Batch) -> list[Staged]:
+    """Return the users whose external id no other user has; the others are left out before they take over an address."""
+    stated = {person.line: hash(person.external_id) for person in people if person.external_id is not None}
+    if not stated:
+        return people
+    taken = staging.external_ids_taken()
+    if rules.planned is not None:
+        for person in people:
+            if person.line in stated:
+                key = hash(person.email_key)
+                if rules.planned_external_ids.setdefault(stated[person.line], key) != key:
+                    taken.add(person.line)
+    if taken:
+        staging.leave_out(taken)
+        batch.fail([RowError(line, "external_id", EXTERNAL_ID_TAKEN) for line in sorted(taken)])
+    return [person for person in people if person.line not in taken]
 
 
 def _bind(people: list[Staged], names: Names, made: dict[int, UUID], changed: dict[int, UUID]) -> None:

@@ -32,7 +32,7 @@ _PAGE = """
 SELECT u.id, row_to_json(u)::text FROM (
     SELECT e.id, e.email, nullif(e.name, '') AS name, e.active, e.provider, nullif(e.client_id, %(client)s) AS client_id,
         CASE WHEN %(hashes)s THEN nullif(e.password, '') END AS password_hash,
-        nullif(e.language, '') AS language, e.metadata,
+        nullif(e.language, '') AS language, e.external_id, e.metadata, e.app_metadata,
         (SELECT coalesce(json_agg(g.name ORDER BY g.name), '[]') FROM userflow_groupmembership m
             JOIN userflow_group g ON g.id = m.group_id WHERE m.user_id = e.id) AS groups,
         (SELECT coalesce(json_agg(r.name ORDER BY r.name), '[]') FROM userflow_rolebinding b

@@ -5,6 +5,7 @@ from rest_framework import serializers
 from identity_platform.api.fields import Boolean, Choice, EmailAddress, Identifier, Items, StrictField, Text, Timestamp
 from identity_platform.api.json_field import JsonObject
 from identity_platform.transfer import schema
+from userflow.accounts.models import LONGEST_EXTERNAL_ID
 from userflow.branding.texts import LANGUAGES
 from userflow.credentials import foreign_hashes
 from userflow.roles.serializers import MOST_PERMISSIONS, Permission
@@ -54,7 +55,9 @@ END_USERS = schema.RowSchema(
         "client_id": Identifier(),
         "password_hash": PasswordHash(),
         "language": Choice(LANGUAGES),
+        "external_id": Text(max_length=LONGEST_EXTERNAL_ID),
         "metadata": JsonObject(),
+        "app_metadata": JsonObject(),
         "groups": Names(longest=LONGEST_GROUP),
         "roles": Names(longest=LONGEST_ROLE),
         "email_verified": Boolean(),
@@ -66,6 +69,7 @@ END_USERS = schema.RowSchema(
         "active": schema.boolean,
         "email_verified": schema.boolean,
         "metadata": schema.json_cell,
+        "app_metadata": schema.json_cell,
         "groups": schema.name_list,
         "roles": schema.name_list,
     },

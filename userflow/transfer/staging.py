@@ -15,11 +15,13 @@ from uuid import UUID
 import orjson
 from django.db import connections
 
+from identity_platform.postgresql.row_errors import unique_or
 from identity_platform.transfer.report import Tally
 from tenants.target import TENANT_ALIAS
 from userflow.accounts.event_payloads import person
 from userflow.accounts.models import EndUser, Group, GroupMembership, Role, RoleBinding
 from userflow.credentials import unused_registrations as yielding
+from userflow.errors import ExternalIdTaken
 from userflow.events.outbox import publish, publish_for_each
 
 
@@ -38,7 +40,9 @@ class Staged:
     client_id: UUID | None = None
     password_hash: str = ""
     language: str | None = None
+    external_id: str | None = None
     metadata: dict[str, object] | None = None
+    app_metadata: dict[str, object] | None = None
     email_verified: bool = False
     last_login: datetime | None = None
     groups: Sequence[str] = ()
@@ -63,7 +67,8 @@ _columns_of = attrgetter(*_COLUMNS)
 _MAKE = """
 CREATE TEMPORARY TABLE importing (
     line bigint, id uuid, email text, email_key text, name text, active boolean, provider text, client_id uuid,
-    password_hash text, language text, metadata jsonb, email_verified boolean, created_at timestamptz, last_login timestamptz
+    password_hash text, language text, external_id text, metadata jsonb, app_metadata jsonb, email_verified boolean,
+    created_at timestamptz, last_login timestamptz
 ) ON COMMIT DROP
 """
 _COPY = f"COPY importing ({', '.join(_COLUMNS)}) FROM STDIN"
@@ -71,13 +76,21 @@ _COPY = f"COPY importing ({', '.join(_COLUMNS)}) FROM STDIN"
 _FREE_IDS = """
 UPDATE importing s SET id = gen_random_uuid() FROM userflow_enduser u WHERE u.id = s.id
 """
+# An external id of another user, or of an earlier row about another user.
+_EXTERNAL_IDS_TAKEN = """
+SELECT DISTINCT s.line FROM (SELECT line, email_key, external_id, first_value(email_key) OVER
+    (PARTITION BY external_id ORDER BY line) AS first_key FROM importing WHERE external_id IS NOT NULL) s
+LEFT JOIN userflow_enduser u ON u.external_id = s.external_id
+WHERE s.first_key <> s.email_key OR u.email_key <> s.email_key
+"""
 # In the order of the unique index, so that overlapping imports wait for each other without a deadlock.
 _INSERT = """
 WITH taken AS (
     INSERT INTO userflow_enduser (id, email, email_key, name, active, provider, client_id, password, language,
-        metadata, mfa_methods, email_verified_at, created_at, updated_at, last_login)
+        external_id, metadata, app_metadata, mfa_methods, email_verified_at, created_at, updated_at, last_login)
     SELECT id, email, email_key, coalesce(name, ''), active, provider, client_id, password_hash, coalesce(language, ''),
-        coalesce(metadata, '{}'), '[]', CASE WHEN email_verified THEN %(moment)s END, created_at, %(moment)s, last_login
+        external_id, coalesce(metadata, '{}'), coalesce(app_metadata, '{}'), '[]',
+        CASE WHEN email_verified THEN %(moment)s END, created_at, %(moment)s, last_login
     FROM importing ORDER BY email_key, line ON CONFLICT DO NOTHING RETURNING id
 )
 SELECT s.line, s.id FROM importing s JOIN taken t ON t.id = s.id
@@ -107,10 +120,12 @@ _LOCK = "SELECT FROM userflow_enduser WHERE id = ANY(%s) ORDER BY id FOR NO KEY 
 # Of two rows about one user the later one wins, as in two batches.
 _UPDATE = """
 UPDATE userflow_enduser u SET name = coalesce(s.name, u.name), language = coalesce(s.language, u.language),
-    metadata = coalesce(s.metadata, u.metadata), updated_at = now()
+    external_id = coalesce(s.external_id, u.external_id), metadata = coalesce(s.metadata, u.metadata),
+    app_metadata = coalesce(s.app_metadata, u.app_metadata), updated_at = now()
 FROM (SELECT DISTINCT ON (email_key) * FROM importing WHERE line = ANY(%s) ORDER BY email_key, line DESC) s
 WHERE u.email_key = s.email_key
 """
+_REPLACED: Final = ["app_metadata", "external_id", "language", "metadata", "name"]
 _NAMED = """
 SELECT w.name, n.id, n.name{permissions} FROM unnest(%s::text[]) AS w(name) JOIN {table} n ON lower(n.name) = lower(w.name)
 ORDER BY n.id FOR KEY SHARE OF n
@@ -135,6 +150,19 @@ def stage(users: Iterable[Staged]) -> None:
         cursor.execute(_FREE_IDS)
 
 
+def external_ids_taken() -> set[int]:
+    """Return the lines whose external id belongs to another user, also of an earlier line."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute(_EXTERNAL_IDS_TAKEN)
+        return {line for (line,) in cursor.fetchall()}
+
+
+def leave_out(lines: Iterable[int]) -> None:
+    """Remove these lines from the temporary table."""
+    with connections[TENANT_ALIAS].cursor() as cursor:
+        cursor.execute("DELETE FROM importing WHERE line = ANY(%s)", [list(lines)])
+
+
 def insert(moment: datetime, *, dry_run: bool = False) -> dict[int, UUID]:
     """Create the users whose address is free; return their ids by line. With `dry_run` only return them."""
     with connections[TENANT_ALIAS].cursor() as cursor:
@@ -149,16 +177,18 @@ def insert(moment: datetime, *, dry_run: bool = False) -> dict[int, UUID]:
 
 
 def update(lines: Sequence[int], *, dry_run: bool = False) -> dict[int, UUID]:
-    """Set name, language and metadata of the users who have these lines' addresses; return their ids by line.
+    """Set name, language, external id and both metadata of the users who have these lines' addresses.
 
-    Password, address, status and times stay, so the users sign in as before.
+    Return their ids by line. Password, address, status and times stay, so the users sign in as before. Raises
+    ExternalIdTaken if another user has got an external id since `external_ids_taken`.
     """
     with connections[TENANT_ALIAS].cursor() as cursor:
         cursor.execute(_FOUND, [list(lines)])
         found: dict[int, UUID] = dict(cursor.fetchall())
         if found and not dry_run:
             cursor.execute(_LOCK, [list(found.values())])
-            cursor.execute(_UPDATE, [list(found)])
+            with unique_or(ExternalIdTaken):
+                cursor.execute(_UPDATE, [list(found)])
         return found
 
 
@@ -232,7 +262,9 @@ def publish_created(people: Iterable[Staged], ids: Mapping[int, UUID], moment: d
                     provider=one.provider,
                     client_id=one.client_id,
                     language=one.language or "",
+                    external_id=one.external_id,
                     metadata=one.metadata or {},
+                    app_metadata=one.app_metadata or {},
                     created_at=one.created_at,
                     updated_at=moment,
                     last_login=one.last_login,
@@ -248,9 +280,7 @@ def publish_created(people: Iterable[Staged], ids: Mapping[int, UUID], moment: d
 def publish_updated(ids: Iterable[UUID]) -> None:
     """Publish `end_user.updated` for each changed user."""
     found = EndUser.objects.filter(pk__in=set(ids)).order_by("id")
-    publish_for_each(
-        "end_user.updated", (person(user, changed=["language", "metadata", "name"]) for user in found.iterator())
-    )
+    publish_for_each("end_user.updated", (person(user, changed=_REPLACED) for user in found.iterator()))
 
 
 def publish_assigned(event: str, member: str, pairs: Iterable[tuple[UUID, UUID]], names: Iterable[Named]) -> None:

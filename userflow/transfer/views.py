@@ -6,6 +6,7 @@ from identity_platform.transfer.errors import FileUnusable
 from identity_platform.transfer.runs import Options
 from tenants.errors import TenantBusy, TenantRequired, TenantSuspended, UnknownTenant
 from userflow.errors import (
+    ExternalIdTaken,
     ImportsBusy,
     InsufficientAuthentication,
     MailBusy,
@@ -28,7 +29,15 @@ class ImportViewSet(ApiViewSet):
         serializers.ImportIn,
         id="importEndUsers",
         returns={200: serializers.ImportOut},
-        errors=[*TENANCY, FileUnusable, TooManyRows, TooManyNames, ImportsBusy, InsufficientAuthentication],
+        errors=[
+            *TENANCY,
+            FileUnusable,
+            TooManyRows,
+            TooManyNames,
+            ExternalIdTaken,
+            ImportsBusy,
+            InsufficientAuthentication,
+        ],
         assurance=Action.GRANT_ROLES,
     )
     def create(self, request: Request) -> Response:

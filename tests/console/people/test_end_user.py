@@ -126,12 +126,24 @@ def test_fields_are_changed(tenant: TestTenant, staff: Staff) -> None:
     person = tenant.register()
     new = f"new-{person.email}"
     form = {"name": "Ada", "email": new.upper(), "language": "fr", "metadata": '{"desk": 7}'}
+    form |= {"app_metadata": '{"plan": "pro"}', "external_id": f"Crm-{person.id}"}
     response = send(staff, tenant, f"{page_of(person)}edit/", **form)
     assert response.headers["Location"] == page_of(person)
     user = stored(tenant, person)
     assert user is not None
     assert (user.name, user.email_key, user.language, user.metadata) == ("Ada", new, "fr", {"desk": 7})
-    assert "<dd>français</dd>" in staff.get(page_of(person)).content.decode()
+    assert (user.app_metadata, user.external_id) == ({"plan": "pro"}, f"Crm-{person.id}")
+    shown = staff.get(page_of(person)).content.decode()
+    assert "<dd>français</dd>" in shown
+    assert f"<code>Crm-{person.id}</code>" in shown
+    assert "&quot;plan&quot;: &quot;pro&quot;" in shown
+    # The list finds the whole id only, and an empty field removes it.
+    lists = [staff.get(f"/admin/userflow/enduser/?q={text}{person.id}").text for text in ("Crm-", "rm-")]
+    assert [page_of(person) in text for text in lists] == [True, False]
+    send(staff, tenant, f"{page_of(person)}edit/", **form | {"external_id": ""})
+    emptied = stored(tenant, person)
+    assert emptied is not None
+    assert (emptied.external_id, emptied.app_metadata) == (None, {"plan": "pro"})
     event = next(event for event in tenant_events(tenant, "end_user.updated") if event.target_id == str(person.id))
     assert (event.actor_kind, event.actor_id) == ("operator", str(staff.id))
 
@@ -144,6 +156,8 @@ def test_fields_are_changed(tenant: TestTenant, staff: Staff) -> None:
         ("language", "pt"),
         ("metadata", "[1]"),
         ("metadata", "{"),
+        ("app_metadata", "[1]"),
+        ("external_id", "a\x00b"),
         ("name", "a\x00b"),
     ],
 )

@@ -149,3 +149,24 @@ def test_tenant_admin_needs_permission_and_step_up_for_settings(
     admin.time_passes(minutes=16)
     assert admin.post(page(tenant, "settings"), sent).headers["Location"].startswith("/admin/reauthenticate/")
     assert settings_of(tenant) == {}
+
+
+def test_settings_page_warns_of_claims_that_users_write(operator: Staff, new_tenant: Callable[[], TestTenant]) -> None:
+    tenant = new_tenant()
+    says = "Users write these claims about themselves, so applications must not rely on them:"
+    assert says not in operator.get(page(tenant, "settings")).content.decode()
+    saved = operator.post(
+        page(tenant, "settings"),
+        form(tenant, app_metadata_claims="plan", external_id_claim="true", metadata_claims="theme"),
+    )
+    assert saved.status_code == 302
+    assert settings_of(tenant) == {
+        "app_metadata_claims": ["plan"],
+        "external_id_claim": True,
+        "metadata_claims": ["theme"],
+    }
+    assert f"{says} theme." in operator.get(page(tenant, "settings")).content.decode()
+    Tenant.objects.filter(pk=tenant.id).update(settings={"metadata_claims": ["upn", "given_name"]})
+    shown = operator.get(page(tenant, "settings")).content.decode()
+    assert f"{says} given_name." in shown
+    assert "These names are reserved, so they are no claims any more: upn." in shown

@@ -56,7 +56,7 @@ def test_directory_create_read_update_delete(tenant: TestTenant) -> None:
     assert made.status_code == 201, made.content
     shown = made.json()
     assert (shown["cloud"], shown["enabled"], shown["max_deactivation_percent"]) == ("global", True, 20)
-    assert shown["mapping"] == {"email": "mail", "name": "displayName", "metadata": {}}
+    assert shown["mapping"] == {"email": "mail", "name": "displayName", "metadata": {}, "app_metadata": {}}
     path = f"{CONFIGS}/{shown['id']}"
     assert tenant.api.get(path).json() == shown
     changed = tenant.api.put(
@@ -146,6 +146,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"mapping": {"metadata": {"pw": "passwordProfile"}}}, "mapping.metadata"),
     ({"mapping": {"metadata": {"bad key": "department"}}}, "mapping.metadata"),
     ({"mapping": {"metadata": {f"k{n}": "department" for n in range(21)}}}, "mapping.metadata"),
+    ({"mapping": {"app_metadata": {"pw": "passwordProfile"}}}, "mapping.app_metadata"),
     ({"groups": {"a": "no such group here"}}, "groups"),
     ({"groups": {"a": 1}}, "groups"),
     ({"groups": ["a"]}, "groups"),

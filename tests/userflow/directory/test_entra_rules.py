@@ -8,6 +8,7 @@ from tenants.context import in_tenant
 from tests.userflow.directory.conftest import Directory, counts
 from tests.userflow.directory.entra import Entra
 from tests.world import Api, TestTenant, capture_statements
+from userflow.directory.models import DirectoryConfig
 from userflow.events.models import WebhookEndpoint, WebhookMessage
 
 
@@ -210,6 +211,34 @@ def test_mapped_attributes_keep_other_metadata(directory: Directory, entra: Entr
     entra.change(identity, department=None)
     directory.sync()
     assert directory.user(directory.mail("ann"))["metadata"] == {"theme": "dark"}
+
+
+def test_mapped_app_metadata_is_written_by_the_directory(directory: Directory, entra: Entra) -> None:
+    identity = entra.add(directory.mail("ann"), department="Sales")
+    assert directory.change(mapping={"app_metadata": {"dept": "department"}}).status_code == 200
+    directory.sync()
+    user = directory.user(directory.mail("ann"))
+    assert (user["app_metadata"], user["metadata"], user["external_id"]) == ({"dept": "Sales"}, {}, None)
+    own = f"/uflow/user/enduser/{directory.tenant.id}/{user['id']}"
+    directory.tenant.api.put(own, {"app_metadata": {"dept": "Sales", "plan": "pro"}, "metadata": {"dept": "Board"}})
+    entra.change(identity, department="Books")
+    assert counts(directory.sync())[:3] == (1, 0, 1)
+    changed = directory.user(directory.mail("ann"))
+    assert (changed["app_metadata"], changed["metadata"]) == ({"dept": "Books", "plan": "pro"}, {"dept": "Board"})
+    entra.change(identity, department=None)
+    directory.sync()
+    assert directory.user(directory.mail("ann"))["app_metadata"] == {"plan": "pro"}
+
+
+def test_mapping_stored_before_app_metadata_is_read(directory: Directory, entra: Entra) -> None:
+    entra.add(directory.mail("ann"), department="Sales")
+    stored = {"email": "mail", "name": "displayName", "metadata": {"dept": "department"}}
+    with in_tenant(directory.tenant.id):
+        DirectoryConfig.objects.filter(pk=directory.made["id"]).update(mapping=stored)
+    directory.sync()
+    user = directory.user(directory.mail("ann"))
+    assert (user["metadata"], user["app_metadata"]) == ({"dept": "Sales"}, {})
+    assert directory.tenant.api.get(directory.path).json()["mapping"] == stored | {"app_metadata": {}}
 
 
 def test_unusable_addresses_are_reported(directory: Directory, entra: Entra) -> None:

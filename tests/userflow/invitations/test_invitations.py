@@ -12,6 +12,7 @@ from django.utils.timezone import now
 
 from tenants.context import in_tenant
 from tests.userflow.mailbox import mails_to, token_in
+from tests.userflow.sessions.clients import basic, form
 from tests.userflow.user_index.reading import indexed
 from tests.world import PASSWORD, Api, TestTenant, capture_statements, sign_in_admin
 from userflow.invitations.models import AdminInvitation, EndUserInvitation
@@ -587,3 +588,51 @@ def _strong(tenant: TestTenant, kind: str) -> dict[str, list[str]]:
     role = {"name": f"readers {secrets.token_hex(4)}", "permissions": ["endusers:read"]}
     assert tenant.api.post("/authmgr/roles", role).status_code == 201
     return {"roles": [role["name"]]}
+
+
+def test_invitation_gives_app_metadata_and_external_id(tenant: TestTenant) -> None:
+    given = {"app_metadata": {"plan": "pro"}, "external_id": f"crm-{secrets.token_hex(5)}"}
+    invitation = invite(tenant, "end_user", **given)
+    assert {name: invitation[name] for name in given} == given
+    forged = {"app_metadata": {"plan": "enterprise"}, "external_id": "other", "metadata": {"plan": "enterprise"}}
+    done = accept(token_of(invitation), **forged)
+    assert done.status_code == 201, done.content
+    record = tenant.api.get(f"/uflow/user/enduser/{tenant.id}/{done.json()['user_id']}").json()
+    assert {name: record[name] for name in (*given, "metadata")} == {**given, "metadata": {}}
+    taken = tenant.api.post(INVITATIONS, {"email": new_address(), "kind": "end_user", **given})
+    assert (taken.status_code, taken.json()["code"]) == (409, "external_id_taken")
+
+
+def test_invitation_with_app_metadata_needs_endusers_write(tenant: TestTenant) -> None:
+    client = {"name": "Inviter", "type": "confidential", "scopes": ["invitations:write"]}
+    made = tenant.api.post(f"/clientms/tenants/{tenant.id}/clients", client).json()
+    path = f"/clientms/tenants/{tenant.id}/clients/{made['client_id']}"
+
+    def inviter() -> Api:
+        sent = form(grant_type="client_credentials")
+        return Api(token=Api().post("/authmgr/token", **sent, headers=basic(made)).json()["access_token"])
+
+    body = {"email": new_address(), "kind": "end_user"}
+    for given in ({"app_metadata": {"plan": "pro"}}, {"external_id": secrets.token_hex(5)}):
+        assert inviter().post(INVITATIONS, {**body, **given}).status_code == 403
+    assert inviter().post(INVITATIONS, body).status_code == 201
+    assert tenant.api.patch(path, {"scopes": ["invitations:write", "endusers:write"]}).status_code == 200
+    invited = inviter().post(INVITATIONS, {**body, "email": new_address(), "app_metadata": {"plan": "pro"}})
+    assert invited.status_code == 201, invited.content
+    # What the inviter may no longer write is not written either.
+    assert tenant.api.patch(path, {"scopes": ["invitations:write"]}).status_code == 200
+    assert accept(token_of(invited.json())).status_code == 400
+    assert inviter().post(f"{INVITATIONS}/{invited.json()['id']}/resend").status_code == 403
+    assert tenant.api.post(f"{INVITATIONS}/{invited.json()['id']}/resend").status_code == 200
+    assert accept(token_of(invited.json())).status_code == 201
+
+
+def test_accepting_cannot_take_a_used_external_id(tenant: TestTenant) -> None:
+    same = f"crm-{secrets.token_hex(5)}"
+    invitation, user = invite(tenant, "end_user", external_id=same), tenant.register()
+    path = f"/uflow/user/enduser/{tenant.id}/{user.id}"
+    assert tenant.api.put(path, {"external_id": same}).status_code == 200
+    assert accept(token_of(invitation)).status_code == 400
+    assert tenant.api.post(f"{INVITATIONS}/{invitation['id']}/resend").status_code == 409
+    assert tenant.api.put(path, {"external_id": None}).status_code == 200
+    assert accept(token_of(invitation)).status_code == 201

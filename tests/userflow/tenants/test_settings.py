@@ -75,9 +75,12 @@ def test_patch_settings_merges_and_null_restores(new_tenant: Callable[[], TestTe
         ({"account_deletion": "maybe"}, "account_deletion"),
         ({"sms_countries": ["DE", "DE"]}, "sms_countries"),
         *(
-            ({"metadata_claims": [name]}, "metadata_claims")
-            for name in ("sub", "email_verified", "roles", "a b", "", "\n")
+            ({setting: [name]}, setting)
+            for setting in ("app_metadata_claims", "metadata_claims")
+            for name in ("sub", "email_verified", "roles", "entitlements", "upn", "external_id", "a b", "", "\n")
         ),
+        ({"app_metadata_claims": ["plan"], "metadata_claims": ["plan"]}, "metadata_claims"),
+        ({"external_id_claim": "yes"}, "external_id_claim"),
         ({"webauthn_rp_id": "acme.example"}, "webauthn_rp_id"),
         ({"webauthn_origins": None}, "webauthn_origins"),
         ({"access_token_seconds": settings.ACCESS_TOKEN_SECONDS + 1}, "access_token_seconds"),

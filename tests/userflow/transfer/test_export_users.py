@@ -17,7 +17,7 @@ PEOPLE = [
     {"email": "ann@example.com", "name": "Ann", "groups": ["Staff", "On call"], "roles": ["editor", "user"]},
     {"email": "=cmd@example.com", "name": "=HYPERLINK(1)", "metadata": {"note": "a,\"b\"\n'c'"}, "roles": []},
     {"email": "-off@example.com", "name": "'quoted", "active": False, "provider": "ldap", "email_verified": True},
-    {"email": "spanish@example.com", "language": "es"},
+    {"email": "spanish@example.com", "language": "es", "external_id": "=1+1", "app_metadata": {"plan": "=pro"}},
     {"email": "ünicode@example.com".replace("ü", "u"), "name": "Füße 漢字 🙂", "last_login": "2024-02-29T00:00:00Z"},
 ]
 
@@ -83,7 +83,7 @@ def test_export_holds_no_sessions_or_factors(new_tenant: Callable[[], TestTenant
     [row] = [row for row in map(json.loads, said.splitlines()[:-1]) if "email" in row]
     assert row.keys() <= {
         *("id", "email", "name", "active", "provider", "password_hash", "language", "metadata", "groups", "roles"),
-        *("email_verified", "created_at", "last_login"),
+        *("email_verified", "created_at", "last_login", "external_id", "app_metadata"),
     }
     secret = begun.json().get("secret", tokens["refresh_token"])
     assert secret not in said

@@ -48,7 +48,9 @@ def test_import_stores_all_fields(new_tenant: Callable[[], TestTenant], tmp_path
         "active": False,
         "provider": "ldap",
         "language": "de",
+        "external_id": "auth0|5F7c",
         "metadata": {"floor": 3, "tags": ["a", "ü"]},
+        "app_metadata": {"plan": {"seats": 3}},
         "groups": ["Staff"],
         "roles": ["editor"],
         "email_verified": True,
@@ -60,6 +62,7 @@ def test_import_stores_all_fields(new_tenant: Callable[[], TestTenant], tmp_path
     [(email, found)] = everything(tenant).items()
     assert (email, str(found["id"]), found["active"], found["verified"]) == ("Ann@example.com", row["id"], False, True)
     assert (found["name"], found["provider"], found["metadata"]) == (row["name"], "ldap", row["metadata"])
+    assert (found["external_id"], found["app_metadata"]) == ("auth0|5F7c", row["app_metadata"])
     assert (found["groups"], found["roles"], found["language"]) == (["Staff"], ["editor"], "de")
     assert found["created_at"].isoformat() == "2020-01-31T11:00:00+00:00"
 
@@ -112,6 +115,9 @@ BAD: list[tuple[Any, str, str]] = [
         "levels deep",
     ),
     ({"email": "{}", "metadata": []}, "metadata", "Send a JSON object"),
+    ({"email": "{}", "app_metadata": "x"}, "app_metadata", "Send a JSON object"),
+    ({"email": "{}", "external_id": "x" * 256}, "external_id", "at most 255 characters"),
+    ({"email": "{}", "external_id": ""}, "external_id", "may not be empty"),
     ({"email": "{}", "groups": ["missing name"]}, "groups", "There is none with the name"),
     ({"email": "{}", "roles": ["missing name"]}, "roles", "There is none with the name"),
     ({"email": "{}", "roles": "admin"}, "roles", "Send a list of names."),
@@ -217,7 +223,8 @@ def test_import_conflict_modes(
 ) -> None:
     person, new = tenant.register(name="Before"), address()
     assert sign_in(tenant, person.email, person.password) == 200
-    changes = {"name": "After", "language": "fr", "metadata": {"a": 1}}
+    own = f"crm-{secrets.token_hex(6)}"
+    changes = {"name": "After", "language": "fr", "metadata": {"a": 1}, "app_metadata": {"b": 2}, "external_id": own}
     rows = [
         {"email": person.email.upper().replace("EXAMPLE.COM", "example.com"), **changes},
         {"email": new, "name": "First"},
@@ -232,9 +239,41 @@ def test_import_conflict_modes(
     assert (found[person.email]["name"], found[new]["name"]) == (("Before", "First") if kept else ("After", "Second"))
     stored = found[person.email]
     assert (stored["language"], stored["metadata"]) == (("", {}) if kept else ("fr", {"a": 1}))
+    assert (stored["external_id"], stored["app_metadata"]) == ((None, {}) if kept else (own, {"b": 2}))
     # Users can still sign in: an update takes neither password nor status from the file.
     assert (found[new]["active"], found[new]["password"]) == (True, "")
     assert sign_in(tenant, person.email, person.password) == 200
+
+
+@pytest.mark.parametrize("choice", ["fail", "skip", "update"])
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize("dry", [False, True])
+def test_import_rejects_external_ids_of_others(
+    choice: str, size: int, dry: bool, tenant: TestTenant, tmp_path: Path
+) -> None:
+    mark, holder, unused = secrets.token_hex(6), tenant.register(), tenant.register()
+    assert sign_in(tenant, holder.email, holder.password) == 200
+    path = f"/uflow/user/enduser/{tenant.id}/{holder.id}"
+    assert tenant.api.put(path, {"external_id": f"{mark}-1"}).status_code == 200
+    new, second = address(), address()
+    rows = [
+        {"email": new, "external_id": f"{mark}-2"},
+        # Of a user in the table, of an earlier row, and of a user whose registration would yield to the import.
+        {"email": second, "external_id": f"{mark}-1"},
+        {"email": second, "external_id": f"{mark}-2"},
+        {"email": unused.email, "external_id": f"{mark}-1"},
+        {"email": second, "external_id": f"{mark}-3"},
+    ]
+    report = tmp_path / "bad.jsonl"
+    options = ("--on-conflict", choice, "--batch-size", size, "--report", report, *(["--dry-run"] if dry else []))
+    ended = run("import_users", slug(tenant), jsonl(tmp_path / "p.jsonl", *rows), *options)
+    assert ended.code == 1
+    assert "2 created, 0 updated, 0 skipped, 3 failed of 5 rows." in ended.said
+    assert [(line, field) for line, field, _ in reported(report)] == [(n, "external_id") for n in (2, 3, 4)]
+    found = everything(tenant)
+    assert (found[holder.email]["external_id"], found[unused.email]["id"]) == (f"{mark}-1", unused.id)
+    if not dry:
+        assert (found[new]["external_id"], found[second]["external_id"]) == (f"{mark}-2", f"{mark}-3")
 
 
 def test_import_replaces_taken_ids(tenant: TestTenant, tmp_path: Path) -> None:

@@ -122,5 +122,6 @@ def test_row_for_auth0_is_imported(new_tenant: Callable[[], TestTenant], tmp_pat
     assert ended.code == 0, ended.said
     [(email, found)] = everything(tenant).items()
     assert (email, found["verified"], found["roles"]) == ("ann@example.com", True, ["editor", "user"])
-    assert found["metadata"] == {"auth0_id": "auth0|5f7c…"}
+    assert (found["external_id"], found["app_metadata"]) == ("auth0|5f7c…", {"plan": "pro"})
+    assert found["metadata"] == {"theme": "dark"}
     assert hashed in found["password"]

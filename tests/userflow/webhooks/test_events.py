@@ -49,7 +49,8 @@ def test_user_lifecycle_publishes_events(listening: Listening, heard: Heard) -> 
     home.register()
     person = home.register(name="Ada")
     path = f"/uflow/user/enduser/{home.id}/{person.id}"
-    home.api.put(path, {"name": "Ada L.", "metadata": {"team": "engines"}})
+    more = {"app_metadata": {"plan": "pro"}, "external_id": "crm-1"}
+    home.api.put(path, {"name": "Ada L.", "metadata": {"team": "engines"}, **more})
     home.api.put(f"{path}/status", {"active": False})
     home.api.put(f"{path}/status", {"active": True})
     home.api.post("/uflow/user/enduser/delete_all", {"tenant_id": str(home.id), "user_id": str(person.id)})
@@ -64,7 +65,9 @@ def test_user_lifecycle_publishes_events(listening: Listening, heard: Heard) -> 
     assert {data["user_id"] for _, data in found} == {str(person.id)}
     created, updated, deactivated, _, erased = (data for _, data in found)
     assert (created["via"], created["name"], deactivated["active"]) == ("registration", "Ada", False)
-    assert (updated["changed"], updated["metadata"]) == (["metadata", "name"], {"team": "engines"})
+    assert updated["changed"] == ["app_metadata", "external_id", "metadata", "name"]
+    assert (updated["metadata"], updated["app_metadata"]) == ({"team": "engines"}, {"plan": "pro"})
+    assert updated["external_id"] == "crm-1"
     assert erased.keys() == {"tenant_id", "user_id"}
 
 
