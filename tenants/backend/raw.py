@@ -5,6 +5,7 @@ from typing import Any, Final, Self
 
 from psycopg import ClientCursor
 from psycopg.abc import Params
+from psycopg.errors import Diagnostic
 from psycopg.rows import TupleRow
 
 from identity_platform.postgresql import base
@@ -21,12 +22,23 @@ _LEAVES_STATE = re.compile(
 )
 
 
+# What the triggers of `tenants.revocations` tell, once in a transaction.
+REVOCATION_NOTED: Final = "identity: revocation noted"
+
+
 class TenantConnection(TimeoutConnection):
     """A psycopg connection that knows whether it has session state."""
 
     leaves_state: bool = False
     # When it was given back to the pool (`time.monotonic()`).
     idle_since: float = 0.0
+    # Whether triggers have noted revocations since it was taken from the pool (`tenants.revocations`).
+    has_noted_revocations: bool = False
+
+    def note_message(self, message: Diagnostic) -> None:
+        """Take the message of the triggers."""
+        if message.message_primary == REVOCATION_NOTED:
+            self.has_noted_revocations = True
 
 
 def _track(connection: object, query: object) -> None:

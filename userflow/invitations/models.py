@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from django.db import models
 
+from identity_platform.restoring import AfterRestore, Closed
 from tenants.models import Tenant, TenantModel
 
 # How long after its expiry an invitation is still listed.
@@ -83,6 +84,8 @@ class EndUserInvitation(Invitation, TenantModel):
     kind: ClassVar[str] = END_USER
 
     client_id = models.UUIDField()
+
+    after_restore: ClassVar[AfterRestore] = Closed()
 
     class Meta:
         indexes = [
