@@ -129,6 +129,7 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
     with temporary_folder() as folder, no_timeout(), databases.job_lock(mapping.server, mapping.pk):
         dump, manifest, rows = final_backups.unpack(file, mapping.pk, folder)
         _reject_newer(manifest["schema_version"])
+        _reject_forgotten(manifest.get("begun_at"))
         target = server_with_room(server, region_of(manifest["settings"]))
         try:
             name = copy_into(target, mapping.pk, dump)

@@ -63,7 +63,9 @@ def current_target() -> DatabaseTarget:
 def take_noted_revocations() -> set[UUID]:
     """Return the tenants whose databases this thread has left after transactions that revoked something, once."""
     wrapper = cast(_PooledConnection, connections[TENANT_ALIAS])
-    noted, wrapper.revoked_in = wrapper.revoked_in, set()
+    noted = wrapper.revoked_in
+    if noted:
+        wrapper.revoked_in = set()
     return noted
 
 

@@ -81,7 +81,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         by_server = self.settings_dict["OPTIONS"].get("server_side_binding") is True
         params |= {"dbname": target.database, "cursor_factory": BoundByServer if by_server else BoundByClient}
         raw = TenantConnection.connect(**params, autocommit=True)
-        raw.add_notice_handler(raw.note_message)
+        raw.watch_revocations()
         return raw
 
     def connect_again(self) -> TenantConnection:

@@ -1,7 +1,9 @@
 """A raw connection that tracks whether a statement may have left session state."""
 
 import re
+from functools import partial
 from typing import Any, Final, Self
+from weakref import ref
 
 from psycopg import ClientCursor
 from psycopg.abc import Params
@@ -35,10 +37,15 @@ class TenantConnection(TimeoutConnection):
     # Whether triggers have noted revocations since it was taken from the pool (`tenants.revocations`).
     has_noted_revocations: bool = False
 
-    def note_message(self, message: Diagnostic) -> None:
-        """Take the message of the triggers."""
-        if message.message_primary == REVOCATION_NOTED:
-            self.has_noted_revocations = True
+    def watch_revocations(self) -> None:
+        """Take the message of the triggers from now on."""
+        # A weak reference, so that a connection that is lost is closed at once.
+        self.add_notice_handler(partial(_note_revocation, ref(self)))
+
+
+def _note_revocation(connection: "ref[TenantConnection]", message: Diagnostic) -> None:
+    if message.message_primary == REVOCATION_NOTED and (raw := connection()) is not None:
+        raw.has_noted_revocations = True
 
 
 def _track(connection: object, query: object) -> None:

@@ -4,6 +4,7 @@ import secrets
 from typing import Any, ClassVar, Protocol
 
 import pyotp
+from django.test.utils import override_settings
 from django.utils.timezone import now
 
 from openid.authorization.consents import grant_consent
@@ -19,6 +20,7 @@ from userflow.events.models import WebhookEndpoint
 from userflow.sessions import signing
 
 NEW_PASSWORD = "another horse 9 battery"
+LOCAL_WEBHOOKS: dict[str, Any] = {"WEBHOOK_ALLOWED_NETWORKS": ["127.0.0.0/8"], "WEBHOOK_PLAIN_HTTP": True}
 
 
 class Authority(Protocol):
@@ -311,8 +313,9 @@ class Webhook:
 
     def __init__(self, tenant: TestTenant) -> None:
         self.tenant = tenant
-        body = {"url": f"https://{secrets.token_hex(4)}.example.com/hooks", "events": ["import.finished"]}
-        self.endpoint = _ok(tenant.api.post("/uflow/webhooks/endpoints", body))
+        body = {"url": f"http://127.0.0.1:9/{secrets.token_hex(4)}", "events": ["import.finished"]}
+        with override_settings(**LOCAL_WEBHOOKS):
+            self.endpoint = _ok(tenant.api.post("/uflow/webhooks/endpoints", body))
 
     @property
     def path(self) -> str:
@@ -338,7 +341,8 @@ class MovedWebhook(Webhook):
     """An endpoint whose address is then replaced."""
 
     def revoke(self) -> None:
-        _ok(self.tenant.api.patch(self.path, {"url": "https://new.example.com/hooks"}))
+        with override_settings(**LOCAL_WEBHOOKS):
+            _ok(self.tenant.api.patch(self.path, {"url": "http://127.0.0.1:9/new"}))
 
 
 KINDS: list[type[Any]] = [

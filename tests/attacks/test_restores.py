@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import CommandError
-from django.db import connection
+from django.db import close_old_connections, connection
 
 from tenants import audit_trails, retention, revocations
 from tenants.context import in_tenant
@@ -235,6 +235,8 @@ def locked_journal() -> Iterator[None]:
     with psycopg.connect(**connection.get_connection_params()) as raw:
         raw.execute("LOCK TABLE tenants_journaledrevocation IN ACCESS EXCLUSIVE MODE")
         yield
+        # As at the start of the next request.
+        close_old_connections()
 
 
 def waiting(tenant: TestTenant) -> int:
