@@ -5,7 +5,7 @@ row is delivered to the journal in the global database when the tenant is left, 
 backup, a restore and a deletion. Until then it is lost together with the tenant's database, which is the accepted race.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -21,7 +21,6 @@ from identity_platform.crypto import keyed_digest
 from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.restoring import Closed, Journaled, Match, Revocation
 from tenants import keys
-from tenants.consistency import Finding
 from tenants.context import in_tenant
 from tenants.models import JournaledRevocation, TenantDatabase, UndeliveredRevocation
 from tenants.router import GLOBAL_ALIAS, lives_in_tenant
@@ -184,6 +183,12 @@ def _table(model: type[Model], revocation: Revocation) -> type[Model]:
     return tables.get(revocation.source, model)
 
 
+def count_revoked(tenant_id: UUID) -> dict[str, int]:
+    """Return the numbers of such rows of the entered database, by kind."""
+    found = {revocation.kind: len(find_revoked(tenant_id, model, revocation)) for model, revocation in declared()}
+    return {kind: number for kind, number in found.items() if number}
+
+
 def find_revoked(tenant_id: UUID, model: type[Model], revocation: Revocation) -> list[Match]:
     """Return the rows of the entered database that have an authority which the journal has as revoked."""
     rows = JournaledRevocation.objects.filter(tenant_id=tenant_id, kind=revocation.kind, revoked=True)
@@ -211,22 +216,3 @@ def _rows(model: type[Model], revocation: Revocation) -> Iterator[tuple[Any, str
         )
         while some := cursor.fetchmany(AT_ONCE):
             yield from some
-
-
-# --- check_consistency -----------------------------------------------------------------------------------------------
-
-
-def examine(sender: object, *, tenant_id: UUID | None, **_: object) -> Iterable[Finding]:
-    """Compare the entered tenant with the journal; a receiver of `consistency_examined`."""
-    if tenant_id is None:
-        return
-    found = {revocation.kind: len(find_revoked(tenant_id, model, revocation)) for model, revocation in declared()}
-    if rows := {kind: number for kind, number in found.items() if number}:
-        yield Finding(
-            "revoked authority",
-            rows,
-            "The journal has these as revoked, and the tenant's database has them: it was restored to an earlier moment, "
-            "not by restore_tenant.",
-            "--repair revokes them again, and ends all sessions, links and invitations, as restore_tenant does.",
-            lambda ids: sum(withdraw_here(tenant_id).values()),
-        )
