@@ -180,7 +180,7 @@ CREATE TRIGGER journal_of_permissions AFTER UPDATE OF permissions ON userflow_ro
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("userflow", "0032_members_newest_first"),
+        ("userflow", "0033_direct_sign_in"),
         ("tenants", "0015_revocation_journal"),
     ]
 
