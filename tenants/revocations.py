@@ -160,11 +160,12 @@ def withdraw_here(tenant_id: UUID) -> dict[str, int]:
     for model in apps.get_models():
         if lives_in_tenant(model) and isinstance(getattr(model, "after_restore", None), Closed):
             model.close_all(now())  # type: ignore[attr-defined]
-    ended = {}
-    for model, revocation in declared():
+    ended: dict[str, int] = {}
+    # Twice, since a user whose factors are removed must not sign in with the password alone.
+    for model, revocation in [*declared(), *declared()]:
         if matches := find_revoked(tenant_id, model, revocation):
             _end(model, revocation, matches)
-            ended[revocation.kind] = len(matches)
+            ended[revocation.kind] = ended.get(revocation.kind, 0) + len(matches)
     return ended
 
 

@@ -93,6 +93,20 @@ class Password(ActiveUser):
         _ok(Api().post("/uflow/auth/enduser/password/reset", {"token": token, "password": password}))
 
 
+class PasswordAlone(ActiveUser):
+    """A password without a factor, until its user enrolls one that the backup does not have."""
+
+    def __init__(self, tenant: TestTenant) -> None:
+        self.tenant, self.person = tenant, new_user(tenant)
+
+    def works(self) -> bool:
+        body = {"client_id": str(self.tenant.client_id), "email": self.person.email, "password": PASSWORD}
+        return "access_token" in Api().post("/uflow/auth/enduser/login", body).json()
+
+    def revoke(self) -> None:
+        self.person.enrol_totp()
+
+
 class Address(ActiveUser):
     """An address that its user then leaves: its mailbox sets the password."""
 
@@ -349,6 +363,7 @@ KINDS: list[type[Any]] = [
     ActiveUser,
     ErasedUser,
     Password,
+    PasswordAlone,
     Address,
     Authenticator,
     ReplacedAuthenticator,

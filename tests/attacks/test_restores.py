@@ -141,6 +141,25 @@ def test_user_with_replaced_password_sets_a_new_one(home: TestTenant, tmp_path: 
     assert person.signs_in("a third horse 9 battery")
 
 
+def test_user_of_replaced_factor_needs_the_mailbox(home: TestTenant, tmp_path: Path) -> None:
+    replaced, removed, file = (
+        authority.ReplacedAuthenticator(home),
+        authority.Authenticator(home),
+        tmp_path / "home.backup",
+    )
+    run_command("backup_tenant", home.slug, str(file))
+    replaced.revoke()
+    removed.revoke()
+    run_command("restore_tenant", home.slug, str(file), yes=True)
+    # The new factor is lost; a thief of the password is not let in without it. Who has removed the factor goes on without.
+    body = {"client_id": str(home.client_id), "password": authority.PASSWORD}
+    attempts = [
+        Api().post("/uflow/auth/enduser/login", {**body, "email": user.person.email}).status_code
+        for user in (replaced, removed)
+    ]
+    assert attempts == [401, 200]
+
+
 def test_user_of_replaced_address_waits_for_an_admin(home: TestTenant, tmp_path: Path) -> None:
     person, file = authority.Address(home), tmp_path / "home.backup"
     run_command("backup_tenant", home.slug, str(file))

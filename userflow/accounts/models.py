@@ -94,6 +94,12 @@ class EndUser(Account, TenantModel):
             Revocation("erased user", ending="erase_again"),
             Revocation("deactivated user", condition="active", ending="deactivate_again"),
             Revocation("replaced password", "id, password", "password <> ''", ending="disable_passwords"),
+            # A factor that is not in the backup has guarded the account: the password alone does not open it again.
+            Revocation(
+                "password without factor",
+                condition="mfa_methods = '[]' AND password <> ''",
+                ending="disable_passwords",
+            ),
             Revocation("replaced address", "id, email_key", "active", ending="deactivate_at_old_address"),
         )
     )
@@ -147,7 +153,7 @@ class EndUser(Account, TenantModel):
 
     @classmethod
     def disable_passwords(cls, matches: Sequence[Match]) -> None:
-        """Remove passwords that were replaced since the backup. Their users set new ones by mail."""
+        """Remove passwords that were replaced since the backup, or guarded by a factor. Their users set new ones by mail."""
         _restored(cls, matches).update(password="", updated_at=now())
 
     @classmethod

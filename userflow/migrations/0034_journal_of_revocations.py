@@ -97,6 +97,23 @@ _TRIGGERS = "".join(
             row="new",
             revoked=False,
         ),
+        # The password alone signs in until the first factor, and again when the last one is gone.
+        _changed(
+            "first_factors",
+            _USER,
+            "mfa_methods",
+            "OLD.mfa_methods = '[]' AND NEW.mfa_methods <> '[]'",
+            "password without factor",
+        ),
+        _changed(
+            "last_factors",
+            _USER,
+            "mfa_methods",
+            "OLD.mfa_methods <> '[]' AND NEW.mfa_methods = '[]'",
+            "password without factor",
+            row="new",
+            revoked=False,
+        ),
         _deleted("roles", "userflow_role", "role"),
         _deleted("role_bindings", "userflow_rolebinding", "role of user", _MEMBER),
         _deleted("groups", "userflow_group", "group"),
