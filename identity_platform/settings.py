@@ -357,6 +357,9 @@ AUDIT_RETENTION_DAYS = integer("AUDIT_RETENTION_DAYS", 400, least=30, most=36_50
 # How long the final backup of a deleted tenant can bring it back; 0: none is made.
 DELETED_TENANT_BACKUP_DAYS = integer("DELETED_TENANT_BACKUP_DAYS", 7, most=3650)
 
+# How old a backup can be that is restored, as revocations since are kept for so long; 0: as long as the tenant's data key.
+REVOCATION_JOURNAL_DAYS = integer("REVOCATION_JOURNAL_DAYS", 0, most=36_500)
+
 # Where the console writes backups of tenants (backup_tenant is told where), and where final backups are.
 BACKUP_FOLDER = Path(text("BACKUP_FOLDER") or VAR / "backups")
 

@@ -1,11 +1,23 @@
 """The base of enrolled factors."""
 
 import uuid
+from collections.abc import Sequence
 from typing import ClassVar
 
 from django.db import models
 
+from identity_platform.restoring import Match
 from userflow.accounts.models import Account
+
+
+def remove_factors(model: type[models.Model], matches: Sequence[Match]) -> None:
+    """Delete factors or backup codes of end users in a restored database, which were removed since its backup."""
+    from mfa.factors import refresh_methods  # it imports the models
+
+    found = model._base_manager.filter(pk__in=[match.pk for match in matches])
+    user_ids = set(found.values_list("user_id", flat=True))
+    found.delete()
+    refresh_methods(user_ids)
 
 
 class Factor(models.Model):
@@ -20,6 +32,11 @@ class Factor(models.Model):
 
     class Meta:
         abstract = True
+
+    @classmethod
+    def remove_again(cls, matches: Sequence[Match]) -> None:
+        """Remove factors of a restored database that were removed or replaced since its backup."""
+        remove_factors(cls, matches)
 
     def summary(self) -> dict[str, object]:
         """Return the factor as lists of factors show it."""

@@ -4,7 +4,7 @@ A confirmation runs in one `realm.atomic()`: `locked = lock_and_check(realm, use
 `finalize(realm, locked, ...)`. The relations of `_ENROLLED` lead from a user to the factors; each model has `summary()`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal, TypedDict
@@ -239,6 +239,14 @@ def _end_older_sessions_and_tickets(
         end_enrollment(realm, user)
     elif change == "regenerated":
         tickets.forget_devices(realm, user.pk)
+
+
+def refresh_methods(user_ids: Collection[UUID]) -> None:
+    """Store the methods of end users whose factors a restore has removed. Backup codes go with the last factor."""
+    for user in EndUser.objects.filter(pk__in=user_ids):
+        if not has_factor(user):
+            _rows(user)[BACKUP_CODE].delete()
+        EndUser.objects.filter(pk=user.pk).update(mfa_methods=methods_of(user), updated_at=now())
 
 
 def methods_of(user: Account, *, before: datetime | None = None) -> list[str]:

@@ -6,8 +6,9 @@ from typing import ClassVar
 from django.db import models
 from django.utils.timezone import now
 
+from identity_platform.restoring import AfterRestore, Closed, Journaled, Revocation
 from tenants.models import TenantModel
-from userflow.accounts.models import EndUser
+from userflow.accounts.models import THIS_ROW, EndUser
 from userflow.accounts.session_models import EndUserSession
 
 
@@ -22,6 +23,8 @@ class ShortLived(TenantModel):
     client_id = models.UUIDField()
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
+
+    after_restore: ClassVar[AfterRestore] = Closed()
 
     class Meta:
         abstract = True
@@ -137,6 +140,7 @@ class Consent(TenantModel):
     updated_at = models.DateTimeField(auto_now=True)
 
     objects: ClassVar[models.Manager["Consent"]]
+    after_restore: ClassVar[AfterRestore] = Journaled((Revocation("consent", THIS_ROW),))
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "client_id"], name="consent_unique")]

@@ -9,8 +9,10 @@ class TenantsConfig(AppConfig):
     def ready(self) -> None:
         from identity_platform.api.metrics import add_collector
         from identity_platform.signals import worker_starting
-        from tenants import checks, lookup, metrics  # noqa: F401  # importing `checks` registers the system checks
+        from tenants import checks, lookup, metrics, revocations  # noqa: F401  # importing `checks` registers the system checks
+        from tenants.signals import revocations_noted
 
+        revocations_noted.connect(revocations.deliver_noted)
         lookup.cache_per_request()
         add_collector("platform", metrics.collect)
         worker_starting.connect(_lease_connections)

@@ -24,7 +24,7 @@ from django.utils.timezone import now
 from identity_platform.audit.models import ChainHead, PlatformEvent, TenantSeal
 from identity_platform.audit.writer import record_for_platform, record_for_tenant
 from identity_platform.postgresql.statement_timeout import no_timeout
-from tenants import audit_trails, keys, webauthn_claims
+from tenants import audit_trails, keys, revocations, webauthn_claims
 from tenants.audit_trails import READABLE, Owner
 from tenants.context import in_tenant
 from tenants.models import DataKey, DomainClaim, FinalBackup, Tenant, TenantDatabase, WebAuthnClaim
@@ -207,6 +207,7 @@ def _look_at_tenant(tenant_id: UUID) -> Iterator[Finding]:
             return
         yield from _data_key(tenant_id)
         yield from _chain(head)
+        yield from _revoked(tenant_id)
         yield from _orphans(of_tenants=True)
         yield from _asked(tenant_id)
     # In a transaction of its own: it locks rows.
@@ -264,6 +265,18 @@ def _chain(head: ChainHead | None) -> Iterator[Finding]:
             "The audit log ends before, or differs at, the link that the global database has as its end: the tenant's database "
             "is older than the global one, or was altered.",
             "Run verify_audit; if the tenant was restored, verify_audit --accept-end.",
+        )
+
+
+def _revoked(tenant_id: UUID) -> Iterator[Finding]:
+    if rows := revocations.count_revoked(tenant_id):
+        yield Finding(
+            "revoked authority",
+            rows,
+            "The journal has these as revoked, and the tenant's database has them: it was restored to an earlier moment, "
+            "not by restore_tenant.",
+            "--repair revokes them again, and ends all sessions, links and invitations, as restore_tenant does.",
+            lambda ids: sum(revocations.withdraw_here(tenant_id).values()),
         )
 
 

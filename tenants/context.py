@@ -14,8 +14,9 @@ from tenants.errors import NoActiveTenant, TenantBehind
 from tenants.lookup import TenantContext
 from tenants.models import TenantDatabase
 from tenants.schema import schema_version
+from tenants.signals import revocations_noted
 from tenants.states import Purpose
-from tenants.target import TENANT_ALIAS, current_target, in_target
+from tenants.target import TENANT_ALIAS, current_target, in_target, take_noted_revocations
 
 log = structlog.get_logger("identity.tenants")
 
@@ -51,6 +52,8 @@ def in_tenant(tenant_id: UUID, purpose: Purpose = Purpose.WRITE) -> Iterator[Ten
         raise
     finally:
         _entered.reset(token)
+        for noted in take_noted_revocations():
+            revocations_noted.send(sender=in_tenant, tenant_id=noted)
 
 
 def _is_behind(tenant_id: UUID) -> bool:

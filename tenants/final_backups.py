@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 from uuid import UUID
 
 import structlog
@@ -52,6 +52,8 @@ class Manifest(TypedDict):
     slug: str
     settings: dict[str, object]
     schema_version: str
+    # Files of earlier releases have none.
+    begun_at: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ def write(mapping: TenantDatabase) -> Path:
 
 
 def _fill(packed: zipfile.ZipFile, mapping: TenantDatabase) -> None:
+    begun_at = now()
     with packed.open(DUMP, "w", force_zip64=True) as dump:
         dumps.stream_out(mapping.server, mapping.name, dump)
     # After the dump, which can take long: operators can change these rows until the tenant is deleted.
@@ -94,6 +97,7 @@ def _fill(packed: zipfile.ZipFile, mapping: TenantDatabase) -> None:
         "slug": mapping.tenant.slug,
         "settings": mapping.tenant.settings,
         "schema_version": mapping.schema_version,
+        "begun_at": begun_at.isoformat(),
     }
     packed.writestr(MANIFEST, json.dumps(manifest))
     packed.writestr(ROWS, _rows_of(mapping.pk))

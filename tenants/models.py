@@ -1,12 +1,15 @@
 """Tenants, database servers, the databases of tenants, and `TenantModel`, the base of tenant tables."""
 
 import uuid
+from datetime import datetime, timedelta
 from typing import ClassVar
 
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models.functions import Collate, Lower
+from django.db.models.functions import Cast, Collate, Lower
 
+from identity_platform.restoring import AfterRestore, NoAuthority
 from tenants.states import State
 
 
@@ -14,6 +17,8 @@ class TenantModel(models.Model):
     """A table in every tenant's own database. Everything that does not inherit this lives in the global database."""
 
     lives_in_tenant: ClassVar[bool] = True
+    # What a restore does with the rows. Each model declares it.
+    after_restore: ClassVar[AfterRestore]
 
     class Meta:
         abstract = True
@@ -229,3 +234,54 @@ class DataKey(models.Model):
 
     def __str__(self) -> str:
         return self.owner
+
+
+class UndeliveredRevocation(TenantModel):
+    """A revocation that triggers have written in the transaction of the change, on its way to the journal."""
+
+    kind = models.CharField(max_length=40)
+    # SHA-256 of what identifies the revoked authority.
+    digest = models.BinaryField()
+    # False: the authority was granted again.
+    revoked = models.BooleanField()
+    noted_at = models.DateTimeField()
+    # When the revocation takes effect.
+    ends_at = models.DateTimeField()
+
+    after_restore: ClassVar[AfterRestore] = NoAuthority("The journal takes older entries only beside newer ones.")
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+class JournaledRevocation(models.Model):
+    """What a tenant's database must not have again when an older state of it is restored (`tenants.revocations`).
+
+    No foreign key: entries outlive the deletion of the tenant, which can be restored as long as its data key exists.
+    """
+
+    tenant_id = models.UUIDField()
+    kind = models.CharField(max_length=40)
+    # HMAC of the digest in the tenant's database: ids and addresses of users cannot be found out from it.
+    digest = models.BinaryField()
+    revoked = models.BooleanField()
+    noted_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant_id", "kind", "digest"], name="journaled_revocation_unique")
+        ]
+        indexes = [models.Index(fields=["noted_at"], name="journaled_revocation_age")]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} {self.kind}"
+
+    @classmethod
+    def expired(cls, moment: datetime) -> models.Q:
+        """Return the entries that no backup needs: no backup opens without the data key, or all are younger."""
+        data_key = DataKey.objects.filter(owner=Cast(models.OuterRef("tenant_id"), models.CharField()))
+        useless = ~models.Q(models.Exists(data_key))
+        if days := settings.REVOCATION_JOURNAL_DAYS:
+            useless |= models.Q(noted_at__lt=moment - timedelta(days=days))
+        return useless

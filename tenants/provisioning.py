@@ -23,7 +23,7 @@ from identity_platform.audit.writer import record_for_platform
 from identity_platform.postgresql.row_errors import first_or
 from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.task_queue import run_soon
-from tenants import databases, final_backups, keys, lookup, steps, warm_pool
+from tenants import databases, final_backups, keys, lookup, revocations, steps, warm_pool
 from tenants.capacity import check_region, region_of, server_with_room
 from tenants.errors import JobRunning, SlugTaken, UnknownTenant, WrongState
 from tenants.final_backups import Deletion
@@ -322,6 +322,8 @@ def _begin_deletion(raw: databases.Raw, mapping: TenantDatabase, *, final_backup
     try:
         # Running requests could still write data that the backup would miss.
         databases.make_read_only(raw, mapping.name)
+        # An older final backup of this tenant may still exist.
+        revocations.deliver_read_only(mapping.pk, DatabaseTarget.for_maintenance(mapping.server, mapping.name))
         file = final_backups.write(mapping)
         with transaction.atomic():
             final_backups.keep(mapping.pk, file)

@@ -7,13 +7,14 @@ crash leaves no orphan: running the command again drops the copy, and so does `c
 
 import errno
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
-from django.apps import apps
-from django.db import IntegrityError, connections, transaction
+from django.conf import settings
+from django.db import IntegrityError, transaction
 from django.utils.timezone import now
 from psycopg import Error as DriverError
 from psycopg import sql
@@ -23,17 +24,16 @@ from identity_platform.crypto import SealBroken
 from identity_platform.postgresql.statement_timeout import no_timeout
 from identity_platform.transfer.files import reject_special
 from identity_platform.transfer.temporary_folder import temporary_folder
-from tenants import databases, dumps, final_backups, keys, lookup, replication, servers, steps
+from tenants import databases, dumps, final_backups, keys, lookup, replication, revocations, servers, steps
 from tenants.capacity import check_region, region_of, server_with_room
 from tenants.errors import BackupUnfit, CopyFailed, SlugTaken, UpgradeFailed, WrongState
 from tenants.models import DatabaseServer, FinalBackup, Tenant, TenantDatabase, WarmDatabase, WebhookTenant
 from tenants.provisioning import change_state, forget_in_global_database, mapping_of, reload_mapping
-from tenants.router import lives_in_tenant
 from tenants.schema import is_current, is_older, reason_of, schema_version, upgrade
 from tenants.sealed_archives import new_archive, opened_archive
 from tenants.signals import tenant_restored
 from tenants.states import State
-from tenants.target import TENANT_ALIAS, DatabaseTarget, in_target
+from tenants.target import DatabaseTarget
 from tenants.warm_pool import new_database_name
 
 MANIFEST, DUMP = "tenant.json", "database.dump"
@@ -56,7 +56,7 @@ def back_up_tenant(*, tenant_id: UUID, file: Path) -> None:
     global database. Raises OSError, UnknownTenant, DataKeyLocked, CopyFailed, ProgramMissing.
     """
     reject_special(file)
-    mapping, key = mapping_of(tenant_id), keys.tenant_key(tenant_id)
+    mapping, key, begun_at = mapping_of(tenant_id), keys.tenant_key(tenant_id), now()
     with new_archive(file, data_key=key, purpose=_PURPOSE) as packed:
         try:
             with databases.snapshot_of(mapping.server, mapping.name) as (raw, snapshot):
@@ -71,6 +71,7 @@ def back_up_tenant(*, tenant_id: UUID, file: Path) -> None:
             "tenant_id": str(tenant_id),
             "slug": mapping.tenant.slug,
             "schema_version": mapping.schema_version,
+            "begun_at": begun_at.isoformat(),
             "rows": rows,
         }
         packed.writestr(MANIFEST, json.dumps(manifest))
@@ -80,19 +81,23 @@ def back_up_tenant(*, tenant_id: UUID, file: Path) -> None:
 def restore_tenant(*, tenant_id: UUID, file: Path) -> TenantDatabase:
     """Restore a tenant's database from a backup. Changes since the backup are lost.
 
-    Sessions, tickets and mailed links of the backup are closed, since they may have been closed after it. A failed tenant
-    becomes active, a suspended one stays suspended. Raises UnknownTenant, BackupUnfit, WrongState, CopyFailed,
-    ProgramMissing, JobRunning, DataKeyLocked; then nothing was changed.
+    What was revoked since stays revoked (`tenants.revocations`). Sessions, tickets and mailed links of the backup are closed,
+    since they may have been closed after it. A failed tenant becomes active, a suspended one stays suspended. Raises
+    UnknownTenant, BackupUnfit, WrongState, CopyFailed, ProgramMissing, JobRunning, DataKeyLocked; then nothing was changed.
     """
     mapping = mapping_of(tenant_id)
     with temporary_folder() as folder:
         dump, rows = _unpacked(file, tenant_id, folder)
         with databases.job_lock(mapping.server, tenant_id) as raw, held_still(raw, mapping):
+            if databases.exists(raw, mapping.name):
+                # After the last write to it. What it has revoked holds in the restored one.
+                before = DatabaseTarget.for_maintenance(mapping.server, mapping.name)
+                revocations.deliver_read_only(tenant_id, before)
             name = copy_into(mapping.server, tenant_id, dump, rows)
-            _close(DatabaseTarget.for_maintenance(mapping.server, name))
+            revoked = revocations.withdraw(tenant_id, DatabaseTarget.for_maintenance(mapping.server, name))
             # The backup may have webhook endpoints. If it has none, the deliverer deletes this row again.
             WebhookTenant.objects.update_or_create(tenant_id=tenant_id, defaults={"touched_at": now()})
-            switch(mapping, mapping.server, name, "tenant.restored")
+            switch(mapping, mapping.server, name, "tenant.restored", details={"revoked": revoked})
             drop_copies(tenant_id)
     tenant_restored.send(sender=restore_tenant, tenant_id=tenant_id)
     return mapping_of(tenant_id)
@@ -124,10 +129,11 @@ def restore_deleted_tenant(*, file: Path, slug: str | None = None, server: str |
     with temporary_folder() as folder, no_timeout(), databases.job_lock(mapping.server, mapping.pk):
         dump, manifest, rows = final_backups.unpack(file, mapping.pk, folder)
         _reject_newer(manifest["schema_version"])
+        _reject_forgotten(manifest.get("begun_at"))
         target = server_with_room(server, region_of(manifest["settings"]))
         try:
             name = copy_into(target, mapping.pk, dump)
-            _close(DatabaseTarget.for_maintenance(target, name))
+            revocations.withdraw(mapping.pk, DatabaseTarget.for_maintenance(target, name))
             _put_back(mapping.pk, manifest, rows, slug or str(manifest["slug"]), server=target, name=name)
         finally:
             # A copy that has become the tenant's database is no longer listed.
@@ -285,20 +291,14 @@ def fill(server: DatabaseServer, name: str, dump: Path, rows: dict[str, int] | N
             raise CopyFailed(str(failure)) from failure
 
 
-def _close(database: DatabaseTarget) -> None:
-    """Close sessions and the like in a restored copy: they may have been closed after the backup, for example as stolen.
-
-    Models implement this with a class method `close_all(moment)`.
-    """
-    with in_target(database), transaction.atomic(using=TENANT_ALIAS):
-        with connections[TENANT_ALIAS].cursor() as cursor:
-            cursor.execute("SET LOCAL statement_timeout = 0")
-        for model in apps.get_models():
-            if lives_in_tenant(model) and hasattr(model, "close_all"):
-                model.close_all(now())
-
-
-def switch(mapping: TenantDatabase, server: DatabaseServer, name: str, action: str) -> None:
+def switch(
+    mapping: TenantDatabase,
+    server: DatabaseServer,
+    name: str,
+    action: str,
+    *,
+    details: Mapping[str, object] | None = None,
+) -> None:
     """Make a filled copy the tenant's database, and reserve the old one as a copy in its place."""
     with transaction.atomic():
         if server.pk != mapping.server_id:
@@ -309,7 +309,7 @@ def switch(mapping: TenantDatabase, server: DatabaseServer, name: str, action: s
         to = State.SUSPENDED if rows.get().status == State.SUSPENDED else State.ACTIVE
         rows.update(server=server, name=name, schema_version=schema_version(), status=to, reason="")
         WarmDatabase.objects.filter(name=name).update(server=mapping.server, name=mapping.name)
-        record_for_platform(action, tenant_id=mapping.pk, target=("tenant", mapping.pk))
+        record_for_platform(action, tenant_id=mapping.pk, target=("tenant", mapping.pk), details=details)
     lookup.forget()
     steps.completed("switched")
 
@@ -329,9 +329,20 @@ def _unpacked(file: Path, tenant_id: UUID, folder: Path) -> tuple[Path, dict[str
             f"{file} is no backup of this tenant, or it was altered or cut off: it does not open with the tenant's data key."
         ) from problem
     _reject_newer(manifest["schema_version"])
+    _reject_forgotten(manifest.get("begun_at"))
     return folder / DUMP, manifest["rows"]
 
 
 def _reject_newer(made_by: str) -> None:
     if made_by != schema_version() and not is_older(made_by):
         raise BackupUnfit("This backup was made by a newer release. Upgrade this platform first.")
+
+
+def _reject_forgotten(begun_at: str | None) -> None:
+    """Reject a backup that is older than the journal: what was revoked between them is no longer known."""
+    days = settings.REVOCATION_JOURNAL_DAYS
+    if days and (begun_at is None or datetime.fromisoformat(begun_at) < now() - timedelta(days=days)):
+        raise BackupUnfit(
+            f"Revocations are kept for {days} days (REVOCATION_JOURNAL_DAYS), and the backup is older: restoring it could "
+            "bring back users, keys and roles that were revoked."
+        )

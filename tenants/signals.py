@@ -36,3 +36,7 @@ tenant_compared: Final = Signal()
 # `check_consistency` examines a tenant, which is entered, or the platform. Sent with `tenant_id`, None for the platform. A
 # receiver changes nothing and returns an iterable of `tenants.consistency.Finding`.
 consistency_examined: Final = Signal()
+
+# Transactions of this thread have revoked something in a tenant, which has been left. Sent with `tenant_id`. A receiver raises
+# nothing.
+revocations_noted: Final = Signal()

@@ -39,6 +39,7 @@ class _PooledConnection(Protocol):
     """What `tenants.backend.base.DatabaseWrapper` adds to Django's wrapper. The backend imports this module."""
 
     in_atomic_block: bool
+    revoked_in: set[UUID]
 
     def release(self) -> None: ...
 
@@ -57,6 +58,15 @@ def current_target() -> DatabaseTarget:
     if target is None:
         raise NoActiveTenant("A tenant model was used outside in_tenant(): the action must say which tenant it means.")
     return target
+
+
+def take_noted_revocations() -> set[UUID]:
+    """Return the tenants whose databases this thread has left after transactions that revoked something, once."""
+    wrapper = cast(_PooledConnection, connections[TENANT_ALIAS])
+    noted = wrapper.revoked_in
+    if noted:
+        wrapper.revoked_in = set()
+    return noted
 
 
 @contextmanager

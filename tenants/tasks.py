@@ -3,12 +3,13 @@
 import structlog
 
 from identity_platform.task_queue import PROBLEMS, TaskContext, periodic_task
-from tenants import audit_trails, rejections, retention, server_health, warm_pool
+from tenants import audit_trails, rejections, retention, revocations, server_health, warm_pool
 from tenants.schema import why
 
 log = structlog.get_logger("identity.tenants")
 
 SEAL, PURGE, CHECK = "seal_audit_trails", "purge_expired_rows", "check_database_servers"
+DELIVER = "deliver_revocations"
 
 
 @periodic_task(warm_pool.REFILL)
@@ -60,3 +61,15 @@ def check_servers(context: TaskContext) -> None:
     if silent := server_health.check_servers(until=context.should_abort):
         PROBLEMS.labels(CHECK).inc()
         log.warning("database_servers_silent", servers=silent)
+
+
+@periodic_task(DELIVER)
+def deliver_revocations(context: TaskContext) -> None:
+    """Deliver revocations to the journal that the processes which made them could not deliver."""
+    try:
+        if problems := revocations.deliver_all(stop=context.should_abort):
+            PROBLEMS.labels(DELIVER).inc()
+            log.warning("revocations_not_delivered", tenants=len(problems), first=problems[0])
+    except Exception as problem:
+        PROBLEMS.labels(DELIVER).inc()
+        log.warning("revocations_not_delivered", cause=why(problem))

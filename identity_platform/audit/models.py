@@ -6,6 +6,8 @@ from typing import ClassVar
 from django.db import models
 from django.db.models.functions import Now
 
+from identity_platform.restoring import AfterRestore, NoAuthority
+
 
 class AuditEvent(models.Model):
     """Who did what on what, from where, and how it ended."""
@@ -33,6 +35,7 @@ class TenantEvent(AuditEvent):
     """An event of one tenant, in that tenant's database."""
 
     lives_in_tenant: ClassVar[bool] = True
+    after_restore: ClassVar[AfterRestore] = NoAuthority("They say what was done.")
 
     class Meta(AuditEvent.Meta):
         db_table = "audit_tenantevent"
@@ -94,6 +97,7 @@ class TenantSeal(Seal):
     """A link of a tenant's chain, in the tenant's database."""
 
     lives_in_tenant: ClassVar[bool] = True
+    after_restore: ClassVar[AfterRestore] = NoAuthority("`verify_audit` compares their end with the global database.")
 
     class Meta(Seal.Meta):
         db_table = "audit_tenantseal"

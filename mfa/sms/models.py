@@ -1,13 +1,15 @@
 """Phones, codes and messages of a tenant's end users. Numbers are sealed; a keyed digest keeps them unique."""
 
 from datetime import timedelta
+from typing import ClassVar
 
 from django.db import models
 
+from identity_platform.restoring import AfterRestore, Journaled, NoAuthority, Revocation
 from mfa.factor_models import Factor
 from tenants.models import TenantModel
 from userflow.accounts.models import EndUser
-from userflow.accounts.session_models import Expiring
+from userflow.accounts.session_models import ClosedByRestore, Expiring
 
 
 class Phone(Factor, TenantModel):
@@ -19,6 +21,7 @@ class Phone(Factor, TenantModel):
     last_four = models.CharField(max_length=4)
 
     kind = "sms"
+    after_restore: ClassVar[AfterRestore] = Journaled((Revocation("phone", ending="remove_again"),))
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user"], name="phone_one_of_a_user")]
@@ -32,7 +35,7 @@ class Phone(Factor, TenantModel):
         return f"***-***-{self.last_four}"
 
 
-class SmsCode(Expiring, TenantModel):
+class SmsCode(Expiring, ClosedByRestore, TenantModel):
     """The newest code for one number of one user and one purpose, and the attempts at it.
 
     The row stays when a new code is requested, so that this does not reset the attempts.
@@ -77,6 +80,7 @@ class SmsMessage(Expiring, TenantModel):
 
     # Longer than every budget and the conversion alarm look back.
     expires_by, kept_for = "sent_at", timedelta(days=35)
+    after_restore: ClassVar[AfterRestore] = NoAuthority("They only limit.")
 
     class Meta:
         indexes = [

@@ -1,11 +1,14 @@
 """TOTP secrets and backup codes, in the database of the user they protect."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import ClassVar
 
 from django.db import models
 from django.db.models import Q
 
-from mfa.factor_models import Factor
+from identity_platform.restoring import AfterRestore, Journaled, Match, Revocation
+from mfa.factor_models import Factor, remove_factors
 from tenants.models import TenantModel
 from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.session_models import Expiring
@@ -53,6 +56,10 @@ class AdminTotpSecret(TotpSecret):
 class EndUserTotpSecret(TotpSecret, TenantModel):
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="totp_secrets")
 
+    after_restore: ClassVar[AfterRestore] = Journaled(
+        (Revocation("authenticator app", condition="confirmed_at IS NOT NULL", ending="remove_again"),)
+    )
+
     class Meta:
         constraints = [
             models.UniqueConstraint(
@@ -87,5 +94,14 @@ class AdminBackupCode(BackupCode):
 class EndUserBackupCode(BackupCode, TenantModel):
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="backup_codes")
 
+    after_restore: ClassVar[AfterRestore] = Journaled(
+        (Revocation("backup code", "user_id, md5(digest)", "used_at IS NULL", ending="remove_again"),)
+    )
+
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "digest"], name="end_user_backup_code_unique")]
+
+    @classmethod
+    def remove_again(cls, matches: Sequence[Match]) -> None:
+        """Remove codes of a restored database that were used or replaced since its backup."""
+        remove_factors(cls, matches)

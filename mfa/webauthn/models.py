@@ -1,13 +1,14 @@
 """Passkeys and challenges of end users (tenant database) and admin users (global database)."""
 
-from typing import Final
+from typing import ClassVar, Final
 
 from django.db import models
 
+from identity_platform.restoring import AfterRestore, Journaled, Revocation
 from mfa.factor_models import Factor
 from tenants.models import TenantModel
 from userflow.accounts.models import AdminUser, EndUser
-from userflow.accounts.session_models import Expiring
+from userflow.accounts.session_models import ClosedByRestore, Expiring
 
 # Names of well-known authenticators by AAGUID, for lists of factors and for nothing else: without attestation the client
 # states the AAGUID. From the community's list (github.com/passkeydeveloper/passkey-authenticator-aaguids) and Yubico's values.
@@ -91,6 +92,8 @@ class AdminPasskey(Passkey):
 class EndUserPasskey(Passkey, TenantModel):
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="passkeys")
 
+    after_restore: ClassVar[AfterRestore] = Journaled((Revocation("passkey", ending="remove_again"),))
+
     class Meta:
         verbose_name = "end user webauthn credential"
 
@@ -122,7 +125,7 @@ class AdminChallenge(Challenge):
         indexes = [models.Index(fields=["expires_at"], name="admin_challenge_expiry")]
 
 
-class EndUserChallenge(Challenge, TenantModel):
+class EndUserChallenge(Challenge, ClosedByRestore, TenantModel):
     user = models.ForeignKey(EndUser, null=True, on_delete=models.CASCADE, related_name="webauthn_challenges")
 
     class Meta:

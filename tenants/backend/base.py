@@ -1,5 +1,6 @@
 """One alias, many databases: the connection belongs to the tenant that is currently entered."""
 
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -32,6 +33,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     connection: TenantConnection | None
     target: DatabaseTarget | None = None
+    # Tenants whose transactions have revoked something, until `in_tenant` sends `revocations_noted`.
+    revoked_in: set[UUID]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.revoked_in = set()
 
     def connect(self) -> None:
         """Take a connection to the entered tenant. Pooled connections need no SET and no round trip."""
@@ -73,7 +80,9 @@ class DatabaseWrapper(base.DatabaseWrapper):
         params |= servers.parameters(target.server_id, target.server_revision, direct=target.direct)
         by_server = self.settings_dict["OPTIONS"].get("server_side_binding") is True
         params |= {"dbname": target.database, "cursor_factory": BoundByServer if by_server else BoundByClient}
-        return TenantConnection.connect(**params, autocommit=True)
+        raw = TenantConnection.connect(**params, autocommit=True)
+        raw.watch_revocations()
+        return raw
 
     def connect_again(self) -> TenantConnection:
         target, lost = self.target, self.connection
@@ -96,6 +105,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
         raw, target = self.connection, self.target
         self.connection = self.target = None
         assert target is not None  # set together with the connection
+        if raw.has_noted_revocations:
+            raw.has_noted_revocations = False
+            if target.tenant_id is not None:
+                self.revoked_in.add(target.tenant_id)
         if target.direct:
             raw.close()
         else:

@@ -1,10 +1,13 @@
 """A raw connection that tracks whether a statement may have left session state."""
 
 import re
+from functools import partial
 from typing import Any, Final, Self
+from weakref import ref
 
 from psycopg import ClientCursor
 from psycopg.abc import Params
+from psycopg.errors import Diagnostic
 from psycopg.rows import TupleRow
 
 from identity_platform.postgresql import base
@@ -21,12 +24,28 @@ _LEAVES_STATE = re.compile(
 )
 
 
+# What the triggers of `tenants.revocations` tell, once in a transaction.
+REVOCATION_NOTED: Final = "identity: revocation noted"
+
+
 class TenantConnection(TimeoutConnection):
     """A psycopg connection that knows whether it has session state."""
 
     leaves_state: bool = False
     # When it was given back to the pool (`time.monotonic()`).
     idle_since: float = 0.0
+    # Whether triggers have noted revocations since it was taken from the pool (`tenants.revocations`).
+    has_noted_revocations: bool = False
+
+    def watch_revocations(self) -> None:
+        """Take the message of the triggers from now on."""
+        # A weak reference, so that a connection that is lost is closed at once.
+        self.add_notice_handler(partial(_note_revocation, ref(self)))
+
+
+def _note_revocation(connection: "ref[TenantConnection]", message: Diagnostic) -> None:
+    if message.message_primary == REVOCATION_NOTED and (raw := connection()) is not None:
+        raw.has_noted_revocations = True
 
 
 def _track(connection: object, query: object) -> None:

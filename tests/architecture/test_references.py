@@ -57,6 +57,7 @@ UNCHECKED = {
     "userflow.AdminSession.client_id": "always null",
     "userflow.AdminTicket.client_id": "always null",
     "userflow.AdminTicket.session_id": SAME,
+    "tenants.JournaledRevocation.tenant_id": "the tenant may be deleted; purge_expired deletes the entry with its data key",
     "userflow.Client.owner_id": "free text",
     "userflow.Client.project_id": "free text",
     "userflow.DirectoryConfig.client_id": SAME,

@@ -18,7 +18,7 @@ from tests.openid.dpop_keys import DpopKey
 from tests.openid.pages.visitor import Visitor, begin, code_of
 from tests.parallel import run_concurrently
 from tests.userflow.sessions.clients import basic
-from tests.world import Api, TestTenant, User, capture_statements
+from tests.world import PASSWORD, Api, TestTenant, User, capture_statements
 from userflow.accounts.grant_types import DEVICE_CODE
 from userflow.accounts.models import Client
 from userflow.accounts.realms import END_USERS
@@ -380,6 +380,45 @@ def test_clean_up_of_sessions_takes_the_approval_back(device: Device, visitor: V
         end_sessions(END_USERS, user_id=user.id, keep=kept.pk, reason="password_changed")
         assert EndUserSession.objects.filter(pk=kept.pk, ended_at=None).exists()
     assert device.error == "invalid_grant"
+
+
+@pytest.fixture
+def neighbor(tenant: TestTenant, device: Device) -> Device:
+    """Another device of the same client, approved by another user of the tenant."""
+    person, own = tenant.register(), Device(tenant, device.client)
+    own.starts(scope="openid email")
+    opened = Visitor(tenant)
+    opened.signs_in(person)
+    own.approved_by(opened)
+    return own
+
+
+def test_ending_other_sessions_keeps_devices_of_others(
+    device: Device, neighbor: Device, visitor: Visitor, user: User
+) -> None:
+    device.approved_by(visitor)
+    token = device.tenant.as_user(user)
+    body = {"current_password": PASSWORD, "new_password": "another horse 9 battery"}
+    assert token.post("/authmgr/profile/password", body).status_code == 200
+    assert device.error in ("invalid_grant", "access_denied")
+    assert neighbor.polls().status_code == 200
+
+
+def test_disconnecting_keeps_devices_of_others(device: Device, neighbor: Device, visitor: Visitor) -> None:
+    device.approved_by(visitor)
+    visitor.opens("account/applications")
+    visitor.sends(client=device.client["client_id"])
+    assert device.error == "invalid_grant"
+    assert neighbor.polls().status_code == 200
+
+
+def test_deactivated_client_keeps_devices_of_others(device: Device, visitor: Visitor, tenant: TestTenant) -> None:
+    other = new_device(tenant)
+    other.starts(scope="openid email")
+    other.approved_by(visitor)
+    path = f"/clientms/tenants/{tenant.id}/clients/{device.client['client_id']}/deactivate"
+    assert tenant.api.patch(path).status_code == 200
+    assert other.polls().status_code == 200
 
 
 def test_user_sees_and_signs_out_the_device(device: Device, visitor: Visitor) -> None:

@@ -10,9 +10,20 @@ from django.core.management import CommandError
 from django.db import connection
 from django.utils.timezone import now
 
+from console.metrics.models import TenantDay, TenantFigures
+from identity_platform.audit.models import ChainHead
 from tenants import audit_trails, databases, final_backups, retention, servers
 from tenants.capacity import main_server
-from tenants.models import DataKey, DomainClaim, FinalBackup, Tenant, TenantDatabase, WarmDatabase, WebAuthnClaim
+from tenants.models import (
+    DataKey,
+    DomainClaim,
+    FinalBackup,
+    Tenant,
+    TenantDatabase,
+    WarmDatabase,
+    WebAuthnClaim,
+    WebhookTenant,
+)
 from tests.openid.sign_in_domains import set_sign_in, sign_in_domain, verified_domain
 from tests.tenants.conftest import AnotherProcess, check_tenants, run_command, throw_away
 from tests.tenants.test_killed_jobs import wrong_with
@@ -22,6 +33,7 @@ from tests.userflow.domains.dns_server import DnsServer
 from tests.userflow.user_index.reading import indexed
 from tests.world import Api, TestTenant, User, build_tenant, sign_in_admin
 from userflow.accounts.models import AdminUser, Client
+from userflow.user_index.models import IndexedEndUser
 
 
 @pytest.fixture
@@ -96,6 +108,31 @@ def test_restore_deleted_restores_everything(folder: Path, populated: tuple[Test
     assert admin.get("/exsvc/api/v1/services").json()["pagination"]["total"] == 1
     assert Client.objects.filter(tenant_id=tenant.id, is_default=True).count() == 1
     assert (states(tenant), file.exists(), wrong_with(slug)) == (("active", True), False, [])
+    assert audit_trails.verify(audit_trails.Owner(slug, tenant.id)).faults == []
+
+
+def test_restore_deleted_replaces_rows_written_since(
+    folder: Path, populated: tuple[TestTenant, User, str], other_tenant: TestTenant
+) -> None:
+    tenant, person, _ = populated
+    slug, today = tenant.slug, now().date()
+    TenantDay.objects.create(tenant_id=tenant.id, day=today, sign_ins=7)
+    # These stay: they are another tenant's.
+    TenantDay.objects.update_or_create(tenant_id=other_tenant.id, day=today, defaults={"sign_ins": 5})
+    audit_trails.seal(audit_trails.Owner(slug, tenant.id))
+    head = ChainHead.objects.get(pk=str(tenant.id)).number
+    delete(tenant)
+    # By processes that were busy with the tenant while it was deleted.
+    TenantDay.objects.create(tenant_id=tenant.id, day=today, sign_ins=1)
+    TenantFigures.objects.create(tenant_id=tenant.id)
+    ChainHead.objects.create(owner=str(tenant.id), number=1, mac=b"m" * 32)
+    IndexedEndUser.objects.create(tenant_id=tenant.id, user_id=person.id, digest=b"z" * 16)
+    WebhookTenant.objects.create(tenant_id=tenant.id)
+    run_command("restore_deleted_tenant", str(file_of(tenant)))
+    assert TenantDay.objects.get(tenant_id=tenant.id).sign_ins == 7
+    assert TenantDay.objects.get(tenant_id=other_tenant.id, day=today).sign_ins == 5
+    assert ChainHead.objects.get(pk=str(tenant.id)).number == head
+    assert indexed(tenant, person.email) == [person.id]
     assert audit_trails.verify(audit_trails.Owner(slug, tenant.id)).faults == []
 
 

@@ -1,8 +1,8 @@
 """End users, their roles and groups (in the tenant's database); clients and admin users (in the global one)."""
 
 import uuid
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.password_validation import validate_password
@@ -12,10 +12,14 @@ from django.db.models.functions import Collate, Lower, Now
 from django.utils.timezone import now
 
 from identity_platform.api.email_addresses import AddressInvalid, email_address, email_key
+from identity_platform.audit.writer import record_for_tenant
+from identity_platform.restoring import AfterRestore, Journaled, Match, NoAuthority, Revocation
 from tenants.context import current_tenant
 from tenants.models import Tenant, TenantModel
 from userflow.accounts import principals
 from userflow.accounts.permissions_catalogue import OPERATOR
+from userflow.events.models import WebhookMessage
+from userflow.signals import end_user_erasing
 
 if TYPE_CHECKING:
     StringsField = models.JSONField[list[str], list[str]]
@@ -67,6 +71,9 @@ class Account(models.Model):
         return ""
 
 
+# What identifies a row among all that ever have its id, which may be used again after a restore.
+THIS_ROW: Final = "id, (extract(epoch from created_at) * 1000000)::bigint"
+
 # The provider of users whose password is on this platform.
 LOCAL = "local"
 LONGEST_EXTERNAL_ID = 255
@@ -93,6 +100,20 @@ class EndUser(Account, TenantModel):
     language = models.CharField(max_length=2, blank=True, default="", db_default="")
 
     address_policy_applies: ClassVar[bool] = True
+    after_restore: ClassVar[AfterRestore] = Journaled(
+        (
+            Revocation("erased user", ending="erase_again"),
+            Revocation("deactivated user", condition="active", ending="deactivate_again"),
+            Revocation("replaced password", "id, password", "password <> ''", ending="disable_passwords"),
+            # A factor that is not in the backup has guarded the account: the password alone does not open it again.
+            Revocation(
+                "password without factor",
+                condition="mfa_methods = '[]' AND password <> ''",
+                ending="disable_passwords",
+            ),
+            Revocation("replaced address", "id, email_key", "active", ending="deactivate_at_old_address"),
+        )
+    )
 
     # An unused registration; see `userflow.credentials.unused_registrations`. One that an admin has deactivated stays.
     YIELDS: ClassVar[models.Q] = models.Q(self_registered=True, active=True, email_verified_at=None, last_login=None)
@@ -131,6 +152,48 @@ class EndUser(Account, TenantModel):
     def own_language(self) -> str:
         return self.language
 
+    @classmethod
+    def erase_again(cls, matches: Sequence[Match]) -> None:
+        """Erase users of a restored database who were erased since its backup, with all their data."""
+        for user in _restored(cls, matches):
+            responses: Any = end_user_erasing.send(cls, user=user)
+            forgotten = [user.pk, *(pk for _receiver, (_model, ids) in responses for pk in ids)]
+            record_for_tenant("end_user.erased", target=("end_user", user.pk), details={"after_restore": True})
+            user.delete()
+            # Also those that were still to be sent: they are older than the erasure.
+            WebhookMessage.objects.filter(subject_id__in=forgotten).delete()
+
+    @classmethod
+    def deactivate_again(cls, matches: Sequence[Match]) -> None:
+        """Deactivate users of a restored database who were deactivated since its backup."""
+        _restored(cls, matches).update(active=False, updated_at=now())
+        _set_switched_off(matches, False)
+
+    @classmethod
+    def disable_passwords(cls, matches: Sequence[Match]) -> None:
+        """Remove passwords that were replaced since the backup, or guarded by a factor. Their users set new ones by mail."""
+        _restored(cls, matches).update(password="", updated_at=now())
+
+    @classmethod
+    def deactivate_at_old_address(cls, matches: Sequence[Match]) -> None:
+        """Deactivate users who have an address again that was replaced since the backup.
+
+        The owner of that address could set a password. The new address is not known: an admin sets it and activates the user,
+        or the next run of the user's directory does.
+        """
+        _restored(cls, matches).update(active=False, updated_at=now())
+        _set_switched_off(matches, True)
+
+
+def _restored(model: type[EndUser], matches: Sequence[Match]) -> models.QuerySet[EndUser]:
+    return model._base_manager.filter(pk__in=[match.pk for match in matches])
+
+
+def _set_switched_off(matches: Sequence[Match], switched_off: bool) -> None:
+    """Store whether the next run of a directory may activate these users again."""
+    links = EndUser._meta.get_field("directory_link").related_model._base_manager
+    links.filter(user_id__in=[match.pk for match in matches]).update(switched_off=switched_off)
+
 
 class EndUserCount(TenantModel):
     """How many end users of a kind the tenant has: the sum over its rows, kept by triggers and never written by this code.
@@ -143,6 +206,8 @@ class EndUserCount(TenantModel):
     active = models.BooleanField()
     client_id = models.UUIDField(null=True)
     provider = models.CharField(max_length=63)
+
+    after_restore: ClassVar[AfterRestore] = NoAuthority("They are numbers.")
 
     class Meta:
         indexes = [models.Index(fields=["provider", "active", "client_id"], name="end_user_count_kind")]
@@ -166,11 +231,31 @@ class Role(TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
+    after_restore: ClassVar[AfterRestore] = Journaled(
+        (
+            Revocation("role"),
+            Revocation(
+                "permission of role",
+                "id, permission",
+                source="userflow_role, jsonb_array_elements_text(permissions) AS permission",
+                ending="remove_permissions",
+            ),
+        )
+    )
+
     class Meta:
         constraints = [models.UniqueConstraint(Lower("name"), name="role_name_unique")]
 
     def __str__(self) -> str:
         return self.name
+
+    @classmethod
+    def remove_permissions(cls, matches: Sequence[Match]) -> None:
+        """Remove permissions of a restored database that were removed since its backup."""
+        removed = {(str(match.pk), match.subject.partition(" ")[2]) for match in matches}
+        for role in cls._base_manager.filter(pk__in={match.pk for match in matches}):
+            role.permissions = [name for name in role.permissions if (str(role.pk), name) not in removed]
+            role.save(update_fields=["permissions", "updated_at"])
 
 
 class RoleBinding(TenantModel):
@@ -180,6 +265,8 @@ class RoleBinding(TenantModel):
     # The index of the list begins with it.
     role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="bindings", db_index=False)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    after_restore: ClassVar[AfterRestore] = Journaled((Revocation("role of user", THIS_ROW),))
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "role"], name="role_binding_unique")]
@@ -199,6 +286,10 @@ class Group(TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
+    after_restore: ClassVar[AfterRestore] = Journaled(
+        (Revocation("group"), Revocation("role of group", "group_id, role_id", source="userflow_group_roles"))
+    )
+
     class Meta:
         constraints = [models.UniqueConstraint(Lower("name"), name="group_name_unique")]
 
@@ -213,6 +304,8 @@ class GroupMembership(TenantModel):
     group = models.ForeignKey(Group, on_delete=models.CASCADE, related_name="memberships", db_index=False)
     user = models.ForeignKey(EndUser, on_delete=models.CASCADE, related_name="group_memberships")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    after_restore: ClassVar[AfterRestore] = Journaled((Revocation("member of group", THIS_ROW),))
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["group", "user"], name="group_membership_unique")]

@@ -12,6 +12,7 @@ from django.db import models
 from django.utils.timezone import now
 
 from identity_platform.places import place_of
+from identity_platform.restoring import AfterRestore, Closed, NoAuthority
 from tenants.models import TenantModel
 from userflow.accounts.models import Account, AdminUser, EndUser
 from userflow.accounts.session_policy import AAL1
@@ -36,12 +37,14 @@ class Expiring(models.Model):
 class ClosedByRestore(models.Model):
     """Rows that a restored database must not have: what they allow may have been used or revoked since the backup."""
 
+    after_restore: ClassVar[AfterRestore] = Closed()
+
     class Meta:
         abstract = True
 
     @classmethod
     def close_all(cls, moment: datetime) -> None:
-        """Delete all rows; `tenants.relocation` calls this after a restore."""
+        """Delete all rows; `tenants.revocations` calls this after a restore."""
         cls._base_manager.all().delete()
 
 
@@ -113,6 +116,8 @@ class EndUserSession(Session, TenantModel):
     # The application gets a logout token when the session ends.
     backchannel_logout = models.BooleanField(default=False, db_default=False)
 
+    after_restore: ClassVar[AfterRestore] = Closed()
+
     class Meta:
         indexes = [
             models.Index(fields=["user", "-created_at"], name="end_user_session_user"),
@@ -170,6 +175,8 @@ class AdminRefreshToken(RefreshToken):
 class EndUserRefreshToken(RefreshToken, TenantModel):
     session = models.ForeignKey(EndUserSession, on_delete=models.CASCADE, related_name="refresh_tokens")
 
+    after_restore: ClassVar[AfterRestore] = NoAuthority("They end with their session, which is closed.")
+
 
 class Attempts(Expiring):
     """Failed attempts at one factor of one user by one kind of caller.
@@ -203,6 +210,8 @@ class AdminAttempts(Attempts):
 
 
 class EndUserAttempts(Attempts, TenantModel):
+    after_restore: ClassVar[AfterRestore] = NoAuthority("They only limit.")
+
     class Meta:
         constraints = [models.UniqueConstraint(fields=["subject", "factor", "caller"], name="end_user_attempts_unique")]
         indexes = [models.Index(fields=["updated_at"], name="end_user_attempts_age")]

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from django.db import models
 
+from identity_platform.restoring import AfterRestore, NoAuthority
 from tenants.models import TenantModel
 
 # Language to text by name (`userflow.branding.texts`).
@@ -33,6 +34,7 @@ class Branding(TenantModel):
     updated_at = models.DateTimeField(auto_now=True)
 
     objects: ClassVar[models.Manager["Branding"]]
+    after_restore: ClassVar[AfterRestore] = NoAuthority("It is only shown.")
 
     class Meta:
         constraints = [models.CheckConstraint(condition=models.Q(id=1), name="branding_one_row")]

@@ -6,11 +6,12 @@ database. Runs therefore hold ids and counts only; names and addresses of users 
 
 import uuid
 from datetime import datetime, timedelta
-from typing import TypedDict
+from typing import ClassVar, TypedDict
 
 from django.db import models
 from django.db.models.functions import Lower
 
+from identity_platform.restoring import AfterRestore, NoAuthority
 from tenants.models import Tenant, TenantModel
 from userflow.accounts.models import EndUser
 from userflow.directory.objects import AttributeMapping
@@ -135,6 +136,10 @@ class DirectoryLink(TenantModel):
     # A run deactivated the user and may activate it again. Users whom an admin deactivates stay inactive.
     switched_off = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    after_restore: ClassVar[AfterRestore] = NoAuthority(
+        "They count only with their directory, which is in the global database."
+    )
 
     class Meta:
         verbose_name_plural = "directory links"

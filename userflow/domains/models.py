@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from django.db import models
 
+from identity_platform.restoring import AfterRestore, NoAuthority
 from tenants.models import TenantModel
 
 
@@ -22,6 +23,7 @@ class TenantDomain(TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects: ClassVar[models.Manager["TenantDomain"]]
+    after_restore: ClassVar[AfterRestore] = NoAuthority("Which are verified is in the global database.")
 
     def __str__(self) -> str:
         return self.domain

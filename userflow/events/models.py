@@ -4,13 +4,16 @@ Logout tokens take the same way: an application that receives them has an endpoi
 """
 
 import uuid
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar, Final, TypedDict
 
 from django.conf import settings
 from django.db import models
 from django.db.models.functions import Now
+from django.utils import timezone
 
+from identity_platform.restoring import AfterRestore, Journaled, Match, NoAuthority, Revocation
 from tenants.models import TenantModel
 
 PENDING, DELIVERED, DEAD = "pending", "delivered", "dead"
@@ -67,6 +70,26 @@ class WebhookEndpoint(TenantModel):
     # Of an application whose client is deleted: how its last tokens are signed. `url` is then where they are sent.
     signed_response_alg = models.CharField(max_length=16, blank=True, default="", db_default="", editable=False)
 
+    # Those of applications follow their clients, which are in the global database.
+    after_restore: ClassVar[AfterRestore] = Journaled(
+        (
+            Revocation("webhook endpoint", condition="client_id IS NULL"),
+            Revocation("disabled webhook endpoint", condition="enabled AND client_id IS NULL", ending="disable_again"),
+            Revocation(
+                "replaced webhook endpoint",
+                "id, url, events, md5(secret_sealed)",
+                "enabled AND client_id IS NULL",
+                ending="disable_again",
+            ),
+        )
+    )
+
+    @classmethod
+    def disable_again(cls, matches: Sequence[Match]) -> None:
+        """Disable endpoints of a restored database that were disabled since its backup, or had another address or secret."""
+        found = cls._base_manager.filter(pk__in=[match.pk for match in matches])
+        found.update(enabled=False, disabled_reason=cls.BY_ADMIN, updated_at=timezone.now())
+
     def __str__(self) -> str:
         return str(self.id)
 
@@ -98,6 +121,8 @@ class WebhookMessage(TenantModel):
     last_error = models.CharField(max_length=64, blank=True, default="", db_default="")
     # In the row itself: recording an attempt costs no further statement, and erasing the message erases the responses too.
     attempt_log: "models.JSONField[list[Attempt], list[Attempt]]" = models.JSONField(default=list, db_default=[])
+
+    after_restore: ClassVar[AfterRestore] = NoAuthority("They go to the endpoints that are left.")
 
     class Meta:
         indexes = [

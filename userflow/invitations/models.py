@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from django.db import models
 
+from identity_platform.restoring import AfterRestore, Closed
 from tenants.models import Tenant, TenantModel
 from userflow.accounts.models import LONGEST_EXTERNAL_ID
 
@@ -89,6 +90,8 @@ class EndUserInvitation(Invitation, TenantModel):
         default=dict, db_default={}
     )
     external_id = models.CharField(max_length=LONGEST_EXTERNAL_ID, null=True)
+
+    after_restore: ClassVar[AfterRestore] = Closed()
 
     class Meta:
         indexes = [

@@ -1,9 +1,11 @@
 """Signing keys of access tokens, and clients' revoked tokens."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from django.db import models
 
+from identity_platform.restoring import AfterRestore, Journaled, Match, Revocation
 from tenants.models import TenantModel
 from userflow.accounts.session_models import Expiring
 
@@ -48,8 +50,18 @@ class SigningKey(SigningKeyBase):
 class TenantSigningKey(SigningKeyBase, TenantModel):
     """A key of a tenant, in its own database: signs the tokens of its end users and clients."""
 
+    after_restore: ClassVar[AfterRestore] = Journaled(
+        (Revocation("signing key", "kid", until="verifies_until", ending="retire_again"),)
+    )
+
     class Meta:
         indexes = [models.Index(fields=["verifies_until"], name="tenant_signing_key_verifies")]
+
+    @classmethod
+    def retire_again(cls, matches: Sequence[Match]) -> None:
+        """Retire keys of a restored database that were rotated out or withdrawn since its backup."""
+        for match in matches:
+            cls._base_manager.filter(pk=match.pk).update(verifies_until=match.ends_at)
 
 
 class RevokedToken(Expiring):

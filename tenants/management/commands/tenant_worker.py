@@ -90,6 +90,8 @@ class Command(terminal.OperatorCommand):
             every={
                 warm_pool.REFILL: 60.0,
                 tasks.CHECK: 60.0,
+                # Processes deliver their own revocations: this is for those that could not.
+                tasks.DELIVER: 3600.0,
                 tasks.SEAL: seal_every,
                 tasks.PURGE: purge_every,
                 # By name, as these apps are higher layers.

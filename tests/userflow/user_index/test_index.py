@@ -7,13 +7,15 @@ from uuid import uuid4
 
 import pytest
 
+from tenants.context import in_tenant
 from tenants.models import TenantDatabase
 from tenants.states import State
 from tests.tenants.conftest import run_command
 from tests.userflow.user_index.reading import indexed
 from tests.world import Api, TestTenant, capture_statements
+from userflow.accounts.models import EndUser
 from userflow.user_index.actions import compare, index_end_users
-from userflow.user_index.entries import digest_of
+from userflow.user_index.entries import digest_of, remove, store
 from userflow.user_index.models import IndexedEndUser
 
 
@@ -37,6 +39,30 @@ def test_index_follows_registration_and_erasure(tenant: TestTenant) -> None:
     body = {"tenant_id": str(tenant.id), "user_id": str(person.id)}
     assert tenant.api.post("/uflow/user/enduser/delete_all", body).status_code == 200
     assert indexed(tenant, person.email) == []
+
+
+def test_erasure_keeps_the_entry_of_another_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    person, email = tenant.register(), address().lower()
+    with in_tenant(other_tenant.id):
+        # An id is unique in its tenant only: an import or a restored database can bring the same one.
+        EndUser.objects.create(pk=person.id, email=email, email_key=email)
+    store(other_tenant.id, {person.id: digest_of(email)})
+    body = {"tenant_id": str(tenant.id), "user_id": str(person.id)}
+    assert tenant.api.post("/uflow/user/enduser/delete_all", body).status_code == 200
+    assert (indexed(tenant, person.email), indexed(other_tenant, email)) == ([], [person.id])
+    other = {"tenant_id": str(other_tenant.id), "user_id": str(person.id)}
+    assert other_tenant.api.post("/uflow/user/enduser/delete_all", other).status_code == 200
+    assert indexed(other_tenant, email) == []
+
+
+def test_changed_address_keeps_the_entry_of_another_tenant(tenant: TestTenant, other_tenant: TestTenant) -> None:
+    person, email = tenant.register(), address().lower()
+    store(other_tenant.id, {person.id: digest_of(email)})
+    path = f"/uflow/user/enduser/{tenant.id}/{person.id}"
+    assert tenant.api.put(path, {"email": (changed := address())}).status_code == 200
+    assert (indexed(tenant, changed), indexed(other_tenant, email)) == ([person.id], [person.id])
+    remove(other_tenant.id, [person.id])
+    assert indexed(tenant, changed) == [person.id]
 
 
 def test_index_follows_address_that_an_admin_changes(tenant: TestTenant) -> None:
