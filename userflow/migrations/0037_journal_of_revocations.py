@@ -197,7 +197,7 @@ CREATE TRIGGER journal_of_permissions AFTER UPDATE OF permissions ON userflow_ro
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("userflow", "0033_direct_sign_in"),
+        ("userflow", "0036_app_metadata_and_external_id"),
         ("tenants", "0015_revocation_journal"),
     ]
 
