@@ -275,7 +275,7 @@ class CreateView(ConfirmView, Generic[Row]):
     """A page that creates a row and goes to the row's page."""
 
     page: ClassVar[str]
-    submit = _("Save")
+    submit: Text = _("Save")
     dangerous = False
     row: Row
 

@@ -13,6 +13,7 @@ from identity_platform.audit.models import PlatformEvent
 from tenants import lookup
 from tenants.context import in_tenant
 from tenants.models import TenantDatabase
+from tenants.settings import SETTINGS
 from tenants.states import State
 from tests.console.staff import new_operator, new_tenant_admin
 from tests.openid.sign_in_domains import set_sign_in, verified_domain
@@ -344,3 +345,41 @@ def test_stored_messages_count_after_their_event_is_left(new_tenant: Callable[[]
 def test_every_kind_of_event_has_its_permission() -> None:
     assert {event.partition(".")[0] for event in EVENTS} == READ_BY_KIND.keys()
     assert set(READ_BY_KIND.values()) <= set(EVERY_PERMISSION)
+
+
+# --- the console -----------------------------------------------------------------------------------------------------
+
+
+def test_weak_admin_moves_nothing_in_the_console(new_tenant: Callable[[], TestTenant], receiver: str) -> None:
+    home = new_tenant()
+    app = make_client(home, scopes=[], first_party=True)
+    endpoint = assert_created(home.api.post(ENDPOINTS, {"url": receiver, "events": ["*"]}))
+    body = {"name": f"crm {secrets.token_hex(4)}", "type": "crm", "base_url": "https://crm.example.com"}
+    service = assert_created(home.api.post(SERVICES, body))
+    assert_created(home.api.post(f"{SERVICES}/{service['id']}/credentials", {"name": "key", "secret": "s3cret"}))
+    settings_form = {"name": home.name, "slug": home.slug, **dict.fromkeys(SETTINGS, "")}
+    client = f"/admin/userflow/client/{app['client_id']}"
+    hook, registry = f"/admin/platform/webhooks/{endpoint['id']}", f"/admin/registry/service/{service['id']}"
+    forms: list[tuple[str, dict[str, Any], str]] = [
+        (f"{client}/rotate/", {"overlap_seconds": "60"}, "first-party"),
+        (f"{client}/deactivate/", {}, "first-party"),
+        (f"{client}/delete/", {}, "first-party"),
+        (f"/admin/tenants/tenant/{home.id}/settings/", {**settings_form, "password_reset_url": ATTACKER}, "links of"),
+        (f"{hook}/rotate/", {}, "endpoint receives data"),
+        (f"{hook}/replay/", {}, "endpoint receives data"),
+        (f"{hook}/delete/", {}, "endpoint receives data"),
+        (f"{registry}/edit/", {**body, "base_url": "https://attacker.example", "metadata": "{}"}, "has credentials"),
+    ]
+    permissions = {name for name in TENANT_PERMISSIONS if name.split(":")[0] in ("clients", "webhooks", "admins")}
+    weak = new_tenant_admin(home, *permissions, "services:read", "services:write").sign_in()
+    for path, form, says in forms:
+        response = weak.post(path, {"form_tenant_id": str(home.id), **form})
+        assert (response.status_code, says in response.text) == (400, True), (path, response.text[-3000:])
+    assert home.api.get(clients_of(home, app["client_id"])).json()["status"] == "Active"
+    assert home.api.get(f"/uflow/admin/tenants/{home.id}/settings").json()["settings"] == {}
+    assert home.api.get(f"{ENDPOINTS}/{endpoint['id']}").status_code == 200
+    assert home.api.get(f"{SERVICES}/{service['id']}").json()["base_url"] == body["base_url"]
+    strong = new_tenant_admin(home).sign_in()
+    for path, form, _says in forms:
+        response = strong.post(path, {"form_tenant_id": str(home.id), **form})
+        assert response.status_code in (200, 302), (path, response.text[-3000:])
