@@ -106,11 +106,13 @@ def sign_in_end_user(
     place; without it only the attempts at the user are limited. From other callers it has no effect.
 
     Raises WrongCredentials (unknown user, wrong password, inactive user and inactive client alike), EmailNotVerified,
-    ClientNotAuthenticated, AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy.
+    ClientNotAuthenticated, DirectSignInDisabled, AttemptsLocked, TooManyFromAddress, HashersBusy, TenantSuspended, TenantBusy.
     """
     client = find_client(client_id)
     if client is not None and not client.accepts(client_secret):
         reject_sign_in(client.tenant.tenant_id, client_id)
+    if client is not None:
+        client.check_direct_sign_in()
     by_server = client is not None and client.confidential
     if by_server and ip_address is not None:
         set_end_user_address(ip_address, client_id=client_id)
