@@ -173,7 +173,8 @@ def _check_size(raw: bytes) -> None:
 
     Every step is one pass over the bytes in C: parsing a megabyte of brackets takes hundred times as long.
     """
-    if raw.count(b"[") + raw.count(b"{") <= DEEPEST and raw.count(b",") <= MOST_VALUES:
+    brackets = raw.count(b"[") + raw.count(b"{")
+    if brackets <= DEEPEST and brackets + raw.count(b",") <= MOST_VALUES:
         return
     # Without its strings. A backslash is in a string, or the body is not JSON.
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw

@@ -31,7 +31,7 @@ class Server:
 
     def __init__(self, tenant: TestTenant, api: Api | None = None) -> None:
         self.tenant, self.api = tenant, api or Api()
-        self.client = make_client(tenant, scopes=["services:read"])
+        self.client = make_client(tenant, scopes=["services:read"], first_party=True)
         self.user = tenant.register()
 
     def sign_in(self, email: str, password: str = PASSWORD, **fields: str) -> Any:

@@ -264,7 +264,8 @@ def test_burst_of_first_sign_ins_is_served(tenant: TestTenant, kind: str) -> Non
         "pbkdf2": lambda: PBKDF2PasswordHasher().encode(SECRET, salt, 100_000),
         "scrypt": lambda: ScryptPasswordHasher().encode(SECRET, salt, n=2**14),
     }[kind]()
-    people, own = [tenant.register() for _ in range(passwords.FOREIGN.waiting.number)], tenant.register()
+    # More than half of what a worker hashes at most, and fewer than the connections of this process.
+    people, own = [tenant.register() for _ in range(18)], tenant.register()
     with in_tenant(tenant.id):
         EndUser.objects.filter(pk__in=[person.id for person in people]).update(password=encoded)
 
