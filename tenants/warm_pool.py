@@ -6,13 +6,15 @@ from django.conf import settings
 from django.db.models import Count, Q
 from django.utils.crypto import get_random_string
 
-from tenants import databases, steps
+from tenants import databases, marks, steps
 from tenants.errors import JobRunning
 from tenants.models import DatabaseServer, WarmDatabase
 from tenants.schema import is_older, schema_version, why
 
 # The name of the task that calls `refill_all`.
 REFILL = "refill_warm_pool"
+# In place of the schema version: a spare that is not taken and not dropped, since it may be a tenant's database.
+SET_ASIDE = "set aside"
 
 
 def new_database_name() -> str:
@@ -59,6 +61,9 @@ def _refill(raw: databases.Raw, server: DatabaseServer, size: int, until: Callab
         # Marked first: an older release that still runs may be claiming it.
         if is_older(spare.schema_version) and spares.filter(pk=spare.pk).update(ready=False):
             try:
+                if databases.exists(raw, spare.name) and marks.owner_of_spare(server, spare.name):
+                    set_aside(spare.name)
+                    continue
                 databases.drop(raw, spare.name)
                 spare.delete()
             except Exception as problem:
@@ -77,6 +82,11 @@ def _refill(raw: databases.Raw, server: DatabaseServer, size: int, until: Callab
     if failed:
         raise failed[0]
     return made
+
+
+def set_aside(database: str) -> None:
+    """Keep a spare from being taken or dropped. `check_tenants` names it."""
+    WarmDatabase.objects.filter(name=database).update(ready=False, schema_version=SET_ASIDE)
 
 
 def _made(raw: databases.Raw, server: DatabaseServer, spare: WarmDatabase) -> int:

@@ -12,7 +12,10 @@ from typing import Any
 
 
 def serve(database: str) -> None:
-    """Run each line of JSON on standard input: `command` (a list) and `kill_after` (a step, or none)."""
+    """Run each line of JSON on standard input: `command` (a list) and `kill_after` (a step, or none).
+
+    With `path` in place of `command` send a GET request to the process itself: the code is then the response's status.
+    """
     import django
 
     django.setup()
@@ -38,6 +41,13 @@ def _run(asked: dict[str, Any], writing: int) -> None:
 
     from tenants import steps
 
+    if "path" in asked:
+        from django.test import Client
+
+        response = Client(raise_request_exception=False).get(asked["path"])
+        os.write(writing, response.content[:60_000])
+        # More than an exit code can be.
+        os._exit(response.status_code // 100 * 10 + response.status_code % 100)
     if asked["kill_after"]:
         steps.completed = lambda step: os._exit(9) if step == asked["kill_after"] else None
     code, said = 0, io.StringIO()

@@ -40,8 +40,8 @@ class Ended:
 class AnotherProcess:
     """Management commands in processes of their own; killed with status 9 after `kill_after`."""
 
-    def __init__(self, settings_module: str, database: str = DATABASE) -> None:
-        environment = os.environ | {"DJANGO_SETTINGS_MODULE": settings_module, "PYTHONPATH": str(ROOT)}
+    def __init__(self, settings_module: str, database: str = DATABASE, **more: str) -> None:
+        environment = os.environ | {"DJANGO_SETTINGS_MODULE": settings_module, "PYTHONPATH": str(ROOT)} | more
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tests.tenants.another_process", database],
             env=environment,
@@ -60,6 +60,15 @@ class AnotherProcess:
         if kill_after:
             _locks_are_let_go()
         return ended
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Return status and body of a GET request that the process sends to itself."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"path": path}) + "\n")
+        self.process.stdin.flush()
+        ended = json.loads(self.process.stdout.readline())
+        return ended["code"] // 10 * 100 + ended["code"] % 10, ended["said"]
 
     def end(self) -> None:
         self.process.communicate()
