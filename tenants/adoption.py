@@ -5,7 +5,7 @@ database, so another copy of the global database is fenced from then on. Detachi
 an identity of its own and forgets the servers of the original, without a connection to them that writes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID, uuid4
@@ -15,10 +15,11 @@ from django.db import transaction
 
 from identity_platform.audit.writer import record_for_platform
 from tenants import fences, marks, servers, warm_pool
-from tenants.databases import names, template_prefix
-from tenants.errors import WrongState
+from tenants.databases import drop, names, template_prefix
+from tenants.errors import UnknownServer, WrongState
 from tenants.models import DatabaseServer, Installation, Tenant, TenantDatabase, WarmDatabase
 from tenants.parallel import on_each_server
+from tenants.relocation import copy_of
 from tenants.schema import why
 from tenants.states import State
 
@@ -115,10 +116,10 @@ def _owner(spare: WarmDatabase) -> str:
     try:
         mark = marks.read(spare.server, spare.name)
         if mark is not None and mark.tenant_id is not None:
-            mapping = TenantDatabase.objects.filter(pk=mark.tenant_id).first()
+            mapping = TenantDatabase.objects.select_related("server").filter(pk=mark.tenant_id).first()
             # The copy that a move or restore was about to switch to, or the database that it has switched from.
-            is_copy = spare.schema_version == f"copy for {mark.tenant_id}" and mapping is not None
-            return "" if is_copy and _exists(mapping) else f"it belongs to {mark.owner}"
+            is_copy = copy_of(spare) == mark.tenant_id
+            return "" if is_copy and mapping and _exists(mapping) else f"it belongs to {mark.owner}"
         users = marks.number_of_users(spare.server, spare.name)
     except psycopg.OperationalError as problem:
         return "" if fences.is_missing(problem, spare.name) else f"it cannot be read: {why(problem)}"
@@ -191,23 +192,31 @@ def _ahead(server: DatabaseServer, mapping: TenantDatabase) -> str:
 # --- a copy for a test -----------------------------------------------------------------------------------------------
 
 
-def servers_to_detach() -> list[DatabaseServer]:
-    """Return the servers that `detach` forgets: those of an installation, and those whose mark cannot be read now."""
+def servers_to_detach(keep: Collection[str] = ()) -> list[DatabaseServer]:
+    """Return the servers that `detach` forgets: those of an installation, and those whose mark cannot be read now.
+
+    Raises UnknownServer for a name in `keep`.
+    """
     present = list(DatabaseServer.objects.filter(detached=False).order_by("name"))
+    if unknown := set(keep) - {server.name for server in present}:
+        raise UnknownServer(f"No database server is named {', '.join(sorted(unknown))}.")
     found = fences.read_marks(present)
-    return [server for server in present if server.pk not in found or found[server.pk] is not None]
+    marked = [server for server in present if server.pk not in found or found[server.pk] is not None]
+    return [server for server in marked if server.name not in keep]
 
 
-def detach() -> list[DatabaseServer]:
+def detach(*, keep: Collection[str] = ()) -> list[DatabaseServer]:
     """Make this copy an installation of its own, without the servers of the original; return these.
 
-    They are only read. Their tenants respond with 503 here, until they are restored on other servers.
+    They are only read. Their tenants respond with 503 here, until they are restored on other servers. Servers in `keep` were
+    copied too: their databases get the new installation's marks. Raises UnknownServer.
     """
-    detached = servers_to_detach()
+    detached = servers_to_detach(keep)
     with transaction.atomic():
         former = Installation.objects.select_for_update().first()
         Installation.objects.all().delete()
-        Installation.objects.create(id=uuid4(), home=fences.home())
+        epoch = former.epoch + 1 if former else 1
+        Installation.objects.create(id=uuid4(), epoch=epoch, home=fences.home())
         for server in detached:
             server.detached, server.accepts_tenants = True, False
             server.revision += 1
@@ -219,5 +228,27 @@ def detach() -> list[DatabaseServer]:
             "installation.detached",
             details={"former": str(former.pk) if former else None, "servers": [server.name for server in detached]},
         )
+    for server in DatabaseServer.objects.filter(name__in=keep):
+        fences.set_mark(server, Installation.objects.get())
     fences.look(again=True)
+    for server in DatabaseServer.objects.filter(name__in=keep):
+        _take_over(server, former)
     return detached
+
+
+def _take_over(server: DatabaseServer, former: Installation | None) -> None:
+    """Mark the databases of a copied server as this installation's. Its templates and spares are made again."""
+    for mapping in TenantDatabase.objects.filter(server=server).exclude(status=State.DELETED):
+        mark = marks.read(server, mapping.name)
+        if mark is not None and mark.tenant_id == mapping.pk and former is not None and mark.installation == former.pk:
+            marks.stamp(server, mapping.name, mapping.pk)
+    with servers.maintenance(server) as raw:
+        for spare in WarmDatabase.objects.select_related("server").filter(server=server):
+            if _owner(spare):
+                warm_pool.set_aside(spare.name)
+            else:
+                drop(raw, spare.name)
+                spare.delete()
+        for name in names(raw):
+            if name.startswith(template_prefix()):
+                drop(raw, name)

@@ -30,7 +30,8 @@ def refill_all(size: int, *, until: Callable[[], bool] = lambda: False) -> tuple
     ready = Count(
         "warm_databases", filter=Q(warm_databases__ready=True, warm_databases__schema_version=schema_version())
     )
-    others = Count("warm_databases") - ready
+    aside = Count("warm_databases", filter=Q(warm_databases__schema_version=SET_ASIDE))
+    others = Count("warm_databases") - ready - aside
     short = DatabaseServer.objects.filter(accepts_tenants=True).annotate(ready=ready, others=others)
     made, problems = 0, []
     for server in short.filter(Q(ready__lt=size) | Q(others__gt=0)):

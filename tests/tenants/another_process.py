@@ -14,7 +14,8 @@ from typing import Any
 def serve(database: str) -> None:
     """Run each line of JSON on standard input: `command` (a list) and `kill_after` (a step, or none).
 
-    With `path` in place of `command` send a GET request to the process itself: the code is then the response's status.
+    With `path` in place of `command` send a GET request to the process itself: the code stands for the response's status.
+    `database` and `prefix` are those of another installation.
     """
     import django
 
@@ -41,6 +42,12 @@ def _run(asked: dict[str, Any], writing: int) -> None:
 
     from tenants import steps
 
+    if asked.get("database"):
+        from django.conf import settings
+        from django.db import connection
+
+        settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = asked["database"]
+        settings.TENANT_DATABASE_PREFIX, settings.TENANT_WARM_POOL = asked["prefix"], 2
     if "path" in asked:
         from django.test import Client
 

@@ -40,8 +40,8 @@ class Ended:
 class AnotherProcess:
     """Management commands in processes of their own; killed with status 9 after `kill_after`."""
 
-    def __init__(self, settings_module: str, database: str = DATABASE, **more: str) -> None:
-        environment = os.environ | {"DJANGO_SETTINGS_MODULE": settings_module, "PYTHONPATH": str(ROOT)} | more
+    def __init__(self, settings_module: str, database: str = DATABASE) -> None:
+        environment = os.environ | {"DJANGO_SETTINGS_MODULE": settings_module, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tests.tenants.another_process", database],
             env=environment,
@@ -51,24 +51,24 @@ class AnotherProcess:
             text=True,
         )
 
-    def run(self, *command: str, kill_after: str | None = None) -> Ended:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({"command": command, "kill_after": kill_after}) + "\n")
-        self.process.stdin.flush()
-        ended = Ended(**json.loads(self.process.stdout.readline()))
+    def run(self, *command: str, kill_after: str | None = None, **installation: str) -> Ended:
+        """Run a command, with `database` and `prefix` in another installation."""
+        ended = self._ask({"command": command, "kill_after": kill_after, **installation})
         if kill_after:
             _locks_are_let_go()
         return ended
 
-    def get(self, path: str) -> tuple[int, str]:
+    def get(self, path: str, **installation: str) -> tuple[int, str]:
         """Return status and body of a GET request that the process sends to itself."""
+        ended = self._ask({"path": path, **installation})
+        return ended.code // 10 * 100 + ended.code % 10, ended.said
+
+    def _ask(self, asked: dict[str, Any]) -> Ended:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({"path": path}) + "\n")
+        self.process.stdin.write(json.dumps(asked) + "\n")
         self.process.stdin.flush()
-        ended = json.loads(self.process.stdout.readline())
-        return ended["code"] // 10 * 100 + ended["code"] % 10, ended["said"]
+        return Ended(**json.loads(self.process.stdout.readline()))
 
     def end(self) -> None:
         self.process.communicate()

@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import psycopg
 import pytest
@@ -24,36 +24,27 @@ def admin_connection(database: str | None = None) -> "psycopg.Connection[tuple[o
     )
 
 
-@dataclass
-class Platform:
+@dataclass(frozen=True)
+class Copy:
+    """One global database of an installation, and the process whose commands use it."""
+
+    process: AnotherProcess
+    database: str
+    prefix: str
+
+    def run(self, *command: str) -> Ended:
+        return self.process.run(*command, database=self.database, prefix=self.prefix)
+
+    def get(self, path: str) -> tuple[int, str]:
+        return self.process.get(path, database=self.database, prefix=self.prefix)
+
+
+class Platform(Copy):
     """An installation with a global database of its own, on the servers of this run."""
-
-    prefix: str = field(default_factory=lambda: f"f{secrets.token_hex(4)}_")
-    processes: dict[str, AnotherProcess] = field(default_factory=dict)
-
-    @property
-    def database(self) -> str:
-        return f"{self.prefix}global"
 
     @property
     def copy(self) -> str:
-        return f"{self.prefix}copy"
-
-    def process(self, database: str = "") -> AnotherProcess:
-        """Return a process that uses the global database, or a copy of it."""
-        name = database or self.database
-        if name not in self.processes:
-            self.processes[name] = AnotherProcess(
-                "identity_platform.settings",
-                name,
-                TENANT_DATABASE_PREFIX=self.prefix,
-                TENANT_WARM_POOL="2",
-                CACHE_KEY_PREFIX=name,
-            )
-        return self.processes[name]
-
-    def run(self, *command: str) -> Ended:
-        return self.process().run(*command)
+        return f"copy_{self.database}"
 
     def create(self, slug: str, *options: str) -> dict[str, object]:
         """Create a tenant; return what `create_tenant --json` prints."""
@@ -68,15 +59,15 @@ class Platform:
             ((name,),) = raw.execute(query, [slug]).fetchall()
         return str(name)
 
-    def copy_global(self) -> AnotherProcess:
-        """Restore a dump of the global database beside it; return a process that uses this copy."""
+    def copy_global(self) -> Copy:
+        """Restore a dump of the global database beside it."""
         with admin_connection() as raw:
             raw.execute(
                 sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
                     sql.Identifier(self.copy), sql.Identifier(self.database)
                 )
             )
-        return self.process(self.copy)
+        return Copy(self.process, self.copy, self.prefix)
 
     def saved(self) -> dict[str, bytes]:
         """Return the rows of every table of the global database."""
@@ -101,8 +92,8 @@ class Platform:
         """Return the databases of the installation on the server, each with the mark and a checksum of its rows."""
         found: dict[str, object] = {}
         with admin_connection() as raw:
-            listed = "SELECT datname FROM pg_database WHERE starts_with(datname, %s) AND datallowconn AND datname <> ALL (%s)"
-            names = raw.execute(listed, [self.prefix, [self.database, self.copy]]).fetchall()
+            listed = "SELECT datname FROM pg_database WHERE starts_with(datname, %s) AND datallowconn"
+            names = raw.execute(listed, [self.prefix]).fetchall()
         for (name,) in names:
             with admin_connection(str(name)) as raw:
                 tables = [table for (table,) in raw.execute(ROWS).fetchall()]
@@ -117,34 +108,56 @@ class Platform:
         return found
 
     def end(self) -> None:
-        for process in self.processes.values():
-            process.end()
         with admin_connection() as raw:
             listed = "SELECT datname FROM pg_database WHERE starts_with(datname, %s)"
             for (name,) in raw.execute(listed, [self.prefix]).fetchall():
                 databases.drop(raw, str(name))
+            for name in (self.database, self.copy):
+                databases.drop(raw, name)
+
+
+@pytest.fixture(scope="module")
+def seed(another_process: AnotherProcess) -> Iterator[str]:
+    """A migrated global database that no installation has used: migrating one takes longer than the tests."""
+    name, prefix = (f"s{secrets.token_hex(4)}{word}" for word in ("seed", "_"))
+    with admin_connection() as raw:
+        raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(name)))
+        ended = another_process.run("migrate", "--database", "default", database=name, prefix=prefix)
+        assert ended.code == 0, ended.said
+        yield name
+        databases.drop(raw, name)
 
 
 @pytest.fixture
-def platform() -> Iterator[Platform]:
+def platform(another_process: AnotherProcess, seed: str) -> Iterator[Platform]:
     """A prepared installation with a warm pool."""
-    made = Platform()
+    prefix = f"f{secrets.token_hex(4)}_"
+    made = Platform(another_process, f"global_{prefix}", prefix)
     with admin_connection() as raw:
         raw.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'").format(sql.Identifier(made.database))
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(made.database), sql.Identifier(seed))
         )
-    try:
-        ended = made.run("prepare", "--no-demo")
-        assert ended.code == 0, ended.said
-        yield made
-    finally:
-        made.end()
+        try:
+            # The first command makes it an installation. Its template is a copy of this run's.
+            assert made.run("list_tenants").code == 0
+            assert made.run("migrate_tenants").code == 0
+            bring_template(raw, made)
+            ended = made.run("prepare", "--no-demo")
+            assert ended.code == 0, ended.said
+            yield made
+        finally:
+            made.end()
 
 
-def users_of(database: str) -> int:
-    with admin_connection(database) as raw:
-        ((number,),) = raw.execute("SELECT count(*) FROM userflow_enduser").fetchall()
-        return int(str(number))
+def bring_template(raw: "psycopg.Connection[tuple[object, ...]]", made: Platform) -> None:
+    name = databases.template_name()
+    own = made.prefix + name.removeprefix(settings.TENANT_DATABASE_PREFIX)
+    raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(own), sql.Identifier(name)))
+    with admin_connection(made.database) as its_global:
+        ((installation,),) = its_global.execute("SELECT id FROM tenants_installation").fetchall()
+    with admin_connection(own) as template:
+        template.execute("UPDATE tenants_tenantrecord SET installation = %s", [installation])
+    raw.execute(sql.SQL("ALTER DATABASE {} WITH IS_TEMPLATE true ALLOW_CONNECTIONS false").format(sql.Identifier(own)))
 
 
 def add_user(database: str) -> None:
@@ -153,7 +166,7 @@ def add_user(database: str) -> None:
 
 
 def test_fresh_installation_needs_no_step(platform: Platform) -> None:
-    assert platform.process().get("/uflow/ready")[0] == 200
+    assert platform.get("/uflow/ready")[0] == 200
     platform.create("first")
     assert platform.run("check_tenants").said.endswith("No problems found.\n")
 
@@ -170,10 +183,10 @@ def test_restored_global_gives_no_tenant_anothers_database(platform: Platform) -
     assert platform.run("prepare", "--no-demo").code == 75
     plan = platform.run("adopt_installation", "--dry-run")
     assert f"main\t{taken}\tit is listed as a spare" in plan.said
-    assert platform.process().get("/uflow/ready")[0] == 503
+    assert platform.get("/uflow/ready")[0] == 503
     adopted = platform.run("adopt_installation", "--yes")
     assert adopted.code == 0, adopted.said
-    assert platform.process().get("/uflow/ready")[0] == 200
+    assert platform.get("/uflow/ready")[0] == 200
     platform.create("next")
     platform.create("another")
     assert taken not in (platform.database_of("next"), platform.database_of("another"))
@@ -230,7 +243,7 @@ def test_copy_serves_and_writes_nothing(platform: Platform) -> None:
         assert (ended.code, "fenced" in ended.said) == (2, True), (command, ended)
     assert platform.contents() == before
     # Production is not touched by what the copy tried.
-    assert platform.process().get("/t/acme/jwks")[0] == 200
+    assert platform.get("/t/acme/jwks")[0] == 200
     platform.create("other")
 
 
@@ -247,8 +260,21 @@ def test_detached_copy_works_without_the_servers_of_production(platform: Platfor
     assert "no_server" in copy.run("create_tenant", "X", "--slug", "x").said or copy.run("check_tenants").code == 0
     assert copy.run("prepare", "--no-demo").code == 0
     assert platform.contents() == before
-    assert platform.process().get("/t/acme/jwks")[0] == 200
+    assert platform.get("/t/acme/jwks")[0] == 200
     platform.create("other")
+
+
+def test_detached_copy_keeps_servers_that_were_copied_too(platform: Platform) -> None:
+    platform.create("acme")
+    copy = platform.copy_global()
+    assert copy.run("detach_installation", "--keep", "other", "--yes").code == 2
+    # Both are on the same server here, so the original loses it.
+    ended = copy.run("detach_installation", "--keep", "main", "--yes")
+    assert ended.code == 0, ended.said
+    assert copy.get("/t/acme/jwks")[0] == 200
+    assert platform.get("/t/acme/jwks")[0] == 503
+    assert copy.run("create_tenant", "Other", "--slug", "other").code == 0
+    assert copy.run("check_tenants").said.endswith("No problems found.\n")
 
 
 def test_adopted_copy_fences_the_former_global_database(platform: Platform) -> None:
@@ -259,11 +285,11 @@ def test_adopted_copy_fences_the_former_global_database(platform: Platform) -> N
     assert f"main\t{platform.database_of('since')}\tit is listed as a spare" in plan.said
     assert copy.run("adopt_installation", "--yes").code == 0
     assert copy.get("/t/acme/jwks")[0] == 200
-    assert platform.process().get("/t/acme/jwks")[0] == 503
+    assert platform.get("/t/acme/jwks")[0] == 503
     assert platform.run("create_tenant", "X", "--slug", "x").code == 2
     # The way back is the same command.
     assert platform.run("adopt_installation", "--yes").code == 0
-    assert platform.process().get("/t/acme/jwks")[0] == 200
+    assert platform.get("/t/acme/jwks")[0] == 200
     assert copy.get("/t/acme/jwks")[0] == 503
 
 
@@ -274,7 +300,7 @@ def test_database_of_another_tenant_is_rejected(platform: Platform) -> None:
     with admin_connection(platform.database) as raw:
         raw.execute("UPDATE tenants_tenantdatabase SET name = 'spoiled' WHERE name = %s", [second])
         raw.execute("UPDATE tenants_tenantdatabase SET name = %s WHERE name = %s", [second, first])
-    status, body = platform.process().get("/t/acme/jwks")
+    status, body = platform.get("/t/acme/jwks")
     assert (status, "tenant_database_foreign" in body) == (503, True)
     with admin_connection(platform.database) as raw:
         query = "SELECT count(*) FROM audit_platformevent WHERE action = 'tenant.database_rejected'"
@@ -283,17 +309,17 @@ def test_database_of_another_tenant_is_rejected(platform: Platform) -> None:
     with admin_connection(platform.database) as raw:
         raw.execute("UPDATE tenants_tenantdatabase SET name = %s WHERE name = %s", [first, second])
         raw.execute("UPDATE tenants_tenantdatabase SET name = %s WHERE name = 'spoiled'", [second])
-    assert platform.process().get("/t/acme/jwks")[0] == 200
+    assert platform.get("/t/acme/jwks")[0] == 200
 
 
 def test_unmarked_database_is_rejected_and_repaired(platform: Platform) -> None:
     platform.create("acme")
     with admin_connection(platform.database_of("acme")) as raw:
         raw.execute("DELETE FROM tenants_tenantrecord")
-    assert platform.process().get("/t/acme/jwks")[0] == 503
+    assert platform.get("/t/acme/jwks")[0] == 503
     assert "unmarked database\tmain\tacme" in platform.run("check_tenants").said
     assert platform.run("check_tenants", "--repair", "--yes").said.endswith("No problems found.\n")
-    assert platform.process().get("/t/acme/jwks")[0] == 200
+    assert platform.get("/t/acme/jwks")[0] == 200
 
 
 def test_migrate_tenants_marks_databases_of_earlier_releases(platform: Platform) -> None:
@@ -305,8 +331,8 @@ def test_migrate_tenants_marks_databases_of_earlier_releases(platform: Platform)
     with admin_connection(platform.database) as raw:
         raw.execute("UPDATE tenants_tenantdatabase SET schema_version = '' WHERE name = %s", [database])
     # Served without a mark until then.
-    assert platform.process().get("/t/acme/jwks")[0] == 200
+    assert platform.get("/t/acme/jwks")[0] == 200
     assert platform.run("migrate_tenants").code == 0
     with admin_connection(database) as raw:
         assert raw.execute("SELECT count(*) FROM tenants_tenantrecord WHERE tenant_id IS NOT NULL").fetchone() == (1,)
-    assert platform.process().get("/t/acme/jwks")[0] == 200
+    assert platform.get("/t/acme/jwks")[0] == 200

@@ -13,18 +13,25 @@ class Command(terminal.OperatorCommand):
     allowed_while_fenced = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--keep",
+            nargs="+",
+            default=[],
+            metavar="SERVER",
+            help="Servers that were copied too, so that their databases are this copy's.",
+        )
         parser.add_argument("--dry-run", action="store_true", help="Only list the servers.")
         parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
 
-    def handle(self, *, dry_run: bool, yes: bool, **_: object) -> None:
-        for server in adoption.servers_to_detach():
+    def handle(self, *, keep: list[str], dry_run: bool, yes: bool, **_: object) -> None:
+        for server in adoption.servers_to_detach(keep):
             self.stdout.write(f"{server.name} at {server.host} is forgotten; nothing on it changes.")
         if dry_run:
             self.stdout.write("Nothing was changed.")
             return
         question = "This copy forgets these database servers. In production this ends the service of all their tenants."
         terminal.confirm(self.stdout, question, "detach", yes=yes)
-        detached = adoption.detach()
+        detached = adoption.detach(keep=keep)
         self.stdout.write(
             f"Detached from {terminal.counted(len(detached), 'database server')}. Add one with add_database_server."
         )

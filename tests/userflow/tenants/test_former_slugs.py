@@ -27,7 +27,9 @@ def a_slug() -> str:
 
 
 def rename(operator: Api, tenant: TestTenant, slug: str) -> None:
-    response = operator.patch(f"{TENANTS}/{tenant.id}", {"slug": slug, "confirm": Tenant.objects.get(pk=tenant.id).slug})
+    response = operator.patch(
+        f"{TENANTS}/{tenant.id}", {"slug": slug, "confirm": Tenant.objects.get(pk=tenant.id).slug}
+    )
     assert response.status_code == 200, response.content
 
 
