@@ -11,6 +11,7 @@ from django.db import connections
 from django.utils.timezone import now
 
 from tenants import fences, servers
+from tenants.errors import InstallationFenced
 from tenants.models import DatabaseServer, ServerHealth
 from tenants.schema import why
 from tenants.states import State
@@ -29,8 +30,11 @@ SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backe
 def check_servers(until: Callable[[], bool] = lambda: False) -> list[str]:
     """Connect to every server and store what it says; return the names of those that did not respond.
 
-    Connects past any pooler. `until` tells when to stop early.
+    Connects past any pooler. `until` tells when to stop early. Raises InstallationFenced.
     """
+    # The global database may have been restored under a running process.
+    if reasons := fences.look(again=True):
+        raise InstallationFenced(" ".join(reasons))
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="health") as threads:
         attached = DatabaseServer.objects.filter(detached=False).order_by("pk")
         checked = threads.map(lambda server: None if until() else _check(server), attached)

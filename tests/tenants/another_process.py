@@ -51,7 +51,7 @@ def _run(asked: dict[str, Any], writing: int) -> None:
     if "path" in asked:
         from django.test import Client
 
-        response = Client(raise_request_exception=False).get(asked["path"])
+        response = Client(raise_request_exception=False, HTTP_HOST="localhost").get(asked["path"])
         os.write(writing, response.content[:60_000])
         # More than an exit code can be.
         os._exit(response.status_code // 100 * 10 + response.status_code % 100)

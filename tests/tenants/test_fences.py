@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from django.conf import settings
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from tenants import databases
 from tests.tenants.conftest import AnotherProcess, Ended
@@ -19,9 +20,10 @@ ROWS = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'pub
 def admin_connection(database: str | None = None) -> "psycopg.Connection[tuple[object, ...]]":
     admin = settings.DATABASE_ADMIN
     known = {n: admin[k] for n, k in (("user", "USER"), ("password", "PASSWORD"), ("host", "HOST"), ("port", "PORT"))}
-    return psycopg.connect(
-        dbname=database or admin["NAME"], autocommit=True, **{name: value for name, value in known.items() if value}
+    text = make_conninfo(
+        dbname=database or admin["NAME"], **{name: str(value) for name, value in known.items() if value}
     )
+    return psycopg.connect(text, autocommit=True)
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def platform(another_process: AnotherProcess, seed: str) -> Iterator[Platform]:
 
 def bring_template(raw: "psycopg.Connection[tuple[object, ...]]", made: Platform) -> None:
     name = databases.template_name()
-    own = made.prefix + name.removeprefix(settings.TENANT_DATABASE_PREFIX)
+    own = made.prefix + name.removeprefix(str(settings.TENANT_DATABASE_PREFIX))
     raw.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(own), sql.Identifier(name)))
     with admin_connection(made.database) as its_global:
         ((installation,),) = its_global.execute("SELECT id FROM tenants_installation").fetchall()
@@ -160,9 +162,9 @@ def bring_template(raw: "psycopg.Connection[tuple[object, ...]]", made: Platform
     raw.execute(sql.SQL("ALTER DATABASE {} WITH IS_TEMPLATE true ALLOW_CONNECTIONS false").format(sql.Identifier(own)))
 
 
-def add_user(database: str) -> None:
+def add_group(database: str) -> None:
     with admin_connection(database) as raw:
-        raw.execute("INSERT INTO userflow_group (id, name) VALUES (gen_random_uuid(), 'staff')")
+        raw.execute("INSERT INTO userflow_group VALUES (gen_random_uuid(), 'staff', '', now(), now())")
 
 
 def test_fresh_installation_needs_no_step(platform: Platform) -> None:
@@ -175,7 +177,7 @@ def test_restored_global_gives_no_tenant_anothers_database(platform: Platform) -
     before = platform.saved()
     platform.create("since")
     taken = platform.database_of("since")
-    add_user(taken)
+    add_group(taken)
     platform.put_back(before)
     # The restored global database lists it as a spare.
     refused = platform.run("create_tenant", "Next", "--slug", "next")
@@ -201,7 +203,7 @@ def test_spare_is_not_taken_if_it_is_not_empty(platform: Platform) -> None:
     with admin_connection(platform.database) as raw:
         spares = [str(name) for (name,) in raw.execute("SELECT name FROM tenants_warmdatabase ORDER BY id").fetchall()]
     assert len(spares) == 2
-    add_user(spares[0])
+    add_group(spares[0])
     platform.create("careful")
     assert platform.database_of("careful") == spares[1]
     assert f"spare of a tenant\tmain\t{spares[0]}\tset aside" in platform.run("check_tenants").said

@@ -79,12 +79,12 @@ def test_refresh_token_survives_a_new_slug(operator: Api, new_tenant: Callable[[
     tenant, slug = new_tenant(), a_slug()
     session = tenant.sign_in(tenant.register())
     rename(operator, tenant, slug)
-    assert Api(token=session["access_token"]).get("/uflow/user/profile").status_code == 401
+    assert Api(token=session["access_token"]).get("/authmgr/profile").status_code == 401
     client = str(Client.objects.get(tenant_id=tenant.id, is_default=True).pk)
     body = {"grant_type": "refresh_token", "refresh_token": session["refresh_token"], "client_id": client}
     renewed = Api().post("/authmgr/token", body)
     assert renewed.status_code == 200, renewed.content
-    assert Api(token=renewed.json()["access_token"]).get("/authmgr/validate").status_code == 200
+    assert Api(token=renewed.json()["access_token"]).get("/authmgr/profile").status_code == 200
 
 
 def test_former_slug_is_reserved_while_the_tenant_can_be_restored(
