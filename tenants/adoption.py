@@ -112,7 +112,7 @@ def _renew(mapping: TenantDatabase) -> tuple[str, str]:
 
 
 def _owner(spare: WarmDatabase) -> str:
-    """Return whose database a spare or copy is, empty if nobody's. One that cannot be read counts as somebody's."""
+    """Return which tenant's a spare or copy is, empty if it is no tenant's. One that cannot be read counts as a tenant's."""
     try:
         mark = marks.read(spare.server, spare.name)
         if mark is not None and mark.tenant_id is not None:

@@ -139,7 +139,7 @@ def number_of_users(server: DatabaseServer, database: str) -> int:
 
 
 def owner_of_spare(server: DatabaseServer, database: str) -> str:
-    """Return why a spare may be a tenant's database, for operators; empty if it is nobody's. Raises psycopg.Error."""
+    """Return why a spare may be a tenant's database, for operators; empty if it is no tenant's. Raises psycopg.Error."""
     mark = read(server, database)
     if mark is not None and mark.tenant_id is not None:
         return f"it belongs to {mark.owner}"
@@ -175,7 +175,7 @@ def prepare_template(server: DatabaseServer, database: str) -> None:
 
 
 def take(server: DatabaseServer, database: str, tenant_id: UUID) -> None:
-    """Mark a copy of the template as the tenant's, in the transaction that proves it to be nobody's and empty.
+    """Mark a copy of the template as the tenant's, in the transaction that proves it to be no tenant's and empty.
 
     Raises SpareUnfit. Can be repeated for the same tenant.
     """
@@ -212,7 +212,7 @@ def _differing(expected: dict[str, int], present: dict[str, int]) -> list[str]:
 
 
 def stamp(server: DatabaseServer, database: str, tenant_id: UUID) -> None:
-    """Mark a database that this process has filled for the tenant, whatever mark the backup had."""
+    """Mark a database that this process has filled for the tenant, in place of the mark in the backup."""
     _write(server, database, tenant_id, "true")
 
 

@@ -37,7 +37,7 @@ class OperatorCommand(BaseCommand):
     `handle` declares its options as keyword arguments.
     """
 
-    # Whether it runs in a restored installation that nobody has adopted: it writes nothing outside the global database.
+    # Whether it runs in a restored installation that no operator has adopted: it writes nothing outside the global database.
     allowed_while_fenced: ClassVar[bool] = False
 
     def execute(self, *args: object, **options: object) -> str | None:
